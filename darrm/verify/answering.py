@@ -15,8 +15,21 @@ from darrm.verify.exact import Enclosure
 from darrm.verify.noisy_labels import Between
 
 
-class Costs(Protocol):
+class Recomputed(Protocol):
     """Computes anew what one answer costs."""
+
+    def renyi(self, order: float, enough: float = 0.0) -> Between | None:
+        """Enclose the Rényi divergence of a label at an order, no closer than is enough; None where it takes long."""
+
+    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε, no closer than is enough; None where it takes too long."""
+
+    def for_plain_voters(self, overlap: int) -> Self:
+        """Compute the same for a person who reaches so many voters about whom nothing is promised."""
+
+
+class Costs(Recomputed, Protocol):
+    """Computes anew what one answer of a table or mechanism among the files costs."""
 
     @property
     def aggregator(self) -> Released:
@@ -33,20 +46,11 @@ class Costs(Protocol):
     def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:
         """Describe what a query costs; `ValueError` for voters of whom it is not proved."""
 
-    def renyi(self, order: float, enough: float = 0.0) -> Between | None:
-        """Enclose the Rényi divergence of a label at an order, no closer than is enough; None where it takes long."""
-
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
-        """Enclose the smallest δ of one label for each ε, no closer than is enough; None where it takes too long."""
-
-    def for_plain_voters(self, overlap: int) -> Self:
-        """Compute the same for a person who reaches so many voters about whom nothing is promised."""
-
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
 
 
-Priced = tuple[Charge, Costs | None]  # what was charged, and what answered, where it is among the files
+Priced = tuple[Charge, Recomputed | None]  # what was charged, and what answered, where it is known
 
 
 @dataclass(frozen=True, eq=False)

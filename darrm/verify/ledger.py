@@ -28,7 +28,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.proof.table import Table
 from darrm.system.command_line import numbered
-from darrm.verify import filters
+from darrm.verify import confident, filters
 from darrm.verify.answering import Priced
 from darrm.verify.mechanism import judge_costs
 from darrm.verify.models import CAP, NAMES
@@ -90,7 +90,7 @@ class LedgerCopy:
         found = []
         for charge in self.charges:
             own = [answering for answering in self.answering if _is_charge_of(answering, charge)]
-            found.append((charge, costs_of(own[0]) if own else None))
+            found.append((charge, costs_of(own[0]) if own else confident.of_words(charge.what)))
         return tuple(found)
 
     @cached_property
@@ -303,6 +303,12 @@ def _judge_charges(ledger: LedgerCopy) -> Iterator[Verdict]:
                 asked = numbered(charge.count, "query was", "queries were")
                 yield Verdict(_LEDGER, f"{asked} about {charge.models}", CLAIMED, reason)
             yield from _judge_descriptions(charge, answering)
+    for kind, charge in ledger.costs.items():
+        if kind not in explained and (named := confident.of_words(charge.what)) is not None:
+            explained.add(kind)
+            claim = f"{numbered(charge.count, 'charge is', 'charges are')} for {charge.what}"
+            yield Verdict(_LEDGER, claim, CLAIMED, "the words of the ledger: no file holds such a mechanism")
+            yield from judge_costs(named, charge, _LEDGER)
     others = [entry for entry in ledger.entries if entry.table in missing]
     bare = [entry for entry in ledger.entries if not entry.table and entry.kind not in explained]
     for some, reason in (

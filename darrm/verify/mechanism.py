@@ -31,7 +31,7 @@ from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.problem import Voters
 from darrm.system.files import Json
-from darrm.verify.answering import Costs
+from darrm.verify.answering import Recomputed
 from darrm.verify.exact import Enclosure
 from darrm.verify.members import judge_reach
 from darrm.verify.noisy_labels import (
@@ -111,7 +111,7 @@ def judge_mechanism(data: Json) -> tuple[NoisyMaximum | None, list[Verdict]]:
     return mechanism, verdicts
 
 
-def judge_costs(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
+def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdict]:
     """Judge the descriptions of what one query costs: guarantee, Rényi curve, profile."""
     if charge.guarantee is not None:
         yield from _judge_guarantee(exact, charge, about)
@@ -135,7 +135,7 @@ def judge_costs(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
         yield _compared(about, "the privacy profile of a query", f"{len(places)} of {size} points", stored, ours)
 
 
-def _judge_guarantee(exact: Costs, charge: Charge, about: str) -> Iterator[Verdict]:
+def _judge_guarantee(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdict]:
     if not isinstance(exact, ExactMechanism) or charge.guarantee is None:
         return
     epsilon, claim = own_epsilon(exact.mechanism), f"one label is {charge.guarantee}-differentially private"

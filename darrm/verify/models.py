@@ -24,7 +24,7 @@ from math import comb
 
 from darrm.losses.charges import Charge, Sample
 from darrm.problem import Voters
-from darrm.verify.answering import Costs, OfTable, Priced
+from darrm.verify.answering import OfTable, Priced, Recomputed
 from darrm.verify.exact import exponential
 from darrm.verify.filters import ball, upper_end
 from darrm.verify.majority import ExactMajority
@@ -119,7 +119,7 @@ def of_models(priced: Sequence[Priced], delta: Fraction, sum_of: SumOf) -> OfMod
     return None if models is None else OfModels(models, priced, delta, sum_of)
 
 
-def _proved_pair(plain: Charge, own: Costs | None) -> Charge:
+def _proved_pair(plain: Charge, own: Recomputed | None) -> Charge:
     """Leave out the pair (ε, δ) of one answer of a table to plain voters, where it is not proved here."""
     if plain.guarantee is None or not isinstance(own, OfTable):
         return plain
@@ -128,7 +128,7 @@ def _proved_pair(plain: Charge, own: Costs | None) -> Charge:
     return plain if holds else replace(plain, guarantee=None)
 
 
-def _looks_at_few(sample: Sample | None, exact: Costs | None) -> bool:
+def _looks_at_few(sample: Sample | None, exact: Recomputed | None) -> bool:
     """Whether a label is near the majority of so many voters, mixed with a fair coin; a ledger alone is believed."""
     if sample is None or not (exact is None or isinstance(exact, ExactMajority)):
         return False

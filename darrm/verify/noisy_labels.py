@@ -171,9 +171,30 @@ def renyi_of_label(
     >>> 0.003203 < found.low < found.high < 0.003209
     True
     """
-    low, high = _largest(_noise_of(log_weights, order), RenyiPenalty(order), lead + _TIES, enough)
-    scale = 1.0 / (order - 1.0)
-    return Between(math.log1p(low) * scale * (1.0 - 1e-13), math.log1p(high) * scale * (1.0 + 1e-13))
+    sums = _largest(_noise_of(log_weights, order), RenyiPenalty(order), lead + _TIES, enough)
+    return _as_divergence(sums, order)
+
+
+def renyi_of_bit(log_weights: Callable[[Array], Array], order: float) -> Between:
+    """Enclose the Rényi divergence of whether a count with symmetric noise reaches a threshold, where one vote moves.
+
+    The count rises or falls by one; with symmetric noise the one is the other with the bit turned.
+
+    >>> found = renyi_of_bit(lambda x: -(x**2) / 800.0, 8.0)
+    >>> 0.00638 < found.low < found.high < 0.00639
+    True
+    """
+    noise, penalty = _noise_of(log_weights, order), RenyiPenalty(order)
+    line = np.arange(-2 * noise.reach - 2, 2 * noise.reach + 3)
+    never = np.full(line.shape, -4 * noise.reach - noise.last + noise.first - 4)
+    exact, rounded = (float(np.max(value)) for value in _values(noise, penalty, never, line, 0))
+    return _as_divergence((exact * (1.0 - 1e-6), penalty.outside(noise, rounded * (1.0 + 4.0 * noise.rounding))), order)
+
+
+def _as_divergence(sums: tuple[float, float], order: float) -> Between:
+    """Turn exp((α − 1)·D_α) − 1 into D_α, rounded outwards."""
+    low, high = (math.log1p(value) / (order - 1.0) for value in sums)
+    return Between(low * (1.0 - 1e-13), high * (1.0 + 1e-13))
 
 
 def delta_of_label(

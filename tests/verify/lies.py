@@ -34,6 +34,7 @@ from darrm import (
     release_debited,
 )
 from darrm.laws.priors import Dirichlet
+from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.files import load_release
 from darrm.plan.search import Plan
 from darrm.verify.audit import Audit, audit
@@ -122,6 +123,12 @@ def made_models(folder: Path) -> None:
     _released(folder, MODELS, "one")
 
 
+def made_confident(folder: Path) -> None:
+    """A ledger that paid for checks and answers, of which no file holds more than its words."""
+    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(4, "1e-5"))
+    ledger.debit(CONFIDENT.charge(5))
+
+
 def made_plurality(folder: Path) -> None:
     """A plan of three classes that is a proven table, with labels; and a table of private voters that is unused."""
     Plan(THREE, Dirichlet(), (calibrated(THREE, "Rényi"),), ()).save(folder / "plan.json")
@@ -196,6 +203,7 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
     "majority": made_majority,
     "plan": made_plan,
     "models": made_models,
+    "confident": made_confident,
     "plurality": made_plurality,
     **{name: partial(made_mechanism, family, KINDS[name]) for name, (family, _) in MECHANISMS.items()},
     "differing": made_differing,
@@ -481,8 +489,20 @@ _WITHOUT_HEAD = {"a budget twice as large", "a larger δ", "another identity", "
                  "an earlier beginning", "another note", "kinds", "no release", "no labels"}  # fmt: skip
 
 
+CONFIDENT = ConfidentGNMax(30, 9.0, 5.0)
+_SOFTER, _WORDS = ConfidentGNMax(30, 9.2, 5.1).charge().to_text(), repr(CONFIDENT).replace("'", "''")
+OF_CONFIDENT = {
+    "a softer noise's cost": f"UPDATE kinds SET cost = '{_SOFTER}'",
+    "a narrower check": f"UPDATE kinds SET what = '{_WORDS.replace('9.0', '8.8')}'",
+    "a narrower answer": f"UPDATE kinds SET what = '{_WORDS.replace('5.0', '4.9')}'",
+    "checks of its own": f"UPDATE kinds SET what = '{_WORDS}: 3 checks, 1 answers'",
+}
+
+
 def lies_in_ledgers() -> Iterator[Lie]:
     """Change ledgers, everything linked anew: with receipts beside them, and without."""
+    for name, statement in OF_CONFIDENT.items():
+        yield Lie("confident", f"a ledger with {name}", forged(statement))
     for folder in ("majority", "gnmax"):
         for name, statements in IN_A_LEDGER.items():
             yield Lie(folder, f"a ledger with {name}", forged(*statements))

@@ -39,6 +39,8 @@ QUICK = {
     "plan: a total less by 1 %",
     "plan: one more query",
     "models: a total less by 1 %",
+    "confident: a ledger with a softer noise's cost",
+    "confident: a ledger with a narrower answer",
     "models: the bound of plain voters",
     "models: a workload of fresh voters",
     "plan: more right, with an error that covers it",
@@ -68,6 +70,7 @@ QUICK = {
 }
 QUICK_VARIATIONS = {
     "models: as it was made",
+    "confident: as it was made",
     "plan: as it was made",
     "parquet: as it was made",
     "nested: as it was made",
