@@ -6,8 +6,10 @@ probability
     Σ_v f(v − n)·E[Π (F(v − 1 − n_j) + U·f(v − n_j))]    or    e^{−r·lag}·E[Π (1 − U·e^{−r·lag_j})],
 
 products over the other classes: by noise of mass f and distribution function F on every count, and by permute and flip.
-Both are polynomials of U, which Gauss's rule integrates without error. The exponential mechanism and tables are read
-off. Where voters are private, labels are averaged over all that they may say.
+Both are polynomials of U, which Gauss's rule integrates without error. Of noise, v are left out where Π F(v − n_j) or
+the mass beyond is below e^{−50}, and n nodes are enough where (n!)⁴/((2n + 1)·(2n)!³)·s^{2n} times the product at U = 1
+is next to nothing, s = Σ f(v − n_j)/F(v − 1 − n_j): its derivative of order 2n is at most s^{2n} times as large. The
+exponential mechanism and tables are read off. Where voters are private, labels are averaged over all that they may say.
 """
 
 import math
@@ -33,6 +35,7 @@ from darrm.problem import is_law_a_gamma
 _MOST_CLASSES = 1_000
 _MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; different votes: seconds
 _LEAST_LOG_WEIGHT = -50.0  # of noise that counts
+_NODES, _LEAST_ERROR = (8, 16, 32, 64), 1e-16  # of Gauss's rule, and of all that it may be off by
 
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
 _OfVotes = Callable[[Histogram, Histogram], Array]  # different numbers of votes, how many classes have each → one's law
@@ -124,13 +127,31 @@ def _of_noise(noise: IntegerNoise) -> _OfVotes:
     weights = np.exp(noise.log_weights(np.arange(-reach, reach + 1)))
     masses = np.append(weights / np.sum(weights), 0.0)
     below = np.append(0.0, np.cumsum(masses[:-1]))
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.append(below[1:], 1.0))  # of F
+    last = int(np.searchsorted(below, -math.expm1(_LEAST_LOG_WEIGHT)))
 
     def of_votes(votes: Histogram, classes: Histogram) -> Array:
-        # the winner stands no lower than the leader can
-        places = np.minimum(np.arange(2 * reach + 1) + (votes[-1] - votes)[:, None], 2 * reach + 1)
-        return _of_first(below[places], masses[places], classes)
+        # the winner stands no lower than the leader can, and no other class stands above it
+        lags, others = votes[-1] - votes, max(1, int(classes.sum()) - 1)
+        first = int(np.searchsorted(logs, _LEAST_LOG_WEIGHT / others)) - int(lags[0])
+        places = np.minimum(np.arange(max(0, first), last + 1) + lags[:, None], 2 * reach + 1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            s = classes @ np.nan_to_num(masses[places] / below[places], nan=0.0)
+            product = np.nan_to_num(np.exp(classes @ logs[places] - logs[places[-1]]), nan=0.0)  # without the leader
+        return _of_first(below[places], masses[places], classes, _enough_nodes(s, product))
 
     return of_votes
+
+
+def _enough_nodes(s: Array, product: Array) -> int:
+    """Count the nodes that are enough for all products, see the module; as many as there may be if s is large."""
+    for n in _NODES:
+        constant = 4.0 * math.lgamma(n + 1) - math.log(2 * n + 1) - 3.0 * math.lgamma(2 * n + 1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if np.sum(product * np.exp(constant + 2.0 * n * np.log(s))) < _LEAST_ERROR:
+                return n
+    return _MOST_CLASSES
 
 
 def _of_selection(mechanism: ExponentialMechanism | PermuteAndFlip) -> _OfVotes:
@@ -146,9 +167,9 @@ def _of_selection(mechanism: ExponentialMechanism | PermuteAndFlip) -> _OfVotes:
     return of_votes
 
 
-def _of_first(starts: Array, slopes: Array, classes: Histogram) -> Array:
+def _of_first(starts: Array, slopes: Array, classes: Histogram, enough: int = _MOST_CLASSES) -> Array:
     """Sum b_k·∫₀¹ Π (a_j + u·b_j)^{m_j − (j = k)} du over the columns of a and b: (n, columns) and (n,) → (n,)."""
-    size = -(-int(classes.sum()) // 2)
+    size = min(enough, -(-int(classes.sum()) // 2))
     if starts.size * size > _MOST_TERMS:
         raise TooLongError("the noise is too wide, or the classes too many, to be summed")
     result = np.zeros(classes.size)

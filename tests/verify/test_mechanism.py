@@ -73,6 +73,29 @@ def test_labels_have_the_law_that_is_computed(name: str) -> None:
     assert np.all(np.abs(shares - law) <= 5.0 * np.sqrt(law * (1.0 - law) / draws))
 
 
+@pytest.mark.parametrize("noise", [GNMax(1.5), LNMax(0.8), ShapedMax(ShapedNoise(2.0, 1.5, 3.0, 1.0))])
+def test_labels_of_many_classes_are_summed_with_enough_nodes(noise: GNMax | LNMax | ShapedMax) -> None:
+    votes = np.array([[9, 5, 5, 1] + [0] * 56, [1] * 20 + [0] * 40])
+    labels = law_of(NoisyMaximum(noise, Voters(20, PrivacyParams("inf"), overlap=1), 60))
+    points = np.arange(-60, 61)
+    masses = np.exp(noise.law.log_weights(points))
+    masses /= masses.sum()
+    F = np.append(np.zeros(20), np.append(np.cumsum(masses), np.ones(20)))  # at −80 … 80
+    for row, own in zip(votes, labels(votes), strict=True):
+        # by all nodes that the polynomial of sixty classes has
+        u, weights = np.polynomial.legendre.leggauss(30)
+        expected = np.zeros(60)
+        for level in range(-40, 50):
+            at_most, less = F[level - row + 80], F[level - row + 79]
+            for node, weight in zip((u + 1.0) / 2.0, weights / 2.0, strict=True):
+                reach = less + node * (at_most - less)
+                zero = np.prod(np.where(reach > 0.0, reach, 1.0)) * (np.count_nonzero(reach == 0.0) == 0)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    expected += weight * np.nan_to_num((at_most - less) * zero / reach)
+        assert own == pytest.approx(expected, abs=1e-13)
+        assert own.sum() == pytest.approx(1.0, abs=1e-12)
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_librarys_costs_pass_and_smaller_ones_are_false(name: str) -> None:
     checked = exact(name)
