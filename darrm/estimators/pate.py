@@ -31,7 +31,7 @@ from darrm.errors import checks
 from darrm.estimators import card, shards
 from darrm.estimators.base import Ensemble, check_enough_rows
 from darrm.estimators.confident import limited
-from darrm.estimators.planning import BEST, planned
+from darrm.estimators.planning import BEST, CONFIDENT, planned, tested_run
 from darrm.estimators.shards import SEEDS
 from darrm.estimators.spending import LedgerHandle, ResumeWarning, Written, opened, warn_of_refit
 from darrm.estimators.teachers import check_classifier, constant_classifier, seeded
@@ -40,7 +40,7 @@ from darrm.problem import Voters, Workload
 from darrm.system.extras import Untyped
 from darrm.votes import ABSTAIN, Votes
 
-CONFIDENT = "confident"
+WORST_CASE, TESTED = "worst case", "tested"
 ANSWERED_SHARE = 4  # by default one of so many public inputs is answered: those on which the teachers agree
 SEMI_SUPERVISED = (SelfTrainingClassifier, LabelPropagation, LabelSpreading)
 
@@ -103,6 +103,14 @@ class PATEClassifier(Ensemble):
         ``"confident"`` checks all public inputs and answers those on which the teachers agree
         (`darrm.estimators.confident`); ``"best"`` answers ``max_answers`` of them by the best plan; or an aggregator,
         such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``, which may decline.
+    accounting
+        ``"worst case"`` charges what the labels cost whatever the votes. ``"tested"`` lets the labels leave only if a
+        private test finds that they are within the budget (`darrm.pate.tested`): where teachers agree there is far less
+        noise, and where they do not, no public input gets a label and the budget is spent.
+    votes_look_like
+        Needed for ``"tested"``: a public belief about the teachers' votes, such as ``"dirichlet:0.01"`` for teachers
+        that mostly agree, or ``"votes:FILE"`` for public votes of as many teachers. The guarantee holds whether it is
+        true or not.
     public_share
         For trials, such as scikit-learn's checks: where `fit` has no ``X_public``, every person's rows are held out
         with this chance, teach nobody, and are taken as public inputs, which **no guarantee covers**. None asks for
@@ -150,6 +158,8 @@ class PATEClassifier(Ensemble):
         delta: float = 1e-5,
         max_answers: int | None = None,
         aggregator: Untyped = CONFIDENT,
+        accounting: str = WORST_CASE,
+        votes_look_like: str | None = None,
         public_share: float | None = None,
         semi_supervised: Untyped = "auto",
         classes: Untyped = None,
@@ -164,6 +174,8 @@ class PATEClassifier(Ensemble):
         self.delta = delta
         self.max_answers = max_answers
         self.aggregator = aggregator
+        self.accounting = accounting
+        self.votes_look_like = votes_look_like
         self.public_share = public_share
         self.semi_supervised = semi_supervised
         self.classes = classes
@@ -296,6 +308,10 @@ class PATEClassifier(Ensemble):
 
     def _planned(self, workload: Workload) -> tuple[Aggregator, str]:
         """Plan what labels the public inputs, and what it is called."""
+        checks.one_of((WORST_CASE, TESTED), accounting=self.accounting)
+        if self.accounting == TESTED:
+            tested = tested_run(workload, self.aggregator, self.votes_look_like)
+            return tested, tested.charge().what
         if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
             queries = workload.queries
             run = limited(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))

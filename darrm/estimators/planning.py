@@ -2,21 +2,25 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 
 from darrm.aggregator import Aggregator
 from darrm.errors import PlanError, checks
+from darrm.laws.priors import parse
 from darrm.losses.charges import Charge
+from darrm.pate.tested import TestedRun
 from darrm.plan.budget import account_of, needs_no_noise
 from darrm.plan.families import named
 from darrm.plan.family import calibrate
 from darrm.plan.option import Option
 from darrm.plan.search import plan
+from darrm.plan.share_right import Measure
 from darrm.problem import Voters, Workload
 from darrm.system.extras import Untyped
 
-BEST = "best"
+BEST, CONFIDENT = "best", "confident"
 PLANS_KEPT = 64  # a grid search fits the same workload over and over, and a plan takes seconds
 
 
@@ -66,6 +70,27 @@ def _best(workload: Workload) -> Option:
         # the votes are published as they are: a table of γ = 1 would be paid for at every question
         return replace(calibrate(workload, named("no noise")), aggregator=None)
     return plan(workload).option
+
+
+@lru_cache(maxsize=PLANS_KEPT)
+def tested_run(workload: Workload, aggregator: str, votes_look_like: str | None) -> TestedRun:
+    """Plan a run that is tested first, for votes like public ones.
+
+    Raises
+    ------
+    ValueError
+        If it is not said what the votes look like, or the aggregator is neither ``"best"`` nor ``"confident"``.
+    PlanError
+        If votes like these pass at no noise.
+    """
+    if votes_look_like is None:
+        advice = "a public belief, such as 'dirichlet:0.01' for teachers that mostly agree, or 'votes:FILE'"
+        checks.fail("votes_look_like", None, "said where accounting='tested'", advice)
+    family = {BEST: "GNMax, tested first", CONFIDENT: "Confident-GNMax, tested first"}
+    checks.one_of(family, aggregator=aggregator)
+    measure = Measure(workload, parse(votes_look_like, workload.classes))
+    run = calibrate(workload, named(family[aggregator]), measure=measure).aggregator
+    return cast("TestedRun", run)
 
 
 def charge_of_models(voters: Voters) -> Charge:
