@@ -13,6 +13,7 @@ from pathlib import Path
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
+from darrm.account.signing import new_signing_key
 from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.mechanisms.release import Release
@@ -32,6 +33,7 @@ examples:
   python -m darrm.account --ledger ledger.sqlite --log
   python -m darrm.account --ledger ledger.sqlite --head >> heads.txt
   python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2 --plot loss.png
+  python -m darrm.account --new-signing-key ledger.key
 
 bounds:
   simple          the epsilons and deltas add up
@@ -65,6 +67,12 @@ def build_parser() -> CommandLine:
     parser.add_argument("--delta", metavar="REAL", help="total δ of the queries")
     parser.add_argument("--models", action="store_true", help="each voter is a model, trained once")
     parser.add_argument("--overlap", metavar="INT", help="how many models a person's data reach (default: the table's)")
+    parser.add_argument(
+        "--new-signing-key",
+        type=Path,
+        metavar="FILE",
+        help="make an Ed25519 key for release --signing-key FILE, and FILE.pub for verify --public-key",
+    )
     add_outputs(parser, picture="ε over queries")
     return parser
 
@@ -73,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Report on a ledger or on a table."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
+    if options.new_signing_key is not None:
+        return _make_key(options)
     if (options.ledger is None) == (options.table is None):
         raise ValueError("give either --ledger, to see what was spent, or --table with --queries and --delta")
     if options.table is not None:
@@ -90,6 +100,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         line.show("adding up the ledger's entries")
         report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger, everything=options.log)
     print_report(options, text=lambda: str(report), document=lambda: report)
+    return 0
+
+
+def _make_key(options: argparse.Namespace) -> int:
+    if options.ledger is not None or options.table is not None:
+        raise ValueError("--new-signing-key goes without --ledger and --table: it makes a key and nothing else")
+    private, public = options.new_signing_key, new_signing_key(options.new_signing_key)
+    print_report(
+        options,
+        text=lambda: f"private key: {private}: keep it, and a copy, where the ledger is not\npublic key:  {public}\n",
+        document=lambda: {"private_key": str(private), "public_key": str(public)},
+    )
     return 0
 
 

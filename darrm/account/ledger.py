@@ -47,6 +47,7 @@ from darrm.account.accountant import KINDS, Admission, PrivacyAccountant, Spent
 from darrm.account.head import Head
 from darrm.account.ledger_rows import STREAM, Entry, Identity, Rows, corrupted
 from darrm.account.ledger_store import MEMORY, LedgerStore
+from darrm.account.signing import SigningKey
 from darrm.errors import LedgerError, PaidError, PrivateFigureError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
@@ -86,11 +87,15 @@ class PrivacyLedger:
         An existing ledger's file, or the store that holds it; see `create` for a new one.
     timeout
         Seconds to wait while another process debits.
+    signing_key
+        The file of an Ed25519 key that signs every entry from the first one on: `darrm.account.signing`.
 
     Raises
     ------
     LedgerError
-        If the file is missing, corrupted, of another version or not a ledger.
+        If the file is missing, corrupted, of another version or not a ledger, or has entries that the key did not sign.
+    ValueError
+        If the key is none, encrypted, or readable by others.
 
     Examples
     --------
@@ -108,15 +113,24 @@ class PrivacyLedger:
     90 queries of majority of 11 | 0
     """
 
-    def __init__(self, path: str | PathLike[str] | LedgerStore, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str] | LedgerStore,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        signing_key: str | PathLike[str] | None = None,
+    ) -> None:
         if not isinstance(path, LedgerStore):
             checks.file_name(path=path)
         self._store = path if isinstance(path, LedgerStore) else LedgerStore(str(path), timeout=timeout)
+        self._key = None if signing_key is None else SigningKey(signing_key)
         self._identity: Identity | None = None
         self._seen: tuple[object, ...] = ()  # the newest entry that some transaction of this object read
         with self._transaction(write=False) as (rows, _):
             self._budget, self._kinds = rows.budget(), rows.identity().kinds
             rows.check_pages()
+            if self._key is not None:
+                rows.check_key()
         self._admission = Admission(self._budget, self._kinds)
 
     @classmethod
@@ -128,6 +142,7 @@ class PrivacyLedger:
         kinds: str = "one",
         population: str = "",
         timeout: float = DEFAULT_TIMEOUT,
+        signing_key: str | PathLike[str] | None = None,
     ) -> PrivacyLedger:
         """Make a new ledger; an existing file is never replaced, because that would forget what was spent.
 
@@ -142,11 +157,13 @@ class PrivacyLedger:
         population
             A public name for the people behind the votes, at most `LONGEST_ID` printable characters: of several ledgers
             of one population an audit adds up what they spent.
+        timeout, signing_key
+            As of `PrivacyLedger`.
 
         Raises
         ------
         ValueError
-            If the budget, the kinds or the name is none that a ledger can have.
+            If the budget, the kinds, the name or the key is none that a ledger can have.
         LedgerError
             If the file exists or cannot be written.
         """
@@ -156,6 +173,8 @@ class PrivacyLedger:
         if population != "":
             check_id("population", population)
         checks.file_name(path=path)
+        if signing_key is not None:
+            SigningKey(signing_key)  # before a ledger is made that it cannot sign
         store = LedgerStore(str(path), timeout=timeout)
         store.create()
         try:
@@ -164,7 +183,7 @@ class PrivacyLedger:
         except LedgerError:
             store.discard()
             raise
-        return cls(store)
+        return cls(store, signing_key=signing_key)
 
     @property
     def path(self) -> str:
@@ -274,7 +293,8 @@ class PrivacyLedger:
             printable text, the labels or the ids of questions are not as many as the queries, an id is refused by
             `check_id`, the output exists or is taken, or it is no longer the stream's turn.
         LedgerError
-            If the file cannot be read or written, or is not the one that was opened; nothing was debited.
+            If the file cannot be read or written, is not the one that was opened, or is signed with another key than
+            this object has; nothing was debited.
         PaidError
             If anything failed after the debit, also in ``deliver``, which may raise one with better words.
         """
@@ -387,7 +407,7 @@ class PrivacyLedger:
     def _transaction(self, *, write: bool) -> Iterator[tuple[Rows, PrivacyAccountant]]:
         """Run a block as one transaction, with the rows and the account that it reads."""
         with self._store.transaction(write=write) as connection:
-            rows = Rows(connection, self._store.path)
+            rows = Rows(connection, self._store.path, self._key)
             identity = rows.identity()
             if self._identity is not None and not identity.follows(self._identity):
                 raise rows.corrupted("its budget or its identity changed since it was opened")

@@ -8,7 +8,8 @@ that made it, the labels themselves until they are delivered, and where they go.
 a digest, which could be guessed back. A file of version 1 is read as it is, and becomes one of version 2 when it is
 written to. Version 3 added the public ids under which questions were asked. Version 4, which every ledger becomes when
 it is written to, added the links of `darrm.account.head` in place of the seals of entries, a population, and digests of
-the files that were drawn after a debit, which no link holds.
+the files that were drawn after a debit, which no link holds. Where seals of entries stood, signatures may stand since:
+`darrm.account.signing`.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
 from darrm.account.filters import HALF
 from darrm.account.head import Head
 from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE
+from darrm.account.signing import SIGNED, SigningKey
 from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
@@ -155,6 +157,7 @@ class Rows:
 
     connection: sqlite3.Connection
     path: str
+    key: SigningKey | None = None  # signs what is written
 
     @property
     def version(self) -> int:
@@ -319,6 +322,7 @@ class Rows:
         cost, count, time = charge.to_text(), int(charge.count), now()
         named = json.dumps(questions, ensure_ascii=False) if questions else ""
         execute = self.connection.execute
+        self.check_key()
         before = execute("SELECT link FROM charges ORDER BY id DESC LIMIT 1").fetchone() or (self.identity().link,)
         execute(
             "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
@@ -333,8 +337,31 @@ class Rows:
         ).lastrowid
         # the labels come last: an UPDATE writes a whole row again
         link = seal(*before, number, time, stored, count, *words, named)
-        execute("UPDATE charges SET link = ?, labels = ? WHERE id = ?", (link, kept, number))
+        execute("UPDATE charges SET link = ? WHERE id = ?", (link, number))
+        signature = "" if self.key is None else self.key.sign(self.head().to_text())
+        execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", (signature, kept, number))
         return int(number or 0)
+
+    def check_key(self) -> None:
+        """Refuse to go on with another key than that which signed the entry before, see `darrm.account.signing`."""
+        (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM charges").fetchone()
+        signature = self._signature(last)
+        if self.key is None and signature:
+            message = "its entries are signed: give the key, by --signing-key FILE or signing_key="
+            raise LedgerError(self.path, f"{message}; nothing was debited")
+        if self.key is not None and last and not (signature and self.key.has_signed(self.head().to_text(), signature)):
+            message = (
+                f"entry {last} is not signed with this key as it stands there: signing begins with the first entry of "
+                "a new ledger, or this one was changed by somebody without the key, which darrm verify would show"
+            )
+            raise LedgerError(self.path, f"{message}; nothing was debited")
+
+    def _signature(self, number: int) -> str:
+        """Return the signature of an entry; empty where it has none, or the seal of an older version."""
+        if self.version < _VERSION:
+            return ""
+        (stored,) = self.connection.execute("SELECT seal FROM charges WHERE id = ?", (number,)).fetchone() or ("",)
+        return str(stored) if str(stored).startswith(SIGNED) else ""
 
     def head(self, number: int | None = None) -> Head:
         """Return the head at an entry, by default the last; `ValueError` for a ledger without an identity."""
@@ -344,8 +371,12 @@ class Rows:
         (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM charges").fetchone()
         number = last if number is None else number
         checks.integer_at_least(0, most=last, entry=number)
-        paid = "SELECT ifnull(sum(count), 0) FROM charges WHERE id <= ?"
-        (queries,) = self.connection.execute(paid, (number,)).fetchone()
+        paid = (
+            "SELECT ifnull(sum(count), 0) FROM charges WHERE id <= ?"
+            if number < last
+            else "SELECT ifnull(sum(total), 0) FROM kinds"
+        )
+        (queries,) = self.connection.execute(paid, (number,) * (number < last)).fetchone()
         if number == 0:
             link = identity.link
         elif self.version == _VERSION:
@@ -362,7 +393,9 @@ class Rows:
         paid = "SELECT cost FROM kinds WHERE id = (SELECT kind FROM charges WHERE id = ?)"
         (cost,) = self.connection.execute(paid, (number,)).fetchone()
         of_entry = {"time": time, "what": what, "count": count, "table": proof, "labels": digest, "cost": cost}
-        return {"format": RECEIPT, "head": head.to_json(), "entry": of_entry}
+        signature = self._signature(number)
+        signed = {"signature": signature} if signature else {}
+        return {"format": RECEIPT, "head": head.to_json(), "entry": of_entry, **signed}
 
     def forget_labels(self, number: int, files: Mapping[str, str] | None = None) -> None:
         """Drop the labels of an entry; of files that were drawn after the debit it keeps the digests."""

@@ -21,6 +21,7 @@ from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
 from darrm.account.filters import HALF
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
+from darrm.account.signing import SigningKey
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError, PaidError, checks
 from darrm.losses.charges import Charge
 from darrm.pate.files import Released, load_release
@@ -191,6 +192,12 @@ def _add_release(parser: CommandLine) -> None:
         help="a public name of the people behind the votes, for the new ledger: what ledgers of one population spent "
         "adds up",
     )
+    parser.add_argument(
+        "--signing-key",
+        type=Path,
+        metavar="FILE",
+        help="sign every entry of the ledger, from its first one on (python -m darrm.account --new-signing-key)",
+    )
     parser.add_argument("--note", default="", metavar="TEXT", help="a note for the ledger's log")
 
 
@@ -275,7 +282,7 @@ def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger,
         raise ValueError("--missing coin is for votes in .npy and .csv files: of .parquet files leave such rows out")
     aggregator, classes = _aggregator_of(options)
     if options.create_budget is None:
-        PrivacyLedger(options.ledger)  # before the long reading
+        PrivacyLedger(options.ledger, signing_key=options.signing_key)  # before the long reading
     manifest = survey(
         aggregator,
         options.votes,
@@ -345,13 +352,15 @@ def _check_output(options: Namespace) -> None:
 
 
 def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]:
-    """Read what releases, and the classes that it releases; the flags of a budget are checked before the long proof."""
+    """Read what releases, and the classes that it releases; the flags of a ledger are checked before the long proof."""
     if options.create_budget is not None:
         privacy_pair("--create-budget", options.create_budget, "3,1e-5")
         _check_no_ledger(options.ledger)
     elif options.kinds is not None or options.population is not None:
         flag = "--population" if options.kinds is None else "--kinds"
         raise ValueError(f"{flag} is said when a ledger is made: give it with --create-budget; it stays as it was made")
+    if options.signing_key is not None:
+        SigningKey(options.signing_key)
     aggregator = load_release(options.table)
     number = aggregator.classes
     named = classes_of(options.classes)
@@ -365,7 +374,7 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
 def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
     """Open the ledger, or make it where ``--create-budget`` admits so many queries."""
     if options.create_budget is None:
-        return PrivacyLedger(options.ledger)
+        return PrivacyLedger(options.ledger, signing_key=options.signing_key)
     budget = privacy_pair("--create-budget", options.create_budget, "3,1e-5")
     # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
     kinds, charge = options.kinds or KINDS[0], aggregator.charge(queries)
@@ -374,7 +383,8 @@ def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str
         PrivacyLedger.create(":memory:", budget, kinds=kinds, population=population).debit(charge, note=note)
     except BudgetExceededError as error:
         raise ValueError(f"{error}{_larger_budget(charge, budget, kinds)}") from error
-    return PrivacyLedger.create(options.ledger, budget, kinds=kinds, population=population)
+    key = options.signing_key
+    return PrivacyLedger.create(options.ledger, budget, kinds=kinds, population=population, signing_key=key)
 
 
 def _check_no_ledger(path: Path) -> None:

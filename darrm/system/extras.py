@@ -17,6 +17,7 @@ EXTRA_OF = {
     "numba": "compiled",
     "pyarrow": "parquet",
     "distributed": "cluster",
+    "cryptography": "sign",
 }
 
 

@@ -13,6 +13,7 @@ from darrm.system.progress import status_line
 from darrm.verify.audit import audit
 from darrm.verify.chain import HEAD, ShownHead, read_head
 from darrm.verify.report import html_report, json_report, text_report
+from darrm.verify.signatures import read_public_key
 
 _MOST_BYTES = 2**20  # of a file with a head
 
@@ -61,6 +62,14 @@ def build_parser() -> CommandLine:
         metavar="FILE|TEXT",
         help="a head of a ledger that was copied earlier (account --head, a receipt); again for more",
     )
+    parser.add_argument(
+        "--public-key",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="of whoever signed the ledgers' entries, from him and not from the folder; again for more",
+    )
     add_classes(parser, "the labels that stand for 0, 1 and so on")
     parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")
@@ -80,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge, report, and return 1 if anything is false."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    given = [*options.paths, *([] if options.voters is None else [options.voters])]
+    given = [*options.paths, *options.public_key, *([] if options.voters is None else [options.voters])]
     for path in options.paths:
         check_kept(path)
     if options.report is not None:
@@ -90,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     classes = classes_of(options.classes)
     if classes is not None and not isinstance(classes, tuple):
         checks.fail("--classes", options.classes, "different labels, like no,yes", "they name what the labels are")
-    heads = [_head(text) for text in options.head]
+    heads, keys = [_head(text) for text in options.head], list(map(read_public_key, options.public_key))
     draws = None if options.attack is None else integer("--attack", options.attack, 1)
     with status_line(quiet=options.quiet) as line:
         found = audit(
@@ -99,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             classes=classes,
             draws=draws,
             heads=heads,
+            keys=keys,
             report=line.show,
         )
     if options.report is not None:

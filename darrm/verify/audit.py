@@ -24,6 +24,7 @@ from darrm.verify.ledger import LedgerCopy, copied, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
 from darrm.verify.receipts import Receipt, heads_in, judge_heads, judge_receipt, read_receipt, unmatched
 from darrm.verify.saved import Saved, judge_estimator, read_estimator
+from darrm.verify.signatures import PublicKey, judge_keys
 from darrm.verify.table import Answering, judge_release
 from darrm.verify.verdicts import ABOUT_FILE, FALSE, UNKNOWN, VERDICTS, Verdict
 
@@ -35,7 +36,7 @@ _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounti
 class AuditedFile:
     """A file as it was when it was read."""
 
-    role: str  # release, ledger (and what a crash left beside it), labels, estimator, voters or other
+    role: str  # release, ledger (and what a crash left beside it), labels, estimator, voters, key or other
     path: str
     size: int  # bytes
     sha256: str
@@ -80,6 +81,7 @@ class _Judging:
 
     classes: tuple[str, ...] | None
     report: Callable[[str], None]
+    keys: Sequence[PublicKey] = ()
     verdicts: list[Verdict] = field(default_factory=list)
     releases: dict[str, Answering] = field(default_factory=dict)
     ledgers: dict[str, LedgerCopy] = field(default_factory=dict)
@@ -98,6 +100,7 @@ def audit(
     classes: tuple[str, ...] | None = None,
     draws: int | None = None,
     heads: Sequence[ShownHead] = (),
+    keys: Sequence[PublicKey] = (),
     report: Callable[[str], None] = lambda _text: None,
 ) -> Audit:
     """Judge every claim of files and folders, in each and between them.
@@ -115,6 +118,8 @@ def audit(
         Attack every release with so many labels, see `darrm.verify.attack`.
     heads
         Heads of ledgers that were copied earlier, beside those of receipts: `darrm.verify.chain`.
+    keys
+        Public keys of whoever signed ledgers, which do not come with the files: `darrm.verify.signatures`.
     report
         Is told what is being judged.
 
@@ -128,7 +133,7 @@ def audit(
     if draws is not None:
         checks.integer_at_least(1, most=import_module(_ATTACK).MOST_DRAWS, attack=draws, advice=_QUICK)
     pieces = list(pieces_of(paths))
-    now = _Judging(classes, report)
+    now = _Judging(classes, report, keys)
     by_role = {role: [piece for piece in pieces if piece.role == role] for role in ROLES}
     _judge_all(now, by_role, heads)
     files = [
@@ -139,6 +144,7 @@ def audit(
         for path, table in ((path, table) for path, table in now.releases.items() if isinstance(table, Table)):
             now.add(path, list(judge_members(members, table.problem.voters)))
         files.append(_audited("voters", str(voters_path), voters_path.read_bytes()))
+    files += [_audited("key", key.path, Path(key.path).read_bytes()) for key in keys]
     for piece in pieces:
         if piece.role not in by_role:
             now.add(piece.path, [Verdict(ABOUT_FILE, "it is not judged", UNKNOWN, piece.reason)])
@@ -160,7 +166,7 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
     _judge_ledgers(now, by_role[LEDGER], [*heads, *in_files])
     for path, shown in noted.items():
         now.add(path, list(judge_heads(shown, now.ledgers)))
-    now.add("", list(unmatched(heads, now.ledgers)))
+    now.add("", [*unmatched(heads, now.ledgers), *judge_keys(now.keys, now.verdicts)])
     for piece in by_role[LABELS]:
         now.report(f"comparing {piece.path}")
         if piece.labels is not None:
@@ -168,7 +174,7 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
             own = [digest for _, _, digest in piece.sealed]
             now.add(piece.path, list(judge_labels(piece.labels, now.releases, now.ledgers, now.classes, own)))
     for receipt in receipts:
-        now.add(receipt.path, list(judge_receipt(receipt, now.ledgers, now.labels, by_role[LABELS])))
+        now.add(receipt.path, list(judge_receipt(receipt, now.ledgers, now.labels, by_role[LABELS], now.keys)))
     for path, saved in estimators.items():
         now.add(path, list(judge_estimator(saved, now.ledgers)))
 
@@ -224,7 +230,7 @@ def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[Shown
             ledger = now.ledgers[piece.path] = read_ledger(Path(piece.path), dict(piece.parts))
             own = [head for head in heads if head.identity == ledger.identity]
             with copied(dict(piece.parts)) as copy:
-                now.add(piece.path, list(judge_chain(copy, own)))
+                now.add(piece.path, list(judge_chain(copy, own, now.keys)))
         except LedgerError as error:
             now.add(piece.path, [Verdict("ledger", "it is a whole ledger", FALSE, str(error))])
     placed = {digest for ledger in now.ledgers.values() for digest in ledger.digests}

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
+from darrm.verify.signatures import PublicKey, judge_signatures
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 
 _LEDGER = "ledger"
@@ -23,7 +24,7 @@ _LINKED = 4  # the first version of a ledger that stores links
 _SHOW = "show a head or a receipt that was copied later: NAME.receipt.json, or python -m darrm.account --ledger --head"
 _KINDS = "SELECT id, cost, what FROM kinds"
 _WHOLE = "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
-_MORE = {2: "'', ''", 3: "questions, ''", _LINKED: "questions, link"}
+_MORE = {2: "'', '', ''", 3: "questions, '', ''", _LINKED: "questions, link, seal"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class ShownHead:
     population: str
     link: str
     source: str = "a head"
+
+    def to_text(self) -> str:
+        """Write the line that was copied, and that a signature is of."""
+        words = (self.identity, self.number, self.queries, self.epsilon, self.delta, self.kinds)
+        text = ":".join(map(str, (f"{HEAD}{words[0]}", *words[1:], quote(self.population, safe=""), self.link)))
+        return f"{text}:{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def read_head(text: str, source: str = "a head") -> ShownHead:
@@ -87,6 +94,13 @@ class Chain:
     links: Sequence[str]
     queries: Sequence[int]
     stored: bool  # whether the copy stores links, and they are these
+    signatures: Sequence[str]  # what stands where each entry's signature does
+
+    def head(self, number: int, source: str = "a head") -> ShownHead:
+        """Return the head at an entry, computed here."""
+        epsilon, delta, kinds = self.budget
+        queries, link = self.queries[number], self.links[number]
+        return ShownHead(self.identity, number, queries, epsilon, delta, kinds, self.population, link, source)
 
 
 def read_chain(path: Path) -> Chain | None:
@@ -107,15 +121,16 @@ def read_chain(path: Path) -> Chain | None:
             epsilon, delta, kinds, created, identity, population = connection.execute(budget).fetchone()
             links = [_digest("darrm", identity, epsilon, delta, kinds, created, population)]
             seals = {kind: _digest(cost, what) for kind, cost, what in connection.execute(_KINDS)}
-            queries = [0]
-            for number, kind, *row, stored in connection.execute(_log(version)):
+            queries, signatures = [0], list[str]()
+            for number, kind, *row, stored, signature in connection.execute(_log(version)):
                 links.append(_digest(links[-1], number, row[0], seals[kind], *row[1:]))
                 queries.append(queries[-1] + row[1])
+                signatures.append(str(signature))
                 if version >= _LINKED and stored != links[-1]:
                     raise ValueError(f"entry {number} does not carry the digest of itself and of the entry before it")
     except (sqlite3.Error, UnicodeDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"its log cannot be read ({error})") from error
-    return Chain((epsilon, delta, kinds), identity, population, links, queries, version >= _LINKED)
+    return Chain((epsilon, delta, kinds), identity, population, links, queries, version >= _LINKED, signatures)
 
 
 def _log(version: int) -> str:
@@ -124,7 +139,7 @@ def _log(version: int) -> str:
     return f"SELECT {columns}, {_MORE[version]} FROM charges ORDER BY id"  # noqa: S608 (words of our own)
 
 
-def judge_chain(path: Path, heads: Iterable[ShownHead] = ()) -> Iterator[Verdict]:
+def judge_chain(path: Path, heads: Iterable[ShownHead] = (), keys: Sequence[PublicKey] = ()) -> Iterator[Verdict]:
     """Judge a copied ledger against the heads that are shown of it.
 
     Parameters
@@ -133,6 +148,8 @@ def judge_chain(path: Path, heads: Iterable[ShownHead] = ()) -> Iterator[Verdict
         A copy of the ledger's file, with a copy of the journal beside it, if any, which is rolled back.
     heads
         Those that this ledger is said to have had. A head of another ledger is *false* here.
+    keys
+        Of whoever is said to have signed its entries.
     """
     shown, claim = sorted(heads, key=lambda head: head.number), "every entry carries the digest of the one before it"
     try:
@@ -143,6 +160,7 @@ def judge_chain(path: Path, heads: Iterable[ShownHead] = ()) -> Iterator[Verdict
     if chain is None:
         reason = "a ledger of version 1 has no head" + ("" if shown else ": its next debit gives it one")
         yield Verdict(_LEDGER, _WHOLE, FALSE if shown else UNKNOWN, reason)
+        yield from judge_signatures([""], str, keys)
         return
     last = len(chain.links) - 1
     reason = f"{last} links computed here" + ("" if chain.stored else "; this version stores none")
@@ -150,6 +168,10 @@ def judge_chain(path: Path, heads: Iterable[ShownHead] = ()) -> Iterator[Verdict
     if chain.population:
         claim = f"its votes are about the population {chain.population!r}"
         yield Verdict(_LEDGER, claim, CLAIMED, "in the words of whoever made it")
+    signed = judge_signatures(chain.signatures, lambda number: chain.head(number).to_text(), keys)
+    yield from signed
+    if signed and signed[0].verdict == PROVED:
+        shown.append(chain.head(last, f"the signature of entry {last}"))
     for head in shown:
         fault = _fault(chain, head)
         claim = f"{_WHOLE}, up to entry {head.number}"

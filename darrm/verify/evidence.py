@@ -35,6 +35,7 @@ _SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
 _RELEASES = {FORMAT, tested.FORMAT, *BY_FORMAT}
 _VOTERS_HEAD = b"name,epsilon,delta"
 _REPORTS = "it is what a command printed, and repeats what other files claim"
+_KEY, _BESIDE = b"-----BEGIN PUBLIC KEY-----", "a key beside what it is to prove proves nothing: say --public-key"
 _ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, an estimator, or a folder that holds them"
 Sealed = tuple[str, int, str]  # the end of a name, the size in bytes, the SHA-256
 
@@ -144,7 +145,8 @@ def _of_text(path: Path, content: bytes) -> Piece:
             ) from error
         if HEAD.encode() in content:  # a model card, a report, or a head that somebody kept
             return Piece(NOTES, str(path), parts)
-        return Piece(OTHER, str(path), parts, reason=f"nothing is known of such files; {_ABSENT}")
+        known = _BESIDE if content.startswith(_KEY) else f"nothing is known of such files; {_ABSENT}"
+        return Piece(OTHER, str(path), parts, reason=known)
     if not isinstance(data, dict):
         raise ValueError(f"{str(path)!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
     named = data.get("format")

@@ -16,6 +16,7 @@ from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.chain import HEAD, ShownHead, read_head
 from darrm.verify.evidence import Piece
 from darrm.verify.ledger import LedgerCopy
+from darrm.verify.signatures import PublicKey, judge_signed
 from darrm.verify.verdicts import ABOUT_RECEIPT, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _END = ".receipt.json"
@@ -31,6 +32,7 @@ class Receipt:
     head: ShownHead
     entry: Mapping[str, Json]
     files: Mapping[str, str]  # the SHA-256 of labels that were drawn file by file
+    signature: str = ""  # of its head
 
     @property
     def labels(self) -> str:
@@ -44,15 +46,17 @@ def read_receipt(piece: Piece) -> Receipt | Verdict:
         data = json.loads(piece.content)
         head = read_head(piece.content.decode("utf-8-sig"), Path(piece.path).name)
         _check_repeats(data, head)
-        return Receipt(piece.path, head, dict(data["entry"]), dict(data.get("files", {})))
+        return Receipt(
+            piece.path, head, dict(data["entry"]), dict(data.get("files", {})), str(data.get("signature", ""))
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         return Verdict(ABOUT_RECEIPT, "it is a receipt", FALSE, f"{type(error).__name__}: {error}")
 
 
 def _check_repeats(data: Mapping[str, Json], head: ShownHead) -> None:
     """Raise `ValueError` unless a receipt has its fields, and its head says the same in fields as in its line."""
-    if not {"format", "head", "entry"} <= data.keys() <= {"format", "head", "entry", "files"}:
-        raise ValueError("a receipt has a format, a head, an entry, and files of some")
+    if not {"format", "head", "entry"} <= data.keys() <= {"format", "head", "entry", "files", "signature"}:
+        raise ValueError("a receipt has a format, a head, an entry, and files and a signature of some")
     told = data["head"]
     line = (head.identity, head.population, head.number, head.queries, head.epsilon, head.delta, head.kinds, head.link)
     budget = told["budget"]
@@ -62,7 +66,11 @@ def _check_repeats(data: Mapping[str, Json], head: ShownHead) -> None:
 
 
 def judge_receipt(
-    receipt: Receipt, ledgers: Mapping[str, LedgerCopy], labels: Mapping[str, LabelsFile], pieces: Sequence[Piece]
+    receipt: Receipt,
+    ledgers: Mapping[str, LedgerCopy],
+    labels: Mapping[str, LabelsFile],
+    pieces: Sequence[Piece],
+    keys: Sequence[PublicKey] = (),
 ) -> Iterator[Verdict]:
     """Judge a receipt against the ledger that it is of, and the labels that it stands beside."""
     own = [ledger for ledger in ledgers.values() if ledger.identity == receipt.head.identity]
@@ -78,6 +86,9 @@ def judge_receipt(
         yield Verdict(ABOUT_RECEIPT, claim, FALSE, reason)
     else:
         yield Verdict(ABOUT_RECEIPT, claim, UNKNOWN, "that ledger is not among the files: it would decide")
+    if receipt.signature:
+        claim = f"the holder of a key signed its head at entry {receipt.head.number}"
+        yield judge_signed(ABOUT_RECEIPT, claim, receipt.head.to_text(), receipt.signature, keys)
     claim = f"the labels of {Path(receipt.labels).name} are those that were paid for"
     beside = [piece for piece in pieces if receipt.files and Path(piece.path) == Path(receipt.labels)]
     if beside:

@@ -1,0 +1,179 @@
+"""Whoever writes to a signed ledger without the key is found out as soon as the public key is shown."""
+# ruff: noqa: S608 (statements are a test's own words)
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+
+from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Release, Voters, certify, release_debited
+from darrm.account.signing import SigningKey, new_signing_key
+from darrm.errors import LedgerError
+from darrm.release.__main__ import main as release
+from darrm.verify.__main__ import main
+from darrm.verify.audit import Audit, audit
+from darrm.verify.signatures import read_public_key
+from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
+from tests.account.test_ledger_distrust import first_version
+from tests.relinked import relink
+from tests.verify.lies import SEQUENCE, changed, forged
+
+pytest.importorskip("cryptography")
+SIGNED = "its entries are signed"
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three signed entries, with labels and receipts of two."""
+    root = tmp_path_factory.mktemp("signed")
+    new_signing_key(root / "a.key")
+    new_signing_key(root / "b.key")
+    folder = root / "folder"
+    folder.mkdir()
+    table = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3), NoiseFunction(3, [0, 0.05]))
+    table.save(folder / "table.json")
+    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9, "1e-2"), signing_key=root / "a.key")
+    rng = np.random.default_rng(3)
+    for name in ("labels.csv", "more.csv", ""):
+        output = folder / name if name else None
+        release_debited(Release(table), rng.integers(0, 2, (5, 3)), ledger=ledger, output=output)
+    return folder
+
+
+def found(honest: Path, to: Path, change: Callable[[Path], object], *keys: str) -> Audit:
+    folder = Path(copytree(honest, to / "folder"))
+    change(folder)
+    return audit([folder], keys=[read_public_key(honest.parent / f"{key}.key.pub") for key in keys])
+
+
+def words(audited: Audit, claim: str) -> list[str]:
+    return [one.verdict for one in audited.verdicts if claim in one.claim]
+
+
+def nothing(_folder: Path) -> None:
+    pass
+
+
+def test_signatures_prove_the_whole_past(honest: Path, tmp_path: Path) -> None:
+    audited = found(honest, tmp_path, nothing, "b", "a")
+    assert audited.status == 0
+    assert words(audited, SIGNED) == [PROVED]
+    assert words(audited, "it is the ledger that it was") == [PROVED] * 3  # two receipts and a signature
+    assert words(audited, "the holder of a key signed its head") == [PROVED] * 2
+    assert words(audited, "nothing after entry 3 was deleted") == [UNKNOWN]
+
+
+def test_without_the_key_it_cannot_be_known(honest: Path, tmp_path: Path) -> None:
+    audited = found(honest, tmp_path, nothing)
+    assert audited.status == 0
+    assert words(audited, SIGNED) == [UNKNOWN]
+    assert words(audited, "the holder of a key signed its head") == [UNKNOWN] * 2
+
+
+def by_another_key(folder: Path) -> None:
+    """Change an entry, and sign all of them with a key of one's own."""
+    relink(folder / "ledger.sqlite", "UPDATE charges SET count = 4 WHERE id = 1")
+    ledger, own = PrivacyLedger(folder / "ledger.sqlite"), SigningKey(folder.parents[0] / "own.key")
+    signatures = {number: own.sign(str(ledger.head(number))) for number in (1, 2, 3)}
+    relink(
+        folder / "ledger.sqlite",
+        *(f"UPDATE charges SET seal = '{one}' WHERE id = {number}" for number, one in signatures.items()),
+    )
+
+
+def own_key(folder: Path) -> None:
+    new_signing_key(folder.parents[0] / "own.key")
+    by_another_key(folder)
+
+
+def of_version_1(folder: Path) -> None:
+    (folder / "ledger.sqlite").unlink()
+    first_version(folder / "ledger.sqlite", [5])
+
+
+ROW = "time, kind, count, note, proof, digest, token, output, seal, labels, questions, link, files"
+LIES: dict[str, Callable[[Path], object]] = {
+    "a smaller count": forged("UPDATE charges SET count = 4 WHERE id = 1"),
+    "another note": forged("UPDATE charges SET note = 'a trial' WHERE id = 3"),
+    "a larger budget": forged("UPDATE budget SET epsilon = '10'"),
+    "another identity": forged(f"UPDATE budget SET identity = '{'ab' * 16}'"),
+    "no first entry": forged("DELETE FROM charges WHERE id = 1", "UPDATE charges SET id = id - 1", SEQUENCE),
+    "no signatures": forged("UPDATE charges SET seal = ''"),
+    "no signatures, and a smaller count": forged("UPDATE charges SET seal = '', count = 4"),
+    "no last signature": forged("UPDATE charges SET seal = '' WHERE id = 3"),
+    "no first signature": forged("UPDATE charges SET seal = '' WHERE id = 1"),
+    "one more entry": forged(f"INSERT INTO charges SELECT 4, {ROW} FROM charges WHERE id = 3"),
+    "a changed signature": forged("UPDATE charges SET seal = replace(seal, 'a', 'b') WHERE id = 2"),
+    "no hexadecimal digits": forged("UPDATE charges SET seal = 'ed25519:xy' WHERE id = 2"),
+    "two signatures exchanged": forged(
+        "UPDATE charges SET seal = (SELECT seal FROM charges c WHERE c.id = 4 - charges.id)"
+    ),
+    "signatures by another key": own_key,
+    "a ledger of version 1": of_version_1,
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_without_the_key_no_change_is_unseen(name: str, honest: Path, tmp_path: Path) -> None:
+    def tell(folder: Path) -> None:
+        for receipt in folder.glob("*.receipt.json"):  # a head that was copied would show most of it
+            receipt.unlink()
+        LIES[name](folder)
+
+    audited = found(honest, tmp_path, tell, "a")
+    assert FALSE in words(audited, "signed")
+
+
+@pytest.mark.parametrize(
+    ("where", "value"), [("signature", lambda old: old.replace("a", "b")), ("signature", "none"), ("signature", "")]
+)
+def test_a_changed_signature_of_a_receipt_is_false(where: str, value: object, honest: Path, tmp_path: Path) -> None:
+    def tell(folder: Path) -> None:
+        changed("labels.csv.receipt.json", where, value, folder)
+        (folder / "ledger.sqlite").unlink()
+
+    audited = found(honest, tmp_path, tell, "a")
+    expected = [PROVED] if value == "" else [PROVED, FALSE]  # nothing is claimed where nothing stands
+    assert sorted(words(audited, "the holder of a key signed its head")) == sorted(expected)
+
+
+def test_an_older_copy_is_told_from_the_whole_by_a_receipt_only(honest: Path, tmp_path: Path) -> None:
+    older = forged("DELETE FROM charges WHERE id = 3", SEQUENCE)
+    audited = found(honest, tmp_path / "two", older, "a")
+    assert audited.status == 0
+    assert words(audited, "nothing after entry 2 was deleted") == [UNKNOWN]
+    oldest = forged("DELETE FROM charges WHERE id > 1", SEQUENCE)
+    assert found(honest, tmp_path / "one", oldest, "a").status == 1  # the receipt of entry 2 is there
+
+
+def test_the_command_takes_keys_and_refuses_what_is_none(
+    honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public = str(honest.parent / "a.key.pub")
+    assert main([str(honest), "--public-key", public]) == 0
+    assert f"3 signatures checked with {public}" in capsys.readouterr().out
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "a.pub").write_bytes(Path(public).read_bytes())
+    listed = audit([tmp_path / "beside"]).verdicts
+    assert "proves nothing" in listed[0].reason
+    for wrong in (honest.parent / "a.key", honest / "table.json"):
+        with pytest.raises(ValueError, match="an Ed25519 public key in PEM"):
+            main([str(honest), "--public-key", str(wrong)])
+
+
+def test_a_release_signs_and_the_audit_says_so(
+    honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savetxt(tmp_path / "votes.csv", np.ones((4, 3), dtype=int), fmt="%d", delimiter=",")
+    key, ledger = honest.parent / "b.key", tmp_path / "ledger.sqlite"
+    words = [str(tmp_path / "votes.csv"), "--table", str(honest / "table.json"), "--ledger", str(ledger), "--quiet"]
+    signed = ["--signing-key", str(key)]
+    first = ["--create-budget", "9,1e-2", "--output", str(tmp_path / "a.csv")]
+    assert release([*words, *signed, *first]) == 0
+    with pytest.raises(LedgerError, match="its entries are signed"):
+        release([*words, "--output", str(tmp_path / "b.csv")])
+    assert release([*words, *signed, "--output", str(tmp_path / "b.csv")]) == 0
+    assert main([str(ledger), str(tmp_path / "b.csv.receipt.json"), "--public-key", f"{key}.pub"]) == 0
+    assert "2 signatures checked" in capsys.readouterr().out
