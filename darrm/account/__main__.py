@@ -81,10 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Report on a ledger or on a table."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
+    if [options.ledger, options.table, options.new_signing_key].count(None) != 2:
+        message = "give either --ledger, to see what was spent, or --table with --queries and --delta"
+        raise ValueError(f"{message}, or --new-signing-key alone")
     if options.new_signing_key is not None:
-        return _make_key(options)
-    if (options.ledger is None) == (options.table is None):
-        raise ValueError("give either --ledger, to see what was spent, or --table with --queries and --delta")
+        private, public = options.new_signing_key, new_signing_key(options.new_signing_key)
+        text = f"private key: {private}: keep it, and a copy, where the ledger is not\npublic key:  {public}\n"
+        print_report(options, text=lambda: text, document=lambda: {"private": str(private), "public": str(public)})
+        return 0
     if options.table is not None:
         return _report_table(options)
     given = (options.queries, options.delta, options.plot, options.models or None, options.overlap)
@@ -100,18 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         line.show("adding up the ledger's entries")
         report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger, everything=options.log)
     print_report(options, text=lambda: str(report), document=lambda: report)
-    return 0
-
-
-def _make_key(options: argparse.Namespace) -> int:
-    if options.ledger is not None or options.table is not None:
-        raise ValueError("--new-signing-key goes without --ledger and --table: it makes a key and nothing else")
-    private, public = options.new_signing_key, new_signing_key(options.new_signing_key)
-    print_report(
-        options,
-        text=lambda: f"private key: {private}: keep it, and a copy, where the ledger is not\npublic key:  {public}\n",
-        document=lambda: {"private_key": str(private), "public_key": str(public)},
-    )
     return 0
 
 

@@ -349,7 +349,7 @@ class Rows:
         if self.key is None and signature:
             message = "its entries are signed: give the key, by --signing-key FILE or signing_key="
             raise LedgerError(self.path, f"{message}; nothing was debited")
-        if self.key is not None and last and not (signature and self.key.has_signed(self.head().to_text(), signature)):
+        if self.key is not None and last and not (signature and signature == self.key.sign(self.head().to_text())):
             message = (
                 f"entry {last} is not signed with this key as it stands there: signing begins with the first entry of "
                 "a new ledger, or this one was changed by somebody without the key, which darrm verify would show"

@@ -13,7 +13,7 @@ votes reveal something of them.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -32,8 +32,10 @@ from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run, vote_scale
 from darrm.privacy import PrivacyParams
+from darrm.system.files import Document
 from darrm.system.progress import StatusLine
 
+FORMAT = "darrm sanitized figure"
 ORDERS_TRIED = 3
 _ORDERS_AROUND = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
 _DEVIATIONS = np.geomspace(1.0, 64.0, 49)  # votes
@@ -59,6 +61,8 @@ class Sanitized:
         The parts of the Rényi cost that do not depend on the votes: checks and GNSS.
     understated_with
         Probability that the figure is too small: ½ unless a safety was added.
+    run
+        What else is public: mechanism, number of queries, how its check is accounted for, parameters.
     """
 
     epsilon: float
@@ -68,6 +72,11 @@ class Sanitized:
     noisy_cost: float
     public_cost: float
     understated_with: float
+    run: Document = field(default_factory=dict)
+
+    def to_json(self) -> Document:
+        """Write the figure, and what is public of its run, as plain data: `darrm.verify` judges a file of it."""
+        return {"format": FORMAT, **vars(self)}
 
     def charge(self, *, consent: str = "") -> Charge:
         """Describe the whole run, its publication included, by the sanitized figure.
@@ -123,12 +132,14 @@ def sanitize(
     order = parameters.order
     weights = analysis.answered.astype(np.float64)
     understated = understated_with(parameters.safety)
+    run: Document = {"mechanism": repr(analysis.aggregator), "queries": analysis.queries, "check": analysis.check}
+    run["parameters"] = vars(parameters)
     if isinstance(parameters, PublicationParameters):
         scale, label = _scale_of(analysis, order, int(weights.sum()))
         noisy = scale.published(mark_of_run(scale, label, weights), parameters, rng=rng)
         public = exact_checks(analysis, order) + parameters.cost
         epsilon = epsilon_at(analysis, order, noisy + public)
-        return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated)
+        return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated, run)
     smooth = smooth_cost(analysis, order, parameters.smoothness)
     sensitivity = smooth.sensitivity(weights, parameters.smoothness)
     noisy = noisy_value(smooth.value(weights), sensitivity, parameters, rng=rng)
@@ -137,7 +148,7 @@ def sanitize(
     noisy = min(max(noisy, 0.0), float(weights.sum()) * per_answer + largest_checks)
     public = public_checks + parameters.cost
     epsilon = epsilon_at(analysis, order, noisy + public)
-    return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated)
+    return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, understated, run)
 
 
 def understated_with(safety: float) -> float:

@@ -18,11 +18,13 @@ from darrm.system.files import Document
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
 from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_populations
-from darrm.verify.evidence import ESTIMATOR, LABELS, LEDGER, NOTES, RECEIPT, RELEASE, ROLES, Piece, pieces_of
+from darrm.verify.evidence import ESTIMATOR, FIGURE, LABELS, LEDGER, NOTES, RECEIPT, RELEASE, ROLES, Piece, pieces_of
+from darrm.verify.figures import judge_told, read_card
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, copied, judge_ledger, read_ledger
 from darrm.verify.members import judge_members
 from darrm.verify.receipts import Receipt, heads_in, judge_heads, judge_receipt, read_receipt, unmatched
+from darrm.verify.sanitized import judge_sanitized
 from darrm.verify.saved import Saved, judge_estimator, read_estimator
 from darrm.verify.signatures import PublicKey, judge_keys
 from darrm.verify.table import Answering, judge_release
@@ -162,10 +164,17 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
     estimators = _estimators(now, by_role[ESTIMATOR])
     receipts = _receipts(now, by_role[RECEIPT])
     noted = {piece.path: _noted(now, piece) for piece in by_role[NOTES]}
-    in_files = [*(receipt.head for receipt in receipts), *chain.from_iterable(noted.values())]
+    of_students = chain.from_iterable(saved.told.heads for saved in estimators.values())
+    in_files = [*(receipt.head for receipt in receipts), *chain.from_iterable(noted.values()), *of_students]
     _judge_ledgers(now, by_role[LEDGER], [*heads, *in_files])
     for path, shown in noted.items():
         now.add(path, list(judge_heads(shown, now.ledgers)))
+    cards = {piece.path: read_card(piece, noted[piece.path]) for piece in by_role[NOTES]}
+    files = {path: saved.told for path, saved in estimators.items()}
+    for path, told in cards.items():
+        now.add(path, [] if told is None else list(judge_told(told, now.ledgers, files)))
+    for piece in by_role[FIGURE]:
+        now.add(piece.path, list(judge_sanitized(piece.content, now.ledgers)))
     now.add("", [*unmatched(heads, now.ledgers), *judge_keys(now.keys, now.verdicts)])
     for piece in by_role[LABELS]:
         now.report(f"comparing {piece.path}")

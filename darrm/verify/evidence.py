@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from darrm.errors import checks
 from darrm.mechanisms.noisy_maximum import FORMAT
 from darrm.pate import tested
+from darrm.pate.publication import FORMAT as SANITIZED
 from darrm.proof.evidence import BY_FORMAT
 from darrm.system.extras import require
 from darrm.system.files import check_regular, parse_json
@@ -25,17 +26,19 @@ from darrm.system.votes_file import SUFFIXES, LabelsFile, read_labels
 from darrm.verify.chain import HEAD, is_receipt
 from darrm.verify.ledger import BESIDE, ledger_files
 
-ROLES = ("release", "ledger", "labels", "receipt", "notes", "estimator")
-RELEASE, LEDGER, LABELS, RECEIPT, NOTES, ESTIMATOR = ROLES
+ROLES = ("release", "ledger", "labels", "receipt", "notes", "estimator", "figure")
+RELEASE, LEDGER, LABELS, RECEIPT, NOTES, ESTIMATOR, FIGURE = ROLES
 OTHER = "other"
 _MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
 _MOST_FILES = 10_000  # of a folder
 _PARTITION, _LABEL = ".parquet", "label"
 _SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
 _RELEASES = {FORMAT, tested.FORMAT, *BY_FORMAT}
+CARD = b"# Model card: "
 _VOTERS_HEAD = b"name,epsilon,delta"
 _REPORTS = "it is what a command printed, and repeats what other files claim"
 _KEY, _BESIDE = b"-----BEGIN PUBLIC KEY-----", "a key beside what it is to prove proves nothing: say --public-key"
+_PRIVATE = "it is private data: what darrm pate computed from the votes, and not to be handed on"
 _ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, an estimator, or a folder that holds them"
 Sealed = tuple[str, int, str]  # the end of a name, the size in bytes, the SHA-256
 
@@ -143,16 +146,18 @@ def _of_text(path: Path, content: bytes) -> Piece:
             raise ValueError(
                 f"{str(path)!r} holds no JSON: {error}; wanted is what --output of optimize or plan wrote"
             ) from error
-        if HEAD.encode() in content:  # a model card, a report, or a head that somebody kept
+        if HEAD.encode() in content or CARD in content:  # a model card, a report, or a head that somebody kept
             return Piece(NOTES, str(path), parts)
         known = _BESIDE if content.startswith(_KEY) else f"nothing is known of such files; {_ABSENT}"
         return Piece(OTHER, str(path), parts, reason=known)
     if not isinstance(data, dict):
         raise ValueError(f"{str(path)!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
     named = data.get("format")
+    if named is None and {"warning", "table_1"} <= data.keys():
+        return Piece(OTHER, str(path), parts, reason=_PRIVATE)
     if named in _RELEASES or "checksum" in data or not isinstance(named, str):
         return Piece(RELEASE, str(path), parts)
-    return Piece(OTHER, str(path), parts, reason=f"{_REPORTS} (format {named!r})")
+    return Piece(FIGURE if named == SANITIZED else OTHER, str(path), parts, reason=f"{_REPORTS} (format {named!r})")
 
 
 def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:

@@ -77,7 +77,7 @@ def renyi_epsilon(costs: Sequence[Cost], delta: Fraction) -> Fraction | None:
         for order in sorted({order for cost in costs for order, _ in cost.curve}):
             used = _used(costs, order, confessing=False, curves_only=True)
             if used is not None:
-                found.append(max(Fraction(0), upper_end(used + _conversion(order, delta))))
+                found.append(max(Fraction(0), upper_end(used + conversion(order, delta))))
     return min(found, default=None)
 
 
@@ -100,7 +100,7 @@ def filter_admits(costs: Sequence[Cost], epsilon: Fraction, delta: Fraction, set
     with ctx.workprec(_BITS):
         order = filter_order(epsilon, delta - aside)
         used = _used(costs, order, confessing=confessing)
-        return used is not None and bool(used + _conversion(order, delta - aside) <= ball(epsilon))
+        return used is not None and bool(used + conversion(order, delta - aside) <= ball(epsilon))
 
 
 def filter_order(epsilon: Fraction, rest: Fraction) -> Fraction:
@@ -135,7 +135,7 @@ def _used(costs: Sequence[Cost], order: Fraction, *, confessing: bool, curves_on
     return total
 
 
-def _conversion(order: Fraction, rest: Fraction) -> arb:
+def conversion(order: Fraction, rest: Fraction) -> arb:
     """Enclose c(α)."""
     alpha = ball(order)
     return (1 - 1 / alpha).log() - (ball(rest).log() + alpha.log()) / (alpha - 1)

@@ -16,7 +16,7 @@ from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.chain import HEAD, ShownHead, read_head
 from darrm.verify.evidence import Piece
 from darrm.verify.ledger import LedgerCopy
-from darrm.verify.signatures import PublicKey, judge_signed
+from darrm.verify.signatures import SIGNED, PublicKey, judge_signatures
 from darrm.verify.verdicts import ABOUT_RECEIPT, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _END = ".receipt.json"
@@ -57,6 +57,8 @@ def _check_repeats(data: Mapping[str, Json], head: ShownHead) -> None:
     """Raise `ValueError` unless a receipt has its fields, and its head says the same in fields as in its line."""
     if not {"format", "head", "entry"} <= data.keys() <= {"format", "head", "entry", "files", "signature"}:
         raise ValueError("a receipt has a format, a head, an entry, and files and a signature of some")
+    if not str(data.get("signature", SIGNED)).startswith(SIGNED):
+        raise ValueError("what stands where its signature does is none")
     told = data["head"]
     line = (head.identity, head.population, head.number, head.queries, head.epsilon, head.delta, head.kinds, head.link)
     budget = told["budget"]
@@ -88,7 +90,7 @@ def judge_receipt(
         yield Verdict(ABOUT_RECEIPT, claim, UNKNOWN, "that ledger is not among the files: it would decide")
     if receipt.signature:
         claim = f"the holder of a key signed its head at entry {receipt.head.number}"
-        yield judge_signed(ABOUT_RECEIPT, claim, receipt.head.to_text(), receipt.signature, keys)
+        yield from judge_signatures([receipt.signature], lambda _: receipt.head.to_text(), keys, ABOUT_RECEIPT, claim)
     claim = f"the labels of {Path(receipt.labels).name} are those that were paid for"
     beside = [piece for piece in pieces if receipt.files and Path(piece.path) == Path(receipt.labels)]
     if beside:

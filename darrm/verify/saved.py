@@ -1,21 +1,24 @@
-"""The claims of an estimator's file: what it releases with, within which budget, and which ledger pays.
+"""The claims of an estimator's file: what it releases with, within which budget, what it cost, and which ledger pays.
 
 The file is a zip of plain data and arrays, as skops writes it. Nothing in it is loaded: of ``schema.json``, a tree of
 nodes that each say what they are, the numbers and texts are read.
 """
 
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from zipfile import BadZipFile, ZipFile
 
 from darrm.system.files import Json
+from darrm.verify.chain import read_head
+from darrm.verify.figures import Told, judge_told
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.plan import judge_workload
 from darrm.verify.table import Answering, costs_of, judge_release
-from darrm.verify.verdicts import ABOUT_ESTIMATOR, CLAIMED, CONSISTENT, FALSE, UNKNOWN, Verdict, judged
+from darrm.verify.verdicts import ABOUT_ESTIMATOR, CONSISTENT, FALSE, UNKNOWN, Verdict, judged
 
 _FORMAT = "darrm estimator"
 _MOST_BYTES = 2**28  # of the tree
@@ -36,6 +39,7 @@ class Saved:
     state: Mapping[str, Json]
     answering: Answering | None = None
     verdicts: Sequence[Verdict] = ()  # of what answers
+    told: Told = field(default_factory=lambda: Told("", {}))
 
     @property
     def ledger(self) -> Mapping[str, Json]:
@@ -48,6 +52,7 @@ def read_estimator(content: bytes) -> Saved | Verdict:
     try:
         document = _document(content)
         saved = Saved(document["kind"], document["parameters"], document["state"])
+        saved = replace(saved, told=_told(saved))
         if saved.state.get("release") is None:
             return saved
         answering, verdicts = judge_release(saved.state["release"].encode())
@@ -69,9 +74,7 @@ def _judge_saved(saved: Saved, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Ve
     state, told = saved.state, saved.parameters
     yield Verdict(ABOUT_ESTIMATOR, _WHOLE, CONSISTENT, f"a {saved.kind}; its teachers or student are not judged")
     if "workload" not in state:
-        spent = state.get("spent", {})
-        claim = f"its labels cost ({spent.get('epsilon')!r}, {spent.get('delta')!r}) by {spent.get('bound')!r}"
-        yield Verdict(ABOUT_ESTIMATOR, claim, CLAIMED, "a student's labels left their ledger: nothing here shows it")
+        yield from judge_told(saved.told, ledgers, {})
         return
     yield from saved.verdicts
     if saved.answering is not None:
@@ -97,6 +100,26 @@ def _judge_parameters(told: Mapping[str, Json], workload: Mapping[str, Json]) ->
     if asked != planned:
         return Verdict(ABOUT_ESTIMATOR, claim, UNKNOWN, f"{reason}: the log of whoever made it would decide")
     return Verdict(ABOUT_ESTIMATOR, claim, CONSISTENT, reason)
+
+
+def _told(saved: Saved) -> Told:
+    """Gather the figures that a model card repeats; an error of reading where there are none."""
+    state = saved.state
+    if "workload" in state:
+        work = state["workload"]
+        total = float(work["total"]["epsilon"]), float(work["total"]["delta"])
+        facts = {"guarantee": total, "queries": work["queries"], "voters": work["K"], "mechanism": state["name"]}
+        facts = facts if state.get("release") is not None else {"voters": work["K"]}  # models of noise of their own
+        return Told(saved.kind, facts, identity=saved.ledger.get("identity", ""))
+    report, spent = state["report"], state["spent"]
+    stated = [float(epsilon) for epsilon in (spent["epsilon"], *(bound[1] for bound in state["bounds"]))]
+    lowest = min(stated), float(spent["delta"])
+    if any(map(math.isnan, (*stated, *lowest))) or sum(count for _, count in report["by_class"]) != report["answered"]:
+        raise ValueError("a cost is no number, or its labels of each class are not as many as all")
+    facts = {"guarantee": lowest, "spent": lowest, "mechanism": report["mechanism"], "voters": report["teachers"]}
+    facts |= {"labels": report["answered"], "inputs": report["inputs"]}
+    heads = [read_head(report["head"], "the head in a saved student")] if report["head"] else []
+    return Told(saved.kind, facts, heads, heads[0].identity if heads else "")
 
 
 def _document(content: bytes) -> dict[str, Json]:

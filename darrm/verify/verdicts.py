@@ -21,7 +21,7 @@ PROVED, CONSISTENT, CLAIMED, UNKNOWN, FALSE = VERDICTS = (
     "false",
 )
 ABOUT_TABLE, ABOUT_MECHANISM, ABOUT_VOTERS, ABOUT_PLAN = "table", "mechanism", "voters", "plan"
-ABOUT_FILE, ABOUT_ESTIMATOR, ABOUT_RECEIPT = "file", "estimator", "receipt"
+ABOUT_FILE, ABOUT_ESTIMATOR, ABOUT_RECEIPT, ABOUT_ESTIMATE = "file", "estimator", "receipt", "estimate"
 NOTE = "a note of whoever made the table"
 
 

@@ -140,9 +140,9 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "readable by a group": (lambda path: path.chmod(0o640), "of mode 640.*chmod 600"),
     "readable by everybody": (lambda path: path.chmod(0o604), "readable by its owner only"),
     "encrypted": (encrypted, "without a password"),
-    "no Ed25519": (of_another_kind, "an Ed25519 key"),
-    "the public one": (lambda path: path.write_bytes(Path(f"{path}.pub").read_bytes()), "a private key in PEM"),
-    "empty": (lambda path: path.write_bytes(b""), "a private key in PEM"),
+    "no Ed25519": (of_another_kind, "an Ed25519 private key"),
+    "the public one": (lambda path: path.write_bytes(Path(f"{path}.pub").read_bytes()), "an Ed25519 private key"),
+    "empty": (lambda path: path.write_bytes(b""), "an Ed25519 private key"),
     "a device": (a_device, "no regular file"),
 }
 
@@ -165,8 +165,8 @@ def test_a_new_key_is_its_owners_only_and_replaces_none(tmp_path: Path, capsys: 
     SigningKey(tmp_path / "a.key")
     before = (tmp_path / "a.key").read_bytes()
     (tmp_path / "a.key.pub").unlink()
-    with pytest.raises(ValueError, match="never replaced"):
+    with pytest.raises(ValueError, match="none is replaced"):
         account(words)
     assert (tmp_path / "a.key").read_bytes() == before
-    with pytest.raises(ValueError, match="makes a key and nothing else"):
+    with pytest.raises(ValueError, match="--new-signing-key alone"):
         account([*words, "--ledger", str(tmp_path / "ledger.sqlite")])

@@ -7,6 +7,7 @@ the head of a ledger that somebody copied earlier, in a receipt, is out of reach
 
 import hashlib
 import json
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -184,7 +185,26 @@ def made_estimator(folder: Path) -> None:
         GaussianNB(), 6, epsilon=3, max_queries=50, random_state=0, ledger=folder / "ledger.sqlite"
     ).fit(X, y)
     vote.predict(X[:20])
+    (folder / "card.md").write_text(vote.to_model_card())
+    vote.predict(X[:5])  # a card is of its day
     save(vote, folder / "vote.skops")
+
+
+def made_student(folder: Path) -> None:
+    """A saved student of ten teachers, its model card, and the ledger that paid for its labels."""
+    from sklearn.datasets import load_iris
+    from sklearn.naive_bayes import GaussianNB
+
+    from darrm.estimators import PATEClassifier, save
+
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    pate = PATEClassifier(
+        GaussianNB(), GaussianNB(), n_teachers=10, epsilon=8, random_state=0, ledger=folder / "ledger.sqlite"
+    ).fit(X[:120], y[:120], X[120:])
+    (folder / "card.md").write_text(f"Our classifier.\n\n{pate.to_model_card()}")
+    save(pate, folder / "student.skops")
 
 
 def _released(folder: Path, workload: Workload, kinds: str) -> None:
@@ -210,6 +230,7 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
     "parquet": partial(made_parquet, ("a.parquet", "b.parquet")),
     "nested": partial(made_parquet, ("year=1/a.parquet", "year=2/a.parquet")),
     "estimator": made_estimator,
+    "student": made_student,
 }
 
 
@@ -283,7 +304,7 @@ def other(label: str) -> str:
 
 def in_estimator(edit: Callable[[Json], object], folder: Path) -> None:
     """Change the description in an estimator's file."""
-    path = folder / "vote.skops"
+    (path,) = folder.glob("*.skops")
     with zipfile.ZipFile(path) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     schema = json.loads(contents["schema.json"])
@@ -296,8 +317,8 @@ def in_estimator(edit: Callable[[Json], object], folder: Path) -> None:
 
 def node(where: str, value: Callable[[Any], Any], content: Json) -> None:
     """Change the plain value at a place of an estimator's description."""
-    *places, last = where.split("/")
-    inside = content
+    *places, last = (int(place) if place.isdecimal() else place for place in where.split("/"))
+    inside: Any = content
     for place in places:
         inside = inside[place]["content"]
     old = json.loads(inside[last]["content"])
@@ -618,6 +639,77 @@ def lies_in_estimators() -> Iterator[Lie]:
     yield Lie("estimator", "an older copy of its ledger", forged("DELETE FROM charges", SEQUENCE))
 
 
+IN_A_STUDENT: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "half the cost": ("state/spent/epsilon", times(0.5)),
+    "a cost less by 1 %": ("state/spent/epsilon", times(0.99)),
+    "no number as its cost": ("state/spent/epsilon", lambda _: float("nan")),
+    "a bound of half": ("state/bounds/0/1", times(0.5)),
+    "a smaller δ": ("state/spent/delta", times(0.1)),
+    "more labels": ("state/report/answered", plus(1)),
+    "fewer inputs": ("state/report/inputs", plus(-1)),
+    "more checks": ("state/report/mechanism", lambda old: old.replace(": 30 checks", ": 31 checks")),
+    "no noise that is known": ("state/report/mechanism", lambda old: re.sub(r"answer=[\d.]+", "answer=0.3", old)),
+    "a head that was miscopied": ("state/report/head", lambda old: old.replace(":1:1:", ":2:1:")),
+}
+ON_A_CARD: dict[str, tuple[str, str]] = {
+    "half the guarantee": (r"\*\*\([\d.]+, ", "**(0.5, "),
+    "half the cost": (r"so far: \([\d.]+, ", "so far: (0.5, "),
+    "a smaller δ of the guarantee": (r", 1e-05\)-diff", ", 1e-06)-diff"),
+    "a smaller δ of the cost": (r", 1e-05\), by", ", 1e-06), by"),
+    "another guarantee, too": (r"\n## Under", "\n- **(0.5, 1e-05)-differential privacy** of all.\n\n## Under"),
+    "a guarantee in other words": (r"-differential privacy", " differentially private"),
+    "another number of teachers": (r"vote of \d+", "vote of 99"),
+    "another mechanism": (r"eleased by: (.*)\.", "eleased by: GNMax(sigma=99.0)."),
+    "a head that was miscopied": (r":one::", ":renyi::"),
+}
+_COST, _WORDS = "it cost what it says", "it says what was released"
+# what neither the file nor the card repeats, and what is written in words that this release does not write
+DOUBTED = {"another guarantee, too": _WORDS, "a guarantee in other words": _WORDS}
+
+
+def lies_about_figures() -> Iterator[Lie]:
+    """Change what students and model cards say that labels cost: with the ledger beside them, and alone."""
+    for name, (where, value) in IN_A_STUDENT.items():
+        tell = partial(in_estimator, partial(node, where, value))
+        yield Lie("student", f"a student with {name}", tell)
+        yield Lie("student", f"without a ledger, a student with {name}", alone("*.skops", tell))
+    both = {"half the cost of both": (r"\([\d.]+, 1e", "(0.5, 1e")}
+    for folder in ("student", "estimator"):
+        for name, (pattern, words) in (ON_A_CARD | both).items():
+            tell = partial(on_card, pattern, words)
+            yield Lie(folder, f"a card with {name}", tell, DOUBTED.get(name, ""))
+            without = alone("card.md", tell)
+            yield Lie(folder, f"alone, a card with {name}", without, DOUBTED.get(name, _COST))
+    tell = partial(on_card, r"learned from \d+", "learned from 3")
+    yield Lie("student", "a card with fewer labels", tell)
+    yield Lie("estimator", "a card with more answers", partial(on_card, r"for 50 answers", "for 5,000 answers"))
+    less = partial(node, "state/report/mechanism", lambda old: old.replace("sigma_answer=", "sigma_answer=1"))
+    yield Lie("student", "a student with more noise", partial(in_estimator, less))
+    yield Lie("student", "alone, a student with more noise", alone("*.skops", partial(in_estimator, less)), _COST)
+    for name, (pattern, words) in both.items():
+        by_words = alone("card.md", partial(on_card, pattern, words))
+        yield Lie("student", f"by its words alone, a card with {name}", by_words)
+
+
+def on_card(pattern: str, words: str, folder: Path) -> None:
+    """Change a model card."""
+    text, changes = re.subn(pattern, words, (folder / "card.md").read_text())
+    assert changes
+    (folder / "card.md").write_text(text)
+
+
+def alone(pattern: str, lie: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Tell a lie where no other file is."""
+
+    def tell(folder: Path) -> None:
+        for path in folder.iterdir():
+            if not path.match(pattern):
+                path.unlink()
+        lie(folder)
+
+    return tell
+
+
 def _noisier(document: str) -> str:
     """Return a proven release of the same voters that is more private."""
     problem = Table.from_json(json.loads(document)).problem
@@ -636,7 +728,7 @@ def _less_noise(document: str) -> str:
 def all_lies() -> list[Lie]:
     """List every lie."""
     kinds = (lies_in_plans, lies_in_tables, lies_in_ledgers, lies_in_labels, lies_in_receipts, lies_in_estimators)
-    return [lie for kind in kinds for lie in kind()]
+    return [lie for kind in (*kinds, lies_about_figures) for lie in kind()]
 
 
 # ------------------------------------------------------------------------------------------------ honest variations
@@ -702,6 +794,9 @@ def honest_variations() -> list[Honest]:
         Honest("gnmax", "no plan", lambda at: (at / "plan.json").unlink()),
         Honest("plan", "no receipts", partial(_without, "*.receipt.json")),
         Honest("lnmax", "one file of labels gone", lambda at: (at / "more.csv").unlink()),
+        Honest("student", "no ledger", lambda at: (at / "ledger.sqlite").unlink()),
+        Honest("student", "its card alone", alone("card.md", lambda _: None)),
+        Honest("estimator", "its card alone", alone("card.md", lambda _: None)),
         Honest("estimator", "no ledger", lambda at: (at / "ledger.sqlite").unlink()),
         Honest("majority", "notes beside it", lambda at: (at / "notes.txt").write_text("ask Ada\n")),
         Honest("majority", "its stream's first answers", partial(lines, "answers.csv", lambda old: old[:9])),

@@ -34,7 +34,7 @@ from tests.verify.lies import (
 )
 
 LIES, VARIATIONS = all_lies(), honest_variations()
-EXTRAS = {"parquet": "pyarrow", "nested": "pyarrow", "estimator": "sklearn"}
+EXTRAS = {"parquet": "pyarrow", "nested": "pyarrow", "estimator": "sklearn", "student": "sklearn"}
 QUICK = {
     "plan: a total less by 1 %",
     "plan: one more query",
@@ -67,6 +67,8 @@ QUICK = {
     "estimator: another release in it",
     "estimator: an older copy of its ledger",
     "estimator: an estimator with another K",
+    "estimator: a card with more answers",
+    "estimator: a card with another guarantee, too",
 }
 QUICK_VARIATIONS = {
     "models: as it was made",
