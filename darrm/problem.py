@@ -122,6 +122,21 @@ class Voters:
             return ((self.K, self.each),)
         return tuple((count, each) for each, count in Counter(self.own).items())
 
+    def largest(self, count: int) -> list[tuple[PrivacyParams, int]]:
+        """Return the largest ε and Δ of so many voters, however paired, with how many voters have them.
+
+        A composition depends on the ε and on Π(1 − Δ_i) alone, and no choice of so many voters has larger ones.
+
+        >>> Voters.of([PrivacyParams("0.2", "0.01"), PrivacyParams(2), PrivacyParams("0.2")]).largest(2)
+        [(PrivacyParams(epsilon=2, delta=0.01), 1), (PrivacyParams(epsilon=0.2, delta=0), 1)]
+        """
+        if self.own is None:
+            return [(self.each, count)]
+        epsilons = sorted((each.exact_epsilon for each in self.own), reverse=True)
+        deltas = sorted((each.exact_delta for each in self.own), reverse=True)
+        most = zip(epsilons[:count], deltas[:count], strict=True)
+        return [(PrivacyParams(*pair), n) for pair, n in Counter(most).items()]
+
     @property
     def private_kinds(self) -> list[tuple[int, PrivacyParams]]:
         """Those of the kinds about which something is promised."""

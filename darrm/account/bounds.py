@@ -5,7 +5,6 @@ numbers were fixed before the first answer, however the queries themselves depen
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -146,7 +145,7 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     """
     if voters is None or not (voters.models and voters.each.is_private):
         return None
-    groups = _most_reached(voters)
+    groups = voters.largest(voters.reached)
     simple = sum((n * each.exact_epsilon for each, n in groups), Fraction(0))
     simple_delta = sum((n * each.exact_delta for each, n in groups), Fraction(0))
     epsilon = round_up(simple) if simple_delta <= Fraction(delta) else math.inf
@@ -162,27 +161,17 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
     return _finite("private models", epsilon, explanation)
 
 
-def _most_reached(voters: Voters) -> list[Group]:
-    """Return the largest ε and Δ of as many voters as a person reaches: with how many of them, however paired."""
-    # A composition depends on the ε and on Π(1 − Δ_i) alone, and no choice of so many voters has larger ones.
-    if voters.own is None:
-        return [(voters.each, voters.reached)]
-    epsilons = sorted((each.exact_epsilon for each in voters.own), reverse=True)
-    deltas = sorted((each.exact_delta for each in voters.own), reverse=True)
-    most = zip(epsilons[: voters.reached], deltas[: voters.reached], strict=True)
-    return [(PrivacyParams(*pair), n) for pair, n in Counter(most).items()]
-
-
 def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound | None:
     """Bound labels that look at fewer models than a person reaches, see `darrm.proof.sample`."""
     samples = [(charge.sample, charge.count) for charge in account if charge.sample is not None]
     looked = sum(sample.voters * count for sample, count in samples)
     if len(samples) < len(account) or looked >= voters.reached or not voters.each.is_private:
         return None
-    most = looked * voters.each.epsilon * (1.0 + 1e-9)
+    groups = voters.largest(looked)
+    most = math.fsum(n * each.epsilon for each, n in groups) * (1.0 + 1e-9)
     distance = math.fsum(sample.distance * count for sample, count in samples) * (1.0 + 1e-9)
     left = delta - (1.0 + math.exp(min(most, LARGEST_EXPONENT))) * distance
-    epsilon = optimal_epsilon([(voters.each, looked)], left) if left >= 0.0 else math.inf
+    epsilon = optimal_epsilon(groups, left) if left >= 0.0 else math.inf
     if epsilon > most:
         return None
     explanation = f"all labels together look at {looked} models at most, and {voters.reached} are what a person reaches"

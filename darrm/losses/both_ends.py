@@ -15,7 +15,8 @@ the masses are R and R + c − 1. So P(S) − c·P'(S) = ∫κ_w(S) (r₊ − r�
 of the laws κ_w, and H is jointly convex: at most R·h(y). Written as sup R·(A(S) − B(S)) − (c − 1)·B(S), where a
 positive value has A(S) > B(S), it does not fall as R grows. Averaging over what was fixed keeps it, by convexity. ∎
 
-R is at most the divergence of t randomized responses that confess with probability Δ [KOV15, Theorem 3.3]; for t = 1
+R is at most the divergence of t randomized responses that confess with probability Δ [KOV15, Theorem 3.3], where models
+differ that of the t largest ε and of the t largest Δ; for t = 1
 and x ≤ ε it is hi − e^x·lo with the hi and lo of `darrm.proof.corners`, and for Δ = 0 and a release that is (ε', 0)-
 private tanh(x/2) = tanh(ε/2)·tanh(ε'/2). As h ≤ 1 and R ≤ 1, it is never more than what the models cost alone (R) or
 the release alone (h(x)).
@@ -31,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from darrm.errors import checks
-from darrm.losses.composition import LossDistribution
+from darrm.losses.composition import LossDistribution, TooManyKindsError
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Voters
@@ -41,27 +42,36 @@ _ROUNDS = 40  # a dozen are enough where the release's ε' depends on δ' smooth
 _TOLERANCE = 1e-12  # relative, of the ε that is found
 
 
-def models_delta(each: PrivacyParams, count: int, epsilon: float) -> float:
-    """Bound R = H_{e^epsilon} of so many independent models, from above.
+def models_delta(voters: Voters, count: int, epsilon: float) -> float:
+    """Bound R = H_{e^epsilon} of so many of the models, those that are the least private, from above.
 
-    >>> round(models_delta(PrivacyParams(1), 1, 0.0) - math.tanh(0.5), 9)  # the total variation of one bit
+    >>> models = Voters(3, PrivacyParams(1), overlap=1, models=True)
+    >>> round(models_delta(models, 1, 0.0) - math.tanh(0.5), 9)  # the total variation of one bit
     0.0
     """
-    return _Models.of(each, count).delta(epsilon)
+    return _Models.of(voters, count).delta(epsilon)
 
 
 @dataclass(frozen=True)
 class _Models:
     """The models that a person reaches at once, with the losses of their randomized responses."""
 
-    each: PrivacyParams
-    count: int
+    most: float  # the ε of all of them together; ∞ where the models promise nothing
+    kept: float  # Σ log(1 − Δ_i)
     losses: LossDistribution | None  # None where the models promise nothing
 
     @classmethod
-    def of(cls, each: PrivacyParams, count: int) -> "_Models":
-        losses = LossDistribution.of_groups([(each.epsilon, count)]) if each.is_private else None
-        return cls(each, count, losses)
+    def of(cls, voters: Voters, count: int) -> "_Models":
+        if not voters.each.is_private:
+            return cls(math.inf, 0.0, None)
+        groups = voters.largest(count)
+        try:
+            losses = LossDistribution.of_groups([(each.epsilon, n) for each, n in groups])
+        except TooManyKindsError:  # the least private of them stands for all
+            groups = [(voters.each, count)]
+            losses = LossDistribution.of_groups([(voters.each.epsilon, count)])
+        most = math.fsum(n * each.epsilon for each, n in groups)
+        return cls(most, math.fsum(n * math.log1p(-each.delta) for each, n in groups), losses)
 
     def delta(self, epsilon: float) -> float:
         """Bound R from above."""
@@ -70,8 +80,7 @@ class _Models:
         log_divergence = self.losses.log_divergence(epsilon)
         if log_divergence >= 0.0:
             return 1.0
-        kept = self.count * math.log1p(-self.each.delta)
-        return min(1.0, -math.expm1(kept + math.log1p(-math.exp(log_divergence))) * (1.0 + _ROUNDING))
+        return min(1.0, -math.expm1(self.kept + math.log1p(-math.exp(log_divergence))) * (1.0 + _ROUNDING))
 
 
 def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
@@ -100,7 +109,7 @@ def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = F
     """
     steps, models = _steps(voters, one_by_one=one_by_one)
     x = whole.epsilon / steps
-    if models_delta(voters.each, voters.reached, whole.epsilon) <= whole.delta:
+    if models_delta(voters, voters.reached, whole.epsilon) <= whole.delta:
         return None
     allowed = min(_delta_for_release(models, steps, x, whole.delta), math.nextafter(1.0, 0.0))
     epsilon = min(_epsilon_for_release(models, x), float(LARGEST_EXPONENT))
@@ -131,7 +140,6 @@ def smallest_whole(
     """
     checks.probability_below_one(delta=delta)
     steps, models = _steps(voters, one_by_one=one_by_one)
-    all_models = models.count * models.each.epsilon if models.each.is_private else math.inf
     forbidden, allowed, x = 0.0, math.inf, 0.0  # of one step; what is returned was tried
     halved = math.inf  # the interval has to be this small, else it is bisected
     for _ in range(_ROUNDS):
@@ -148,9 +156,9 @@ def smallest_whole(
         # what is searched for lies between x and the fixed point for this ε', and near the latter: a step beyond it
         # closes the interval on the other side
         x = _smallest_step(models, epsilon) * (1.0 + side * _TOLERANCE)
-        # beyond count·ε R does not fall any more: nowhere is more δ' left
-        if forbidden < all_models < x:
-            x = all_models
+        # beyond that R does not fall any more: nowhere is more δ' left
+        if forbidden < models.most < x:
+            x = models.most
         elif math.isinf(allowed) and 0.0 < forbidden < x:  # it comes slowly from below: further on
             x += 2.0 * (x - forbidden)
         elif not forbidden < x < allowed or width > halved:
@@ -164,7 +172,7 @@ def smallest_whole(
 def _steps(voters: Voters, *, one_by_one: bool) -> tuple[int, _Models]:
     """Tell how many steps there are, and which models are exchanged at once in each."""
     steps, count = (voters.reached, 1) if one_by_one else (1, voters.reached)
-    return steps, _Models.of(voters.each, count)
+    return steps, _Models.of(voters, count)
 
 
 def _epsilon_for_release(models: _Models, x: float) -> float:

@@ -1,5 +1,6 @@
 """Models under a release: the theorem against kernels and models drawn at random, and its inverse."""
 
+import itertools
 import math
 
 import numpy as np
@@ -24,7 +25,7 @@ def test_no_kernel_and_no_model_cost_more(delta: str) -> None:
         W = np.array([each.delta, (1 - each.delta) * high, (1 - each.delta) * (1.0 - high), 0.0])
         kernel = rng.dirichlet(np.full(int(rng.integers(2, 5)), rng.choice([0.3, 1.0, 5.0])), size=4)
         x = rng.uniform(0.0, 1.3 * each.epsilon)
-        model = models_delta(each, 1, x)
+        model = models_delta(Voters(1, each, models=True), 1, x)
         assert divergence(math.exp(x), W, W[::-1]) == pytest.approx(model, abs=1e-9)
         true = divergence(math.exp(x), W @ kernel, W[::-1] @ kernel)
         if model > 0.0:
@@ -40,9 +41,37 @@ def test_several_models_have_the_divergence_of_their_composition() -> None:
     one = np.array([0.1, 0.9 * high, 0.9 * (1.0 - high), 0.0])
     both, other = np.multiply.outer(one, one).ravel(), np.multiply.outer(one[::-1], one[::-1]).ravel()
     for x in (0.0, 0.5, 1.0, 1.7, 2.5):
-        found = models_delta(PrivacyParams(1, "0.1"), 2, x)
+        found = models_delta(Voters(2, PrivacyParams(1, "0.1"), models=True), 2, x)
         assert found == pytest.approx(divergence(math.exp(x), both, other), abs=1e-9)
         assert found >= divergence(math.exp(x), both, other) - 1e-15
+
+
+def test_models_that_differ_count_as_the_least_private_of_those_that_one_person_reaches() -> None:
+    own = [PrivacyParams("0.2"), PrivacyParams(2, "0.02"), PrivacyParams("0.2", "0.1"), PrivacyParams("0.7")]
+    models = Voters.of(own, overlap=2, models=True)
+    laws = []
+    for each in own:
+        high = 1.0 / (1.0 + math.exp(-each.epsilon))
+        one = np.array([each.delta, (1 - each.delta) * high, (1 - each.delta) * (1.0 - high), 0.0])
+        laws.append((one, one[::-1]))
+    for x in (0.0, 0.3, 1.0, 2.0, 2.6):
+        pairs = [
+            (np.multiply.outer(a, c).ravel(), np.multiply.outer(b, d).ravel())
+            for (a, b), (c, d) in itertools.combinations(laws, 2)
+        ]
+        worst = max(divergence(math.exp(x), P, Q) for P, Q in pairs)
+        found = models_delta(models, 2, x)
+        assert worst - 1e-12 <= found  # Δ of another model than ε: no pair of models attains it
+        alike = [PrivacyParams(each.epsilon) for each in own]
+        attained = models_delta(Voters.of(alike, overlap=2, models=True), 2, x)
+        two = [1.0 / (1.0 + math.exp(-epsilon)) for epsilon in (2.0, 0.7)]
+        P = np.multiply.outer(*([h, 1 - h] for h in two)).ravel()
+        assert attained == pytest.approx(divergence(math.exp(x), P, P[::-1]), abs=1e-9)
+    # of five models one promises little, and a person reaches three
+    five = Voters.of([*[PrivacyParams("0.2")] * 4, PrivacyParams(2)], overlap=3, models=True)
+    three_of_two = Voters(5, PrivacyParams(2), overlap=3, models=True)
+    assert smallest_whole(five, 0.0, lambda _delta: 3.0) == pytest.approx(1.717, abs=5e-4)
+    assert smallest_whole(three_of_two, 0.0, lambda _delta: 3.0) == pytest.approx(2.610, abs=5e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
