@@ -3,7 +3,9 @@
 ==========================  ==========================================================================================
 mechanism                   what one label costs, where a person moves t votes
 ==========================  ==========================================================================================
-GNMax, LNMax, ShapedMax     `darrm.verify.noisy_labels` for t = 1; beyond, two noisy counts that change by t each:
+GNMax, LNMax, ShapedMax     `darrm.verify.noisy_labels` for t = 1; beyond, t moves are a chain, D_α(P‖R) ≤
+                            (α − 1/p)/(α − 1)·D_{pα}(P‖Q) + D_{q(α − 1/p)}(Q‖R), 1/p + 1/q = 1 [M17, Proposition 11],
+                            and δ_t(tε) ≤ δ(ε)·(1 + e^ε + … + e^{(t−1)ε}); or two noisy counts that change by t each:
                             α·t²/σ² of Gaussian, a pure 2tγ of Laplace noise
 ExponentialMechanism        e_c ∝ e^{ε·votes/(2t)}: the odds of two classes change by at most e^ε, so it is (ε, 0)-
                             private [MT07]. Pr' = Pr·r/E r with e^{−ε/2} ≤ r ≤ e^{ε/2}, and E[r^{1−α}]·(E r)^{α−1} is
@@ -47,6 +49,8 @@ from darrm.verify.verdicts import ABOUT_MECHANISM, CONSISTENT, FALSE, PROVED, UN
 _LEAST = 1e-150  # of a cost: squares of less are next to no floats
 _DIGITS = 2e-9  # relative: floats on either side; says "nine digits"
 _BISECTIONS, _PRECISION = 400, 512  # bits
+_MOST_MOVES = 8  # of one person, that are followed one by one
+_AROUND = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # of p − 1 that is best for curves linear in the order
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
 
 
@@ -182,16 +186,32 @@ def _renyi(mechanism: NoisyMaximum, order: float, enough: float) -> Between | No
         return Between(0.0, pure)
     if isinstance(inner, ExponentialMechanism):
         return _of_exponential(inner.epsilon, order)
-    if inner.reached == 1:
+    bounds = [] if math.isinf(own_epsilon(mechanism)) else [Between(0.0, _pure(own_epsilon(mechanism), order))]
+    if isinstance(inner, GNMax) and inner.reached > 1:
+        bounds.append(Between(0.0, order * (inner.reached / inner.sigma) ** 2 * (1.0 + 1e-12)))
+    if inner.reached <= _MOST_MOVES:
         try:
-            found = renyi_of_label(log_weights_of(mechanism), order, lead=mechanism.voters.K, enough=enough)
-            pure = own_epsilon(mechanism)
-            return found if math.isinf(pure) else Between(found.low, min(found.high, _pure(pure, order)))
+            bounds.append(_of_moves(mechanism, inner.reached, order, enough))
         except TooWideError:
-            return None
-    if isinstance(inner, GNMax):
-        return Between(0.0, order * (inner.reached / inner.sigma) ** 2 * (1.0 + 1e-12))
-    return Between(0.0, _pure(own_epsilon(mechanism), order)) if isinstance(inner, LNMax) else None
+            bounds *= inner.reached > 1
+    return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
+
+
+def _of_moves(mechanism: NoisyMaximum, moved: int, order: float, enough: float = 0.0) -> Between:
+    """Bound a chain of moved votes, by the p that is best for curves linear in the order, or one near it."""
+    if moved == 1:
+        pure = own_epsilon(mechanism) / mechanism.mechanism.reached
+        found = renyi_of_label(log_weights_of(mechanism), order, lead=mechanism.voters.K, enough=enough)
+        return found if math.isinf(pure) else Between(found.low, min(found.high, _pure(pure, order)))
+    second, high = moved // 2, math.inf
+    for factor in _AROUND if enough else _AROUND[:1]:
+        p = 1.0 + factor * (order - 1.0) / order * second / (moved - second)
+        orders = p * order, p / (p - 1.0) * (order - 1.0 / p)
+        first, last = (_of_moves(mechanism, *one).high for one in zip((moved - second, second), orders, strict=True))
+        high = min(high, ((order - 1.0 / p) / (order - 1.0) * first + last) * (1.0 + 1e-12))
+        if high <= enough:
+            break
+    return Between(0.0, high)
 
 
 @lru_cache(maxsize=64)
@@ -205,15 +225,18 @@ def _deltas(
             e, at = ball(inner.epsilon), arb(epsilon.numerator) / epsilon.denominator
             delta = ((at - e) / 2).expm1() ** 2 / -(-e).expm1() if at < e else arb(0)
             found.append(Between(max(0.0, -upper(-delta)), upper(delta)))
-        elif inner.reached > 1 or isinstance(inner, PermuteAndFlip):
+        elif isinstance(inner, PermuteAndFlip):
             return None
         else:
+            step = float(epsilon) / inner.reached
+            group = math.fsum(math.exp(place * step) for place in range(inner.reached)) * (1.0 + 1e-12)
             try:
-                found.append(
-                    delta_of_gaussian_label(inner.sigma, float(epsilon))
+                one = (
+                    delta_of_gaussian_label(inner.sigma, step)
                     if isinstance(inner, GNMax)
-                    else delta_of_label(log_weights_of(mechanism), float(epsilon), lead=lead, enough=asked)
+                    else delta_of_label(log_weights_of(mechanism), step, lead=lead, enough=asked / group)
                 )
+                found.append(one if inner.reached == 1 else Between(0.0, min(1.0, one.high * group)))
             except TooWideError:
                 return None
     return [Enclosure(Fraction(own.low), Fraction(own.high), "all places of two classes") for own in found]

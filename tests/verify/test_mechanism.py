@@ -286,15 +286,39 @@ def test_random_mechanisms_cost_what_the_prover_says_within_two_percent() -> Non
     assert 0.98 < min(ratios) <= max(ratios) < 1.002
 
 
-@pytest.mark.parametrize("mechanism", [GNMax(5.0, reached=2), LNMax(0.3, reached=2)])
-def test_two_votes_that_move_cost_no_more(mechanism: Mechanism) -> None:
-    checked = ExactMechanism(NoisyMaximum(mechanism, Voters(30, PrivacyParams("inf"), overlap=2), 2))
-    ones = np.arange(29)
-    p, q = (law_of(checked.mechanism)(np.column_stack([30 - at, at])) for at in (ones, ones + 2))
-    for order in (2.0, 6.0):
+SEVERAL = [
+    GNMax(5.0, reached=2),
+    GNMax(7.0, reached=3),
+    LNMax(0.3, reached=2),
+    ShapedMax(ShapedNoise(6.0, 8.0, 2.0, 1.5), reached=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", SEVERAL)
+def test_several_votes_that_move_cost_no_more(mechanism: GNMax | LNMax | ShapedMax) -> None:
+    t = mechanism.reached
+    checked = ExactMechanism(NoisyMaximum(mechanism, Voters(30, PrivacyParams("inf"), overlap=t), 2))
+    ones = np.arange(31 - t)
+    p, q = (law_of(checked.mechanism)(np.column_stack([30 - at, at])) for at in (ones, ones + t))
+    for order in (2.0, 4.0):
         found = checked.renyi(order)
         assert found is not None
-        assert np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0) <= found.high
+        worst = np.log(np.sum(p**order * q ** (1.0 - order), axis=1)).max() / (order - 1.0)
+        assert 0.5 * found.high < worst <= found.high
+    epsilons = [Fraction(0), Fraction(1, 5), Fraction(1)]
+    for epsilon, delta in zip(epsilons, checked.deltas(epsilons) or [], strict=True):
+        worst = np.maximum(0.0, p - math.exp(epsilon) * q).sum(axis=1).max()
+        assert 0.0 < worst <= delta.upper
+    # chains of Laplace noise are as close as each link: a thousandth
+    verdicts = {one.verdict for one in judge_costs(checked, checked.cost(), "ledger")}
+    assert verdicts == {PROVED, CONSISTENT} if isinstance(mechanism, LNMax) else verdicts == {PROVED}
+
+
+def test_many_votes_that_move_are_bounded_by_the_counts() -> None:
+    checked = ExactMechanism(NoisyMaximum(GNMax(40.0, reached=9), Voters(30, PrivacyParams("inf"), overlap=9), 2))
+    found = checked.renyi(4.0)
+    assert found is not None
+    assert found.high == pytest.approx(4.0 * (9 / 40) ** 2)
 
 
 def test_what_is_between_both_ends_is_consistent_only() -> None:
