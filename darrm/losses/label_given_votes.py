@@ -119,7 +119,9 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
             "histograms", checks.Found(f"shape {counts.shape}, dtype {counts.dtype}"), "vote counts, one row a query"
         )
     rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
-    tables = _tables_of(noise, rows.shape[1])
+    # a class of Laplace noise that is behind loses at most so many nats at each order: it is looked at closer
+    depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0
+    tables = _tables_of(noise, rows.shape[1], depth=depth)
     sums = tables.event_sums(grid)
     many = rows.size * rows.shape[1] >= _MANY
     costs = [_costs(tables, row, grid, sums, many=many) for row in rows]
@@ -139,8 +141,8 @@ def missed_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arra
 
 
 @lru_cache(maxsize=16)
-def _tables_of(noise: IntegerNoise, classes: int, finer: int = 1) -> "_Tables":
-    return _Tables(noise, classes, finer)
+def _tables_of(noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> "_Tables":
+    return _Tables(noise, classes, finer, depth)
 
 
 @dataclass(frozen=True)
@@ -150,12 +152,13 @@ class _Tables:
     noise: IntegerNoise
     classes: int
     finer: int  # so many times the usual nodes
+    depth: float  # nats: so much less likely than else is what counts as far behind, and what is left out
 
     @cached_property
     def reach(self) -> int:
-        """The noise is beyond so many votes, on either side, with a probability below e^{−66}."""
+        """The noise is beyond so many votes, on either side, with a probability below e^{−66 − depth}."""
         step, reach = max(1, int(self.noise.deviation / 8.0)), 1
-        beyond = _LOG_CUT - math.log(2.0 * self.noise.deviation + 2.0)
+        beyond = _LOG_CUT - self.depth - math.log(2.0 * self.noise.deviation + 2.0)
         while np.max(self.noise.log_weights(np.array([-reach, reach]))) > beyond:
             reach += step
         return reach
@@ -219,6 +222,11 @@ class _Tables:
         if isinstance(self.noise, DiscreteGaussian):
             law = MovedVote(self.noise.sigma)
             return law.log_tails[-law.first :]
+        if isinstance(self.noise, DiscreteLaplace):  # Pr[D = k] = c²·r^k·(k + (1 + r²)/(1 − r²)), c = (1 − r)/(1 + r)
+            gamma, gaps = self.noise.gamma, np.arange(2 * self.reach + 2)
+            less = -math.expm1(-gamma)
+            inner = (gaps + 1.0 / math.tanh(gamma)) / less + math.exp(-gamma) / less**2
+            return np.asarray(np.minimum(np.log(inner) - gaps * gamma + 2.0 * math.log(math.tanh(gamma / 2.0)), 0.0))
         masses = np.exp(self.log_masses[2 : 2 * self.reach + 3])
         differences = np.convolve(masses, masses[::-1])
         tails = np.cumsum(differences[::-1])[::-1][2 * self.reach :]
@@ -226,8 +234,8 @@ class _Tables:
 
     @cached_property
     def far(self) -> int:
-        """How many votes behind the first a class wins with probability at most e^{−36}."""
-        return int(np.argmax(self.log_tails <= _LOG_FAR))
+        """How many votes behind the first a class wins with probability at most e^{−36 − depth}."""
+        return int(np.argmax(self.log_tails <= _LOG_FAR - self.depth))
 
     @cached_property
     def rest(self) -> Array | None:
@@ -249,19 +257,17 @@ class _Tables:
         law = MovedVote(self.noise.sigma)
         return np.array([law.log_sums(float(order), 1) for order in orders])
 
-    def event(self, probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
-        """Bound what an event of at most such a probability adds, forward and in reverse: (L,) each."""
-        if probability <= 0.0:
-            return np.zeros_like(orders), np.zeros_like(orders)
+    def event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
+        """Bound the logarithm of what an event of at most such a probability adds, both ways: (L,) each."""
+        if log_probability == -math.inf:
+            return np.full_like(orders, -np.inf), np.full_like(orders, -np.inf)
         if isinstance(self.noise, DiscreteLaplace):
             loss = 2.0 * self.noise.gamma
-            with np.errstate(over="ignore"):
-                return probability * np.exp(loss * (orders - 1.0)), probability * np.exp(loss * orders)
+            return log_probability + loss * (orders - 1.0), log_probability + loss * orders
         if sums is None or not isinstance(self.noise, DiscreteGaussian):
             return np.full_like(orders, np.inf), np.full_like(orders, np.inf)
-        index = MovedVote(self.noise.sigma).index_of(math.log(probability))
-        with np.errstate(over="ignore"):
-            return np.exp(sums[:, index]), np.exp(sums[:, max(index - 2, 0)])
+        index = MovedVote(self.noise.sigma).index_of(log_probability)
+        return sums[:, index], sums[:, max(index - 2, 0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +294,7 @@ class _Histogram:
         self.voted = values[~far] > 0
         self.far, self.far_voted = int(sizes[far].sum()), bool(np.any(far & (values > 0)))
         behind = tables.log_tails[np.minimum(gaps[far], tables.log_tails.size - 1)]
-        self.far_mass = float(np.sum(sizes[far] * np.exp(behind)))
+        self.log_far_mass = float(np.logaddexp.reduce(np.log(sizes[far]) + behind)) if np.any(far) else -math.inf
         product = np.tile(np.log(tables.rule[1]), 2 * tables.reach + 1)
         for gap, size in zip(gaps, sizes, strict=True):
             if gap <= 2 * tables.reach:
@@ -315,7 +321,7 @@ class _Histogram:
         """Bound the probability that the label is not the likeliest class."""
         law = np.exp(self.before)
         others = float(law[:-1] @ self.counts[:-1] + law[-1] * (self.counts[-1] - 1.0))
-        return min(max(others * (1.0 + self.error) + self.far_mass, LEAST_MISSED), 1.0)
+        return min(max(others * (1.0 + self.error) + math.exp(self.log_far_mass), LEAST_MISSED), 1.0)
 
     def pairs(self) -> NDArray[np.bool_]:
         """Tell which moves exist: (losers, gainers), the far ones last."""
@@ -394,7 +400,7 @@ def _costs(
     tables: _Tables, row: NDArray[np.int64], orders: Array, sums: Array | None, *, many: bool
 ) -> tuple[Array, Array, float]:
     votes = _histogram(tables, row)
-    added = tables.event(votes.far_mass, orders, sums)
+    added = tables.event(votes.log_far_mass, orders, sums)
     exist = votes.pairs()
     top = votes.groups - 1
     of_top = np.zeros_like(exist)
@@ -403,7 +409,7 @@ def _costs(
     worst = _both(votes.moves(of_top), orders, added, votes.error)
     if others.any():
         if many:
-            likely = np.append(np.exp(votes.before), votes.far_mass) * (1.0 + votes.error)
+            likely = np.append(np.exp(votes.before), math.exp(votes.log_far_mass)) * (1.0 + votes.error)
             others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
         if others.any():
             also = _both(votes.moves(others), orders, added, votes.error)
@@ -415,7 +421,8 @@ def _histogram(tables: _Tables, row: NDArray[np.int64]) -> _Histogram:
     """Make one whose rule errs little."""
     votes = _Histogram(tables, row)
     while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
-        votes = _Histogram(_tables_of(tables.noise, tables.classes, 2 * votes.tables.finer), row)
+        finer = _tables_of(tables.noise, tables.classes, 2 * votes.tables.finer, tables.depth)
+        votes = _Histogram(finer, row)
     return votes
 
 
@@ -435,12 +442,14 @@ def _both(moves: _Moves, orders: Array, added: tuple[Array, Array], error: float
     block = max(1, _TERMS_AT_ONCE // moves.classes.size)
     worst = []
     for first, second, far in ((moves.before, moves.lowest, added[0]), (moves.highest, moves.before, added[1])):
-        with np.errstate(invalid="ignore", over="ignore"):
-            start, ratio = np.where(counted, first, -np.inf), np.where(counted, first - second, 0.0)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            start = np.where(counted, first, -np.inf) + np.log(moves.classes)
+            ratio = np.where(counted, first - second, 0.0)
             sums = np.empty(orders.size)
             for low in range(0, orders.size, block):
-                terms = moves.classes * np.exp(start + less[low : low + block, None, None] * ratio)
-                sums[low : low + block] = terms.sum(axis=2).max(axis=1)
-            values = np.log(sums + far) / less + (2.0 * orders - 1.0) / less * error
+                logs = start + less[low : low + block, None, None] * ratio
+                top = logs.max(axis=2)
+                sums[low : low + block] = (np.log(np.exp(logs - top[..., None]).sum(axis=2)) + top).max(axis=1)
+            values = np.logaddexp(sums, far) / less + (2.0 * orders - 1.0) / less * error
         worst.append(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
     return worst[0], worst[1]
