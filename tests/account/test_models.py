@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,11 @@ from darrm.proof.sample import sample_of
 from darrm.proof.table import Table, certify
 
 ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions
+
+
+@cache
+def charged(voters: Voters, half: tuple[float, ...]) -> Charge:
+    return charge_of(table_for(voters, list(half)))
 
 
 def table_for(voters: Voters, half: list[float]) -> Table:
@@ -172,11 +178,11 @@ SENTENCE = "was proved for voters that draw fresh randomness at every query"
 def test_a_sum_for_fresh_randomness_is_not_written_for_models(
     ask: Callable[[PrivacyAccountant, Charge], object],
 ) -> None:
-    charge = charge_of(table_for(FRESH, HALF))
+    charge = charged(FRESH, tuple(HALF))
     with pytest.raises(ValueError, match=SENTENCE):
         ask(PrivacyAccountant(MODELS, [charge.repeated(2)]), charge)
     account = PrivacyAccountant(MODELS, [charge])
-    for more in (charge, charge_of(table_for(MODELS, HALF))):
+    for more in (charge, charged(MODELS, tuple(HALF))):
         with pytest.raises(ValueError, match=SENTENCE):
             account.add(more)
     assert account.queries == 1

@@ -24,6 +24,7 @@ from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, Priv
 
 X, y = load_iris(return_X_y=True)
 MEMORY = 150 * 2**20
+LONG = MEMORY // 8 + 2**20  # numbers
 VALUES: tuple[Any, ...] = (None, True, -1, 0, 2.5, 10**30, "", "x", "[]", "numpy.ndarray", [], {}, [[]], {"a": [{}]})
 
 
@@ -172,7 +173,7 @@ def array(count: int) -> bytes:
 
 
 def bomb(name: str, content: bytes) -> bytes:
-    """Return a small file that would unfold to a quarter of a gigabyte and more."""
+    """Return a small file that would unfold to more memory than that."""
     entries = entries_of(content)
     first = next(name for name in entries if name.endswith(".npy"))
     node = {"__class__": "ndarray", "__module__": "numpy", "__loader__": "NdArrayNode", "type": "numpy", "file": first}
@@ -186,11 +187,11 @@ def bomb(name: str, content: bytes) -> bytes:
     matrix = {**node, "__loader__": "SparseMatrixNode", "__module__": "scipy.sparse._csr", "file": "x.npz", "__id__": 1}
     matrix |= {"__class__": "csr_array", "type": "scipy", "protocol": many["protocol"]}
     if name == "compressed":
-        return zipped({**entries, first: array(2**25)}, zipfile.ZIP_DEFLATED)
+        return zipped({**entries, first: array(LONG)}, zipfile.ZIP_DEFLATED)
     if name == "one array many times":
         return zipped({first: array(2**16), "schema.json": json.dumps(many).encode()})
     if name == "a sparse matrix":
-        inner = zipped({"data.npy": array(2**25)}, zipfile.ZIP_DEFLATED)
+        inner = zipped({"data.npy": array(LONG)}, zipfile.ZIP_DEFLATED)
         return zipped({"x.npz": inner, "schema.json": json.dumps(matrix).encode()})
     return zipped({**entries, first: array(1).replace(b"(1,), }" + b" " * 10, b"(99999999999,), }")})
 

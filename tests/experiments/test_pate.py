@@ -288,7 +288,7 @@ ALL = {"LNMax": LNMax, "GNMax": GNMax, "ConfidentGNMax": ConfidentGNMax}
 
 @pytest.mark.parametrize(
     "name",
-    ["adult", "digits", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fashion-mnist", "glyph", "mnist"))],
+    ["digits", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adult", "fashion-mnist", "glyph", "mnist"))],
 )
 def test_what_needs_no_votes_is_what_the_page_says(name: str) -> None:
     """Every figure by label, from the numbers of queries and answers, which are public."""

@@ -79,7 +79,9 @@ def test_the_published_shares_are_those_of_the_kept_votes(name: str, monkeypatch
 
 
 @pytest.mark.parametrize("m", DRAWN)
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (n > 0)) for n, name in enumerate(PUBLISHED)]
+)
 def test_laws_for_drawn_voters_keep_their_budget_at_all_corners_of_three_classes(name: str, m: int) -> None:
     fact, law = drawn_laws(name)[m]
     target, setup = SETUPS[name].target(m), SETUPS[name]

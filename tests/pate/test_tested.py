@@ -74,7 +74,8 @@ SHAPED = ShapedMax(ShapedNoise(1.0, 1.5, 1.5, 1.5))
 RUNS = [
     (6, 2, GNMax(0.7), None, None, (4.0, 0.05), 1.5),
     (6, 2, GNMax(0.6), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.5),
-    (5, 3, GNMax(0.7), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.3),
+    pytest.param(5, 3, GNMax(0.7), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.3, marks=pytest.mark.slow),
+    (3, 3, GNMax(0.7), NoisyCheck(2.0, 0.6), None, (4.0, 0.05), 1.3),
     (6, 2, LNMax(2.0), None, None, (3.0, 0.05), 3.0),
     (6, 2, SHAPED, None, None, (4.0, 0.05), 2.0),
     (6, 2, GNMax(0.7), None, GNMax(3.0), (4.0, 0.05), 1.5),

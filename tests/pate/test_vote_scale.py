@@ -28,7 +28,7 @@ def released() -> Analysis:
 
 
 @pytest.mark.parametrize(("sigma", "sizes"), [(1.5, ((12, 2), (9, 3), (6, 4))), (6.0, ((60, 2), (28, 3)))])
-@pytest.mark.parametrize("order", [2.0, 9.0])
+@pytest.mark.parametrize("order", [pytest.param(2.0, marks=pytest.mark.slow), 9.0])
 def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
     sigma: float, sizes: tuple[tuple[int, int], ...], order: float
 ) -> None:

@@ -30,7 +30,7 @@ def check(table: Table, relative_gap: float) -> None:
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 @pytest.mark.parametrize("delta", ["0", "1e-5"])
-@pytest.mark.parametrize("K", [101, 301])
+@pytest.mark.parametrize("K", [101, pytest.param(301, marks=pytest.mark.slow)])
 def test_hundreds_of_voters(K: int, delta: str, shape: str) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 10)
     check(optimize_table(problem, prior=Dirichlet(), shape=shape), 1e-8)

@@ -21,7 +21,7 @@ from darrm.proof.table import Table, certify
 from darrm.verify.attack import Intervals, attack, renyi_divergence
 from darrm.verify.neighbors import worst_pair
 
-DRAWS = 150_000
+DRAWS = 80_000
 
 
 def private(K: int, epsilon: str, delta: str, m: str, overlap: int | None = None, shape: str = "free") -> Table:

@@ -267,7 +267,7 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("classes", [("no", "yes"), ("a,b", 'say "c"'), (" x", "x\n"), (-5, 70_000)])
-@pytest.mark.parametrize("suffix", ["csv", "npy"])
+@pytest.mark.parametrize("suffix", ["csv", pytest.param("npy", marks=pytest.mark.slow)])
 def test_labels_of_any_name_are_those_of_their_debit(trio: Trio, classes: tuple[Any, Any], suffix: str) -> None:
     path = trio.folder / f"named.{suffix}"
     votes = Votes.of_labels(np.asarray(classes)[[[0, 0, 1], [1, 1, 1], [1, 0, 1]]], classes)
