@@ -307,7 +307,8 @@ def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytes
 
 
 def test_threads_share_a_ledger(path: Path) -> None:
-    for ledger in (PrivacyLedger.create(":memory:", BUDGET), PrivacyLedger.create(path, BUDGET)):
+    for where in (":memory:", path):
+        ledger = PrivacyLedger.create(where, PrivacyParams(1, "1e-3"))
         fit = ledger.queries_that_fit(QUERY)
         refused: list[int] = []
 

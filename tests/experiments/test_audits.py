@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.pate import GNMax
+from darrm.pate import GNMax, LNMax
 from darrm.probability.binomial import binomial_pmf
 from darrm.verify.attack import Intervals
 from experiments.audits import noisy_maxima
@@ -87,7 +87,11 @@ def test_a_divergence_is_its_sum() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("mechanism", noisy_maxima.MECHANISMS, ids=repr)
+@pytest.mark.parametrize(
+    "mechanism",
+    [pytest.param(one, marks=[pytest.mark.slow] * isinstance(one, LNMax)) for one in noisy_maxima.MECHANISMS],
+    ids=repr,
+)
 def test_an_audit_lies_below_the_truth_and_that_below_the_charge(mechanism: Any) -> None:
     for row in noisy_maxima.audit(mechanism, 4_000, 0.999999, np.random.default_rng(3)):
         assert row.refuted <= row.exact <= row.charged

@@ -19,7 +19,7 @@ DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "boundary"
 SMALL = [Fraction(1, 4), Fraction(5, 8)]
 
 
-@pytest.mark.parametrize("questions", [1, 2])
+@pytest.mark.parametrize("questions", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "half", [SMALL, *(pytest.param(half, marks=pytest.mark.slow) for half in (exact.THREE, SMALL[::-1]))]
 )

@@ -199,8 +199,7 @@ def expected(place: int) -> dict[str, tuple[np.ndarray | None, float]]:
 
 
 @pytest.mark.parametrize(
-    "place",
-    [pytest.param(n, marks=[] if n in {0, 4, 9, 13} else [pytest.mark.slow]) for n in range(len(SETTINGS))],
+    "place", [pytest.param(n, marks=[pytest.mark.slow] * (n not in {0, 9})) for n in range(len(SETTINGS))]
 )
 def test_the_numbers_of_the_page_are_those_of_python(pages: dict[str, Any], place: int) -> None:
     source, setting = SETTINGS[place]

@@ -59,7 +59,6 @@ def test_a_character_that_no_font_has_is_an_error() -> None:
         load_atlas("A\u0378")
 
 
-@pytest.mark.slow
 def test_records_depend_on_nothing_but_their_seed() -> None:
     first, again, other = (draw_records(STYLE, seed, 300) for seed in ((1, 2), (1, 2), (1, 3)))
     for name in ("x", "y", "shown"):

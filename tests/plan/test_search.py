@@ -47,7 +47,7 @@ SETTINGS = [
     pytest.param(11, PRIVATE, None, 50, ("3", "1e-4"), marks=pytest.mark.slow),
     pytest.param(6, WITH_DELTA, 2, 30, ("2", "1e-2"), marks=pytest.mark.slow),
     pytest.param(11, WITH_DELTA, 4, 30, ("2", "1e-2"), marks=pytest.mark.slow),
-    (9, PRIVATE, 1, 10, ("2", "1e-5")),
+    pytest.param(9, PRIVATE, 1, 10, ("2", "1e-5"), marks=pytest.mark.slow),
     (11, WITH_DELTA, None, 1000, ("2", "1e-5")),
     pytest.param(5, PRIVATE, None, 1000, ("2", "1e-5"), marks=pytest.mark.slow),
     (1, PRIVATE, None, 3, ("0.1", "1e-6")),

@@ -62,8 +62,14 @@ def neighbors(K: int, C: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return found
 
 
-@pytest.mark.parametrize("first_wins", [False, True])
-@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize(
+    ("name", "first_wins"),
+    [
+        *((name, False) for name in NOISES),
+        ("Gaussian", True),
+        *(pytest.param(name, True, marks=pytest.mark.slow) for name in ("Laplace", "shaped")),
+    ],
+)
 def test_no_pair_of_histograms_costs_more(name: str, *, first_wins: bool) -> None:
     noise, pairs = NOISES[name], neighbors(4, 3) + neighbors(9, 2)
     laws = {histogram: label_law(noise, histogram, first_wins=first_wins) for histogram in {p for p, _ in pairs}}
