@@ -17,7 +17,7 @@ from darrm.proof.table import Table
 from darrm.system.files import Document
 from darrm.system.flags import read_voters
 from darrm.system.votes_file import LabelsFile
-from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_populations
+from darrm.verify.chain import ShownHead, SpentOf, judge_chain, judge_copies, judge_populations
 from darrm.verify.evidence import ESTIMATOR, FIGURE, LABELS, LEDGER, NOTES, RECEIPT, RELEASE, ROLES, Piece, pieces_of
 from darrm.verify.figures import judge_told, read_card
 from darrm.verify.labels import judge_labels
@@ -28,10 +28,13 @@ from darrm.verify.sanitized import judge_sanitized
 from darrm.verify.saved import Saved, judge_estimator, read_estimator
 from darrm.verify.signatures import PublicKey, judge_keys
 from darrm.verify.table import Answering, judge_release
-from darrm.verify.verdicts import ABOUT_FILE, FALSE, UNKNOWN, VERDICTS, Verdict
+from darrm.verify.verdicts import ABOUT_ESTIMATOR, ABOUT_FILE, CLAIMED, FALSE, UNKNOWN, VERDICTS, Verdict
 
 _ATTACK, _QUICK = "darrm.verify.attack", "a million labels take seconds"
 _LIBRARIES = ("darrm", "numpy", "scipy", "python-flint", "highspy", "dp-accounting")
+
+
+_UNREAD = Verdict(ABOUT_ESTIMATOR, "its other sentences are those of its estimator", CLAIMED, "they are not read")
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
     cards = {piece.path: read_card(piece, noted[piece.path]) for piece in by_role[NOTES]}
     files = {path: saved.told for path, saved in estimators.items()}
     for path, told in cards.items():
-        now.add(path, [] if told is None else list(judge_told(told, now.ledgers, files)))
+        now.add(path, [] if told is None else [_UNREAD, *judge_told(told, now.ledgers, files)])
     for piece in by_role[FIGURE]:
         now.add(piece.path, list(judge_sanitized(piece.content, now.ledgers)))
     now.add("", [*unmatched(heads, now.ledgers), *judge_keys(now.keys, now.verdicts)])
@@ -259,7 +262,8 @@ def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[Shown
         SpentOf(path, ledger.population, ledger.identity, ledger.spent.epsilon, ledger.budget.delta)
         for path, ledger in now.ledgers.items()
     ]
-    now.add("", list(judge_populations(spent)))
+    pasts = {path: (one.identity, [entry.link for entry in one.entries]) for path, one in now.ledgers.items()}
+    now.add("", [*judge_populations(spent), *judge_copies(pasts)])
     for path, answering in idle.items() if now.ledgers else ():
         reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
         now.add(path, [Verdict("ledger", "it has answered queries that were paid for", UNKNOWN, reason)])

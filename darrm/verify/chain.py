@@ -8,14 +8,15 @@ cut off, and every entry be written anew: that *cannot be known*, and is said.
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from darrm.verify.signatures import PublicKey, judge_signatures
-from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
+from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _LEDGER = "ledger"
 HEAD, _RECEIPT = "darrm-head:1:", "darrm-receipt 1"
@@ -217,6 +218,15 @@ class SpentOf:
     identity: str
     epsilon: float
     delta: float
+
+
+def judge_copies(pasts: Mapping[str, tuple[str, Sequence[str]]]) -> Iterator[Verdict]:
+    """Judge that ledgers of one identity are copies: by name the identity, and the links of all entries in order."""
+    for (one, (identity, links)), (other, (same, others)) in combinations(pasts.items(), 2):
+        if identity and identity == same:
+            apart = [number for number, pair in enumerate(zip(links, others, strict=False), 1) if len(set(pair)) > 1]
+            reason = f"entry {apart[0]} is another: one was put back, or written anew" if apart else "links are equal"
+            yield judged(_LEDGER, f"{one} and {other} are copies of one ledger", reason, holds=not apart)
 
 
 def judge_populations(ledgers: Sequence[SpentOf]) -> Iterator[Verdict]:

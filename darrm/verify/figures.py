@@ -42,7 +42,7 @@ _ON_A_CARD: Mapping[str, re.Pattern[str]] = {
     "inputs": re.compile(r"labels of (\d[\d,]*) public inputs"),
     "queries": re.compile(r"Planned for (\d[\d,]*) answers"),
 }
-_STUDENT, _ONCE = "PATEClassifier", ".fit"  # the end of a note of what is paid for once
+STUDENT, _ONCE = "PATEClassifier", ".fit"  # the end of a note of what is paid for once
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Told:
 
 def read_card(piece: Piece, heads: Sequence[ShownHead]) -> Told | None:
     """Read a model card with the heads that it holds; None where a text is none."""
-    text, facts = piece.content.decode("utf-8", errors="replace"), dict[str, Any]()
+    text, facts = piece.content.decode("utf-8", errors="replace").replace("\r", ""), dict[str, Any]()
+    text = re.sub(r"<!--.*?(-->|\Z)", "", text, flags=re.DOTALL)  # what nobody sees is not said
     for name, pattern in _ON_A_CARD.items():
         stated = set(pattern.findall(text))
         if len(stated) == 1:
@@ -71,7 +72,7 @@ def read_card(piece: Piece, heads: Sequence[ShownHead]) -> Told | None:
 
 def judge_told(told: Told, ledgers: Mapping[str, LedgerCopy], files: Mapping[str, Told]) -> Iterator[Verdict]:
     """Judge what a file says of its cost, by its own words, the ledgers, and saved estimators."""
-    needed = {"guarantee", "spent", "mechanism", "voters"} | ({"labels", "inputs"} if told.kind == _STUDENT else set())
+    needed = {"guarantee", "spent", "mechanism", "voters"} | ({"labels", "inputs"} if told.kind == STUDENT else set())
     if missing := sorted(needed - told.facts.keys()):
         claim = "it says what was released, by what, from how many, at which cost"
         yield Verdict(ABOUT_ESTIMATOR, claim, UNKNOWN, f"not as it was written, or not once: {', '.join(missing)}")
@@ -138,7 +139,7 @@ def _by_words(told: Told, run: ExactConfident) -> Iterator[Verdict]:
     how = PROVED if epsilon >= own * (1.0 - _AGREES) else CONSISTENT
     holds = epsilon >= min(best.epsilon, own) * (1.0 - _AGREES)
     yield judged(ABOUT_ESTIMATOR, claim, reason, holds=holds, how=how)
-    if told.kind == _STUDENT:
+    if told.kind == STUDENT:
         claim = f"{told.facts['labels']:,} of {told.facts['inputs']:,} inputs have a label"
         reason = f"{run.checks:,} were checked, and at most {run.answers:,} answered"
         holds = told.facts["labels"] <= run.answers and told.facts["inputs"] == run.checks
@@ -155,7 +156,7 @@ def _by_ledger(told: Told, path: str, ledger: LedgerCopy) -> Iterator[Verdict]:
     spent, budget = replace(ledger, charges=charges).spent, ledger.budget
     due, reason = (spent.epsilon, spent.delta), f"up to entry {number}, {path} paid for"
     yield _lowest("its labels cost", told.facts["spent"], due, reason)
-    if told.kind != _STUDENT and not (paid and paid[-1].note.endswith(_ONCE)):  # it goes on to answer
+    if told.kind != STUDENT and not (paid and paid[-1].note.endswith(_ONCE)):  # it goes on to answer
         due, reason = (budget.epsilon, budget.delta), f"{path} pays up to"
     yield _lowest("all that it releases is private", told.facts["guarantee"], due, reason)
     mechanism, names = told.facts["mechanism"], {entry.what for entry in paid}

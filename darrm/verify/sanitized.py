@@ -24,6 +24,8 @@ from darrm.verify.verdicts import ABOUT_ESTIMATE, CLAIMED, CONSISTENT, FALSE, PR
 _PIECES, _BITS = 4096, 128
 _NEAR = 1e-8  # relative: floats on either side, and β that the prover makes larger
 _NUMBERS = ("epsilon", "delta", "order", "noisy_cost", "public_cost", "understated_with")
+_FIELDS = {"format", *_NUMBERS, "conversion", "run"}, {"mechanism", "queries", "check", "parameters"}
+_PARAMETERS = {"order", "deviation", "safety"}, {"order", "smoothness", "noise_scale", "safety"}
 _NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
 _MECHANISM = re.compile(
     rf"GNMax\(sigma={_NUMBER}, .*|(?:Confident|Interactive)GNMax\(threshold=.*, sigma_threshold={_NUMBER}, .*'(\w+)'\)"
@@ -43,6 +45,8 @@ def _judge(told: Json, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
     """Judge the parts of a figure; an error of reading where it has none."""
     epsilon, delta, order, noisy, public, chance = (Fraction(float(told[name])) for name in _NUMBERS)
     run, parameters = told["run"], told["run"]["parameters"]
+    if (told.keys(), run.keys()) != _FIELDS or parameters.keys() not in _PARAMETERS:
+        raise ValueError("its fields are not those of a figure")
     safety = Fraction(parameters["safety"])
     of_parameters = [value for name, value in parameters.items() if name != "safety"]
     if not (0 < delta < 1 < order == parameters["order"] and min(of_parameters) > 0 <= min(safety, noisy)):

@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 
 from darrm.system.files import Json
 from darrm.verify.chain import read_head
-from darrm.verify.figures import Told, judge_told
+from darrm.verify.figures import STUDENT, Told, judge_told
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.plan import judge_workload
 from darrm.verify.table import Answering, costs_of, judge_release
@@ -73,7 +73,7 @@ def _judge_saved(saved: Saved, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Ve
     """Judge what a saved estimator says; an error of reading where its fields are none."""
     state, told = saved.state, saved.parameters
     yield Verdict(ABOUT_ESTIMATOR, _WHOLE, CONSISTENT, f"a {saved.kind}; its teachers or student are not judged")
-    if "workload" not in state:
+    if saved.kind == STUDENT:  # whatever else stands in it
         yield from judge_told(saved.told, ledgers, {})
         return
     yield from saved.verdicts
@@ -105,7 +105,7 @@ def _judge_parameters(told: Mapping[str, Json], workload: Mapping[str, Json]) ->
 def _told(saved: Saved) -> Told:
     """Gather the figures that a model card repeats; an error of reading where there are none."""
     state = saved.state
-    if "workload" in state:
+    if saved.kind != STUDENT:
         work = state["workload"]
         total = float(work["total"]["epsilon"]), float(work["total"]["delta"])
         facts = {"guarantee": total, "queries": work["queries"], "voters": work["K"], "mechanism": state["name"]}

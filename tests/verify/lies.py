@@ -657,6 +657,10 @@ ON_A_CARD: dict[str, tuple[str, str]] = {
     "a smaller δ of the guarantee": (r", 1e-05\)-diff", ", 1e-06)-diff"),
     "a smaller δ of the cost": (r", 1e-05\), by", ", 1e-06), by"),
     "another guarantee, too": (r"\n## Under", "\n- **(0.5, 1e-05)-differential privacy** of all.\n\n## Under"),
+    "half, and the truth hidden": (
+        r"- (\*\*\(.*)\n",
+        r"- (0.5, 1e-05) differential privacy\n<!-- - \1 -->\n",
+    ),
     "a guarantee in other words": (r"-differential privacy", " differentially private"),
     "another number of teachers": (r"vote of \d+", "vote of 99"),
     "another mechanism": (r"eleased by: (.*)\.", "eleased by: GNMax(sigma=99.0)."),
@@ -664,7 +668,8 @@ ON_A_CARD: dict[str, tuple[str, str]] = {
 }
 _COST, _WORDS = "it cost what it says", "it says what was released"
 # what neither the file nor the card repeats, and what is written in words that this release does not write
-DOUBTED = {"another guarantee, too": _WORDS, "a guarantee in other words": _WORDS}
+_IN_OTHER_WORDS = ("half, and the truth hidden", "another guarantee, too", "a guarantee in other words")
+DOUBTED = dict.fromkeys(_IN_OTHER_WORDS, _WORDS)
 
 
 def lies_about_figures() -> Iterator[Lie]:
@@ -685,10 +690,19 @@ def lies_about_figures() -> Iterator[Lie]:
     yield Lie("estimator", "a card with more answers", partial(on_card, r"for 50 answers", "for 5,000 answers"))
     less = partial(node, "state/report/mechanism", lambda old: old.replace("sigma_answer=", "sigma_answer=1"))
     yield Lie("student", "a student with more noise", partial(in_estimator, less))
+    yield Lie(
+        "student", "without a ledger, a student with a workload", alone("*.skops", partial(in_estimator, _as_a_vote))
+    )
     yield Lie("student", "alone, a student with more noise", alone("*.skops", partial(in_estimator, less)), _COST)
     for name, (pattern, words) in both.items():
         by_words = alone("card.md", partial(on_card, pattern, words))
         yield Lie("student", f"by its words alone, a card with {name}", by_words)
+
+
+def _as_a_vote(content: Json) -> None:
+    """Halve the cost of a student, and add what is judged in its place in a vote."""
+    node("state/spent/epsilon", times(0.5), content)
+    content["state"]["content"]["workload"] = content["parameters"]
 
 
 def on_card(pattern: str, words: str, folder: Path) -> None:
@@ -796,6 +810,11 @@ def honest_variations() -> list[Honest]:
         Honest("lnmax", "one file of labels gone", lambda at: (at / "more.csv").unlink()),
         Honest("student", "no ledger", lambda at: (at / "ledger.sqlite").unlink()),
         Honest("student", "its card alone", alone("card.md", lambda _: None)),
+        Honest(
+            "student",
+            "a card with a spreadsheet's line ends",
+            partial(_rewritten, "card.md", WRITTEN["a spreadsheet's line ends"]),
+        ),
         Honest("estimator", "its card alone", alone("card.md", lambda _: None)),
         Honest("estimator", "no ledger", lambda at: (at / "ledger.sqlite").unlink()),
         Honest("majority", "notes beside it", lambda at: (at / "notes.txt").write_text("ask Ada\n")),

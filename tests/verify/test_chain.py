@@ -12,7 +12,7 @@ import pytest
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.verify.chain import SpentOf, is_receipt, judge_chain, judge_populations, read_head
+from darrm.verify.chain import SpentOf, is_receipt, judge_chain, judge_copies, judge_populations, read_head
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 from tests.account.test_chain import CHANGES
 from tests.account.test_ledger_distrust import edit, first_version
@@ -168,3 +168,10 @@ def test_ledgers_of_one_population_are_added_up() -> None:
     assert list(judge_populations(ledgers[:1])) == []
     found_two = list(judge_populations([*ledgers, SpentOf("c", "", "3", float("inf"), 0.1)]))
     assert words(found_two) == [CLAIMED, UNKNOWN]
+
+
+def test_two_courses_of_one_ledger_contradict_each_other_and_copies_do_not() -> None:
+    found = judge_copies({"a": ("ab", ["1", "2", "3"]), "b": ("ab", ["1", "2"]), "c": ("cd", ["9"]), "d": ("", ["8"])})
+    assert [(one.verdict, one.claim) for one in found] == [(CONSISTENT, "a and b are copies of one ledger")]
+    found = judge_copies({"a": ("ab", ["1", "2", "3"]), "b": ("ab", ["1", "4"])})
+    assert [(one.verdict, "entry 2" in one.reason) for one in found] == [(FALSE, True)]

@@ -88,6 +88,7 @@ LIES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "a mechanism that nobody knows": in_run(mechanism="magic"),
     "checks that cost nothing": in_run(check="free"),
     "no run": set_to(run={}),
+    "a promise of its own": set_to(guarantee="(0.1, 0)-private"),
     "a δ of 0": set_to(delta=0.0),
     "no δ at all": set_to(delta=1.0),
 }
@@ -103,6 +104,7 @@ def test_less_noise_of_the_publication_costs_more(figures: dict[str, dict[str, A
     assert FALSE in words(chosen("deviation", 3.0)(figures["marks"]))
     assert FALSE in words(chosen("noise_scale", 5.0)(figures["smooth"]))
     assert FALSE in words(chosen("smoothness", 0.5)(figures["smooth"]))
+    assert FALSE in words(chosen("deviation", 1e3)(figures["smooth"]))  # of both kinds
     assert FALSE in words(chosen("noise_scale", -15.0)(figures["smooth and safe"]))
     assert FALSE in words(in_run(check="data-dependent")(figures["marks"]))  # [P]'s way only
     narrow = "ConfidentGNMax(threshold=180, sigma_threshold=0.6, sigma_answer=30, noise='discrete')"
