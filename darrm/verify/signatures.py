@@ -16,6 +16,7 @@ from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN, Verdict, judged
 
 SIGNED = "ed25519:"
 _MOST_BYTES = 2**16
+_MOST_CHECKED = 50_000  # signatures: ten seconds
 _CLAIM = "its entries are signed by the holder of a key, each when it was written"
 _SHOW = "--public-key FILE, which whoever holds the key gives, would decide it"
 
@@ -68,8 +69,9 @@ def judge_signatures(
     if not keys:
         return [Verdict(about, claim, UNKNOWN, _SHOW)]
     signer = next((key for key in keys if key.verifies(line_at(last), signatures[-1])), keys[0])
-    wrong = [number for number, one in enumerate(signatures, 1) if not signer.verifies(line_at(number), one)]
-    reason = f"{last} signatures checked with {signer.path}"
+    newest = range(max(1, last - _MOST_CHECKED + 1), last + 1)
+    wrong = [number for number in newest if not signer.verifies(line_at(number), signatures[number - 1])]
+    reason = f"{len(newest)} signatures checked with {signer.path}, the last of which binds all {last} entries"
     if wrong:
         reason = f"signature {wrong[0]} of {last} is not of what stands here, by the holder of {signer.path}"
     return [judged(about, claim, reason, holds=not wrong, how=PROVED)]
