@@ -370,9 +370,12 @@ def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tu
         if blocks.shape[1] > _MOST_BLOCKS:
             raise TooWideError("too many places cost about as much")
         blocks = _within(noise, blocks, lead)
-        judged = [_judged(noise, penalty, part, lead) for part in _along_diagonals(noise, blocks)]
-        best = max(best, *(attained for _, attained in judged))
-        bounds, single = np.concatenate([bound for bound, _ in judged]), blocks[2] + blocks[3] == 0
+        few, judged = max(allowed, best * (1.0 + _TOLERANCE)) if best else 0.0, list[Array]()
+        for part in _along_diagonals(noise, blocks):
+            bound, attained = _judged(noise, penalty, part, lead, few)
+            judged.append(bound)
+            best = max(best, attained)
+        bounds, single = np.concatenate(judged), blocks[2] + blocks[3] == 0
         done = single | (bounds <= max(allowed, best * (1.0 + _TOLERANCE)))
         highest = max(highest, float(np.max(bounds[done], initial=0.0)))
         blocks = _halved(blocks[:, ~done])
@@ -411,14 +414,14 @@ def _along_diagonals(noise: _Noise, blocks: Integers) -> list[Integers]:
     return np.split(blocks, starts[:: max(1, _MOST_KEPT // (_DIAGONALS * noise.f.size))][1:], axis=1)
 
 
-def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float) -> tuple[Array, float]:
-    """Bound Σ q·φ(L) over each block, and compute the largest value in the middle of one."""
-    i, j, across, along = blocks
-    middle = i + across // 2, j + along // 2
-    both = [_values(noise, penalty, *middle, z) for z in (0, 1)]
-    single = np.flatnonzero(across + along == 0)
+def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float, few: float) -> tuple[Array, float]:
+    """Bound Σ q·φ(L) over each block, and compute the largest value in the middle of one whose bound is not few."""
     bounds = _bounds(noise, penalty, blocks)
-    bounds[single] = np.maximum(*(value[single] for _, value in both))
+    more = np.flatnonzero((bounds > few) | (blocks[2] + blocks[3] == 0))
+    i, j, across, along = blocks[:, more]
+    middle = i + across // 2, j + along // 2
+    both, single = [_values(noise, penalty, *middle, z) for z in (0, 1)], across + along == 0
+    bounds[more[single]] = np.maximum(*(value[single] for _, value in both))
     possible = np.abs(middle[0] - middle[1]) <= lead
     return bounds, max(float(np.max(value[possible], initial=0.0)) for value, _ in both)
 
