@@ -9,7 +9,8 @@ in either direction. The plurality m moves by at most one vote, which is three v
 q (`darrm.losses.missed_label`). So F(m, q), the largest of these, bounds the cost of the answer, whatever the neighbor.
 
 One vote takes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), and of what so many voters can make: where
-m have voted for the plurality, no other has more than min(m, K − m). The cost g becomes at most U(g), the least concave
+m have voted for the plurality, no other has more than min(m, K − m). A q below `LEAST_MISSED` is told as that, and its
+check may cost much all the same. The cost g becomes at most U(g), the least concave
 rising function above all pairs (F at a state, F after the move). It is found by branch and bound: for a cell of κ the
 pair (F at its right end, F after the move at its left end) is above all pairs of the cell, and cells that lie below the
 majorant of pairs that occur, by a part in ten thousand, are left out.
@@ -83,8 +84,8 @@ class CheckedCost:
     @cached_property
     def after_one_vote(self) -> tuple[Array, Array]:
         """Bound the cost after one vote has moved by the cost before: vertices of a concave rising function."""
-        (low, high, shift), (q, _) = self.label.costs_at_places, self.label.places
-        last = int(np.argmax(q < LEAST_MISSED))
+        low, high, shift = self.label.costs_at_places
+        last = self._last
         pluralities, starts, width = np.arange(self._least, self.voters + 1), np.arange(0, last, _WIDEST), _WIDEST
         m, start = np.repeat(pluralities, starts.size), np.tile(starts, pluralities.size)
         hull = np.zeros(1), np.zeros(1)
@@ -111,13 +112,19 @@ class CheckedCost:
         """The fewest votes that a plurality can have."""
         return -(-self.voters // self.classes)
 
+    @property
+    def _last(self) -> int:
+        """The first place below all probabilities that are told."""
+        return int(np.argmax(self.label.places[0] < LEAST_MISSED))
+
     @cached_property
     def _likeliest(self) -> NDArray[np.int64]:
-        """For each number of votes for the plurality the last place above all that it can be missed with."""
+        """For each number of votes for the plurality the last place above all that is told for it."""
         m, (q, _) = np.arange(self.voters + 1), self.label.places
         behind = self.label.overtakes(np.maximum(m - np.minimum(m, self.voters - m), 0))
         others = np.minimum((self.classes - 1) * behind, 1.0 - 1.0 / self.classes)
-        return np.asarray(np.searchsorted(-q, -others * (1.0 + _ROUNDING), side="right") - 1)
+        below = np.searchsorted(-q, -others * (1.0 + _ROUNDING), side="right") - 1
+        return np.asarray(np.minimum(below, self._last - 1))  # less than `LEAST_MISSED` is told as that
 
     @cached_property
     def _checks(self) -> tuple[Array, Array]:
