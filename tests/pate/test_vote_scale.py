@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from darrm.losses.label_given_votes import label_costs
-from darrm.losses.missed_label import MissedLabel
+from darrm.losses.label_given_votes import LEAST_MISSED, label_costs
+from darrm.losses.missed_label import MissedLabel, missed_label
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.publication import epsilon_at, expected_on_vote_scale, sanitize, search_publication
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
-from darrm.probability.integer_noise import DiscreteGaussian
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from tests.losses.test_label import histograms, neighbors
 from tests.pate.pate_oracles import quiet
 
@@ -57,6 +57,22 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
     # the scale is not merely loose where q says something: for σ = 1.5 a label's ceiling at order 9 is below all of it
     assert moved_most > MARKS_A_VOTE // 2 or bound.cost(np.full(1, 1e-9))[0] == bound.ceiling
     assert bound.cost(np.full(1, 1e-9))[0] < 0.01 * bound.ceiling or (sigma, order) == (1.5, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("noise", "order"), [(DiscreteGaussian(1.0), 1.0001), (DiscreteGaussian(5.0), 1.0001), (DiscreteLaplace(1.0), 1.01)]
+)
+def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
+    noise: DiscreteGaussian | DiscreteLaplace, order: float
+) -> None:
+    scale = VoteScale(missed_label(noise, order), 10_000_000)
+    (low, high, shift), (places, _) = scale.bound.costs_at_places, scale.bound.places
+    told = np.flatnonzero(places >= LEAST_MISSED)[shift + 1 :: 5]
+    moved_most = 0
+    for queries in np.geomspace(1, 10_000_000, 30).astype(int).tolist():
+        before, after = (np.searchsorted(scale.marks, queries * part) for part in (low[told], high[told - shift - 1]))
+        moved_most = max(moved_most, int(np.max(np.minimum(after, scale.marks.size - 1) - before)))
+    assert MARKS_A_VOTE // 2 < moved_most <= MARKS_A_VOTE
 
 
 def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
