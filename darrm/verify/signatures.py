@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from darrm.errors import checks
+from darrm.system.command_line import numbered
 from darrm.system.extras import Untyped, require
 from darrm.system.files import check_regular
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN, Verdict, judged
@@ -71,7 +72,8 @@ def judge_signatures(
     signer = next((key for key in keys if key.verifies(line_at(last), signatures[-1])), keys[0])
     newest = range(max(1, last - _MOST_CHECKED + 1), last + 1)
     wrong = [number for number in newest if not signer.verifies(line_at(number), signatures[number - 1])]
-    reason = f"{len(newest)} signatures checked with {signer.path}, the last of which binds all {last} entries"
+    older = f"; the last of them binds the {last - len(newest):,} before" if len(newest) < last else ""
+    reason = f"{numbered(len(newest), 'signature', 'signatures')} checked with {signer.path}{older}"
     if wrong:
         reason = f"signature {wrong[0]} of {last} is not of what stands here, by the holder of {signer.path}"
     return [judged(about, claim, reason, holds=not wrong, how=PROVED)]

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
+from shutil import copy, copytree
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Release,
 from darrm.account.signing import SigningKey, new_signing_key
 from darrm.errors import LedgerError
 from darrm.release.__main__ import main as release
+from darrm.verify import signatures
 from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit
 from darrm.verify.signatures import read_public_key
@@ -146,6 +147,35 @@ def test_an_older_copy_is_told_from_the_whole_by_a_receipt_only(honest: Path, tm
     assert words(audited, "nothing after entry 2 was deleted") == [UNKNOWN]
     oldest = forged("DELETE FROM charges WHERE id > 1", SEQUENCE)
     assert found(honest, tmp_path / "one", oldest, "a").status == 1  # the receipt of entry 2 is there
+
+
+def test_a_ledger_written_anew_beside_an_honest_older_copy_is_false(honest: Path, tmp_path: Path) -> None:
+    def tell(folder: Path) -> None:
+        copy(folder / "ledger.sqlite", folder / "older.sqlite")
+        relink(folder / "ledger.sqlite", "UPDATE charges SET seal = '', note = 'a trial' WHERE id = 3")
+        relink(folder / "ledger.sqlite", "UPDATE charges SET seal = ''")
+        for receipt in folder.glob("*.receipt.json"):
+            receipt.unlink()
+
+    audited = found(honest, tmp_path, tell, "a")
+    assert [one.claim for one in audited.verdicts if one.verdict == FALSE] == [
+        f"{tmp_path}/folder/ledger.sqlite and {tmp_path}/folder/older.sqlite are copies of one ledger"
+    ]
+
+
+def test_the_newest_signatures_are_checked_and_all_must_be_there(
+    honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signatures, "_MOST_CHECKED", 2)
+    audited = found(honest, tmp_path / "whole", nothing, "a")
+    assert [one.reason.partition(";")[2] for one in audited.verdicts if SIGNED in one.claim] == [
+        " the last of them binds the 1 before"
+    ]
+    for number, verdict in ((1, PROVED), (2, FALSE)):
+        change = forged(f"UPDATE charges SET seal = 'ed25519:ab' WHERE id = {number}")
+        assert words(found(honest, tmp_path / str(number), change, "a"), SIGNED) == [verdict]
+    bare = forged("UPDATE charges SET seal = '' WHERE id = 1")
+    assert words(found(honest, tmp_path / "bare", bare, "a"), SIGNED) == [FALSE]
 
 
 def test_the_command_takes_keys_and_refuses_what_is_none(
