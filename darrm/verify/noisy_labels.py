@@ -44,6 +44,7 @@ _TINY = 39.0  # −log of what lies beyond R
 # −log of the smallest weights next to R, and of those that are summed; the second pair for steep noise, large orders
 _ENDS = ((80.0, 250.0), (160.0, 400.0))
 _TOLERANCE = 1e-3  # relative, of a divergence above the largest value found
+_FINER, _FEW_BLOCKS = 1e-6, 1 << 15  # where what is asked about is not refuted, and blocks are few
 _MOST_BLOCKS, _MOST_SUMMED, _MOST_KEPT = 1 << 20, 1 << 31, 1 << 26  # at once; terms along diagonals: fifteen seconds
 _DIAGONALS = 32  # that a place and its block need, at most
 _LONGEST = 1 << 21  # numbers of a support: noise of 100,000 votes
@@ -370,13 +371,14 @@ def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tu
         if blocks.shape[1] > _MOST_BLOCKS:
             raise TooWideError("too many places cost about as much")
         blocks = _within(noise, blocks, lead)
-        few, judged = max(allowed, best * (1.0 + _TOLERANCE)) if best else 0.0, list[Array]()
+        near = _FINER if best <= allowed and blocks.shape[1] < _FEW_BLOCKS else _TOLERANCE
+        few, judged = max(allowed, best * (1.0 + near)) if best else 0.0, list[Array]()
         for part in _along_diagonals(noise, blocks):
             bound, attained = _judged(noise, penalty, part, lead, few)
             judged.append(bound)
             best = max(best, attained)
         bounds, single = np.concatenate(judged), blocks[2] + blocks[3] == 0
-        done = single | (bounds <= max(allowed, best * (1.0 + _TOLERANCE)))
+        done = single | (bounds <= max(allowed, best * (1.0 + near)))
         highest = max(highest, float(np.max(bounds[done], initial=0.0)))
         blocks = _halved(blocks[:, ~done])
     if not math.isfinite(best):
