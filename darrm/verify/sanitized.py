@@ -21,7 +21,7 @@ from darrm.verify.ledger import LedgerCopy
 from darrm.verify.noisy_labels import Between, TooWideError, renyi_of_bit
 from darrm.verify.verdicts import ABOUT_ESTIMATE, CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
-_PIECES, _BITS = 4096, 128
+_PIECES, _BITS = 1024, 128
 _NEAR = 1e-8  # relative: floats on either side, and β that the prover makes larger
 _NUMBERS = ("epsilon", "delta", "order", "noisy_cost", "public_cost", "understated_with")
 _FIELDS = {"format", *_NUMBERS, "conversion", "run"}, {"mechanism", "queries", "check", "parameters"}
@@ -101,14 +101,16 @@ def _publication(parameters: Json, order: Fraction) -> Between:
         return Between(cost * (1.0 - 1e-15), cost * (1.0 + 1e-15))
     beta, sigma, safety = (ball(Fraction(parameters[name])) for name in ("smoothness", "noise_scale", "safety"))
     alpha, low, high = ball(order), 0.0, 0.0
-    for piece in range(_PIECES):
-        middle = beta * (2 * piece + 1 - _PIECES) / _PIECES
-        for exponent in (middle, middle + beta / _PIECES * arb(0, 1)):
+    for piece in range(_PIECES + 1):
+        place = beta * (2 * piece - _PIECES) / _PIECES
+        for exponent in (
+            (place, place + beta / _PIECES * arb(1, 1)) if piece < _PIECES else (place,)
+        ):  # and all after it
             r = exponent.exp()
             moved, room = r.min(1) + safety * sigma * abs(1 - r), 1 - alpha + alpha * r**2
             cost = alpha * moved**2 / (2 * sigma**2 * room) + (2 * alpha * exponent - room.log()) / (2 * (alpha - 1))
             if not cost.is_finite():
                 raise ValueError("publishing it so costs more than any number")
-            low = max(low, float(cost.lower())) if exponent is middle else low
+            low = max(low, float(cost.lower())) if exponent is place else low
             high = max(high, float(cost.upper()))
     return Between(low, high)
