@@ -88,7 +88,7 @@ class CheckedCost:
         last = self._last
         pluralities, starts, width = np.arange(self._least, self.voters + 1), np.arange(0, last, _WIDEST), _WIDEST
         m, start = np.repeat(pluralities, starts.size), np.tile(starts, pluralities.size)
-        hull = np.zeros(1), np.zeros(1)
+        hull = np.zeros(1), np.min(self._of(pluralities, np.full(pluralities.size, low[last])), keepdims=True)
         while True:
             possible = start + width > self._likeliest[m]
             m, start = m[possible], start[possible]

@@ -3,7 +3,7 @@
 Let q_i be the probability that label i misses the likeliest class, and G = Σ_i c(q_i) over the answered queries the
 bound of `darrm.losses.missed_label`: it bounds the exact cost in both directions. One person's vote in every query
 moves each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave rising function, and by
-Jensen's inequality G to at most n·U(G/n) for n answers, or fewer, as U(0) = 0. Marks on the line with
+Jensen's inequality G to at most n·U(G/n) for n answers, or fewer, as U(0) ≥ 0. Marks on the line with
 
     mark_{j+16} = n·U(mark_j/n)
 
