@@ -6,8 +6,10 @@ Workers share the cores, and threads that wait for each other took three quarter
 import gc
 import os
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when numpy is imported
@@ -23,11 +25,13 @@ settings.register_profile("full", max_examples=200, deadline=None)
 settings.load_profile("quick")
 
 
-gc.disable()  # what is imported and collected stays: to look through it again and again takes a second
-
-
-def pytest_collection_finish() -> None:
-    """Collect garbage from now on, though not among what was imported and collected, nor every 700 objects."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while modules are imported, and seldom afterwards: to look through all takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+        gc.enable()
