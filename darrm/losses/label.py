@@ -26,18 +26,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from darrm.errors import checks
-from darrm.losses.label_laws import MovedVote, TwoClasses
+from darrm.losses.label_laws import TINY, MovedVote, TwoClasses
 from darrm.losses.label_supremum import HockeyStick, Renyi, estimate, log_moved, supremum, threshold_supremum
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT
 from darrm.probability import Array
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
 
 _LARGEST_DEVIATION = 1e4  # votes: beyond, labels are charged by their counts
 # votes, of noise without a closed form: a profile of wider noise takes seconds, and its queries are many, for which the
 # curve is the better bound
 _PROFILED_UP_TO = 32.0
+_DEEP, _STEEP, _FEW_VOTES = 300.0, 1.5, 16.0  # −log of tail masses, powers, votes of deviation
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the counts' bound is less than 8 % above the label's
 _POINTS, _FEW_POINTS, _LEAST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between orders that are computed: chords cost 0.2 %
@@ -108,7 +109,7 @@ def _between_knots(noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Renyi
     computed = largest_order(deviation) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[computed]
     at = knots(orders, deviation)
-    excess = supremum_of(TwoClasses(noise), Renyi(at, deviation))
+    excess = supremum_of(TwoClasses(noise, _tiny_of(noise)), Renyi(at, deviation))
     with np.errstate(over="ignore", invalid="ignore"):
         logs = np.interp(orders, at, np.log1p(excess)) / (orders - 1.0)
         ratios = np.interp(orders, at, excess / (at * (at - 1.0)))
@@ -116,6 +117,12 @@ def _between_knots(noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Renyi
     full = np.full(DEFAULT_ORDERS.size, np.inf)
     full[computed] = np.where(np.isnan(values), np.inf, values * (1.0 + 1e-12))
     return RenyiCurve(DEFAULT_ORDERS, full)
+
+
+def _tiny_of(noise: IntegerNoise) -> float:
+    """Return how deep tails are looked at: those of shaped noise of few votes are steep, and count at large orders."""
+    steep = isinstance(noise, ShapedNoise) and min(noise.right_power, noise.left_power) >= _STEEP
+    return _DEEP if steep and noise.deviation <= _FEW_VOTES else TINY
 
 
 def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
@@ -136,7 +143,7 @@ def _by_counts(noise: IntegerNoise, moved: int) -> RenyiCurve:
         return RenyiCurve.of_pure(2.0 * moved * noise.gamma)
     if moved > 1:
         return RenyiCurve.of(lambda orders: np.full(orders.shape, np.inf))
-    laws = TwoClasses(noise)
+    laws = TwoClasses(noise, _tiny_of(noise))
 
     def value_at(orders: Array) -> Array:
         both = log_moved(laws, orders, +1) + log_moved(laws, orders, -1)

@@ -64,16 +64,17 @@ class TwoClasses:
     """The sums F, G and S of one noise, computed where they are asked for."""
 
     noise: IntegerNoise
+    tiny: float = TINY  # −log of the mass beyond `left` and `right`; products of two masses have to be floats
 
     @cached_property
     def right(self) -> int:
-        """A number of votes r with Pr[X ≥ r] ≤ e^{−40}, about the least."""
-        return self._reach(+1, TINY)
+        """A number of votes r with Pr[X ≥ r] ≤ e^{−tiny}, about the least."""
+        return self._reach(+1, self.tiny)
 
     @cached_property
     def left(self) -> int:
-        """A number of votes r with Pr[X ≤ −r] ≤ e^{−40}, about the least."""
-        return self._reach(-1, TINY)
+        """A number of votes r with Pr[X ≤ −r] ≤ e^{−tiny}, about the least."""
+        return self._reach(-1, self.tiny)
 
     @cached_property
     def near(self) -> int:
