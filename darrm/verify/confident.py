@@ -16,10 +16,11 @@ from typing import Self
 from darrm.verify.exact import Enclosure
 from darrm.verify.noisy_labels import Array, Between, TooWideError, renyi_of_bit, renyi_of_label
 
+_LEAST_SIGMA = 0.01  # votes: less is next to no noise
 _NUMBER = r"([-+.\deE]+)"
 _WORDS = re.compile(
     rf"(?:Confident|Interactive)GNMax\(threshold={_NUMBER}, sigma_threshold={_NUMBER}, sigma_answer={_NUMBER},"
-    rf"(?: confidence={_NUMBER},)? noise='discrete'\)(?:: (\d+) checks, (\d+) answers)?"
+    rf"(?: confidence={_NUMBER},)? noise='discrete'\)(?:: (\d{{1,15}}) checks, (\d{{1,15}}) answers)?"
 )
 
 
@@ -71,7 +72,7 @@ def of_words(what: str) -> ExactConfident | None:
 
 @lru_cache(maxsize=64)
 def _renyi(exact: ExactConfident, order: float, enough: float) -> Between | None:
-    if not (exact.sigma_check > 0.0 and exact.sigma_answer > 0.0 and exact.answers > 0):
+    if min(exact.sigma_check, exact.sigma_answer) < _LEAST_SIGMA or not exact.answers:
         return None
     try:
         bit = renyi_of_bit(_gaussian(exact.sigma_check), order)

@@ -32,6 +32,7 @@ from darrm.verify import confident, filters
 from darrm.verify.answering import Priced
 from darrm.verify.mechanism import judge_costs
 from darrm.verify.models import CAP, NAMES
+from darrm.verify.points import MOST_EPSILON
 from darrm.verify.sums import composed_delta
 from darrm.verify.table import Answering, costs_of
 from darrm.verify.totals import Proved, bounds_of_models, smallest
@@ -450,4 +451,4 @@ def _composable(ledger: LedgerCopy) -> tuple[PrivacyParams, int] | None:
     charge = ledger.charges[0]
     if len(ledger.charges) != 1 or charge.guarantee is None or charge.count > _MOST_COMPOSED:
         return None
-    return charge.guarantee, charge.count
+    return None if charge.guarantee.exact_epsilon > MOST_EPSILON else (charge.guarantee, charge.count)

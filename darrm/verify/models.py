@@ -28,6 +28,7 @@ from darrm.verify.answering import OfTable, Priced, Recomputed
 from darrm.verify.exact import exponential
 from darrm.verify.filters import ball, upper_end
 from darrm.verify.majority import ExactMajority
+from darrm.verify.points import MOST_EPSILON
 from darrm.verify.sums import Kind, composed_delta, composed_epsilon
 
 CAP, SUBSAMPLING, PLAIN, BOTH_ENDS = NAMES = ("private models", "subsampling", "plain voters", "both ends")
@@ -48,7 +49,9 @@ class OfModels:
 
     def proved(self, name: str, enough: Fraction) -> Fraction | None:
         """Prove an ε by one of `NAMES`, not much above the one that is enough; None where nothing is proved."""
-        reached = self.models.reached
+        reached, each = self.models.reached, self.models.each
+        if (each.is_private and each.exact_epsilon > MOST_EPSILON) or (name == BOTH_ENDS and enough > MOST_EPSILON):
+            return None
         match name:
             case "private models" if self.models.each.is_private:
                 return composed_epsilon(self._kinds(reached), self.delta, enough=enough)

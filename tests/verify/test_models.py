@@ -11,15 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm import NoiseFunction, PrivacyParams, Problem, Table, Voters, certify
+from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify
 from darrm.account.accountant import PrivacyAccountant
 from darrm.laws import baselines
 from darrm.losses.charges import Charge, Sample
 from darrm.proof.charge import charge_of
 from darrm.verify import models
 from darrm.verify.answering import Priced
+from darrm.verify.audit import audit
 from darrm.verify.table import exact_of
 from darrm.verify.totals import bounds_of_models, smallest
+from darrm.verify.verdicts import FALSE
 
 PLAIN = PrivacyParams("inf")
 ONE = Voters(5, PrivacyParams("1", "1e-6"), overlap=1, models=True)
@@ -144,6 +146,16 @@ def test_few_voters_are_looked_at_or_not() -> None:
     assert believed is not None
     assert (believed.proved(models.SUBSAMPLING, Fraction(0)) or 9) < found
     assert bounds_of_models([*account, (replace(account[0][0], voters=TWO), None)], Fraction(0)) is None
+
+
+def test_models_of_a_boundless_epsilon_stop_no_audit(tmp_path: Path) -> None:
+    voters = Voters(5, PrivacyParams("1e110"), overlap=2, models=True)
+    plain = Charge("a release", guarantee=PrivacyParams("1e100"), voters=Voters(5, PLAIN, overlap=2))
+    charge = Charge("of models", guarantee=PrivacyParams("1e100"), voters=voters, for_plain_voters=(plain,), count=2)
+    assert smallest([(charge, None)], Fraction(0), enough=1e100) is None
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("1e111", "1e-5"))
+    ledger.debit(Charge("a release", guarantee=PrivacyParams("1e100", "1e-9"), count=2))
+    assert [one.claim for one in audit([tmp_path]).verdicts if one.verdict == FALSE] == []
 
 
 def test_a_cheap_pair_of_a_table_is_not_believed() -> None:
