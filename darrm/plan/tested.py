@@ -10,6 +10,7 @@ The order is chosen by the budget, the threshold and the ratio of both noises fr
 import math
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,8 @@ WANTED = 0.99  # chance that a run passes
 _ORDERS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
 _CHECKS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
 _RUNS, _HISTOGRAMS = 64, 1024  # of which a chance is the mean; and of how many different votes runs are drawn
-_LEAST_SIGMA, _STEPS = 0.5, 10
+_LEAST_SIGMA, _STEPS, _MORE_STEPS = 0.5, 4, 6
+_MANY_VOTERS = 2000  # beyond, a trial with a check takes seconds, and one order is tried
 
 
 def gaussian(search: Search) -> Iterable[Parameter]:
@@ -73,46 +75,59 @@ def _least_noise(search: Search, checks: list[tuple[int | None, float]]) -> Para
     if work.total.delta == 0.0 or work.missing:
         raise PlanError("a test needs a delta, and votes of which none is missing")
     scale = math.log(1.0 / work.total.delta) / work.total.epsilon
-    proposals: list[Proposal | None] = []
-    for order in (min(1.0 + part * scale, LARGEST_ORDER) for part in _ORDERS):
-        for threshold, ratio in checks:
-            search.report(f"{len(proposals) + 1} of {len(checks) * len(_ORDERS)} tests")
-            proposals.append(_proposal(work, drawn, lambda sigma: _run(work, order, sigma, threshold, ratio)))  # noqa: B023
-    known = [proposal for proposal in proposals if proposal is not None]
-    if not known:
+    orders = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
+    asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in orders for check in checks]
+    found = []
+    for done, (order, threshold, ratio) in enumerate(asked):
+        search.report(f"{done + 1} of {len(asked)} tests")
+        run_of = partial(_run, work, order, threshold, ratio)
+        if (sigmas := _narrowed(drawn, run_of, _widest(work), _STEPS)) is not None:
+            found.append((search.measure.wrong(_proposal(drawn, run_of(sigmas[1])).law), sigmas, run_of))
+    if not found:
         raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
-    return fixed(work, min(known, key=lambda proposal: search.measure.wrong(proposal.law)))
+    _, sigmas, run_of = min(found, key=lambda one: one[0])
+    search.report("the best test, closer")
+    _, sigma = _narrowed(drawn, run_of, sigmas, _MORE_STEPS) or sigmas
+    return fixed(work, _proposal(drawn, run_of(sigma)))
 
 
-def _run(work: Workload, order: float, sigma: float, threshold: int | None, ratio: float) -> TestedRun:
+def _widest(work: Workload) -> tuple[float, float]:
+    """Return the least σ, and about what is enough whatever the votes."""
+    enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
+    return _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
+
+
+def _narrowed(
+    drawn: _Drawn, run_of: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
+) -> tuple[float, float] | None:
+    """Bisect between a σ with which runs pass too seldom and one with which they pass as wanted; None for none."""
+    low, high = sigmas
+    if drawn.chance(run_of(high)) < WANTED:
+        return None
+    for _ in range(steps):
+        sigma = math.sqrt(low * high)
+        low, high = (low, sigma) if drawn.chance(run_of(sigma)) >= WANTED else (sigma, high)
+    return low, high
+
+
+def _run(work: Workload, order: float, threshold: int | None, ratio: float, sigma: float) -> TestedRun:
     sigma = float(rounded(sigma, ROUND_CEILING))
     check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))
     answer = NoisyMaximum(GNMax(sigma), work.voters, work.classes)
     return TestedRun(answer, work.queries, work.total, float(rounded(order)), check)
 
 
-def _proposal(work: Workload, drawn: _Drawn, run_of: Callable[[float], TestedRun]) -> Proposal | None:
-    """Find the least noise with which runs pass as wanted."""
-    enough = (
-        2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
-    )  # whatever the votes
-    low, high = _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
-    if drawn.chance(run_of(high)) < WANTED:
-        return None
-    for _ in range(_STEPS):
-        sigma = math.sqrt(low * high)
-        low, high = (low, sigma) if drawn.chance(run_of(sigma)) >= WANTED else (sigma, high)
-    run = run_of(high)
+def _proposal(drawn: _Drawn, run: TestedRun) -> Proposal:
+    """Describe a run, and how likely it passes."""
     chance = drawn.chance(run)
     settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
     if run.check is not None:
         settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
-    total = work.total
     return Proposal(
         law=lambda counts: _law(run, counts, chance),
         release=lambda: run,
         settings=settings,
-        total=Bound("simple", total.epsilon, "a private test lets all labels leave, or none: it is one charge"),
+        total=Bound("simple", run.budget.epsilon, "a private test lets all labels leave, or none: it is one charge"),
         remark=(
             f"The labels leave only if a private test passes: for votes like the public ones with chance {chance:.3f}; "
             "else the budget is spent on nothing. A query without a label counts as a guess here."

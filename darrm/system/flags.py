@@ -248,6 +248,8 @@ def prior_of(options: argparse.Namespace) -> str | None:
         return prior
     if options.prior is not None:
         raise ValueError("--votes-look-like says what is believed, too: leave --prior out")
+    if Path(like).suffix and ":" not in like and not Path(like).exists():
+        checks.fail("--votes-look-like", like, "a file of public votes that is there, or a prior like dirichlet:0.01")
     return f"votes:{like}" if Path(like).exists() else like
 
 
