@@ -106,7 +106,8 @@ class PATEClassifier(Ensemble):
     accounting
         ``"worst case"`` charges what the labels cost whatever the votes. ``"tested"`` lets the labels leave only if a
         private test finds that they are within the budget (`darrm.pate.tested`): where teachers agree there is far less
-        noise, and where they do not, no public input gets a label and the budget is spent.
+        noise. Where they do not, ``aggregator="best"`` has all inputs labeled by noise for any votes, and
+        ``"confident"`` labels none and spends the budget.
     votes_look_like
         Needed for ``"tested"``: a public belief about the teachers' votes, such as ``"dirichlet:0.01"`` for teachers
         that mostly agree, or ``"votes:FILE"`` for public votes of as many teachers. The guarantee holds whether it is

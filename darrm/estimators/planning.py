@@ -86,7 +86,7 @@ def tested_run(workload: Workload, aggregator: str, votes_look_like: str | None)
     if votes_look_like is None:
         advice = "a public belief, such as 'dirichlet:0.01' for teachers that mostly agree, or 'votes:FILE'"
         checks.fail("votes_look_like", None, "said where accounting='tested'", advice)
-    family = {BEST: "GNMax, tested first", CONFIDENT: "Confident-GNMax, tested first"}
+    family = {BEST: "GNMax, tested first, else by label", CONFIDENT: "Confident-GNMax, tested first"}
     checks.one_of(family, aggregator=aggregator)
     measure = Measure(workload, parse(votes_look_like, workload.classes))
     run = calibrate(workload, named(family[aggregator]), measure=measure).aggregator

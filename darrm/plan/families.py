@@ -89,6 +89,7 @@ IF_IT_PASSES = "the least noise with which votes like the public ones pass a pri
 # asked where it is said what the votes look like: whether such a run leaves depends on it
 TESTED: tuple[Family, ...] = (
     Family("GNMax, tested first", tested.gaussian, IF_IT_PASSES, BLUE, 2.0),
+    Family("GNMax, tested first, else by label", tested.gaussian_or_plan, IF_IT_PASSES, BLUE, 1.6),
     Family("Confident-GNMax, tested first", tested.confident, IF_IT_PASSES, SKY_BLUE, 2.0),
 )
 

@@ -9,8 +9,10 @@ The order is chosen by the budget, the threshold and the ratio of both noises fr
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from decimal import ROUND_CEILING
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +26,11 @@ from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import NoisyCheck
 from darrm.pate.tested import LARGEST_ORDER, TestedRun
-from darrm.plan.family import Search
+from darrm.plan import by_label
+from darrm.plan.family import Family, Search, calibrate
 from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
 from darrm.plan.share_right import SEED, histograms
+from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.problem import Workload
 
@@ -35,12 +39,25 @@ _ORDERS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
 _CHECKS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
 _RUNS, _HISTOGRAMS = 64, 1024  # of which a chance is the mean; and of how many different votes runs are drawn
 _LEAST_SIGMA, _STEPS, _MORE_STEPS = 0.5, 4, 6
+_LEFT = 0.8  # of ε for what answers otherwise: the rest is what the coin may tell
+_NO_DELTA = "a test needs a delta, and votes of which none is missing"
+_NOTHING = "else the budget is spent on nothing. A query without a label counts as a guess here."
 _MANY_VOTERS = 2000  # beyond, a trial with a check takes seconds, and one order is tried
 
 
 def gaussian(search: Search) -> Iterable[Parameter]:
     """Turn down the σ of GNMax that is tested first."""
     return [_least_noise(search, [(None, 0.0)])]
+
+
+def gaussian_or_plan(search: Search) -> Iterable[Parameter]:
+    """Turn down the σ of GNMax that is tested first, where GNMax by label answers if the test does not pass."""
+    work = search.workload
+    if work.total.delta == 0.0:
+        raise PlanError(_NO_DELTA)
+    part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
+    plain = calibrate(replace(work, total=part), Family("GNMax by label", by_label.gaussian), measure=search.measure)
+    return [_least_noise(search, [(None, 0.0)], cast("NoisyMaximum", plain.aggregator))]
 
 
 def confident(search: Search) -> Iterable[Parameter]:
@@ -67,20 +84,22 @@ class _Drawn:
         return float(run.chances[levels].mean())
 
 
-def _least_noise(search: Search, checks: list[tuple[int | None, float]]) -> Parameter:
+def _least_noise(
+    search: Search, checks: list[tuple[int | None, float]], otherwise: NoisyMaximum | None = None
+) -> Parameter:
     """Find the check and the order of which the run with the least noise is right most often; `PlanError` for none."""
     work, drawn = search.workload, _Drawn(search)
     if not (work.voters.are_plain and work.voters.reached == 1):
         raise PlanError("a test is proved for plain voters of whom one person reaches one")
     if work.total.delta == 0.0 or work.missing:
-        raise PlanError("a test needs a delta, and votes of which none is missing")
+        raise PlanError(_NO_DELTA)
     scale = math.log(1.0 / work.total.delta) / work.total.epsilon
     orders = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
     asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in orders for check in checks]
     found = []
     for done, (order, threshold, ratio) in enumerate(asked):
         search.report(f"{done + 1} of {len(asked)} tests")
-        run_of = partial(_run, work, order, threshold, ratio)
+        run_of = partial(_run, work, order, threshold, ratio, otherwise)
         if (sigmas := _narrowed(drawn, run_of, _widest(work), _STEPS)) is not None:
             found.append((search.measure.wrong(_proposal(drawn, run_of(sigmas[1])).law), sigmas, run_of))
     if not found:
@@ -110,11 +129,13 @@ def _narrowed(
     return low, high
 
 
-def _run(work: Workload, order: float, threshold: int | None, ratio: float, sigma: float) -> TestedRun:
+def _run(
+    work: Workload, order: float, threshold: int | None, ratio: float, otherwise: NoisyMaximum | None, sigma: float
+) -> TestedRun:
     sigma = float(rounded(sigma, ROUND_CEILING))
     check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))
     answer = NoisyMaximum(GNMax(sigma), work.voters, work.classes)
-    return TestedRun(answer, work.queries, work.total, float(rounded(order)), check)
+    return TestedRun(answer, work.queries, work.total, float(rounded(order)), check, otherwise)
 
 
 def _proposal(drawn: _Drawn, run: TestedRun) -> Proposal:
@@ -123,15 +144,15 @@ def _proposal(drawn: _Drawn, run: TestedRun) -> Proposal:
     settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
     if run.check is not None:
         settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
+    left = _NOTHING
+    if run.otherwise is not None:
+        left = f"else {run.otherwise.mechanism.charge().what} answers all queries."
     return Proposal(
         law=lambda counts: _law(run, counts, chance),
         release=lambda: run,
         settings=settings,
         total=Bound("simple", run.budget.epsilon, "a private test lets all labels leave, or none: it is one charge"),
-        remark=(
-            f"The labels leave only if a private test passes: for votes like the public ones with chance {chance:.3f}; "
-            "else the budget is spent on nothing. A query without a label counts as a guess here."
-        ),
+        remark=f"Labels leave only if a private test passes, for votes like the public ones with chance {chance:.3f}; {left}",
     )
 
 
@@ -142,4 +163,7 @@ def _law(run: TestedRun, counts: NDArray[np.int64], chance: float) -> Array:
     if run.check is not None:
         passes = np.exp(run.check.log_probabilities(counts.max(axis=1))[0])[:, None]
         answers = passes * answers + (1.0 - passes) * guess
-    return np.asarray(chance * answers + (1.0 - chance) * guess)
+    instead = np.full(answers.shape, guess)
+    if run.otherwise is not None:
+        instead = winning_probabilities(cast("GNMax", run.otherwise.mechanism).law, counts)
+    return np.asarray(chance * answers + (1.0 - chance) * instead)

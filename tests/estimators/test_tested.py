@@ -23,7 +23,7 @@ def test_labels_leave_after_a_test_where_teachers_are_said_to_agree(monkeypatch:
     )
     pate.fit(X[:2500], y[:2500], X[2500:2530])
     assert pate.privacy_spent_.epsilon == 2.0
-    assert pate.report_.answered in {0, 30}
+    assert pate.report_.answered == 30  # by one noise or by the other
     assert "a tested run of GNMax" in pate.report_.mechanism
     for settings, words in (
         ({"votes_look_like": None}, "votes_look_like"),

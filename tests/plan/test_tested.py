@@ -18,6 +18,7 @@ from darrm.plan.family import calibrate
 from darrm.plan.share_right import Measure
 
 GNMAX, CONFIDENT = named("GNMax, tested first"), named("Confident-GNMax, tested first")
+ELSE = named("GNMax, tested first, else by label")
 TEACHERS = Voters(100, PrivacyParams("inf"), overlap=1)
 WORK = Workload(TEACHERS, 100, PrivacyParams(2, "1e-5"), classes=3)
 
@@ -41,6 +42,23 @@ def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says() -> N
     others = agreeing(queries=100, seed=2)
     assert run.pass_chance(others) > 0.8
     assert run.pass_chance(Votes.of_counts([[40, 35, 25]] * 100)) < 0.01
+
+
+def test_otherwise_all_are_answered_within_the_same_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_test(monkeypatch)
+    measure = Measure(WORK, RecordedVotes("public", agreeing()))
+    option = calibrate(WORK, ELSE, measure=measure)
+    run = option.aggregator
+    assert isinstance(run, TestedRun)
+    assert run.otherwise is not None
+    usual = calibrate(WORK, named("GNMax by label"), measure=measure)
+    assert run.otherwise.mechanism.sigma < 1.4 * usual.settings["sigma"]  # type: ignore[union-attr]
+    assert option.settings["sigma"] < 0.6 * usual.settings["sigma"]
+    assert option.right > max(usual.right, calibrate(WORK, GNMAX, measure=measure).right)
+    assert "answers all queries" in option.remark
+    divided = Votes.of_counts([[40, 35, 25]] * 100)
+    assert run.pass_chance(divided) < 0.01
+    assert np.all(run.release(divided) >= 0)
 
 
 def test_a_check_has_its_own_threshold_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +114,9 @@ def test_the_command_asks_for_runs_where_it_is_said_what_votes_look_like(
     like = ["--votes-look-like", str(public)]
     assert main([*asked, str(output), *like]) == 0
     said = capsys.readouterr().out
-    assert "* GNMax, tested first" in said
-    assert "The labels leave only if a private test passes" in said
+    assert "* GNMax, tested first, else by label" in said
+    assert "Labels leave only if a private test passes" in said
     assert isinstance(load_release(output), TestedRun)
-    assert json.loads(output.read_text())["plan"]["family"] == "GNMax, tested first"
+    assert json.loads(output.read_text())["plan"]["family"] == "GNMax, tested first, else by label"
     with pytest.raises(ValueError, match="leave --prior out"):
         main([*asked, str(output), *like, "--prior", "dirichlet"])
