@@ -41,6 +41,7 @@ _RUNS, _HISTOGRAMS = 64, 1024  # of which a chance is the mean; and of how many 
 _LEAST_SIGMA, _STEPS, _MORE_STEPS = 0.5, 4, 6
 _LEFT = 0.8  # of ε for what answers otherwise: the rest is what the coin may tell
 _NO_DELTA = "a test needs a delta, and votes of which none is missing"
+_IF = "Labels leave only if a private test passes, for votes like the public ones with chance"
 _NOTHING = "else the budget is spent on nothing. A query without a label counts as a guess here."
 _MANY_VOTERS = 2000  # beyond, a trial with a check takes seconds, and one order is tried
 
@@ -152,7 +153,7 @@ def _proposal(drawn: _Drawn, run: TestedRun) -> Proposal:
         release=lambda: run,
         settings=settings,
         total=Bound("simple", run.budget.epsilon, "a private test lets all labels leave, or none: it is one charge"),
-        remark=f"Labels leave only if a private test passes, for votes like the public ones with chance {chance:.3f}; {left}",
+        remark=f"{_IF} {chance:.3f}; {left}",
     )
 
 
