@@ -317,7 +317,7 @@ def log_moved(laws: TwoClasses, orders: Array, sign: int) -> Array:
     growth = outward[:-1] - outward[1:]
     step = max(1, int(laws.noise.deviation / 256.0))
     starts = np.arange(0, growth.size, step)
-    mass = np.log(np.add.reduceat(np.exp(outward[:-1]), starts))
+    mass = np.logaddexp.reduceat(outward[:-1], starts)
     worst = growth[np.minimum(starts + step, growth.size) - 1]
     with np.errstate(over="ignore", divide="ignore"):
         logs = np.logaddexp.reduce(mass + (orders[:, None] - 1.0) * worst, axis=1)
