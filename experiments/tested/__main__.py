@@ -1,0 +1,207 @@
+"""Count what runs of Confident-GNMax cost: whatever the votes, as published, tested first, and by the votes at hand.
+
+    python -m experiments.tested --figure agreeing                  # simulated votes: minutes, no download
+    python -m experiments.tested --figure ridge --figure convolutional --jobs 2
+    python -m experiments.tested --figure glyph --jobs 2            # trains 5,000 teachers: most of an hour
+
+Each ensemble is a figure. Writes OUTPUT/tested/NAME.json, the picture of all that lie there, and OUTPUT/tested.md. The
+votes of all ensembles are public here: of private ones neither the exact cost nor the chance to pass may be told.
+"""
+
+import math
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from darrm.errors import checks
+from darrm.losses.label_given_votes import missed_probabilities
+from darrm.losses.renyi import RenyiGridWarning
+from darrm.mechanisms.noisy_max import GNMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.pate.analysis import PrivateFigureWarning, analyze
+from darrm.pate.budget_test import BudgetTest
+from darrm.pate.checked_cost import CheckedCost
+from darrm.pate.publication import expected_on_vote_scale, search_publication
+from darrm.pate.tested import TestedRun
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
+from darrm.system.command_line import run
+from darrm.system.figures import BLUE, GRAY, GREEN, LIGHT_GRAY, VERMILION, saved_figure
+from darrm.votes import Votes
+from experiments import pages
+from experiments.pages import Row
+from experiments.teachers import Machine
+from experiments.tested.ensembles import ENSEMBLES, Ensemble, Setting, scaled
+
+NAME = "tested"
+CHANCE = 0.99  # with which a run is to pass
+SAFETY = 2.0  # of what is published: too small with probability 0.023
+ORDERS = (0.6, 0.8, 1.05, 1.4)  # times log(1/δ)/ε, above 1
+ROUNDS = 2  # of orders around the best ε so far
+STEPS = 14  # of the bisection of ε
+KINDS = {
+    "data_independent": ("whatever the votes", GRAY),
+    "published": ("published estimate", VERMILION),
+    "tested": ("tested guarantee", BLUE),
+    "exact": ("exact, private", GREEN),
+}
+PICTURE = "epsilons.png"
+TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # ε
+
+
+def measure(votes: Votes, setting: Setting, delta: float) -> Row:
+    """Count one run in four ways; δ is that of each."""
+    asked = Votes.of_counts(votes.counts[: setting.queries], votes.voters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivateFigureWarning)
+        warnings.simplefilter("ignore", RenyiGridWarning)
+        analysis = analyze(asked, setting.aggregator, delta)
+    parameters = search_publication(analysis).parameters
+    if analysis.exact is None:
+        raise ValueError(f"{setting} has no exact cost: its noise is too wide or too narrow")
+    tested, order = least_budget(asked, setting, delta, analysis.data_independent_epsilon)
+    return asdict(setting) | {
+        "voters": asked.voters,
+        "delta": delta,
+        "answered": analysis.expected_answered,
+        "data_independent": analysis.data_independent_epsilon,
+        "published": expected_on_vote_scale(analysis, replace(parameters, safety=SAFETY)).epsilon,
+        "tested": tested,
+        "exact": analysis.epsilon_of(analysis.exact.curve),
+        "order": order,
+        "pass_chance": tested_run(asked, setting, PrivacyParams(tested, delta), order).pass_chance(asked),
+    }
+
+
+def tested_run(votes: Votes, setting: Setting, budget: PrivacyParams, order: float) -> TestedRun:
+    """Make the run that is tested first."""
+    voters = Voters(votes.voters, PrivacyParams("inf"), overlap=1)
+    answer = NoisyMaximum(GNMax(setting.sigma_answer), voters, len(votes.classes))
+    return TestedRun(answer, setting.queries, budget, order, setting.aggregator.check)
+
+
+def least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> tuple[float, float]:
+    """Find the least ε, and its order, with which these votes pass as often as wanted: by bisection, at some orders."""
+    best, at = math.inf, 0.0
+    for _ in range(ROUNDS):
+        around = min(best, guess)
+        for order in (round(1.0 + factor * math.log(1.0 / delta) / around, 2) for factor in ORDERS):
+            epsilon = _least_at(votes, tested_run(votes, setting, PrivacyParams(around, delta), order))
+            best, at = min((best, at), (epsilon, order))
+    return best, at
+
+
+def _least_at(votes: Votes, made: TestedRun) -> float:
+    """Find the least ε at one order: the levels depend on the order alone."""
+    missed, bound = missed_probabilities(made.mechanism.law, votes.counts), made.bound
+    if not isinstance(bound, CheckedCost):
+        raise TypeError("the runs that are counted have a check")
+    total = float(bound.cost(votes.counts.max(axis=1), missed).sum())
+    level = min(int(made.costs.searchsorted(total)), made.costs.size - 1)
+
+    def passes(epsilon: float) -> bool:
+        budget = PrivacyParams(epsilon, made.budget.delta)
+        return bool(BudgetTest(made.order, budget).chances(made.costs)[level] >= CHANCE)
+
+    low, high = 0.0, 2.0 * made.budget.epsilon
+    while not passes(high):
+        low, high = high, 2.0 * high
+    for _ in range(STEPS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return math.ceil(high * 1e4) / 1e4
+
+
+def rows_of(folder: Path) -> list[Row]:
+    """Read the rows of all ensembles that lie in a folder, in the order of `ENSEMBLES`."""
+    paths = [folder / f"{name}.json" for name in ENSEMBLES]
+    results = [pages.read_json(path) for path in paths if path.is_file()]
+    if not results:
+        raise ValueError(f"{folder} holds no results: run it without --page first")
+    return [{"title": result["title"]} | row for result in results for row in result["rows"]]
+
+
+def table_of(rows: Sequence[Row]) -> str:
+    """Write the table of the four ways of counting; what is least of the guarantees is bold."""
+    head = ["voters", "queries", "T, σ₁, σ₂", "δ", *(words for words, _ in KINDS.values())]
+    lines = []
+    for row in rows:
+        sizes = f"{row['threshold']}, {row['sigma_threshold']:g}, {row['sigma_answer']:g}"
+        least = min(("data_independent", "tested"), key=lambda kind: row[kind])
+        figures = [f"**{row[kind]:.3f}**" if kind == least else f"{row[kind]:.3f}" for kind in KINDS]
+        lines.append([f"{row['voters']:,} {row['title']}", f"{row['queries']:,}", sizes, f"{row['delta']:g}", *figures])
+    return pages.table(head, lines)
+
+
+def page(folder: Path) -> str:
+    """Fill the page."""
+    rows = rows_of(folder)
+    ratios = [row | {"ratio": row["tested"] / row["data_independent"]} for row in rows]
+    facts = {
+        "table": table_of(rows),
+        "rows": ratios,
+        "dear": [row for row in ratios if row["ratio"] >= 1.0],
+        "chance": CHANCE,
+        "glyph": (folder / "glyph.json").is_file(),
+    }
+    return pages.filled(NAME, facts)
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw the four ways of counting of each row."""
+    with saved_figure(path, width=8.0, height=0.55 * len(rows) + 1.4, dpi=110) as figure:
+        axes = figure.subplots()
+        for kind, marker in zip(KINDS, "sDo^", strict=True):
+            words, color = KINDS[kind]
+            places = range(len(rows))
+            axes.plot([row[kind] for row in rows], places, marker, color=color, label=words, markersize=7)
+        for place, row in enumerate(rows):
+            axes.plot([row["exact"], row["data_independent"]], [place] * 2, color=LIGHT_GRAY, zorder=0)
+        axes.set_yticks(range(len(rows)), [_name_of(row) for row in rows], fontsize=8)
+        axes.invert_yaxis()
+        axes.margins(y=0.12 if len(rows) < 4 else 0.06)
+        axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        axes.set_xticks([value for value in TICKS if low <= value <= high])
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("ε of the whole run")
+        axes.grid(alpha=0.3, axis="x", which="both")
+        figure.legend(loc="outside lower center", ncols=4, fontsize=9)
+
+
+def _name_of(row: Row) -> str:
+    return f"{row['voters']:,} {row['title']}\n{row['queries']:,} queries, σ₂ = {row['sigma_answer']:g}"
+
+
+def result_of(ensemble: Ensemble, machine: Machine, *, quick: bool) -> Row:
+    """Read or make the votes of an ensemble and count its runs."""
+    votes = ensemble.votes(machine, quick)
+    settings = ensemble.settings
+    if quick:
+        voters = 5_000 if settings[0].threshold > 250 else 250
+        settings = tuple(scaled(setting, votes, voters) for setting in settings[:1])
+    title = "teachers of a quick run" if quick else ensemble.title
+    return {"title": title, "rows": [measure(votes, setting, ensemble.delta) for setting in settings]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Count the runs of the ensembles that were asked for, and write the page about all that were."""
+    parser = pages.command_line(NAME, str(__doc__), quick="smaller ensembles, one run each", figures=list(ENSEMBLES))
+    parser.add_argument("--jobs", type=int, default=1, help="processes for teachers (default 1)")
+    options = parser.parse_args(arguments)
+    checks.integer_at_least(1, jobs=options.jobs)
+    folder = pages.data_folder(options, NAME)
+    machine = Machine(options.jobs, "cpu", progress=False, folder=folder / "votes")
+    for name in pages.chosen_figures(options, ENSEMBLES):
+        pages.write_json(folder / f"{name}.json", result_of(ENSEMBLES[name], machine, quick=options.quick))
+    text = page(folder)
+    if not options.page:
+        draw(folder / PICTURE, rows_of(folder))
+    return pages.finish(folder, text)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
