@@ -6,12 +6,14 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from darrm.account.ledger_rows import Entry
+from darrm.pate.tested import TestedRun
 from darrm.proof.table import Table
 from darrm.system.command_line import numbered
 from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import Answering, costs_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
+from darrm.votes import ABSTAIN
 
 _LABELS = "labels"
 _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
@@ -33,7 +35,8 @@ def judge_labels(
     # of several ledgers one has paid
     payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
     number = max((costs_of(answering).classes for answering in releases.values()), default=0)
-    names = sorted(map(str, np.unique(labels).tolist()))
+    nothing = {str(ABSTAIN)} if any(map(_may_be_none, releases.values())) else set()
+    names = sorted(set(map(str, np.unique(labels).tolist())) - nothing)
     allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
     shown = f"the labels are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
@@ -51,6 +54,11 @@ def judge_labels(
         yield Verdict(_LABELS, "they were paid for", UNKNOWN, "the ledger that paid would show it: give it, too")
         return
     yield from payment or payments[0]
+
+
+def _may_be_none(answering: Answering) -> bool:
+    """Tell whether a query may have no label: where the check or the test of a run does not pass."""
+    return isinstance(answering, TestedRun) and (answering.check is not None or answering.otherwise is None)
 
 
 def _judge_payment(

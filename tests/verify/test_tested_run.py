@@ -72,6 +72,17 @@ def test_another_run_than_the_one_that_paid_is_seen(folder: Path, change: dict[s
     assert "they were drawn with this release" in wrong(folder)
 
 
+@pytest.mark.parametrize(("other", "honest"), [(None, True), (NoisyMaximum(GNMax(60.0), TEACHERS, 3), False)])
+def test_a_query_without_a_label_is_no_class_of_its_own(
+    other: NoisyMaximum | None, honest: bool, tmp_path: Path
+) -> None:
+    save_release(tmp_path / "run.json", TestedRun(RUN.answer, 40, BUDGET, 7.0, None, other))
+    (tmp_path / "labels.csv").write_text("0\n1\n2\n-1\n")
+    assert wrong(tmp_path) == ([] if honest else ["all 4 labels are of 3 classes"])
+    (tmp_path / "labels.csv").write_text("0\n1\n2\n3\n")
+    assert wrong(tmp_path) == ["all 4 labels are of 3 classes"]
+
+
 def test_more_labels_than_the_run_pays_for_are_seen(folder: Path) -> None:
     labels = folder / "labels.csv"
     labels.write_text(labels.read_text() + "0\n" * 10)
