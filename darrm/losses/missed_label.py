@@ -76,10 +76,15 @@ class Missed:
     def after_one_vote(self) -> tuple[Array, Array]:
         """Bound the cost after one vote has moved by the cost before: vertices of a concave rising function from 0 on.
 
-        At 0 it is the least cost, and not below 0: so n·U(G/n) grows with n, and bounds runs of fewer queries.
+        At 0 it is 0, as for a query that is not asked: so n·U(G/n) grows with n, and bounds runs of fewer queries.
         """
         low, high, shift = self.costs_at_places
-        return majorant(np.append(0.0, low[shift + 1 :]), np.append(low[-1], high[: -shift - 1]))
+        return majorant(np.append(0.0, low[shift + 1 :]), np.append(0.0, high[: -shift - 1]))
+
+    @property
+    def least(self) -> float:
+        """About what a label costs at least; less is counted as that."""
+        return float(self.costs_at_places[0][-1])
 
     @cached_property
     def costs_at_places(self) -> tuple[Array, Array, int]:

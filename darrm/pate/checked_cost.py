@@ -88,7 +88,7 @@ class CheckedCost:
         last = self._last
         pluralities, starts, width = np.arange(self._least, self.voters + 1), np.arange(0, last, _WIDEST), _WIDEST
         m, start = np.repeat(pluralities, starts.size), np.tile(starts, pluralities.size)
-        hull = np.zeros(1), np.min(self._of(pluralities, np.full(pluralities.size, low[last])), keepdims=True)
+        hull = np.zeros(1), np.zeros(1)
         while True:
             possible = start + width > self._likeliest[m]
             m, start = m[possible], start[possible]
@@ -106,6 +106,12 @@ class CheckedCost:
             start = (start[kept][:, None] + width * np.arange(_FINER)).ravel()
             m = np.repeat(m[kept], _FINER)[start < last]
             start = start[start < last]
+
+    @cached_property
+    def least(self) -> float:
+        """About what a query costs at least; less is counted as that."""
+        m = np.arange(self._least, self.voters + 1)
+        return float(np.min(self._of(m, np.full(m.size, self.label.costs_at_places[0][self._last]))))
 
     @property
     def _least(self) -> int:

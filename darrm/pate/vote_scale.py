@@ -3,7 +3,7 @@
 Let q_i be the probability that label i misses the likeliest class, and G = Σ_i c(q_i) over the answered queries the
 bound of `darrm.losses.missed_label`: it bounds the exact cost in both directions. One person's vote in every query
 moves each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave rising function, and by
-Jensen's inequality G to at most n·U(G/n) for n answers, or fewer, as U(0) ≥ 0. Marks on the line with
+Jensen's inequality G to at most n·U(G/n) for n answers, or fewer, as U(0) = 0. Marks on the line with
 
     mark_{j+16} = n·U(mark_j/n)
 
@@ -33,6 +33,7 @@ from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 MARKS_A_VOTE = 16
 _SMALLEST_MARK = 1e-4  # nats: of a total that is published; less is rounded up to it
 _ROUNDING = 1e-9  # relative: of sums and of the probabilities that they are made of
+_NEAR = 0.999  # of the most that a run costs: the last marks before it are that
 _LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
 
 
@@ -91,6 +92,11 @@ class VoteBound(Protocol):
     """What one answer costs by numbers that one vote moves: `MissedLabel`, or a bound of `darrm.pate.checked_cost`."""
 
     @property
+    def least(self) -> float:
+        """About what an answer costs at least; less is counted as that."""
+        ...
+
+    @property
     def after_one_vote(self) -> tuple[Array, Array]:
         """The cost after one vote has moved by the cost before: vertices of a concave rising function."""
         ...
@@ -118,10 +124,11 @@ class VoteScale(Generic[Bound]):
         most = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
         if not most:
             return np.zeros(1)
-        first = min(self.least, most)
+        first = min(max(self.least, self.answers * self.bound.least), most)
         marks = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
-        while marks[-1] < most:
+        while marks[-1] < _NEAR * most:  # beyond, a vote may hardly move it: the last mark is the most
             marks.append(self._after(marks[-MARKS_A_VOTE]))
+        marks[-1] = most
         return np.asarray(np.minimum(np.array(marks), most))
 
     def mark_of(self, total: float) -> int:

@@ -204,7 +204,7 @@ def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
 @pytest.mark.parametrize("check", [None, NoisyCheck(-8.0, 1.0)])
 def test_a_cost_that_no_vote_moves_has_few_levels(check: NoisyCheck | None) -> None:
     run = TestedRun(NoisyMaximum(GNMax(1.0), plain(6), 2), 3, PrivacyParams(16, 1e-3), 15.0, check)
-    assert 1 < run.costs.size < 20
+    assert 1 <= run.costs.size < 20
     assert run.costs[-1] >= 3 * run.bound.ceiling
 
 
