@@ -83,7 +83,7 @@ def tested_run(votes: Votes, setting: Setting, budget: PrivacyParams, order: flo
 
 
 def least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> tuple[float, float]:
-    """Find the least ε, and its order, with which these votes pass as often as wanted: by bisection, at some orders."""
+    """Find the least ε at some orders, and its order, with which these votes pass as wanted; others may need less."""
     best, at = math.inf, 0.0
     for _ in range(ROUNDS):
         around = min(best, guess)
