@@ -191,6 +191,7 @@ class MissedByLosses(Missed):
         chain = np.geomspace(first, float(np.interp(first, *grows)), _STEPS_A_VOTE, endpoint=False).tolist()
         while chain[-1] < 1.0:
             chain.append(min(float(np.interp(chain[-_STEPS_A_VOTE], *grows)) * (1.0 + _ROUNDING), 1.0))
+        chain += [1.0] * (_STEPS_A_VOTE + 1)  # one vote may take all of them to 1
         return np.array(chain[::-1]), _STEPS_A_VOTE
 
     @cached_property
@@ -207,7 +208,9 @@ class MissedByLosses(Missed):
             )
         loss = (alpha - 1.0) * self.ceiling
         most = math.expm1(loss) if loss < 700.0 else math.inf
-        return majorant(low, np.minimum(np.nan_to_num(excess * (1.0 + _ROUNDING) + _TINY, nan=np.inf), most))
+        return majorant(
+            low, np.minimum(np.nan_to_num(excess * (1.0 + _ROUNDING) + _TINY, nan=np.inf, posinf=np.inf), most)
+        )
 
     @cached_property
     def _sums(self) -> tuple[Curve, tuple[Curve, Curve], Curve]:

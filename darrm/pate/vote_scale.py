@@ -92,6 +92,11 @@ class VoteBound(Protocol):
     """What one answer costs by numbers that one vote moves: `MissedLabel`, or a bound of `darrm.pate.checked_cost`."""
 
     @property
+    def order(self) -> float:
+        """The order of the divergence."""
+        ...
+
+    @property
     def least(self) -> float:
         """About what an answer costs at least; less is counted as that."""
         ...
@@ -124,6 +129,9 @@ class VoteScale(Generic[Bound]):
         most = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
         if not most:
             return np.zeros(1)
+        if not math.isfinite(most):
+            advice = "nothing bounds a label of such narrow noise there"
+            checks.fail("order", self.bound.order, "smaller", advice)
         first = min(max(self.least, self.answers * self.bound.least), most)
         marks = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
         while marks[-1] < _NEAR * most:  # beyond, a vote may hardly move it: the last mark is the most

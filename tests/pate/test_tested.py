@@ -208,6 +208,19 @@ def test_a_cost_that_no_vote_moves_has_few_levels(check: NoisyCheck | None) -> N
     assert run.costs[-1] >= 3 * run.bound.ceiling
 
 
+def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> None:
+    wild = NoisyMaximum(ShapedMax(ShapedNoise(2.355, 0.608, 1.5, 3.0)), plain(7), 3)
+    for order in (1.5, 10.25):
+        run = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), order)
+        try:
+            assert run.costs[-1] >= 100 * run.bound.cost(np.ones(1))[0] > 0.0  # type: ignore[call-arg,arg-type]
+            assert run.pass_chance(Votes.of_counts([[4, 3, 0]] * 2)) < 0.01
+        except ValueError as error:
+            assert "order must be smaller" in str(error)  # noqa: PT017
+    with pytest.raises(ValueError, match="order must be smaller"):
+        _ = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), 10.25).costs
+
+
 def exact_delta(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
