@@ -38,7 +38,7 @@ _LARGEST_DEVIATION = 1e4  # votes: beyond, labels are charged by their counts
 # votes, of noise without a closed form: a profile of wider noise takes seconds, and its queries are many, for which the
 # curve is the better bound
 _PROFILED_UP_TO = 32.0
-_DEEP, _STEEP, _FEW_VOTES = 250.0, 1.5, 16.0  # −log of tail masses, powers, votes of deviation
+_DEEP, _STEEP, _FEW_VOTES = 250.0, 1.5, 6.0  # −log of tail masses, powers, votes of deviation
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the counts' bound is less than 8 % above the label's
 _POINTS, _FEW_POINTS, _LEAST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between orders that are computed: chords cost 0.2 %
@@ -109,7 +109,7 @@ def _between_knots(noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Renyi
     computed = largest_order(deviation) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[computed]
     at = knots(orders, deviation)
-    excess = supremum_of(TwoClasses(noise, _tiny_of(noise)), Renyi(at, deviation))
+    excess = np.fmin.reduce([supremum_of(TwoClasses(noise, tiny), Renyi(at, deviation)) for tiny in _depths(noise)])
     with np.errstate(over="ignore", invalid="ignore"):
         logs = np.interp(orders, at, np.log1p(excess)) / (orders - 1.0)
         ratios = np.interp(orders, at, excess / (at * (at - 1.0)))
@@ -119,13 +119,13 @@ def _between_knots(noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Renyi
     return RenyiCurve(DEFAULT_ORDERS, full)
 
 
-def _tiny_of(noise: IntegerNoise) -> float:
+def _depths(noise: IntegerNoise) -> tuple[float, ...]:
     """Return how deep tails are looked at: those of shaped noise of few votes are steep, and count at large orders."""
     if not isinstance(noise, ShapedNoise) or noise.deviation > _FEW_VOTES:
-        return TINY
+        return (TINY,)
     # with smaller scales a mass falls so far from one vote to the next that products are none
     steep = min(noise.right_power, noise.left_power) >= _STEEP and min(noise.right, noise.left) >= 1.0
-    return _DEEP if steep else TINY
+    return (TINY, _DEEP) if steep else (TINY,)
 
 
 def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
@@ -146,7 +146,7 @@ def _by_counts(noise: IntegerNoise, moved: int) -> RenyiCurve:
         return RenyiCurve.of_pure(2.0 * moved * noise.gamma)
     if moved > 1:
         return RenyiCurve.of(lambda orders: np.full(orders.shape, np.inf))
-    laws = TwoClasses(noise, _tiny_of(noise))
+    laws = TwoClasses(noise, _depths(noise)[-1])
 
     def value_at(orders: Array) -> Array:
         both = log_moved(laws, orders, +1) + log_moved(laws, orders, -1)

@@ -2,7 +2,8 @@
 
 What is planned for must be public: recorded votes of others, or a prior. From it runs of Q queries are drawn with a
 public seed, and the chance of a run is the mean of its test's chances (`darrm.pate.tested`). Whatever the private votes
-are, the guarantee holds; if they are unlike, the test hardly passes and the budget is spent on nothing.
+are, the guarantee holds; if they are unlike, the test hardly passes, and the budget is spent on nothing, or on labels
+by noise that is enough for any votes.
 
 The order is chosen by the budget, the threshold and the ratio of both noises from a few, and the noise by bisection.
 """
