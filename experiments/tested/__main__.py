@@ -39,7 +39,7 @@ NAME = "tested"
 CHANCE = 0.99  # with which a run is to pass
 SAFETY = 2.0  # of what is published: too small with probability 0.023
 ORDERS = (0.6, 0.8, 1.05, 1.4)  # times log(1/δ)/ε, above 1
-ROUNDS = 2  # of orders around the best ε so far
+GAIN = 0.01  # of ε: where orders around the best so far gain less, they are not looked at again
 STEPS = 14  # of the bisection of ε
 KINDS = {
     "data_independent": ("whatever the votes", GRAY),
@@ -85,8 +85,9 @@ def tested_run(votes: Votes, setting: Setting, budget: PrivacyParams, order: flo
 def least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> tuple[float, float]:
     """Find the least ε at some orders, and its order, with which these votes pass as wanted; others may need less."""
     best, at = math.inf, 0.0
-    for _ in range(ROUNDS):
-        around = min(best, guess)
+    around, before = guess, math.inf
+    while best < (1.0 - GAIN) * before or math.isinf(best):
+        before, around = best, min(best, around)
         for order in (round(1.0 + factor * math.log(1.0 / delta) / around, 2) for factor in ORDERS):
             epsilon = _least_at(votes, tested_run(votes, setting, PrivacyParams(around, delta), order))
             best, at = min((best, at), (epsilon, order))
