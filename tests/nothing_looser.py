@@ -60,10 +60,10 @@ HOMES = {
     "ShapedNoise": ("darrm.probability.integer_noise",),
     "PrivacyProfile": ("darrm.losses", "darrm.losses.profile"),
     "RenyiCurve": ("darrm.losses", "darrm.losses.renyi"),
-    "document_of": ("darrm.pate.files", "darrm.release.files"),
+    "document_of": ("darrm.pate.files", "darrm.mechanisms.files", "darrm.release.files"),
     "load_labels": ("darrm.system.votes_file", "darrm.system.labels_file", "darrm.system", "darrm.release"),
     "labels_digest": ("darrm.system.votes_file", "darrm.system.labels_file", "darrm.system", "darrm.release"),
-    "load_release": ("darrm.pate.files", "darrm.mechanisms", "darrm.release.files"),
+    "load_release": ("darrm.pate.files", "darrm.mechanisms.files", "darrm.mechanisms", "darrm.release.files"),
 }
 REFUSALS = (ArithmeticError, AttributeError, DarrmError, ImportError, LookupError, OSError, TypeError, ValueError)
 
