@@ -741,10 +741,10 @@ def kill_many(folder: Path, kills: int, seed: int) -> tuple[int, int]:
             assert not (folder / output).exists()
             before += 1
             continue
-        decided = {path.name: path.read_bytes() for path in folder.glob(f".{output}-*/labels/*/*.parquet")}
+        decided = {path.parts[-2:]: path.read_bytes() for path in folder.glob(f".{output}-*/labels/*/*.parquet")}
         for entry in waiting:
             recover_partitions(ledger, entry.number, entry.output)
-        published = {path.name: path.read_bytes() for path in (folder / output).rglob("*.parquet")}
+        published = {path.parts[-2:]: path.read_bytes() for path in (folder / output).rglob("*.parquet")}
         assert decided.items() <= published.items()  # no second draw of what was decided
         assert sum(map(len, labels_of(folder, output).values())) == paid[0].count == len(NAMES) * QUERIES
         assert not list(folder.glob(f".{output}-*"))
