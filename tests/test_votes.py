@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from darrm.system import plain_csv, progress
+from darrm.system import parquet_file, plain_csv, progress
 from darrm.system.votes_file import labels_digest, load_labels, load_matrix, save_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, require_votes
 
@@ -607,3 +607,16 @@ def test_reading_a_long_csv_file_says_how_far_it_is(
     assert votes.queries == 2_500
     assert shown[:2] == ["reading votes.csv: 1,000 lines", "reading votes.csv: 2,000 lines"]
     assert "2,500/2,500" in shown[-1]
+
+
+def test_parquet_labels_beyond_their_dictionary_are_damage(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    whole = arrow.DictionaryArray.from_arrays(arrow.array([0, 1, 1], arrow.int8()), arrow.array(["no", "yes"]))
+    broken = arrow.DictionaryArray.from_arrays(
+        arrow.array([0, 1, 21], arrow.int8()), arrow.array(["no", "yes"]), safe=False
+    )
+    path = tmp_path / "votes.parquet"
+    parquet.write_table(arrow.table({"a": whole, "b": whole}), path)
+    assert parquet_file._complete(whole, path, 0, "a") is whole
+    with pytest.raises(ValueError, match="damaged: column 'a' names what its dictionary lacks"):
+        parquet_file._complete(broken, path, 0, "a")

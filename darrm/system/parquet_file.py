@@ -258,6 +258,12 @@ def _plain(column: Untyped) -> Untyped:
 
 def _complete(column: Untyped, path: Path, first: int, name: str) -> Untyped:
     """Return a column of votes without nulls: this is the one place where a missing vote is seen."""
+    if hasattr(column, "dictionary"):
+        ends = require("pyarrow.compute").min_max(column.indices).as_py()
+        if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
+            raise ValueError(
+                f"{str(path)!r} is damaged: column {name[:_SHORT]!r} names what its dictionary does not hold"
+            )
     missing = column.null_count or (hasattr(column, "dictionary") and column.dictionary.null_count)
     if missing and (missing := _plain(column)).null_count:
         row = first + int(np.argmax(missing.is_null().to_numpy(zero_copy_only=False)))
