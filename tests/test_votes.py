@@ -618,5 +618,5 @@ def test_parquet_labels_beyond_their_dictionary_are_damage(tmp_path: Path) -> No
     path = tmp_path / "votes.parquet"
     parquet.write_table(arrow.table({"a": whole, "b": whole}), path)
     assert parquet_file._complete(whole, path, 0, "a") is whole
-    with pytest.raises(ValueError, match="damaged: column 'a' names what its dictionary lacks"):
+    with pytest.raises(ValueError, match="damaged: column 'a' names what its dictionary does not hold"):
         parquet_file._complete(broken, path, 0, "a")
