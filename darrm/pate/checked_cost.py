@@ -10,10 +10,10 @@ q (`darrm.losses.missed_label`). So F(m, q), the largest of these, bounds the co
 
 One vote takes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), and of what so many voters can make: where
 m have voted for the plurality, no other has more than min(m, K − m). A q below `LEAST_MISSED` is told as that, and its
-check may cost much all the same. The cost g becomes at most U(g), the least concave
-rising function above all pairs (F at a state, F after the move). It is found by branch and bound: for a cell of κ the
-pair (F at its right end, F after the move at its left end) is above all pairs of the cell, and cells that lie below the
-majorant of pairs that occur, by a part in ten thousand, are left out.
+check may cost much all the same. The cost g becomes at most U(g), the least concave rising function above all pairs (F
+at a state, F after the move). It is found by branch and bound: for a cell of κ the pair (F at its right end, F after
+the move at its left end) is above all pairs of the cell, and cells that lie below the majorant of pairs that occur, by
+a part in ten thousand, are left out.
 """
 
 from dataclasses import dataclass
@@ -70,12 +70,6 @@ class CheckedCost:
     def order(self) -> float:
         """The order of the divergence."""
         return self.label.order
-
-    @cached_property
-    def ceiling(self) -> float:
-        """What a query costs at most, whatever the votes."""
-        m = np.arange(self._least, self.voters + 1)
-        return float(np.max(self.cost(m, np.ones(m.size))))
 
     def cost(self, statistic: NDArray[np.int64], missed: Array) -> Array:
         """Bound the cost of queries by their pluralities and probabilities to miss these, elementwise."""

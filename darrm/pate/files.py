@@ -31,7 +31,7 @@ _FORMATS: dict[str, Callable[[Json], Released]] = {
 
 
 def load_release(path: str | os.PathLike[str]) -> Released:
-    """Read what releases from a file: a table, proved again, or a mechanism.
+    """Read what releases from a file: a table, proved again, a mechanism, or a tested run.
 
     Raises
     ------

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.errors import TableError, checks
 from darrm.losses.charges import Charge
@@ -147,6 +148,15 @@ class TestedRun:
         """Compute how likely the test passes: **private data**, unless the votes are public."""
         return float(self.chances[self._level(self._asked(votes))])
 
+    def costs_of(self, counts: NDArray[np.int64]) -> Array:
+        """Bound what a query costs at its votes, (Q, C) → (Q,) nats at the order: **private data**."""
+        missed, bound = missed_probabilities(self.mechanism.law, counts), self.bound
+        return bound.cost(counts.max(axis=1), missed) if isinstance(bound, CheckedCost) else bound.cost(missed)
+
+    def level_of(self, total: float | Array) -> NDArray[np.int64]:
+        """Find the level of runs whose queries cost so much together, elementwise: **private data**."""
+        return np.minimum(np.searchsorted(self.costs, total), self.costs.size - 1)
+
     def charge(self, queries: int = 1) -> Charge:
         """Describe what the run costs, however many labels it has: the budget, once."""
         checks.integer_at_least(1, most=self.queries, queries=queries, advice="the run was made for so many")
@@ -201,10 +211,7 @@ class TestedRun:
 
     def _level(self, votes: Votes) -> int:
         """Find the level of some votes: **private data**."""
-        missed = missed_probabilities(self.mechanism.law, votes.counts)
-        bound, largest = self.bound, votes.counts.max(axis=1)
-        costs = bound.cost(largest, missed) if isinstance(bound, CheckedCost) else bound.cost(missed)
-        return min(int(np.searchsorted(self.costs, float(costs.sum()))), self.costs.size - 1)
+        return int(self.level_of(float(self.costs_of(votes.counts).sum())))
 
     @cached_property
     def digest(self) -> str:

@@ -4,6 +4,8 @@
 a longer list as well.
 """
 
+from functools import partial
+
 from darrm.errors import checks
 from darrm.plan import by_label, compared, optimum, tables, tested
 from darrm.plan.family import Family
@@ -31,13 +33,14 @@ def are_models(workload: Workload) -> bool:
     return workload.voters.are_private_models
 
 
+BY_LABEL = Family("GNMax by label", by_label.gaussian, SIGMA, BLUE)
 FAMILIES: tuple[Family, ...] = (
     Family("no noise", tables.no_noise, MODELS, GRAY, arises=are_models),
     Family("Rényi", optimum.under_renyi, OPTIMUM_RENYI, BLACK, 2.4, optimal=True),
     Family("per query", optimum.per_query, OPTIMUM_ONCE, VERMILION, 2.0, optimal=True, best_of_one=True),
     Family("permute-and-flip", tables.permute_and_flip, SELECTION, PURPLE),
     Family("exponential mechanism", tables.exponential_mechanism, SELECTION, VERMILION),
-    Family("GNMax by label", by_label.gaussian, SIGMA, BLUE),
+    BY_LABEL,
     Family("LNMax by label", by_label.laplace, GAMMA, ORANGE),
     Family("shaped noise", by_label.shaped_noise, SHAPE, VERMILION, classes=MORE),
     Family(
@@ -89,7 +92,7 @@ IF_IT_PASSES = "the least noise with which votes like the public ones pass a pri
 # asked where it is said what the votes look like: whether such a run leaves depends on it
 TESTED: tuple[Family, ...] = (
     Family("GNMax, tested first", tested.gaussian, IF_IT_PASSES, BLUE, 2.0),
-    Family("GNMax, tested first, else by label", tested.gaussian_or_plan, IF_IT_PASSES, BLUE, 1.6),
+    Family("GNMax, tested first, else by label", partial(tested.gaussian, otherwise=BY_LABEL), IF_IT_PASSES, BLUE, 1.6),
     Family("Confident-GNMax, tested first", tested.confident, IF_IT_PASSES, SKY_BLUE, 2.0),
 )
 

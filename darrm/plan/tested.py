@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 
 from darrm.account.bounds import Bound
 from darrm.errors import PlanError
-from darrm.losses.label_given_votes import WIDEST, missed_probabilities
+from darrm.losses.label_given_votes import WIDEST
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import NoisyCheck
 from darrm.pate.tested import LARGEST_ORDER, TestedRun
-from darrm.plan import by_label
 from darrm.plan.family import Family, Search, calibrate
 from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
 from darrm.plan.share_right import SEED, histograms
@@ -47,19 +45,13 @@ _NOTHING = "else the budget is spent on nothing. A query without a label counts 
 _MANY_VOTERS = 2000  # beyond, a trial with a check takes seconds, and one order is tried
 
 
-def gaussian(search: Search) -> Iterable[Parameter]:
-    """Turn down the σ of GNMax that is tested first."""
-    return [_least_noise(search, [(None, 0.0)])]
-
-
-def gaussian_or_plan(search: Search) -> Iterable[Parameter]:
-    """Turn down the σ of GNMax that is tested first, where GNMax by label answers if the test does not pass."""
-    work = search.workload
-    if work.total.delta == 0.0:
-        raise PlanError(_NO_DELTA)
-    part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
-    plain = calibrate(replace(work, total=part), Family("GNMax by label", by_label.gaussian), measure=search.measure)
-    return [_least_noise(search, [(None, 0.0)], cast("NoisyMaximum", plain.aggregator))]
+def gaussian(search: Search, otherwise: Family | None = None) -> Iterable[Parameter]:
+    """Turn down the σ of GNMax that is tested first, where GNMax of a family answers, if any, when it does not pass."""
+    work, plain = search.workload, None
+    if otherwise is not None and work.total.delta:
+        part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
+        plain = calibrate(replace(work, total=part), otherwise, measure=search.measure).aggregator
+    return [_least_noise(search, [(None, 0.0)], cast("NoisyMaximum | None", plain))]
 
 
 def confident(search: Search) -> Iterable[Parameter]:
@@ -79,11 +71,7 @@ class _Drawn:
 
     def chance(self, run: TestedRun) -> float:
         """Compute how likely a run passes, on average."""
-        missed, bound = missed_probabilities(run.mechanism.law, self.counts), run.bound
-        largest = self.counts[:, 0]
-        costs = bound.cost(largest, missed) if isinstance(bound, CheckedCost) else bound.cost(missed)
-        levels = np.minimum(np.searchsorted(run.costs, self.times @ costs), run.costs.size - 1)
-        return float(run.chances[levels].mean())
+        return float(run.chances[run.level_of(self.times @ run.costs_of(self.counts))].mean())
 
 
 def _least_noise(

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol, Self
+from typing import Generic, Protocol, Self, TypeVar
 
 from darrm.losses.charges import Charge
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release
 from darrm.pate.files import Released
+from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table
@@ -79,3 +81,41 @@ class OfTable:
     def for_plain_voters(self, overlap: int) -> Self:
         """Compute the same for a person who reaches so many voters about whom nothing is promised."""
         return replace(self, overlap=overlap)
+
+
+M = TypeVar("M", NoisyMaximum, TestedRun)
+
+
+@dataclass(frozen=True, eq=False)
+class OfMechanism(Generic[M]):
+    """What the exact costs of mechanisms and of tested runs share."""
+
+    mechanism: M
+
+    @property
+    def aggregator(self) -> M:
+        """What releases."""
+        return self.mechanism
+
+    @property
+    def voters(self) -> Voters:
+        """Whose votes it is for."""
+        return self.mechanism.voters
+
+    @property
+    def classes(self) -> int:
+        """How many different labels there can be."""
+        return self.mechanism.classes
+
+    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:  # noqa: ARG002 (as of tables)
+        """Describe what a query costs; `ValueError` for voters that it is not for."""
+        if voters not in {None, self.voters}:
+            raise ValueError("it is for other voters")
+        return self.mechanism.charge()
+
+    def for_plain_voters(self, overlap: int) -> Self:
+        """Return itself: what it costs holds for all votes, where a person moves no more of them."""
+        reached = self.mechanism.mechanism.reached
+        if overlap > reached:
+            raise ValueError(f"a person moves {reached} votes at most, and reaches {overlap}")
+        return self

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import takewhile
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from flint import arb, ctx
@@ -31,9 +31,8 @@ from darrm.losses.charges import Charge
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.problem import Voters
 from darrm.system.files import Json
-from darrm.verify.answering import Recomputed
+from darrm.verify.answering import OfMechanism, Recomputed
 from darrm.verify.exact import Enclosure
 from darrm.verify.members import judge_reach
 from darrm.verify.noisy_labels import (
@@ -55,31 +54,8 @@ _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a cur
 
 
 @dataclass(frozen=True, eq=False)
-class ExactMechanism:
+class ExactMechanism(OfMechanism[NoisyMaximum]):
     """A mechanism's costs, recomputed."""
-
-    mechanism: NoisyMaximum
-
-    @property
-    def aggregator(self) -> NoisyMaximum:
-        """What releases."""
-        return self.mechanism
-
-    @property
-    def voters(self) -> Voters:
-        """Whose votes it is for."""
-        return self.mechanism.voters
-
-    @property
-    def classes(self) -> int:
-        """How many different labels there can be."""
-        return self.mechanism.classes
-
-    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:  # noqa: ARG002 (as of tables)
-        """Describe what a query costs; `ValueError` for voters that it is not for."""
-        if voters not in {None, self.mechanism.voters}:
-            raise ValueError("it is for other voters")
-        return self.mechanism.charge()
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:
         """Enclose the Rényi divergence of a label; None where it takes too long."""
@@ -88,12 +64,6 @@ class ExactMechanism:
     def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None where it takes too long."""
         return _deltas(self.mechanism, tuple(epsilons), tuple(enough) or (0.0,) * len(epsilons))
-
-    def for_plain_voters(self, overlap: int) -> Self:
-        """Return itself: what it costs holds for all votes, where a person moves no more of them."""
-        if overlap > self.mechanism.mechanism.reached:
-            raise ValueError(f"a person moves {self.mechanism.mechanism.reached} votes at most, and reaches {overlap}")
-        return self
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""

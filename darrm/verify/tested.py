@@ -7,15 +7,13 @@ leads between. What a run on a level costs at most is taken from what releases i
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
 
 from flint import arb
 
 from darrm.errors import DarrmError
-from darrm.losses.charges import Charge
 from darrm.pate.tested import TestedRun
-from darrm.problem import Voters
 from darrm.system.files import Json
+from darrm.verify.answering import OfMechanism
 from darrm.verify.exact import Enclosure
 from darrm.verify.mechanism import ball, upper
 from darrm.verify.members import judge_reach
@@ -26,31 +24,8 @@ _ORDERS, _LEAST_PART = 48, arb("0.02")  # the least bound of so many orders coun
 
 
 @dataclass(frozen=True, eq=False)
-class ExactRun:
+class ExactRun(OfMechanism[TestedRun]):
     """A tested run, whose charge is its budget."""
-
-    run: TestedRun
-
-    @property
-    def aggregator(self) -> TestedRun:
-        """What releases."""
-        return self.run
-
-    @property
-    def voters(self) -> Voters:
-        """Whose votes it is for."""
-        return self.run.voters
-
-    @property
-    def classes(self) -> int:
-        """How many different labels there can be."""
-        return self.run.classes
-
-    def cost(self, *, voters: Voters | None = None, exact: bool | None = None) -> Charge:  # noqa: ARG002 (as of tables)
-        """Describe what the run costs; `ValueError` for voters that it is not for."""
-        if voters not in {None, self.voters}:
-            raise ValueError("it is for other voters")
-        return self.run.charge()
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002 (as of tables)
         """Return None: it claims a pair, and no curve."""
@@ -60,15 +35,9 @@ class ExactRun:
         """Return None: it claims a pair, and no profile."""
         return None
 
-    def for_plain_voters(self, overlap: int) -> Self:
-        """Return itself; `ValueError` where a person reaches more than one voter."""
-        if overlap > 1:
-            raise ValueError(f"a person moves 1 vote at most, and reaches {overlap}")
-        return self
-
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
-        return f"{labels} is one of {self.classes} classes, or none: {self.run.charge().what}."
+        return f"{labels} is one of {self.classes} classes, or none: {self.mechanism.charge().what}."
 
 
 def judge_run(data: Json) -> tuple[TestedRun | None, list[Verdict]]:
@@ -76,12 +45,11 @@ def judge_run(data: Json) -> tuple[TestedRun | None, list[Verdict]]:
     claim = "it is a tested run, with what is needed to release from it and nothing else"
     try:
         run = TestedRun.from_json(data)
-        fits = run.chances.size == run.costs.size
+        broken = next(_broken(run), None)
     except (DarrmError, ValueError, TypeError, KeyError, ArithmeticError, AttributeError, RecursionError) as error:
         return None, [Verdict(ABOUT_MECHANISM, claim, FALSE, str(error) or repr(error))]
     reason = f"written again, it is equal; the SHA-256 of what it holds is {run.digest}"
     verdicts = [Verdict(ABOUT_MECHANISM, claim, CONSISTENT, reason)]
-    broken = next(_broken(run), None) if fits else 0
     claim = f"coin and labels together are {run.budget}-differentially private"
     told = (
         f"for all {run.costs.size:,} levels the theorem's condition holds, in balls; what a level costs is as released"

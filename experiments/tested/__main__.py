@@ -16,13 +16,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from darrm.errors import checks
-from darrm.losses.label_given_votes import missed_probabilities
 from darrm.losses.renyi import RenyiGridWarning
 from darrm.mechanisms.noisy_max import GNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.pate.analysis import PrivateFigureWarning, analyze
 from darrm.pate.budget_test import BudgetTest
-from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.publication import expected_on_vote_scale, search_publication
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
@@ -96,11 +94,7 @@ def least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> 
 
 def _least_at(votes: Votes, made: TestedRun) -> float:
     """Find the least ε at one order: the levels depend on the order alone."""
-    missed, bound = missed_probabilities(made.mechanism.law, votes.counts), made.bound
-    if not isinstance(bound, CheckedCost):
-        raise TypeError("the runs that are counted have a check")
-    total = float(bound.cost(votes.counts.max(axis=1), missed).sum())
-    level = min(int(made.costs.searchsorted(total)), made.costs.size - 1)
+    level = int(made.level_of(float(made.costs_of(votes.counts).sum())))
 
     def passes(epsilon: float) -> bool:
         budget = PrivacyParams(epsilon, made.budget.delta)
