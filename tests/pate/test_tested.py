@@ -13,20 +13,22 @@ import pytest
 
 import darrm
 from darrm.account.ledger import PrivacyLedger
+from darrm.account.ledger_rows import Entry
 from darrm.errors import BudgetExceededError, TableError
-from darrm.losses.label_given_votes import missed_probabilities
-from darrm.losses.missed_label import missed_label
+from darrm.losses.label_given_votes import LEAST_MISSED, missed_probabilities
+from darrm.losses.missed_label import MissedByLosses, MissedLabel, missed_label
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, NoisyMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.mechanisms.selection import PermuteAndFlip
 from darrm.pate.budget_test import BudgetTest
+from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import NoisyCheck
 from darrm.pate.files import load_release, save_release
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import IntegerNoise, ShapedNoise
+from darrm.probability.integer_noise import DiscreteLaplace, IntegerNoise, ShapedNoise
 from darrm.problem import Voters
 from darrm.release.debited import release_debited
 from darrm.release.one_by_one import open_release
@@ -324,3 +326,103 @@ def test_a_run_is_paid_for_once_and_its_labels_are_those_of_all_queries(tmp_path
     for door in (lambda: open_release(run, ledger), lambda: survey(run, tmp_path, tmp_path / "out")):
         with pytest.raises(ValueError, match="charged as a whole"):
             door()
+
+
+def test_the_condition_is_that_of_the_theorem() -> None:
+    rng, met = np.random.default_rng(8), Counter[bool]()
+    for _ in range(300):
+        order, epsilon, cost = rng.uniform(1.5, 30.0), rng.uniform(0.1, 3.0), 10.0 ** rng.uniform(-2.0, 0.5)
+        p, q = rng.uniform(0.001, 0.999, size=2)
+        pure = rng.uniform(0.01, epsilon) if rng.random() < 0.5 else None
+
+        def bounded(x: float, values: list[tuple[float, float]]) -> float:
+            return min(1.0, *((1 - 1 / a) ** (a - 1) / a * math.exp(min((a - 1) * (d - x), 700.0)) for a, d in values))
+
+        run = [(1.0 + (order - 1.0) * 0.02 ** (k / 400), cost) for k in range(401)]
+        total = p * bounded(epsilon + math.log(q / p), run)
+        left = epsilon + math.log((1 - q) / (1 - p))
+        curve = None if pure is None else RenyiCurve.of_pure(pure)
+        if curve is None:
+            total += (1 - p) * max(0.0, 1 - math.exp(left))
+        else:
+            total += (1 - p) * bounded(left, list(zip(curve.orders.tolist(), curve.values.tolist(), strict=True)))
+        for part in (0.97, 1.2):  # the orders that are looked at are fewer
+            if 0.0 < total * part < 1.0:
+                budget = PrivacyParams(epsilon, total * part)
+                met[bool(BudgetTest(order, budget, curve).holds(p, q, cost))] += 1
+                assert bool(BudgetTest(order, budget, curve).holds(p, q, cost)) == (part > 1.0), (p, q, cost, pure)
+    assert min(met[False], met[True]) > 200
+
+
+def test_what_answers_otherwise_is_charged_for_all_queries() -> None:
+    run, _other = NoisyMaximum(GNMax(0.7), plain(20), 2), NoisyMaximum(GNMax(4.0), plain(20), 2)
+    few, many = (
+        TestedRun(run, queries, PrivacyParams(2, 1e-3), 5.0, None, NoisyMaximum(GNMax(4.0), plain(20), 2))
+        for queries in (2, 100)
+    )
+    assert few.chances.size > 1
+    with pytest.raises(ValueError, match="used otherwise fits into"):
+        _ = many.chances
+
+
+@pytest.mark.parametrize(
+    ("K", "C", "sigma", "check", "order"), [(12, 2, 1.5, (8.0, 2.0), 3.0), (16, 4, 2.0, (9.0, 1.5), 6.0)]
+)
+def test_the_bound_after_a_vote_is_above_every_place(
+    K: int, C: int, sigma: float, check: tuple[float, float], order: float
+) -> None:
+    bound = CheckedCost(MissedLabel(sigma, order), NoisyCheck(*check), K, C)
+    rows = all_histograms(K, C)
+    largest, missed = rows.max(axis=1), missed_probabilities(noise_of(GNMax(sigma)), rows)
+    q, shift = bound.label.places
+    told = np.flatnonzero(q >= LEAST_MISSED)
+    tops = {int(m): float(missed[largest == m].max()) for m in np.unique(largest)}  # over all votes of m for the first
+    assert len(tops) > 5
+    for m, top in tops.items():
+        places = told[q[told] <= top]
+        before = bound.cost(np.full(places.size, m), q[places])
+        for n in {m - 1, m, m + 1} & tops.keys():
+            raised = np.minimum(q[places - shift], tops[n])
+            after = bound.cost(np.full(places.size, n), raised)
+            assert np.all(after <= np.interp(before, *bound.after_one_vote) * (1.0 + 1e-12))
+
+
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(0.7), ShapedNoise(2.0, 3.0, 2.0, 1.5), ShapedNoise(3.0, 2.5, 1.5, 2.0)], ids=str
+)
+@pytest.mark.parametrize("order", [2.0, 6.0])
+def test_losses_of_two_counts_are_those_of_all_their_pairs(noise: IntegerNoise, order: float) -> None:
+    x = np.arange(-60, 61)
+    f = np.exp(noise.log_weights(x))
+    f /= f.sum()
+    p, after = np.outer(f[1:-1], f[1:-1]).ravel(), np.outer(f[2:], f[:-2]).ravel()  # a loses a vote, b wins one
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.where(p > 0.0, np.log(p) - np.log(after), 0.0)
+    bound, ranked = MissedByLosses(noise, order), np.argsort(loss)
+    places, shift = bound.places
+
+    def filled(values: np.ndarray, first: np.ndarray, q: float) -> float:
+        """Fill an event of probability q with outcomes in some order, the last of them in part."""
+        mass = np.append(0.0, np.cumsum(p[first]))
+        return float(np.interp(q, mass, np.append(0.0, np.cumsum(values[first]))))
+
+    kept = p > 1e-200
+    forward = np.where(kept, p * np.exp(np.where(kept, (order - 1.0) * loss, 0.0)), 0.0)
+    reverse = np.where(kept, p * np.exp(np.where(kept, -order * loss, 0.0)), 0.0)
+    for q in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2):
+        grown, fallen = filled(after, ranked, q), filled(after, ranked[::-1], q)
+        stays = (1 - q) ** order * (1 - grown) ** (1 - order) + filled(forward, ranked[::-1], q)
+        returns = (1 - fallen) ** order * (1 - q) ** (1 - order) + filled(reverse, ranked, q)
+        true = min(math.log(max(stays, returns)) / (order - 1.0), bound.ceiling)
+        found = float(bound.cost(np.array([q]))[0])
+        assert true * (1.0 - 1e-9) <= found <= true * 1.15 + 1e-9, q
+        place = int(np.flatnonzero(places >= q)[-1])
+        assert filled(after, ranked, places[place]) <= places[place - shift] * (1.0 + 1e-9)
+        assert places[place - shift] <= 1.3 * filled(after, ranked, places[place])
+
+
+def test_an_entry_pays_for_the_labels_of_its_run_and_for_no_more() -> None:
+    run, query = Entry("", "a run", 1, "", each=40), Entry("", "queries", 3, "")
+    assert (run.answers, query.answers) == (40, 3)
+    assert [run.pays_for(n) for n in (1, 40, 41)] == [True, True, False]
+    assert [query.pays_for(n) for n in (2, 3, 4)] == [False, True, False]
