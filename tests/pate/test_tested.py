@@ -22,6 +22,7 @@ from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, NoisyMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.mechanisms.selection import PermuteAndFlip
+from darrm.pate import checked_cost
 from darrm.pate.budget_test import BudgetTest
 from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import NoisyCheck
@@ -368,9 +369,17 @@ def test_what_answers_otherwise_is_charged_for_all_queries() -> None:
 @pytest.mark.parametrize(
     ("K", "C", "sigma", "check", "order"), [(12, 2, 1.5, (8.0, 2.0), 3.0), (16, 4, 2.0, (9.0, 1.5), 6.0)]
 )
+@pytest.mark.parametrize("tolerance", [1e-4, 0.5])
 def test_the_bound_after_a_vote_is_above_every_place(
-    K: int, C: int, sigma: float, check: tuple[float, float], order: float
+    K: int,
+    C: int,
+    sigma: float,
+    check: tuple[float, float],
+    order: float,
+    tolerance: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(checked_cost, "_TOLERANCE", tolerance)
     bound = CheckedCost(MissedLabel(sigma, order), NoisyCheck(*check), K, C)
     rows = all_histograms(K, C)
     largest, missed = rows.max(axis=1), missed_probabilities(noise_of(GNMax(sigma)), rows)
@@ -379,6 +388,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
     tops = {int(m): float(missed[largest == m].max()) for m in np.unique(largest)}  # over all votes of m for the first
     assert len(tops) > 5
     for m, top in tops.items():
+        assert top <= q[bound._likeliest[m]] * (1.0 + 1e-9)
         places = told[q[told] <= top]
         before = bound.cost(np.full(places.size, m), q[places])
         for n in {m - 1, m, m + 1} & tops.keys():
@@ -409,7 +419,15 @@ def test_losses_of_two_counts_are_those_of_all_their_pairs(noise: IntegerNoise, 
     kept = p > 1e-200
     forward = np.where(kept, p * np.exp(np.where(kept, (order - 1.0) * loss, 0.0)), 0.0)
     reverse = np.where(kept, p * np.exp(np.where(kept, -order * loss, 0.0)), 0.0)
+    grows, (adds, returning), falls = bound._sums
     for q in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2):
+        for curve, values, first in (
+            (grows, after, ranked),
+            (adds, forward, ranked[::-1]),
+            (returning, reverse, ranked),
+        ):
+            assert filled(values, first, q) <= np.interp(q, *curve) * (1.0 + 1e-9) <= 1.15 * filled(values, first, q)
+        assert 0.85 * filled(after, ranked[::-1], q) <= np.interp(q, *falls) <= filled(after, ranked[::-1], q)
         grown, fallen = filled(after, ranked, q), filled(after, ranked[::-1], q)
         stays = (1 - q) ** order * (1 - grown) ** (1 - order) + filled(forward, ranked[::-1], q)
         returns = (1 - fallen) ** order * (1 - q) ** (1 - order) + filled(reverse, ranked, q)
