@@ -48,6 +48,7 @@ _REACH = 13.0  # deviations: levels beyond have a probability below e^{−80}
 _REACH_OF_TOP = 2.0 / 3.0  # of the tables of `MovedVote`: 20σ
 _SUBDIVISIONS = 16  # of one κ: a cell more than one vote is 3 % of it
 _LOG_CUT = -80.0  # of the noise that is left out, as it counts at the order
+_LOG_DEEP = -345.0  # of a mass: the product of two that are larger is a float
 _LOSS_STEP, _LOSS_CELLS = 1e-3, 8192.0  # of the grid of losses, over the order; and the most cells of one count's
 _STEPS_A_VOTE = 32
 _MOST_LEVELS = 40.0  # deviations: higher orders need more levels, and pairs of them would fill the memory
@@ -185,7 +186,9 @@ class MissedByLosses(Missed):
 
     @cached_property
     def places(self) -> tuple[Array, int]:
-        """Probabilities of which each is N of the one eight places on."""
+        """Probabilities of which each is N of the one `_STEPS_A_VOTE` places on; of noise that is too narrow, all 1."""
+        if not self._is_resolved:
+            return np.ones(2 * _STEPS_A_VOTE + 2), _STEPS_A_VOTE
         grows, _, _ = self._sums
         first = math.exp(_LEAST_LOG_Q)
         chain = np.geomspace(first, float(np.interp(first, *grows)), _STEPS_A_VOTE, endpoint=False).tolist()
@@ -197,6 +200,8 @@ class MissedByLosses(Missed):
     @cached_property
     def _excess(self) -> tuple[Array, Array]:
         """A concave rising bound on E − 1 by q: on a cell of a grid each part is taken at its larger end."""
+        if not self._is_resolved:
+            return np.zeros(1), np.full(1, np.inf)
         grows, added, fallen = self._sums
         edges = np.append(0.0, np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS)))
         low, high, alpha = edges[:-1], edges[1:], self.order
@@ -240,6 +245,16 @@ class MissedByLosses(Missed):
         total = np.convolve(binned[0], binned[1])
         loss = (np.arange(total.size) + sum(int(cell.min()) for cell in cells)) * step
         return np.asarray(loss, dtype=np.float64), 2.0 * step, np.asarray(total, dtype=np.float64)
+
+    @cached_property
+    def _is_resolved(self) -> bool:
+        """Whether what counts lies where the product of two masses is a float: not of very narrow noise."""
+        logs = self.noise.log_weights(self._support)
+        slopes = np.abs(np.diff(logs))
+        inner = logs[1:-1] - np.logaddexp.reduce(logs)
+        counted = inner + self.order * np.maximum(slopes[1:], slopes[:-1])  # α > 1: more than N asks for
+        deep = counted[inner < _LOG_DEEP]
+        return not deep.size or float(np.max(deep) + max(np.max(counted), 0.0)) < _LOG_CUT / 2.0
 
     @cached_property
     def _support(self) -> NDArray[np.int64]:

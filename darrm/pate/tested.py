@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import TableError, checks
 from darrm.losses.charges import Charge
-from darrm.losses.label_given_votes import missed_probabilities
+from darrm.losses.label_given_votes import WIDEST, missed_probabilities
 from darrm.losses.missed_label import Missed, MissedLabel, missed_label
 from darrm.mechanisms.noisy_max import GNMax, NoisyMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
@@ -93,6 +93,9 @@ class TestedRun:
             checks.fail("voters", self.voters, "plain, and one person reaches one", _ADVICE)
         if not isinstance(self.answer.mechanism, NoisyMax):
             checks.fail("answer", self.answer.mechanism, "GNMax, LNMax or ShapedMax", "its noise is the same for all")
+        if self.mechanism.law.deviation > WIDEST:
+            advice = "wider noise needs no test"
+            checks.fail("answer", self.answer.mechanism, f"noise of a deviation of at most {WIDEST:g} votes", advice)
         checks.integer_at_least(1, most=_MOST_QUERIES, queries=self.queries)
         if not (0.0 < self.budget.epsilon < np.inf and 0.0 < self.budget.delta < 1.0):
             checks.fail("budget", self.budget, "epsilon and delta above 0", "a coin tells a little of the votes")

@@ -279,6 +279,8 @@ def test_what_a_run_cannot_be_is_said() -> None:
         ({"answer": NoisyMaximum(PermuteAndFlip(1.0), plain(20), 3)}, "GNMax, LNMax or ShapedMax"),
         ({"answer": NoisyMaximum(LNMax(1.0), plain(20), 3), "check": NoisyCheck(15.0, 3.0)}, "GNMax"),
         ({"otherwise": NoisyMaximum(GNMax(5.0), plain(20), 4)}, "same voters and classes"),
+        ({"answer": NoisyMaximum(LNMax(1e-9), plain(20), 3)}, "at most 1000 votes"),
+        ({"answer": NoisyMaximum(GNMax(1e6), plain(20), 3)}, "at most 1000 votes"),
     ):
         with pytest.raises(ValueError, match=words):
             TestedRun(**{**whole, **fields})
@@ -437,6 +439,20 @@ def test_losses_of_two_counts_are_those_of_all_their_pairs(noise: IntegerNoise, 
         place = int(np.flatnonzero(places >= q)[-1])
         assert filled(after, ranked, places[place]) <= places[place - shift] * (1.0 + 1e-9)
         assert places[place - shift] <= 1.3 * filled(after, ranked, places[place])
+
+
+@pytest.mark.parametrize(
+    ("noise", "order"), [(ShapedNoise(2.0, 2.0, 3.0, 3.0), 8.0), (DiscreteLaplace(30.0), 12.0)], ids=str
+)
+def test_losses_that_no_float_holds_are_counted(noise: IntegerNoise, order: float) -> None:
+    x = np.arange(-60, 61)
+    logs = noise.log_weights(x) - np.logaddexp.reduce(noise.log_weights(x))
+    lost, won = (p + order * (r - p) for p, r in ((logs[1:-1], logs[2:]), (logs[1:-1], logs[:-2])))
+    rare = np.add.outer(logs[1:-1], logs[1:-1]) < math.log(1e-6) - 10.0  # all of it is less than q
+    true = float(np.logaddexp.reduce(np.add.outer(lost, won)[rare])) / (order - 1.0)
+    bound = MissedByLosses(noise, order)
+    assert float(bound.cost(np.array([1e-6]))[0]) >= min(true, bound.ceiling) * (1.0 - 1e-9)
+    assert bound.after_one_vote[1][-1] == bound.ceiling
 
 
 def test_an_entry_pays_for_the_labels_of_its_run_and_for_no_more() -> None:
