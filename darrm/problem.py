@@ -10,6 +10,9 @@ here                  [D]                meaning
 ``m``                 m                  the privacy allowance, ``target.epsilon / each.epsilon``
 ``budget``            e^{mε} − 1 + 2δ    the right-hand side of Lemma 3.4
 ====================  =================  ==========================================================================
+
+Where voters draw their examples anew for every question (`darrm.sampling`), what a release must satisfy is about a
+person who is rarely drawn, and `Problem.for_certain` is the same for one who certainly takes part: what is proved.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import accumulate, groupby, pairwise
@@ -25,6 +28,7 @@ from typing import Any
 
 from darrm.errors import checks
 from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
+from darrm.sampling import Sampling
 
 # γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
 # of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
@@ -58,6 +62,10 @@ class Voters:
     own
         What each voter satisfies where they differ, see `Voters.of`; ``each`` is then what all of them satisfy, and
         whatever looks at it alone holds, but asks for more than it has to.
+    sampled
+        Of voters that draw their examples anew for every question, such as prompted language models: with which
+        probability a person is among the examples of one, a number or a `darrm.sampling.Sampling`. They are not private
+        themselves, and no models; ``overlap`` is how many of them one person then reaches, mostly 1.
 
     Examples
     --------
@@ -71,6 +79,7 @@ class Voters:
     overlap: int | None = None
     models: bool = False
     own: tuple[PrivacyParams, ...] | None = None
+    sampled: Sampling | None = None
 
     @classmethod
     def of(cls, own: Sequence[PrivacyParams], overlap: int | None = None, *, models: bool = False) -> Voters:
@@ -100,10 +109,21 @@ class Voters:
         if not isinstance(self.models, bool):
             checks.fail("models", self.models, "True or False", "True declares models that were trained once")
         object.__setattr__(self, "K", int(self.K))
+        if self.sampled is not None:
+            self._check_sampled(self.sampled)
         # all K voters, the paper's analysis, is written one way only
         object.__setattr__(self, "overlap", None if self.overlap in {None, self.K} else int(self.overlap))
         if self.own is not None:
             self._check_own(self.own)
+
+    def _check_sampled(self, sampled: Sampling | Number) -> None:
+        """Check voters that draw their examples anew; a number is read as the rate of a coin for each person."""
+        object.__setattr__(self, "sampled", Sampling.of(sampled))
+        if self.each.is_private or self.own is not None or self.models:
+            raise ValueError(
+                "voters that draw their examples anew for every question (sampled) are not private themselves, and no "
+                'models: say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
+            )
 
     def _check_own(self, own: tuple[PrivacyParams, ...]) -> None:
         """Check what each voter satisfies, and keep it in order; equal voters are written one way only."""
@@ -146,6 +166,11 @@ class Voters:
     def are_plain(self) -> bool:
         """Whether nothing is promised about any of them, so that what is proved holds for all that they may answer."""
         return self.own is None and not self.each.is_private  # all alike are written so
+
+    @property
+    def for_certain(self) -> Voters:
+        """The same voters for a person who certainly is among the examples of a question."""
+        return self if self.sampled is None else replace(self, sampled=None)
 
     @property
     def reached(self) -> int:
@@ -204,6 +229,8 @@ class Voters:
         """Whether what is proved for these voters holds for others: as many, as private, and reached as little."""
         if self.K != others.K or self.reached < others.reached:
             return False
+        if self.sampled is not None or others.sampled is not None:
+            return self.sampled is not None and others.sampled is not None and self.sampled.covers(others.sampled)
         if self.own is None:
             return _covers(self.each, others.each)
         # the weakest beside the weakest: that is enough, though another order might do as well
@@ -215,13 +242,16 @@ class Voters:
             each = f"each as private as it says, from {self.own[-1]} to {self.own[0]}"
         models = ", models trained once" if self.models else ""
         reach = "all" if self.overlap is None else f"at most {self.overlap}"
-        return f"{self.K:,} voters, {each}{models}; one person's data reach {reach} of them"
+        anew = "" if self.sampled is None else f"; {self.sampled}"
+        return f"{self.K:,} voters, {each}{models}; one person's data reach {reach} of them{anew}"
 
     def to_json(self) -> dict[str, Any]:
         """Write the voters as plain data, ε and Δ as the decimals that were typed; defaults are left out."""
         overlap = {} if self.overlap is None else {"overlap": self.overlap}
         own = {} if self.own is None else {"own": [{"voters": n, **each.to_json()} for n, each in self.kinds]}
-        return {"K": self.K, "each": self.each.to_json(), **own, **overlap, **({"models": True} if self.models else {})}
+        models = {"models": True} if self.models else {}
+        sampled = {} if self.sampled is None else {"sampled": self.sampled.to_json()}
+        return {"K": self.K, "each": self.each.to_json(), **own, **overlap, **models, **sampled}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Voters:
@@ -234,7 +264,8 @@ class Voters:
                 checks.fail("voters in own", sum(numbers), f"K = {data['K']} together")
             pairs = [(entry["voters"], PrivacyParams.from_json(entry)) for entry in data["own"]]
             own = tuple(pair for n, pair in pairs for _ in range(n))
-        return cls(data["K"], each, data.get("overlap"), models=data.get("models", False), own=own)
+        sampled = Sampling.from_json(data["sampled"]) if "sampled" in data else None
+        return cls(data["K"], each, data.get("overlap"), models=data.get("models", False), own=own, sampled=sampled)
 
 
 @dataclass(frozen=True)
@@ -295,6 +326,14 @@ must be (0.5, 1e-05)-differentially private.
     def has_noise_function(self) -> bool:
         """Whether there are two classes, whose law is a γ: a number for each number of ones."""
         return is_law_a_gamma(self.classes)
+
+    @property
+    def for_certain(self) -> Problem:
+        """The same for a person who certainly is among the examples of a question: what a proof is about."""
+        voters = self.voters
+        if voters.sampled is None:
+            return self
+        return replace(self, voters=voters.for_certain, target=voters.sampled.for_certain(self.target))
 
     def _check_allowance(self) -> None:
         """Check the target of private voters, all alike."""

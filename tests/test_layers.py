@@ -14,6 +14,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.errors", "lp_models"),
     ("darrm.probability",),
     ("darrm.privacy",),
+    ("darrm.sampling",),
     ("darrm.problem",),
     ("darrm.system",),
     ("darrm.losses",),

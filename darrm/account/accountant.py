@@ -47,6 +47,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed_integer
 from darrm.problem import Voters
+from darrm.sampling import Sampling
 from darrm.system.files import Document
 
 # of kinds that are chosen on the way: the share of δ for the queries' own, see `darrm.account.filters`
@@ -173,6 +174,7 @@ class PrivacyAccountant:
                 f"declared ({self._voters}): "
                 "charge a release for voters that are as many, and no more private"
             )
+        self._check_neighbors(charge)
         if charge.consent_needed not in {"", consent, charge.consent}:
             why = "was computed from the private data and is private itself"
             if charge.understated is not None:
@@ -190,6 +192,19 @@ class PrivacyAccountant:
         if self._voters is not None and self._voters.are_private_models:
             _check_models(self._voters, counts)
         self._counts = counts
+
+    def _check_neighbors(self, charge: Charge) -> None:
+        """Refuse to add costs about neighbors that differ otherwise than those of the voters, or of other charges."""
+        # what is charged without a word on votes, by hand, is taken as it is
+        others = [(kind.what, kind.sampling) for kind in self._counts if kind.reached is not None or kind.sampling]
+        if self._voters is not None:
+            others.append(("the voters declared", self._voters.sampled))
+        for what, sampling in others if charge.reached is not None or charge.sampling else ():
+            if _neighbors_of(charge.sampling) != _neighbors_of(sampling):
+                raise ValueError(
+                    f"{charge.what} is charged for neighbors that {_neighbors_of(charge.sampling)}, and {what} for "
+                    f"neighbors that {_neighbors_of(sampling)}: these are not added up; keep an account of its own"
+                )
 
     def plus(self, charge: Charge) -> PrivacyAccountant:
         """Return an accountant that holds this charge, too; raises as `add`."""
@@ -484,6 +499,10 @@ class Admission:
             remaining=remaining,
             queries_that_fit=fit,
         )
+
+
+def _neighbors_of(sampling: Sampling | None) -> str:
+    return "change one person's answers" if sampling is None else sampling.neighbors + ", drawn anew for each question"
 
 
 def _check_count(name: str, count: int) -> None:

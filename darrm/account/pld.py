@@ -20,6 +20,7 @@ from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 _MOST_CELLS = 2**21  # steps that all losses together span
 _PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
 _LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
+_CELLS_OF_MOST, _COARSER = 4.0, 6  # of a query that rarely tells anything: of its total variation; and so often 4 times
 _CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
 
 
@@ -27,28 +28,43 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     """Compose the loss distributions of all queries on a grid; None at a too small δ, or for too many queries."""
     if not all(charge.profile or _has_profile(charge.guarantee) for charge in account):
         return None
-    profiles = [(profile_of(charge), charge.count) for charge in account]
+    profiles = tuple((profile_of(charge), charge.count) for charge in account)
     span = sum(profile.epsilons[-1] * count for profile, count in profiles)
     if span == 0.0:
         return None
-    smallest_step = min(_step_of(profile) for profile, _ in profiles)
-    fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
-    step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
-    # with too many queries one cell would hold all losses of one
-    if not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
-        return None
-    epsilon = _composed(tuple(profiles), step).smallest_epsilon(delta)
+    if any(charge.sampling is not None for charge in account):
+        step, epsilon = _of_drawn(profiles, delta)
+    else:
+        smallest_step = min(_step_of(profile) for profile, _ in profiles)
+        fineness = 1.0 if len(profiles) == 1 else 1.0 / _CELLS_A_STEP
+        step = max(smallest_step * fineness, 2.0 * span / _MOST_CELLS)
+        # with too many queries one cell would hold all losses of one
+        if not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
+            return None
+        epsilon = _composed(profiles, step, 0).smallest_epsilon(delta)
     if not math.isfinite(epsilon):
         return None
     source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
     return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
 
 
+def _of_drawn(profiles: tuple[tuple[PrivacyProfile, int], ...], delta: float) -> tuple[float, float]:
+    """Choose a step by the size of most losses, which are tiny, not by the largest, and compose in both directions."""
+    step = max(min(profile.deltas[0] for profile, _ in profiles) / _CELLS_OF_MOST, _LEAST_STEP)
+    sides = range(max(len(profile.sides) for profile, _ in profiles))
+    for _ in range(_COARSER):
+        epsilon = max(_composed(profiles, step, side).smallest_epsilon(delta) for side in sides)
+        if math.isfinite(epsilon):
+            break
+        step *= 4.0
+    return step, epsilon
+
+
 @lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
-def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float) -> GridComposition:
+def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float, side: int) -> GridComposition:
     kinds = []
     for profile, count in profiles:
-        losses, weights, infinite = dominating_atoms(on_grid(profile, step))
+        losses, weights, infinite = dominating_atoms(on_grid(profile, step), side)
         cells = np.round(losses / step).astype(np.int64)
         masses = np.asarray(np.bincount(cells - cells[0], weights), dtype=np.float64)
         kinds.append(GridQueries(int(cells[0]), masses, infinite, count))
@@ -90,26 +106,30 @@ def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
     cells = math.ceil(profile.epsilons[-1] / step * (1.0 - 1e-12))
     grid = step * np.arange(cells + 1)
     known, _ = profile.arrays()
-    # a hair to the left: δ is at least as large there
-    deltas = profile.deltas_at(np.asarray(grid * (1.0 - 1e-13), dtype=np.float64))
-    nearest = known[np.abs(known[:, None] - grid).argmin(axis=0)]
-    exact = np.abs(nearest - grid) <= 1e-12 * grid
-    at = exact & (nearest <= grid)
-    deltas[at] = np.minimum(deltas[at], profile.deltas_at(nearest[at]))
-    falling = np.maximum.accumulate(deltas[::-1])[::-1]
-    return PrivacyProfile(tuple(grid.tolist()), tuple(falling.tolist()))
+    nearest = known[np.searchsorted(0.5 * (known[1:] + known[:-1]), grid)]
+    at = (np.abs(nearest - grid) <= 1e-12 * grid) & (nearest <= grid)
+    parts = []
+    for values in profile.parts[1:]:
+        one = PrivacyProfile(profile.epsilons, values)
+        # a hair to the left: δ is at least as large there
+        deltas = one.deltas_at(np.asarray(grid * (1.0 - 1e-13), dtype=np.float64))
+        deltas[at] = np.minimum(deltas[at], one.deltas_at(nearest[at]))
+        parts.append(np.maximum.accumulate(deltas[::-1])[::-1])
+    return PrivacyProfile(tuple(grid.tolist()), *(tuple(np.minimum(part, parts[0]).tolist()) for part in parts))
 
 
-def dominating_atoms(profile: PrivacyProfile) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def dominating_atoms(profile: PrivacyProfile, side: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Build the pair of distributions whose privacy profile is the convex hull of the given points.
 
-    With x = e^ε the profile H is convex and, as neighbors may be exchanged, H(x) = 1 − x + x·H(1/x) for x < 1. A kink
-    of the hull at x with slope change s is an outcome of probability x·s and s under the two data sets, so its loss
-    is log x; the probability of an infinite loss is the last δ [ZDW22, Proposition 8].
+    With x = e^ε the profile H is convex and H(x) = 1 − x + x·H'(1/x) for x < 1, H' being that of the two exchanged:
+    H itself unless more is known. A kink of the hull at x with slope change s is an outcome of probability x·s and s
+    under the two data sets, so its loss is log x; the probability of an infinite loss is the last δ [ZDW22,
+    Proposition 8].
     """
-    grid, bounds = profile.arrays()
+    grid = np.array(profile.epsilons)
+    bounds, back = (np.array(values) for values in profile.sides[side % len(profile.sides)])
     losses = np.concatenate([-grid[:0:-1], grid])
-    below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + bounds[:0:-1] / np.exp(grid[:0:-1])
+    below = 1.0 - 1.0 / np.exp(grid[:0:-1]) + back[:0:-1] / np.exp(grid[:0:-1])
     x = np.concatenate([[0.0], np.exp(losses)])
     y = np.concatenate([[1.0], below, bounds])
     kept = _lower_hull(x, y)

@@ -9,6 +9,7 @@ __all__ = [
     "Charge",
     "PrivacyProfile",
     "RenyiCurve",
+    "amplification",
     "both_ends",
     "charges",
     "compose_general",

@@ -17,6 +17,7 @@ from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from darrm.sampling import Sampling
 from darrm.system.files import Document, Json
 
 
@@ -81,6 +82,9 @@ class Charge:
     table
         The digest of the proven table that answers, `darrm.proof.table.Table.digest`, or of a mechanism's file; empty
         where there is none.
+    sampling
+        How a person comes into a query, where voters draw their examples anew for each: the costs are about neighbors
+        that differ in this way, and never added to others. That of ``voters`` where these are given.
 
     Raises
     ------
@@ -113,6 +117,7 @@ class Charge:
     alone: bool = False
     labels: int = 1
     table: str = field(default="", compare=False)
+    sampling: Sampling | None = None
     # costs are of one kind only if they are about the same models, and known for the same plain voters
     models: Voters | None = field(default=None, init=False)
     overlaps: tuple[int | None, ...] = field(default=(), init=False, repr=False)
@@ -127,6 +132,7 @@ class Charge:
             checks.instance(Voters, voters=self.voters)
             object.__setattr__(self, "reached", self.voters.reached)
             object.__setattr__(self, "models", self.voters if self.voters.are_private_models else None)
+            object.__setattr__(self, "sampling", self.voters.sampled)
             object.__setattr__(self, "alone", self.alone or self.models is not None)
         for plain in self.for_plain_voters:
             described = plain.voters is not None and plain.voters.are_plain and not plain.alone
@@ -172,7 +178,7 @@ class Charge:
         >>> pate.as_for_plain_voters(1) is pate, pate.as_for_plain_voters(2)
         (True, None)
         """
-        proved_for_votes = not self.alone and (self.voters is None or self.voters.are_plain)
+        proved_for_votes = not self.alone and (self.voters is None or self.voters.are_plain) and self.sampling is None
         known = ((self,) if proved_for_votes else ()) + self.for_plain_voters
         fitting = [charge for charge in known if charge.reached is not None and charge.reached >= overlap]
         if not fitting:
@@ -194,7 +200,7 @@ class Charge:
             "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
             # repr of a float reads back as the same float, and so does JSON's Infinity
             "renyi": None if curve is None else [curve.orders.tolist(), curve.values.tolist()],
-            "profile": None if profile is None else [list(profile.epsilons), list(profile.deltas)],
+            "profile": None if profile is None else [list(part) for part in profile.parts],
         }
         # written where they are said only: charges that were stored before there were these words keep their text
         if self.understated is not None:
@@ -203,6 +209,8 @@ class Charge:
             document["composes"] = False
         if self.labels > 1:
             document["labels"] = self.labels
+        if self.sampling is not None:
+            document["sampled"] = self.sampling.to_json()
         if self.models is not None:
             document["voters"] = self.models.to_json()
             plain = self.for_plain_voters
@@ -246,6 +254,7 @@ class Charge:
             sample=Sample(*document["sample"]) if "sample" in document else None,
             alone=not composes,
             labels=document.get("labels", 1),
+            sampling=Sampling.from_json(document["sampled"]) if "sampled" in document else None,
         )
 
     def __repr__(self) -> str:

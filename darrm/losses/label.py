@@ -20,14 +20,24 @@ known to be, (ε, 0)-private.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from darrm.errors import checks
+from darrm.losses.amplification import amplified_pure, drawn_penalties
 from darrm.losses.label_laws import TINY, MovedVote, TwoClasses
-from darrm.losses.label_supremum import HockeyStick, Renyi, estimate, log_moved, supremum, threshold_supremum
+from darrm.losses.label_supremum import (
+    DrawnRenyi,
+    HockeyStick,
+    Measure,
+    Renyi,
+    estimate,
+    log_moved,
+    supremum,
+    threshold_supremum,
+)
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT
@@ -40,12 +50,14 @@ _LARGEST_DEVIATION = 1e4  # votes: beyond, labels are charged by their counts
 _PROFILED_UP_TO = 32.0
 _DEEP, _STEEP, _FEW_VOTES = 250.0, 1.5, 6.0  # −log of tail masses, powers, votes of deviation
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the counts' bound is less than 8 % above the label's
+_FAR, _DRAWN_ORDERS = 30.0, 12.0  # votes, and orders of a vote that rarely moves, per deviation
 _POINTS, _FEW_POINTS, _LEAST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
+_CELLS = 512  # of the smaller half of a probability: the bound is within a part in a hundred
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between orders that are computed: chords cost 0.2 %
 
 
 @lru_cache(maxsize=64)
-def label_curve(noise: IntegerNoise, *, moved: int = 1) -> RenyiCurve:
+def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes: int | None = None) -> RenyiCurve:
     """Bound the Rényi divergence of the label of a noisy maximum, for any number of classes and voters, any tie rule.
 
     Parameters
@@ -54,6 +66,11 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1) -> RenyiCurve:
         Log-concave, with tails as the module asks for; each class has its own.
     moved
         How many votes one person may move, at least 1.
+    rate
+        With which probability he moves one, below 1 where he is drawn anew for each label (`darrm.sampling`, by a coin
+        of his own); several votes cost as much as if he always did.
+    votes
+        With a rate below 1 how many votes there are: where the noise is narrow, leads of more would cost most.
 
     Raises
     ------
@@ -82,7 +99,26 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1) -> RenyiCurve:
         )
     if noise.deviation > _LARGEST_DEVIATION:
         return by_counts
+    if rate < 1.0:
+        return _lower(_between_knots(noise, partial(supremum, votes=votes), rate), label_curve(noise))
     return _lower(_between_knots(noise, supremum), by_counts)
+
+
+@lru_cache(maxsize=64)
+def label_of_two(noise: IntegerNoise, K: int) -> Array:
+    """Compute log Pr[a label of two classes is not the majority] for l = floor(K/2) + 1 … K votes, ties shared.
+
+    >>> np.exp(label_of_two(DiscreteGaussian(1.0), 3)).round(4).tolist()
+    [0.2491, 0.0206]
+    """
+    reach = K + int(_FAR * noise.deviation) + 30  # a Laplace tail is e^{−42} there
+    logs = noise.log_weights(np.arange(-reach, reach + 1))
+    masses = np.exp(logs - np.logaddexp.reduce(logs))
+    difference = np.convolve(masses, masses[::-1])[2 * reach :]  # of two noises, from 0 on
+    tails = np.cumsum(difference[::-1])[::-1]
+    leads = 2 * np.arange(K // 2 + 1, K + 1) - K
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(tails[leads] - 0.5 * difference[leads]))
 
 
 @lru_cache(maxsize=64)
@@ -103,13 +139,19 @@ def threshold_curve(noise: IntegerNoise) -> RenyiCurve:
     return _lower(_between_knots(noise, threshold_supremum), by_count)
 
 
-def _between_knots(noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Renyi], Array]) -> RenyiCurve:
+def _between_knots(
+    noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Measure], Array], rate: float = 1.0
+) -> RenyiCurve:
     """Bound a supremum at the knots among the orders, and by chords between them; ∞ beyond the last."""
     deviation = noise.deviation
-    computed = largest_order(deviation) >= DEFAULT_ORDERS
+    computed = (largest_order(deviation) if rate == 1.0 else _DRAWN_ORDERS * deviation + 2.0) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[computed]
     at = knots(orders, deviation)
-    excess = np.fmin.reduce([supremum_of(TwoClasses(noise, tiny), Renyi(at, deviation)) for tiny in _depths(noise)])
+    measure: Measure = Renyi(at, deviation) if rate == 1.0 else DrawnRenyi(at, deviation, rate)
+    # of a vote that rarely moves: what counts at an order lies beyond it, where narrow noise has no mass to speak of
+    depths = _depths(noise) if rate == 1.0 else (TINY, _DEEP)
+    excess = np.fmin.reduce([supremum_of(TwoClasses(noise, tiny), measure) for tiny in depths])
+    excess = np.max(excess.reshape(-1, at.size), axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
         logs = np.interp(orders, at, np.log1p(excess)) / (orders - 1.0)
         ratios = np.interp(orders, at, excess / (at * (at - 1.0)))
@@ -250,14 +292,15 @@ def _group(one: PrivacyProfile | None, moved: int) -> PrivacyProfile | None:
     return PrivacyProfile(tuple((moved * epsilons * (1.0 + 1e-15)).tolist()), tuple(bounds.tolist()))
 
 
-def exponential_label_curve(epsilon: float, *, moved: int = 1) -> RenyiCurve:
+def exponential_label_curve(epsilon: float, *, moved: int = 1, rate: float = 1.0) -> RenyiCurve:
     """Compute the Rényi curve of the exponential mechanism whose answers are (ε, 0)-private for one moved vote.
 
     A moved vote changes the weights of a and b by e^{∓ε/2}: Pr[after] = Pr[before]·r/E r, with r one of e^{−ε/2}, 1 and
     e^{ε/2}, and exp((α − 1)·D_α) = E[r^{1−α}]·(E r)^{α−1}. Spreading the mass at r = 1 over the other two at equal E r
     raises E[r^{1−α}], as it does every convex function: two classes are the worst. With u = Pr[r = e^{−ε/2}] the
     logarithm is concave in u, and largest at u = (1/(1 − e^{−ε}) − (α − 1)/(e^{(α−1)ε} − 1))/α; t moves are one of tε.
-    Gumbel noise on the votes gives the same law.
+    Gumbel noise on the votes gives the same law. Of a vote that moves with probability ``rate`` only, two classes are
+    the worst as well: what each adds rises or falls in u, and is taken at the larger end of each of many cells.
 
     At order 2 it costs 0.2402, randomized response with the same ε 0.7353:
 
@@ -268,6 +311,8 @@ def exponential_label_curve(epsilon: float, *, moved: int = 1) -> RenyiCurve:
     checks.positive(epsilon=epsilon)
     checks.integer_at_least(1, moved=moved)
     whole = moved * epsilon
+    if rate < 1.0:
+        return _lower(_drawn_exponential(whole, rate), RenyiCurve.of_pure(amplified_pure(whole, rate)))
 
     def value_at(orders: Array) -> Array:
         less = orders - 1.0
@@ -279,6 +324,23 @@ def exponential_label_curve(epsilon: float, *, moved: int = 1) -> RenyiCurve:
         return np.asarray(np.minimum(np.maximum(logs, 0.0) + rounding, less * whole) / less)
 
     return _lower(RenyiCurve.of(value_at), RenyiCurve.of_pure(whole))
+
+
+def _drawn_exponential(epsilon: float, rate: float) -> RenyiCurve:
+    """Bound the label of two classes, a with probability u and losing a vote, cell by cell of u."""
+    tails = np.geomspace(1e-12, 0.5, _CELLS)
+    u = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
+    falls, rises = -np.log(u + (1.0 - u) * np.exp(epsilon)), -np.log1p(u * np.expm1(-epsilon))  # log r of a, and of b
+
+    def value_at(orders: Array) -> Array:
+        a = orders[:, None]
+        losing, winning = (drawn_penalties(log_ratio, a, rate) for log_ratio in (falls, rises))
+        sides = [u[1:] * lost[:, :-1] + (1.0 - u[:-1]) * won[:, 1:] for lost, won in zip(losing, winning, strict=True)]
+        with np.errstate(over="ignore"):
+            worst = np.max(np.maximum(*sides), axis=1) * (1.0 + 1e-9) + 1e-15
+        return np.asarray(np.log1p(worst) / (orders - 1.0))
+
+    return RenyiCurve.of(value_at)
 
 
 def exponential_label_profile(epsilon: float, *, moved: int = 1) -> PrivacyProfile:

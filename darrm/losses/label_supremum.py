@@ -41,6 +41,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from darrm.losses.amplification import drawn_penalties
 from darrm.losses.label_laws import Integers, TwoClasses
 from darrm.probability import Array
 
@@ -105,6 +106,46 @@ class Renyi:
 
 
 @dataclass(frozen=True)
+class DrawnRenyi:
+    """exp((α − 1)·D_α) − 1 where the vote moves with probability q only: of the mixture, then in the other direction.
+
+    Outside the blocks one outcome is certain but for e^{−39}, or two are one bit. Another of probabilities a and b adds
+    at most the smaller of q and 2^{α−1}q^α times what it adds where the vote always moves, and 2^{α−1}a, as
+    f(1 − q + qr) ≤ q·f(r) and (1 + qr)^α ≤ 2^{α−1}(1 + (qr)^α); in the other direction next to nothing, at most
+    (α − 1)qb + ((1 − q)^{1−α} − 1)a.
+    """
+
+    orders: Array
+    deviation: float
+    rate: float
+    most_summed: ClassVar[int] = 1 << 27
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return 2 * self.orders.size
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L)."""
+        side, place = divmod(index, self.orders.size)
+        order = self.orders[place]
+        return drawn_penalties(np.minimum(losses, 700.0 / order), order, self.rate)[side]
+
+    def enough(self, values: Array) -> Array:
+        """Allow the tolerance."""
+        return np.asarray(np.expm1((1.0 + TOLERANCE) * np.log1p(values)))
+
+    def outside(self, laws: TwoClasses, bits: Array) -> Array:
+        """Bound it as the class says."""
+        always = Renyi(self.orders, self.deviation)
+        halves, mass = 2.0 ** (self.orders - 1.0), np.exp(-laws.tiny + 2.0)
+        share = np.minimum(self.rate, halves * self.rate**self.orders)
+        whole = share * always.outside(laws, _one_bit(laws, always)) + halves * mass
+        least = mass * (self.orders + (1.0 - self.rate) ** (1.0 - self.orders))
+        return np.concatenate([whole, least]) + _ROUNDING * (bits + 1.0 + np.tile(self.orders, 2))
+
+
+@dataclass(frozen=True)
 class HockeyStick:
     """δ at several ε."""
 
@@ -130,13 +171,14 @@ class HockeyStick:
         return np.full(self.size, _ROUNDING)
 
 
-def supremum(laws: TwoClasses, measure: Measure) -> Array:
-    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure."""
+def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Array:
+    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure; over |i − j| ≤ K + 1 of K votes."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not known there counts as ∞
         bits = _one_bit(laws, measure)
         best = np.zeros(measure.size)
-        far = _branched(laws, measure, best, far=True) + 2.0 * bits * np.exp(laws.log_G(np.array([-laws.near])))
-        close = _branched(laws, measure, best, far=False)
+        apart = laws.left + laws.right if votes is None else min(laws.left + laws.right, votes + 1)
+        far = _branched(laws, measure, best, apart, far=True) + 2.0 * bits * np.exp(laws.log_G(np.array([-laws.near])))
+        close = _branched(laws, measure, best, apart, far=False)
         return np.asarray(np.maximum(np.maximum(close, far), bits) + measure.outside(laws, bits))
 
 
@@ -226,10 +268,9 @@ class _Blocks:
         return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _branched(laws: TwoClasses, measure: Measure, best: Array, *, far: bool) -> Array:
+def _branched(laws: TwoClasses, measure: Measure, best: Array, apart: int, *, far: bool) -> Array:
     """Bound the supremum over blocks (first i, first j), each of both z; raise the ``best`` found."""
     # The blocks of the plane, or of the line on which i and j are ``far`` above `near`.
-    apart = laws.left + laws.right
     end = laws.near + laws.left + apart  # both are above it on the line
     side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
     columns = np.arange(-apart + end, apart + end + 1, side) if far else np.arange(-laws.right, laws.near + apart, side)

@@ -23,6 +23,9 @@ class PrivacyProfile:
         Strictly increasing, the first is 0, at least one.
     deltas
         As many, non-increasing, in [0, 1].
+    reverse
+        As many, non-increasing, none above ``deltas``: those with the two data sets exchanged, where less is known to
+        be enough in that direction. None where ``deltas`` are all that is known of both.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class PrivacyProfile:
 
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
+    reverse: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilons", tuple(map(float, self.epsilons)))
@@ -53,6 +57,23 @@ class PrivacyProfile:
             checks.fail("epsilons", self.epsilons, f"strictly increasing from 0 to at most {LARGEST_EXPONENT}")
         if not (np.all(bounds >= 0.0) and np.all(bounds <= 1.0) and np.all(np.diff(bounds) <= 0.0)):
             checks.fail("deltas", self.deltas, "non-increasing in [0, 1]", "a larger epsilon needs no larger delta")
+        if self.reverse is not None:
+            object.__setattr__(self, "reverse", tuple(map(float, self.reverse)))
+            back = np.array(self.reverse)
+            fits = back.shape == grid.shape and np.all(back >= 0.0) and np.all(np.diff(back) <= 0.0)
+            if not (fits and np.all(back <= bounds)):
+                checks.fail("reverse", self.reverse, "non-increasing, and nowhere above deltas")
+
+    @property
+    def parts(self) -> tuple[tuple[float, ...], ...]:
+        """What it is made of, as it is written: ``reverse`` only where it is known."""
+        return (self.epsilons, self.deltas) if self.reverse is None else (self.epsilons, self.deltas, self.reverse)
+
+    @property
+    def sides(self) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
+        """δ in one direction and in the other, for either order of the two data sets; once where nobody knows more."""
+        back = self.deltas if self.reverse is None else self.reverse
+        return ((self.deltas, back),) if self.reverse is None else ((self.deltas, back), (back, self.deltas))
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ε and δ as two float vectors."""

@@ -19,16 +19,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
+from darrm.losses.amplification import amplified
 from darrm.losses.charges import Charge
-from darrm.losses.label import label_curve, label_profile
+from darrm.losses.label import label_curve, label_of_two, label_profile
 from darrm.losses.renyi import RenyiCurve
+from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.mechanisms import renyi_bounds
 from darrm.mechanisms.noise_tails import NOISES, check_noise
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_inversion import WIDEST, ExactInversion, bytes_from
 from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
-from darrm.problem import MOST_VOTERS
+from darrm.problem import MOST_VOTERS, Voters, is_law_a_gamma
 from darrm.votes import Labels, Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
@@ -61,6 +63,21 @@ class NoisyMax:
         """Describe what ``queries`` answers cost, whatever the votes."""
         profile = None if self.noise == "continuous" else label_profile(self.law, moved=self.reached)
         return Charge(self.words, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
+
+    def charge_of_drawn(self, voters: Voters, classes: int, queries: int = 1) -> Charge:
+        """Describe what ``queries`` answers of voters that draw their examples anew cost a person who is drawn."""
+        charge, sampling = self.charge(queries), voters.sampled
+        if sampling is None or self.noise == "continuous":
+            return charge
+        rate, two = float(sampling.rate), is_law_a_gamma(classes) and self.law.deviation <= WIDEST
+        curve: RenyiCurve | None = None
+        if two:  # a law of the number of ones
+            lies = label_of_two(self.law, voters.K)
+            charge = replace(charge, profile=profile_of_votes(lies, voters.K, self.reached))
+            curve = curve_of_votes(lies, voters.K, self.reached, rate)
+        elif self.reached == 1:
+            curve = label_curve(self.law, rate=rate, votes=voters.K)
+        return amplified(charge, sampling, curve)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `Aggregator.release`.

@@ -105,7 +105,7 @@ class NoisyMaximum:
         For private models it says what it costs for voters about whom nothing is promised, too: the accountant knows
         what follows for several answers.
         """
-        charge = self.mechanism.charge(queries)
+        charge = self.mechanism.charge_of_drawn(self.voters, self.classes, queries)
         what = f"{charge.what} over {self.voters.K} voters"
         charge = replace(charge, what=what, voters=self.voters, table=self.digest)
         if not self.voters.are_private_models:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import checks
+from darrm.losses.amplification import amplified
 from darrm.losses.charges import Charge
 from darrm.losses.label import exponential_label_curve, exponential_label_profile
 from darrm.losses.profile import PrivacyProfile
@@ -25,7 +26,8 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_max import DRAWS_AT_ONCE
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_sampling import UniformBelow, bernoulli_exp, uniform_below
-from darrm.problem import MOST_VOTERS
+from darrm.problem import MOST_VOTERS, Voters
+from darrm.sampling import Sampling
 from darrm.votes import Labels, Votes, require_votes
 
 _LARGEST_DENOMINATOR, _LARGEST_NUMERATOR = 2**54, 2**62  # beyond them coins are tossed in Python's whole numbers
@@ -57,6 +59,11 @@ class _Selection:
         curve, profile = self._costs()
         return Charge(what, self.guarantee, curve, profile, count=queries, reached=self.reached)
 
+    def charge_of_drawn(self, voters: Voters, _classes: int, queries: int = 1) -> Charge:
+        """Describe what ``queries`` answers of voters that draw their examples anew cost a person who is drawn."""
+        charge = self.charge(queries)
+        return charge if voters.sampled is None else amplified(charge, voters.sampled, self._drawn(voters.sampled))
+
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""
         given = require_votes(votes)
@@ -78,6 +85,10 @@ class _Selection:
 
     def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
         return RenyiCurve.of_pure(self.epsilon), None
+
+    def _drawn(self, _sampling: Sampling) -> RenyiCurve | None:
+        """Bound an answer for a person who is drawn by a coin; None where its (ε, 0) says what is known."""
+        return None
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
         raise NotImplementedError
@@ -110,6 +121,9 @@ class ExponentialMechanism(_Selection):
 
     def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
         return exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
+
+    def _drawn(self, sampling: Sampling) -> RenyiCurve | None:
+        return exponential_label_curve(self.epsilon, rate=float(sampling.rate))
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
         answers = np.empty(len(lags), dtype=np.int64)

@@ -19,6 +19,7 @@ from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
+from darrm.probability import Array
 from darrm.problem import Problem
 from darrm.proof import certify, pluralities
 from darrm.proof.certificate import Certificate
@@ -59,6 +60,10 @@ class Evidence:
 
 def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None:
     """Describe γ that do not fall away from the tie; None where nothing is known at any order."""
+    if (sampling := problem.voters.sampled) is not None:
+        known = sampling.scheme == "poisson"
+        lies = _log_lies(gamma)
+        return curve_of_votes(lies, gamma.K, problem.voters.reached, float(sampling.rate)) if known else None
     curve = renyi_curve(problem.voters, gamma) if gamma.is_monotone else None
     return None if curve is None or (problem.voters.own is not None and np.isinf(curve.values).all()) else curve
 
@@ -70,9 +75,13 @@ def _is_cheap(problem: Problem, gamma: NoiseFunction) -> bool:
     return voters.K <= _PROFILE_UP_TO or rows <= (_MONOTONE_ROWS_UP_TO if gamma.is_monotone else _ROWS_UP_TO)
 
 
-def _costs_of_plain_gamma(gamma: NoiseFunction, reached: int) -> _Costs:
+def _log_lies(gamma: NoiseFunction) -> Array:
     with np.errstate(divide="ignore"):
-        log_lies = np.log(0.5 * (1.0 - gamma.half))
+        return np.asarray(np.log(0.5 * (1.0 - gamma.half)))
+
+
+def _costs_of_plain_gamma(gamma: NoiseFunction, reached: int) -> _Costs:
+    log_lies = _log_lies(gamma)
     return profile_of_votes(log_lies, gamma.K, reached), curve_of_votes(log_lies, gamma.K, reached)
 
 
@@ -88,6 +97,9 @@ def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
 @lru_cache(maxsize=64)
 def _costs_of_law(problem: Problem, law: PluralityLaw) -> _Costs:
     """Describe a law on histograms for the voters of its problem."""
+    if (sampling := problem.voters.sampled) is not None:
+        known = sampling.scheme == "poisson"
+        return None, curve_of_law(law, problem.voters.reached, float(sampling.rate)) if known else None
     if problem.voters.are_plain:
         return _costs_of_plain(law, problem.voters.reached)
     return profile_of_answers(problem, law), curve_of_answers(problem, law)

@@ -2,7 +2,7 @@
 
 A `Law` is a proposal, a `Table` a proven one. Only `certify` makes it, loading proves it again from the file's own
 numbers, and a release takes nothing else: no path leads from a solver, a file or a hand-made array to a release without
-a proof.
+a proof. Where voters draw their examples anew, the proof is of `Problem.for_certain`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from darrm.laws import priors
 from darrm.laws.law import Law
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.plurality_law import PluralityLaw
+from darrm.losses.amplification import amplified_profile
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.problem import Problem
@@ -91,7 +92,8 @@ class Table:
     @cached_property
     def profile(self) -> PrivacyProfile | None:
         """The exact privacy profile of one query: the worst divergence for each ε; None where it bounds nothing."""
-        return self.evidence.profile(self.problem, self.law)
+        certain, sampling = self.evidence.profile(self.problem.for_certain, self.law), self.problem.voters.sampled
+        return certain if certain is None or sampling is None else amplified_profile(certain, sampling)
 
     @cached_property
     def renyi(self) -> RenyiCurve | None:
@@ -103,12 +105,12 @@ class Table:
 
         `TableError` if what is said about the optimality does not hold.
         """
-        checked = None if optimality is None else optimality.checked(self.problem, self.law)
+        checked = None if optimality is None else optimality.checked(self.problem.for_certain, self.law)
         return Table(self.problem, self.law, self.certificate, checked, dict(provenance), _PROVED)
 
     def with_solution(self, solution: Solution, provenance: Mapping[str, str]) -> Table:
         """Add how good the proven law is, computed from what its solver says, and where it comes from."""
-        proved = solution.proved(self.problem, self.law)
+        proved = solution.proved(self.problem.for_certain, self.law)
         return Table(self.problem, self.law, self.certificate, proved, dict(provenance), _PROVED)
 
     def to_json(self) -> dict[str, Json]:
@@ -119,7 +121,7 @@ class Table:
             **self._content(),
             "checksum": self.digest,
             "certificate": asdict(self.certificate),
-            "optimality": None if self.optimality is None else self.optimality.to_json(self.problem),
+            "optimality": None if self.optimality is None else self.optimality.to_json(self.problem.for_certain),
             "provenance": dict(self.provenance),
         }
 
@@ -138,6 +140,7 @@ class Table:
         stored, name = problem_of(data), evidence.field
         with reading("problem"):
             problem = Problem.from_json(stored)
+            proved = problem.for_certain
         with reading(name):
             numbers = field_of(data, name)
             law = evidence.law_from_json(numbers, problem)
@@ -146,11 +149,11 @@ class Table:
         with reading("certificate"):
             scale = scale_of(field_of(data, "certificate"))
         with reading(name):
-            certificate = evidence.prove(problem, law, scale)
+            certificate = evidence.prove(proved, law, scale)
         provenance = provenance_of(data)
         with reading("optimality"):
             claim = data.get("optimality")
-            optimality = None if claim is None else _claim({**claim, **evidence.said}, problem, law, version)
+            optimality = None if claim is None else _claim({**claim, **evidence.said}, proved, law, version)
         return cls(problem, law, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -188,7 +191,7 @@ def certify(problem: Problem, law: Law) -> Table:
     (0.533912, 0.0)
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
-    repaired, certificate = evidence_of(law).repair(problem, law)
+    repaired, certificate = evidence_of(law).repair(problem.for_certain, law)
     return Table(problem, repaired, certificate, None, {}, _PROVED)
 
 

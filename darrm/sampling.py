@@ -1,0 +1,127 @@
+"""How a person comes into a question where voters draw their examples anew for each: prompted language models.
+
+Given everybody else, a label has the law A where the person is not among the examples of the question, and B where he
+is: one of his votes, or as many as he reaches, moved. He is with probability q, drawn anew for every question.
+
+* **poisson**: each person is drawn by a coin of his own. Neighbors differ by his *presence*: the label's law is A
+  without him and (1 − q)A + qB with him, whoever else takes part.
+* **fixed**: a fixed number of people is drawn without replacement. Neighbors differ by what he *answers*: the laws are
+  (1 − q)A + qB and (1 − q)A + qB', and any two of A, B and B' differ by his votes: someone else sits where he sat.
+
+Let h(x) bound the divergence H_{e^x} of any two laws that differ by his votes, in both directions, and let
+e^y = 1 + (e^x − 1)/q. Then, for x ≥ 0 [BBG18, Section 4],
+
+    H_{e^x}((1 − q)A + qB ‖ A) = q·H_{e^y}(B ‖ A) ≤ q·h(y),
+    H_{e^x}(A ‖ (1 − q)A + qB) ≤ (1 − (1 − q)e^x)·h(z),    e^z = q·e^x/(1 − (1 − q)e^x),    0 where (1 − q)e^x ≥ 1,
+    H_{e^x}((1 − q)A + qB ‖ (1 − q)A + qB') ≤ q·h(y).
+
+The second is at most the first's bound: z ≥ y, as q²e^x − (q + e^x − 1)(1 − (1 − q)e^x) = (1 − q)(e^x − 1)² ≥ 0. So an
+(ε₀, δ₀)-private label is (ln(1 + q(e^{ε₀} − 1)), qδ₀)-private either way. Questions draw anew: their costs add up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+from darrm.errors import checks
+from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
+
+SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
+_PRECISION, _DIGITS = 60, 27  # of a logarithm, and of what is kept of it
+_LARGEST_DELTA = 1 - Fraction(1, 2**53)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """With which probability a person is among the examples of a question, anew for each.
+
+    Parameters
+    ----------
+    rate
+        q in (0, 1].
+    scheme
+        ``"poisson"``: each person is drawn by a coin of his own, and neighbors add or remove one person; ``"fixed"``: a
+        fixed number of people without replacement, q of all, and neighbors replace one person. The two are never
+        added up.
+
+    Examples
+    --------
+    >>> print(Sampling("0.004"))
+    a person is among the examples of a question with probability 0.004; neighbors add or remove one person
+    """
+
+    rate: Fraction
+    scheme: str = "poisson"
+
+    def __post_init__(self) -> None:
+        rate = exact_number("the sampling rate", self.rate)
+        if not 0 < rate <= 1:
+            advice = "the probability that one person is among the examples of a question, like 0.004"
+            checks.fail("the sampling rate", float(rate), "in (0, 1]", advice)
+        checks.one_of(SCHEMES, scheme=self.scheme)
+        object.__setattr__(self, "rate", rate)
+
+    @classmethod
+    def of(cls, rate: Number | Sampling) -> Sampling:
+        """Return a sampling as it is, and a number as that of a coin for each person."""
+        return rate if isinstance(rate, Sampling) else cls(exact_number("the sampling rate", rate))
+
+    @classmethod
+    def of_records(cls, rate: Number, records: int, scheme: str = "poisson") -> Sampling:
+        """Return that of a person with several records, each drawn at a rate: one of them at least is drawn.
+
+        He may then reach as many voters as he has records. Of a fixed sample no more than ``records`` times the rate.
+
+        >>> Sampling.of_records("0.5", 2).rate, Sampling.of_records("0.25", 2, "fixed").rate
+        (Fraction(3, 4), Fraction(1, 2))
+        """
+        checks.integer_at_least(1, most=1000, records=records, advice="how many records one person has")
+        one = cls(exact_number("the sampling rate", rate), scheme)
+        if scheme == "fixed":
+            return cls(min(Fraction(1), records * one.rate), scheme)
+        return cls(1 - (1 - one.rate) ** records, scheme)
+
+    @property
+    def neighbors(self) -> str:
+        """By what neighboring data sets differ."""
+        return SCHEMES[self.scheme]
+
+    def covers(self, other: Sampling) -> bool:
+        """Whether what is proved for this one holds for another: the same neighbors, drawn no more often."""
+        return self.scheme == other.scheme and self.rate >= other.rate
+
+    def for_certain(self, target: PrivacyParams) -> PrivacyParams:
+        """Return what a label must satisfy for a person who certainly takes part so that it is ``target``-private.
+
+        (ln(1 + (e^ε − 1)/q), δ/q), rounded down.
+
+        >>> Sampling("0.004").for_certain(PrivacyParams("0.01", "1e-9"))
+        PrivacyParams(epsilon=1.25633992670075907323155692, delta=2.5e-7)
+        """
+        epsilon, delta = target.exact_epsilon, min(target.exact_delta / self.rate, _LARGEST_DELTA)
+        magnitude = max(0, -math.floor(math.log10(epsilon))) if epsilon else 0
+        with localcontext(Context(prec=_PRECISION + 2 * magnitude)):
+            grown = Decimal(epsilon.numerator) / epsilon.denominator
+            rate = Decimal(self.rate.numerator) / self.rate.denominator
+            # at 60 digits beyond those that cancel the rounding errors so far are far below the margin
+            whole = (1 + (grown.exp() - 1) / rate).ln() * (1 - Decimal("1e-40"))
+        return PrivacyParams(Fraction(Context(prec=_DIGITS, rounding=ROUND_FLOOR).plus(whole)), delta)
+
+    def __str__(self) -> str:
+        rate = decimal_text(self.rate)
+        return f"a person is among the examples of a question with probability {rate}; neighbors {self.neighbors}"
+
+    def to_json(self) -> dict[str, str]:
+        """Write it as plain data."""
+        return {"rate": decimal_text(self.rate), "scheme": self.scheme}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Sampling:
+        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        if not isinstance(data, dict) or not isinstance(data["rate"], str) or set(data) != {"rate", "scheme"}:
+            checks.fail("sampled", str(data), 'like {"rate": "0.004", "scheme": "poisson"}')
+        return cls(exact_number("the sampling rate", data["rate"]), data["scheme"])
