@@ -20,8 +20,12 @@ from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 _MOST_CELLS = 2**21  # steps that all losses together span
 _PARTS, _PARTS_TO_CORNER = 256, 16  # of an uneven profile, up to its last point and up to its first corner
 _LEAST_STEP = 1e-15  # e^0 and e^step are to be different floats
-_CELLS_OF_MOST, _COARSER = 4.0, 6  # of a query that rarely tells anything: of its total variation; and so often 4 times
+# of queries that rarely tell anything: what chords may add to a variance, and how often the step is taken four times
+_CHORDS, _COARSER = 3e-3, 6
 _CELLS_A_STEP = 16  # with several kinds no common grid hits every loss, so the grid is this much finer than the steps
+
+
+Profiles = tuple[tuple[PrivacyProfile, int], ...]
 
 
 def discretized_bound(account: Account, delta: float) -> Bound | None:
@@ -48,20 +52,26 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
     return Bound("pld", epsilon * (1.0 + 1e-12), f"privacy loss distribution of the {source}, grid step {step:.3g}")
 
 
-def _of_drawn(profiles: tuple[tuple[PrivacyProfile, int], ...], delta: float) -> tuple[float, float]:
+def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
     """Choose a step by the size of most losses, which are tiny, not by the largest, and compose in both directions."""
-    step = max(min(profile.deltas[0] for profile, _ in profiles) / _CELLS_OF_MOST, _LEAST_STEP)
-    sides = range(max(len(profile.sides) for profile, _ in profiles))
+    # chords between multiples of the step add step²/24, or less, to ∫ δ dε, and as much to the variance of the losses
+    areas = (float(np.trapezoid(profile.deltas, profile.epsilons)) for profile, _ in profiles)
+    step = max(math.sqrt(24.0 * _CHORDS * min(areas)), _LEAST_STEP)
+    sides = max(len(profile.sides) for profile, _ in profiles)
     for _ in range(_COARSER):
-        epsilon = max(_composed(profiles, step, side).smallest_epsilon(delta) for side in sides)
+        epsilon = _composed(profiles, step, 0).smallest_epsilon(delta)
         if math.isfinite(epsilon):
             break
         step *= 4.0
-    return step, epsilon
+    for finer in (4.0, 1.0) if sides > 1 else ():  # the other direction mostly costs less: a coarse look shows it
+        other = _composed(profiles, step * finer, 1).smallest_epsilon(delta)
+        if other <= epsilon:
+            return step, epsilon
+    return step, max(epsilon, other) if sides > 1 else epsilon
 
 
 @lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
-def _composed(profiles: tuple[tuple[PrivacyProfile, int], ...], step: float, side: int) -> GridComposition:
+def _composed(profiles: Profiles, step: float, side: int) -> GridComposition:
     kinds = []
     for profile, count in profiles:
         losses, weights, infinite = dominating_atoms(on_grid(profile, step), side)
@@ -101,11 +111,13 @@ def profile_of(charge: Charge) -> PrivacyProfile:
 def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
     """Read a profile at the multiples of ``step``: the chords of a convex function lie above it, so nothing is lost.
 
-    Multiples that miss a point of the profile by its last few digits count as that point.
+    Multiples with no point of the profile beside them lie on a chord between others, and are left out. Multiples that
+    miss a point of the profile by its last few digits count as that point.
     """
-    cells = math.ceil(profile.epsilons[-1] / step * (1.0 - 1e-12))
-    grid = step * np.arange(cells + 1)
-    known, _ = profile.arrays()
+    known = np.array(profile.epsilons)
+    last = math.ceil(known[-1] / step * (1.0 - 1e-12))
+    beside = np.floor(known / step)
+    grid = step * np.unique(np.clip(np.concatenate([beside + k for k in (-1.0, 0.0, 1.0, 2.0)]), 0.0, last))
     nearest = known[np.searchsorted(0.5 * (known[1:] + known[:-1]), grid)]
     at = (np.abs(nearest - grid) <= 1e-12 * grid) & (nearest <= grid)
     parts = []

@@ -90,10 +90,10 @@ def drawn_penalties(log_ratio: Array, order: Array | float, rate: float) -> tupl
     """
     t = rate * np.expm1(log_ratio)
     grown = np.log1p(t)
-    forward = np.expm1(order * grown) - order * t
-    return np.asarray(np.maximum(forward, 0.0)), np.asarray(
-        np.maximum(np.expm1((1.0 - order) * grown) + (order - 1.0) * t, 0.0)
-    )
+    with np.errstate(over="ignore"):
+        forward = np.expm1(order * grown) - order * t
+    back = np.expm1((1.0 - order) * grown) + (order - 1.0) * t
+    return np.asarray(np.maximum(forward, 0.0)), np.asarray(np.maximum(back, 0.0))
 
 
 def _amplified_pair(target: PrivacyParams, sampling: Sampling) -> PrivacyParams:

@@ -10,6 +10,9 @@ D_α the Rényi divergence between Bernoulli variables. A release is private if 
     (1) h(K/2) = 1/2 for even K; for odd K, h((K−1)/2) is the smallest x ≤ 1/2 with (x, 1 − x) in R;
     (2) downwards, h(s) is the largest of η and the smallest x with (x, h(s+1)) in R;        h(K−s) = 1 − h(s).
 
+Where voters draw their examples anew, and a person by a coin of probability q, R asks the same of (1 − q)x + qy and x,
+in both directions, and with x and y exchanged: linear maps of (x, y), so that R is convex all the same.
+
 **Theorem.** Among all private h with η ≤ h and h(K−s) = 1 − h(s), this one tells the truth with the largest probability
 for every number of ones at once. *Proof.* R is convex, closed, symmetric under exchange and under (x, y) → (1 − x, 1 −
 y), and contains the diagonal. Its lower boundary x(y) = min {x : (x, y) in R} is a convex function of y with x(0) = 0
@@ -26,6 +29,7 @@ the count's Gaussian curve Φ(√(2ρ/α)·(s − K/2)) spends its budget on tel
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -49,7 +53,19 @@ def bernoulli_divergence(order: float, x: float, y: float) -> float:
     return max(0.0, high + math.log1p(math.exp(low - high))) / (order - 1.0)
 
 
-def best_under_renyi(K: int, order: float, budget: float) -> NoiseFunction:
+def drawn_divergence(order: float, without: float, moved: float, rate: float) -> float:
+    """Compute the larger D_α, of both directions, between Bern(x) and (1 − q)Bern(x) + q·Bern(y), x and y in (0, 1).
+
+    >>> drawn_divergence(2.0, 0.25, 0.75, 1.0) == max(
+    ...     bernoulli_divergence(2.0, 0.75, 0.25), bernoulli_divergence(2.0, 0.25, 0.75)
+    ... )
+    True
+    """
+    mixture = (1.0 - rate) * without + rate * moved
+    return max(bernoulli_divergence(order, mixture, without), bernoulli_divergence(order, without, mixture))
+
+
+def best_under_renyi(K: int, order: float, budget: float, rate: float = 1.0) -> NoiseFunction:
     """Compute γ(l) = 2h(l) − 1 of (1) and (2), in floats; its divergence is to be bounded by `renyi_divergences`.
 
     Parameters
@@ -60,6 +76,8 @@ def best_under_renyi(K: int, order: float, budget: float) -> NoiseFunction:
         α > 1.
     budget
         ρ > 0: the divergence of order α that neighbors may have.
+    rate
+        q in (0, 1], with which a person's vote is moved: below 1 where he is drawn anew for every question.
 
     Raises
     ------
@@ -75,24 +93,19 @@ def best_under_renyi(K: int, order: float, budget: float) -> NoiseFunction:
     checks.positive(budget=budget)
     if not order > 1.0:
         checks.fail("order", order, "above 1")
+
+    def allowed(x: float, y: float) -> bool:
+        return max(drawn_divergence(order, x, y, rate), drawn_divergence(order, y, x, rate)) <= budget
+
     lies = []
     lie = 0.5
     for index in range(K - K // 2):
         if index == 0 and K % 2 == 1:
-            lie = _smallest_lie(0.5, lambda x: bernoulli_divergence(order, x, 1.0 - x) <= budget)
+            lie = _smallest_lie(0.5, lambda x: allowed(x, 1.0 - x))
         elif lie > SMALLEST_LIE:
-            lie = _next_lie(lie, order, budget)
+            lie = _smallest_lie(lie, partial(allowed, lie))
         lies.append(lie)
     return NoiseFunction(K, 1.0 - 2.0 * np.array(lies))
-
-
-def _next_lie(above: float, order: float, budget: float) -> float:
-    """Find the smallest x ≥ η with D_α(x ‖ above) and D_α(above ‖ x) within the budget."""
-
-    def allowed(x: float) -> bool:
-        return max(bernoulli_divergence(order, above, x), bernoulli_divergence(order, x, above)) <= budget
-
-    return _smallest_lie(above, allowed)
 
 
 def _smallest_lie(top: float, allowed: Callable[[float], bool]) -> float:

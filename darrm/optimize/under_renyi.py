@@ -103,7 +103,8 @@ def optimize_under_renyi(
     if not order > 1.0:
         checks.fail("order", order, "above 1")
     if has_closed_form(voters):
-        gamma = best_under_renyi(voters.K, order, budget)
+        rate = 1.0 if voters.sampled is None else float(voters.sampled.rate)
+        gamma = best_under_renyi(voters.K, order, budget, rate)
         value = gamma.expected_error(prior)
         return RenyiOptimum(gamma, value, value)
     return by_rows(voters, prior, order, budget, options, to_beat, start)

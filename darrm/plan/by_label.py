@@ -85,7 +85,7 @@ def laplace(search: Search) -> Iterable[Parameter]:
             make=lambda gamma: _of(search.workload, LNMax(gamma, reached=search.workload.voters.reached), gamma=gamma),
             start=first_rate(search.workload),
             limits=(1e-9, LARGEST_GAMMA),
-            estimate=estimate,
+            estimate=estimate if search.workload.voters.sampled is None else None,
             hope=HOPE[search.workload.has_noise_function],
             goal=None,
             precision=PRECISION[search.workload.has_noise_function],
@@ -95,6 +95,10 @@ def laplace(search: Search) -> Iterable[Parameter]:
 
 def shaped_noise(search: Search) -> Iterable[Parameter]:
     """Turn down the scale of the noise whose shape is right most often at the cost of the Gaussian in the budget."""
+    if search.workload.voters.sampled is not None:
+        raise PlanError(
+            "its shape is chosen for votes that always move; voters that draw their examples need less noise"
+        )
     work, parameter = search.workload, gaussian_of(search.workload)
     release, estimate = parameter.workload, parameter.estimate
     if release.total.exact_delta == 0 or estimate is None:
@@ -140,13 +144,17 @@ def gaussian_of(workload: Workload) -> Parameter:
     """Describe the σ of GNMax."""
     reached = workload.voters.reached
     limits = (0.0, 1.0 / LEAST_SIGMA)
+
+    def estimate(sigma: float) -> Charge:
+        return Charge("GNMax", renyi=_gaussian_curve(reached / sigma))
+
     return Parameter(
         workload=counted(workload),
         make=lambda sigma: _of(workload, GNMax(sigma, reached=reached), sigma=sigma),
         start=first_rate(workload),
         limits=limits,
         value=falling(limits),
-        estimate=lambda sigma: Charge("GNMax", renyi=_gaussian_curve(reached / sigma)),
+        estimate=estimate if workload.voters.sampled is None else None,
         hope=HOPE[workload.has_noise_function],
         goal=None,
         precision=PRECISION[workload.has_noise_function],
@@ -165,7 +173,9 @@ def falling(limits: tuple[float, float]) -> Callable[[float], float]:
 def first_rate(workload: Workload) -> float:
     """Return about what many queries admit, up to a factor, where a search starts."""
     release = counted(workload)
-    return release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
+    once = release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
+    sampled = release.voters.sampled
+    return once if sampled is None else min(once / float(sampled.rate), 1.0)
 
 
 def selection(search: Search, kind: Callable[[float, int], Mechanism], law: Callable[[float, int], Law]) -> Parameter:
@@ -191,7 +201,7 @@ def _of(workload: Workload, mechanism: Mechanism, law: Law | None = None, **sett
     voters, classes = workload.voters, workload.classes
     return Proposal(
         law=_noisy_law(mechanism) if law is None else law,
-        price=mechanism.charge,
+        price=mechanism.charge if voters.sampled is None else lambda: NoisyMaximum(mechanism, voters, classes).charge(),
         release=lambda: NoisyMaximum(mechanism, voters, classes),
         settings=settings,
     )

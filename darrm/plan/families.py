@@ -28,6 +28,11 @@ OPTIMUM_RENYI = "the best under a Rényi budget of one order, the best of the ac
 OPTIMUM_ONCE = "the best of one query, with the largest ε that the accountant admits."
 
 
+def move_for_certain(workload: Workload) -> bool:
+    """Whether a person's votes may move on every question: what is only compared is counted so."""
+    return workload.voters.sampled is None
+
+
 def are_models(workload: Workload) -> bool:
     """Whether the voters are private models, whose votes may need no noise."""
     return workload.voters.are_private_models
@@ -49,6 +54,7 @@ FAMILIES: tuple[Family, ...] = (
         "σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; counted by its noisy counts.",
         BLUE,
         only_compared="its labels cost less than its noisy counts",
+        arises=move_for_certain,
         planned=False,
     ),
     Family(
@@ -58,6 +64,7 @@ FAMILIES: tuple[Family, ...] = (
         "noisy counts can allow less noise.",
         BLUE,
         only_compared=BY_COUNTS,
+        arises=move_for_certain,
         planned=False,
     ),
     Family(
@@ -66,6 +73,7 @@ FAMILIES: tuple[Family, ...] = (
         "the largest γ that the accountant admits; counted by its noisy counts, which cost more than the label alone.",
         ORANGE,
         only_compared="its labels cost less than its noisy counts",
+        arises=move_for_certain,
         planned=False,
     ),
     Family("subsampling", tables.subsampling, "the allowance: " + TABLE, GREEN, planned=False),
@@ -77,6 +85,7 @@ FAMILIES: tuple[Family, ...] = (
         SKY_BLUE,
         classes=TWO,
         only_compared="it takes every person to reach all voters; plan asks how many one reaches",
+        arises=move_for_certain,
         planned=False,
     ),
     Family(

@@ -13,7 +13,7 @@ A law of more than two classes is a solution of a program that has to be small e
 import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize import SolveOptions
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
+from darrm.optimize.closed_form_renyi import best_under_renyi
 from darrm.optimize.optimizer import default_shape, optimize_table
 from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
 from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
@@ -31,6 +32,7 @@ from darrm.plan.budget import releases_of
 from darrm.plan.family import Search
 from darrm.plan.parameter import Parameter, Precision, Proposal, fixed, rounded
 from darrm.plan.tables import (
+    certified,
     certified_plurality,
     check_rows,
     delta_of_one,
@@ -50,6 +52,7 @@ MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is n
 LARGEST_GAIN = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
 PRECISION = Precision(unused=2e-6, narrow=1e-6)  # a solution takes long
 GOAL = 1e-3  # of what is to be beaten: gains below it are not looked for
+DRAWN_STEP, LARGEST_TIMES = 4, 1e3  # orders between those whose budget is turned up, and how far
 FIRST_STEP = 2  # orders, from the one that a search starts with
 LEAST_BUDGET = 1e-11  # of one query: a law of less is the rounding of its own divergence
 BUDGET_MARGIN = 1e-9  # of the budget is left for the rounding of bounds
@@ -65,6 +68,8 @@ def per_query(search: Search) -> Iterable[Parameter]:
 def under_renyi(search: Search) -> Iterable[Parameter]:
     """Find the order whose optimal law errs least; what the accountant does not admit of it is scaled or mixed."""
     two = search.workload.has_noise_function
+    if search.workload.voters.sampled is not None:
+        return _drawn_under_renyi(search)
     return _of_releases(search, _gamma_under_renyi if two else _plurality_under_renyi)
 
 
@@ -133,7 +138,7 @@ def _gamma_of_one(search: Search, release: Workload, delta: Fraction, shape: str
         search.report(f"per query: epsilon {epsilon:.4g}, delta {float(delta):g}")
         problem = release.problem(PrivacyParams(exact(epsilon), delta))
         if has_closed_form(voters):
-            table = certify(problem, best_for_plain_voters(problem))
+            table = certify(problem, best_for_plain_voters(problem.for_certain))
         else:
             table = optimize_table(problem, prior=search.measure.prior, shape=free[0], options=options)
             free[0] = "monotone" if table.gamma.is_monotone else free[0]  # the optimum of that shape is the same
@@ -205,6 +210,43 @@ def _gamma_under_renyi(search: Search, release: Workload) -> Parameter:
         return table_proposal(table, {"order": order, "renyi budget": budgets[order]})
 
     return Parameter(workload=release, make=make, start=1.0, limits=(0.0, 1.0), value=float)
+
+
+def _drawn_under_renyi(search: Search) -> list[Parameter]:
+    """Turn up the Rényi budget of a query of voters that draw their examples anew, for the best orders and near them.
+
+    Queries that rarely tell anything cost less together than their Rényi curves say: more than the budget is admitted.
+    """
+    work, sampling = search.workload, search.workload.voters.sampled
+    if sampling is None or sampling.scheme != "poisson" or not has_closed_form(work.voters):
+        raise PlanError("it is known for people who are drawn by coins, and reach one voter each")
+    if not work.has_noise_function:
+        raise PlanError("for more than two classes its program is known for voters that do not draw their examples")
+    budgets, rate = budgets_of(work), float(sampling.rate)
+
+    def proposed(order: float, times: float) -> Proposal:
+        search.report(f"Rényi: order {order:.6g}")
+        gamma = best_under_renyi(work.voters.K, order, times * budgets[order], rate)
+        return certified(work, gamma, {"order": order, "renyi budget": times * budgets[order]})
+
+    def error(order: float) -> float:
+        return search.measure.wrong(proposed(order, 1.0).law)
+
+    orders = list(budgets)
+    place = orders.index(best_order(budgets, cache(error)))
+    near = orders[max(0, place - DRAWN_STEP) : place + DRAWN_STEP + 1 : DRAWN_STEP]
+    limits = (0.0, LARGEST_TIMES)
+    return [
+        Parameter(
+            workload=work,
+            make=partial(proposed, order),
+            start=1.0,
+            limits=limits,
+            goal=None,
+            precision=Precision(unused=1e-3, narrow=1e-4),
+        )
+        for order in near
+    ]
 
 
 def _plurality_under_renyi(search: Search, work: Workload) -> Parameter:

@@ -129,8 +129,13 @@ def delta_of_one(workload: Workload) -> Fraction:
 
 
 def largest_epsilon(workload: Workload) -> Fraction:
-    """Compute min(total ε, K·ε): beyond, a query of private voters costs no more."""
+    """Compute min(total ε, K·ε): beyond, a query of private voters costs no more.
+
+    One of people who are rarely drawn may have a larger ε by far, which it hardly ever shows.
+    """
     total, voters = workload.total.exact_epsilon, workload.voters
+    if voters.sampled is not None and workload.queries > 1:
+        return LARGEST_TARGET
     return min(total, voters.K * voters.each.exact_epsilon) if voters.each.is_private else total
 
 

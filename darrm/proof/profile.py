@@ -16,7 +16,7 @@ import numpy as np
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.profile import PrivacyProfile
-from darrm.privacy import LARGEST_EXPONENT
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import ratio_of
 from darrm.proof.full_set import FullSet
@@ -37,7 +37,10 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
     >>> round(divergence(Voters(1, PrivacyParams("0.1", "1e-5")), NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
     1e-05
     """
-    return _divergences(voters, gamma, [epsilon])[0]
+    if voters.sampled is None:
+        return _divergences(voters, gamma, [epsilon])[0]
+    certain = voters.sampled.for_certain(PrivacyParams(epsilon)).exact_epsilon
+    return min(1.0, float(voters.sampled.rate) * _divergences(voters.for_certain, gamma, [certain])[0] * (1.0 + 1e-12))
 
 
 def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:
