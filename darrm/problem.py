@@ -124,6 +124,11 @@ class Voters:
                 "voters that draw their examples anew for every question (sampled) are not private themselves, and no "
                 'models: say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
             )
+        records = min(self.K, Sampling.of(sampled).records)
+        if self.reached < records:
+            checks.fail(
+                "overlap", self.overlap, f"at least {records}", "each record of a person may reach another voter"
+            )
 
     def _check_own(self, own: tuple[PrivacyParams, ...]) -> None:
         """Check what each voter satisfies, and keep it in order; equal voters are written one way only."""

@@ -31,6 +31,7 @@ from darrm.errors import checks
 from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
 
 SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
+_MOST_RECORDS = 100  # of one person: 1 − (1 − q)^r is kept exactly
 _PRECISION, _DIGITS = 60, 27  # of a logarithm, and of what is kept of it
 _LARGEST_DELTA = 1 - Fraction(1, 2**53)
 
@@ -41,49 +42,48 @@ class Sampling:
 
     Parameters
     ----------
-    rate
-        q in (0, 1].
+    record_rate
+        The probability in (0, 1] that one record is among the examples of a question.
     scheme
-        ``"poisson"``: each person is drawn by a coin of his own, and neighbors add or remove one person; ``"fixed"``: a
-        fixed number of people without replacement, q of all, and neighbors replace one person. The two are never
-        added up.
+        ``"poisson"``: each record is drawn by a coin of its own, and neighbors add or remove one person; ``"fixed"``: a
+        fixed number of records without replacement, ``record_rate`` of all, and neighbors replace one person. The two
+        are never added up.
+    records
+        How many records one person has at most; he may reach as many voters.
 
     Examples
     --------
     >>> print(Sampling("0.004"))
     a person is among the examples of a question with probability 0.004; neighbors add or remove one person
+    >>> Sampling("0.5", records=2).rate, Sampling("0.25", "fixed", records=2).rate
+    (Fraction(3, 4), Fraction(1, 2))
     """
 
-    rate: Fraction
+    record_rate: Fraction
     scheme: str = "poisson"
+    records: int = 1
 
     def __post_init__(self) -> None:
-        rate = exact_number("the sampling rate", self.rate)
+        rate = exact_number("the sampling rate", self.record_rate)
         if not 0 < rate <= 1:
             advice = "the probability that one person is among the examples of a question, like 0.004"
             checks.fail("the sampling rate", float(rate), "in (0, 1]", advice)
         checks.one_of(SCHEMES, scheme=self.scheme)
-        object.__setattr__(self, "rate", rate)
+        checks.integer_at_least(1, most=_MOST_RECORDS, records=self.records, advice="how many records one person has")
+        object.__setattr__(self, "record_rate", rate)
+        object.__setattr__(self, "records", int(self.records))
 
     @classmethod
     def of(cls, rate: Number | Sampling) -> Sampling:
-        """Return a sampling as it is, and a number as that of a coin for each person."""
+        """Return a sampling as it is, and a number as that of a coin for each record, one of each person."""
         return rate if isinstance(rate, Sampling) else cls(exact_number("the sampling rate", rate))
 
-    @classmethod
-    def of_records(cls, rate: Number, records: int, scheme: str = "poisson") -> Sampling:
-        """Return that of a person with several records, each drawn at a rate: one of them at least is drawn.
-
-        He may then reach as many voters as he has records. Of a fixed sample no more than ``records`` times the rate.
-
-        >>> Sampling.of_records("0.5", 2).rate, Sampling.of_records("0.25", 2, "fixed").rate
-        (Fraction(3, 4), Fraction(1, 2))
-        """
-        checks.integer_at_least(1, most=1000, records=records, advice="how many records one person has")
-        one = cls(exact_number("the sampling rate", rate), scheme)
-        if scheme == "fixed":
-            return cls(min(Fraction(1), records * one.rate), scheme)
-        return cls(1 - (1 - one.rate) ** records, scheme)
+    @property
+    def rate(self) -> Fraction:
+        """q, the probability that a person is among the examples; of a fixed sample no more than the sum of rates."""
+        if self.scheme == "fixed":
+            return min(Fraction(1), self.records * self.record_rate)
+        return 1 - (1 - self.record_rate) ** self.records
 
     @property
     def neighbors(self) -> str:
@@ -112,16 +112,22 @@ class Sampling:
         return PrivacyParams(Fraction(Context(prec=_DIGITS, rounding=ROUND_FLOOR).plus(whole)), delta)
 
     def __str__(self) -> str:
-        rate = decimal_text(self.rate)
-        return f"a person is among the examples of a question with probability {rate}; neighbors {self.neighbors}"
+        rate = decimal_text(self.rate) if self.records == 1 else f"{float(self.rate):.6g}"
+        drawn = (
+            f"; {self.records} records each, drawn with {decimal_text(self.record_rate)}" if self.records > 1 else ""
+        )
+        return (
+            f"a person is among the examples of a question with probability {rate}{drawn}; neighbors {self.neighbors}"
+        )
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Write it as plain data."""
-        return {"rate": decimal_text(self.rate), "scheme": self.scheme}
+        records = {} if self.records == 1 else {"records": self.records}
+        return {"rate": decimal_text(self.record_rate), "scheme": self.scheme, **records}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Sampling:
         """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        if not isinstance(data, dict) or not isinstance(data["rate"], str) or set(data) != {"rate", "scheme"}:
+        if not isinstance(data, dict) or not isinstance(data["rate"], str) or set(data) - {"rate", "scheme", "records"}:
             checks.fail("sampled", str(data), 'like {"rate": "0.004", "scheme": "poisson"}')
-        return cls(exact_number("the sampling rate", data["rate"]), data["scheme"])
+        return cls(exact_number("the sampling rate", data["rate"]), data["scheme"], data.get("records", 1))

@@ -155,7 +155,8 @@ def optimize_table(
         checks.fail("solver", solver, "'production' where voters differ")
     check_size(problem.voters, shape)
     known = _rows_of(start, problem.voters)
-    solve = partial(_solve_production, problem, Shape(shape), settings, report, known)
+    solved = problem.for_certain  # where voters draw their examples anew; else the problem itself
+    solve = partial(_solve_production, solved, Shape(shape), settings, report, known)
     if objective == "expected-error" and not belief.has_closed_form:
         if solver == "reference":
             advice = "one row a draw is not written down"
@@ -166,17 +167,17 @@ def optimize_table(
         found = solve(sampled.weights, sampled)
         table = certify(problem, found.gamma)
         value, status = sampled.value(table.gamma.half), found.status.value
-        bound = min(value, lower_bound(problem, found.weights, shape, found.multipliers))
+        bound = min(value, lower_bound(solved, found.weights, shape, found.multipliers))
         held_out = table.gamma.estimate_error(belief, draws=count, rng=generator)
         # without multipliers: no file keeps the draws, which their bound needs
         optimality = Optimality(belief, shape, objective, value, bound, status, held_out)
         made_by = {"solver": solver, **found.provenance, "draws fitted": str(count)}
         return table.with_optimality(optimality, made_by)
     weights = weights_of(belief, problem.voters.K)
-    found = _solve_reference(problem, weights, Shape(shape)) if solver == "reference" else solve(weights)
+    found = _solve_reference(solved, weights, Shape(shape)) if solver == "reference" else solve(weights)
     # the closed form is the largest private γ at every l, also where the prior is silent; the bound is the solver's
     closed = solver == "production" and has_closed_form(problem.voters)
-    table = certify(problem, best_for_plain_voters(problem) if closed else found.gamma)
+    table = certify(problem, best_for_plain_voters(solved) if closed else found.gamma)
     solution = Solution(belief, found.multipliers, found.status.value, shape, objective)
     return table.with_solution(solution, {"solver": solver, **found.provenance})
 

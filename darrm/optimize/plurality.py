@@ -107,12 +107,13 @@ def optimize_plurality(
     check_size(problem.voters, problem.classes)
     partitions = partitions_of(problem.voters.K, problem.classes)
     program = _program(partitions, belief, 0.0)
-    oracle = _MoveOracle(problem) if problem.voters.are_plain else _VoterOracle(problem)
+    solved = problem.for_certain  # where voters draw their examples anew; else the problem itself
+    oracle = _MoveOracle(solved) if solved.voters.are_plain else _VoterOracle(solved)
     start = uniform_law(partitions.K, partitions.classes).each
     result = maximize_with_rows(program, oracle, settings, start=start, report=report)
     multipliers = oracle.multipliers(result.multipliers)
     if isinstance(oracle, _VoterOracle) and oracle.few:  # what is proved is another program's optimum
-        result = maximize_with_rows(program, _TurnOracle(problem), settings, start=start, report=report)
+        result = maximize_with_rows(program, _TurnOracle(solved), settings, start=start, report=report)
     law = PluralityLaw.of_probabilities(partitions.K, partitions.classes, result.point)
     if isinstance(oracle, _VoterOracle) and oracle.few:
         law = max(law, *_drawn_laws(problem), key=lambda other: other.share_right(belief))

@@ -11,8 +11,9 @@ import re
 from pathlib import Path
 
 from darrm.errors import checks
-from darrm.privacy import PrivacyParams
+from darrm.privacy import PrivacyParams, decimal_text, exact_number
 from darrm.problem import MOST_QUERIES, Voters, Workload
+from darrm.sampling import Sampling
 from darrm.system.files import check_regular
 from darrm.system.votes_file import LONGEST_NAME
 
@@ -175,6 +176,14 @@ def add_voters(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--overlap", metavar="INT", help="how many voters one person's data can reach (default K)")
     group.add_argument(
+        "--sampled",
+        metavar="[fixed:]RATE",
+        help="voters draw their examples anew for every query, such as prompted language models: the probability that "
+        "one record is among them, by a coin of its own (fixed:RATE: a sample of fixed size); they are plain, and a "
+        "person reaches --records-each of them",
+    )
+    group.add_argument("--records-each", metavar="INT", help="with --sampled: records of one person (default 1)")
+    group.add_argument(
         "--models", action="store_true", help="each voter is a model, trained once, that answers all queries"
     )
 
@@ -182,6 +191,10 @@ def add_voters(parser: argparse.ArgumentParser) -> None:
 def voters_of(options: argparse.Namespace) -> Voters:
     """Read who votes; `ValueError` if a flag is malformed, out of range, or contradicts another."""
     K = None if options.K is None else integer("--K", options.K, 1)
+    if options.sampled is not None:
+        return _sampled_voters(options, int(DEFAULT_K) if K is None else K)
+    if options.records_each is not None:
+        raise ValueError("--records-each is about voters that draw their examples anew: say --sampled RATE")
     overlap = None if options.overlap is None else integer("--overlap", options.overlap, 1)
     if options.voters != "private":
         for flag in ("epsilon", "each_delta"):
@@ -201,6 +214,25 @@ def voters_of(options: argparse.Namespace) -> Voters:
     if len(own) > 1 or options.voters != "private":
         return Voters.of(own, overlap, models=options.models)
     return Voters(int(DEFAULT_K) if K is None else K, own[0], overlap, options.models)
+
+
+def _sampled_voters(options: argparse.Namespace, K: int) -> Voters:
+    """Read voters that draw their examples anew for every query."""
+    records = 1 if options.records_each is None else integer("--records-each", options.records_each, 1)
+    said = options.voters not in {"private", "plain"} or options.models
+    if said or options.epsilon is not None or options.each_delta is not None:
+        raise ValueError("--sampled is about voters that are plain: leave out --epsilon, --each-delta and --models")
+    reached = min(records, K)
+    if options.overlap is not None and integer("--overlap", options.overlap, 1) != reached:
+        checks.fail("--overlap", options.overlap, f"{reached} with --sampled", "a person reaches --records-each voters")
+    scheme, _, rate = options.sampled.rpartition(":")
+    if scheme not in {"", "fixed"}:
+        checks.fail("--sampled", options.sampled, "a probability like 0.004, or fixed:0.004")
+    try:
+        sampling = Sampling(exact_number("the sampling rate", rate.strip()), scheme or "poisson", records)
+    except ValueError as error:
+        raise ValueError(f"--sampled and --records-each: {error}") from error
+    return Voters(K, PrivacyParams("inf"), reached, sampled=sampling)
 
 
 def _each_of(options: argparse.Namespace, K: int | None) -> list[PrivacyParams]:
@@ -291,7 +323,15 @@ def flags_of(workload: Workload) -> str:
         epsilons, deltas = ([getattr(own, name) for own in voters.own] for name in ("epsilon_text", "delta_text"))
         kind = f"--epsilon {','.join(epsilons)} --each-delta {','.join(deltas if len(set(deltas)) > 1 else deltas[:1])}"
     overlap = "" if voters.overlap is None else f" --overlap {voters.overlap}"
+    if voters.sampled is not None:
+        kind, overlap = _flags_of_sampled(voters.sampled), ""
     who = f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
     classes = "" if workload.has_noise_function else f" --classes {workload.classes}"
     missing = f" --missing {workload.missing}" if workload.missing else ""
     return f"{who}{classes} --queries {workload.queries}{missing} --total {total.epsilon_text},{total.delta_text}"
+
+
+def _flags_of_sampled(sampling: Sampling) -> str:
+    scheme = "" if sampling.scheme == "poisson" else f"{sampling.scheme}:"
+    records = "" if sampling.records == 1 else f" --records-each {sampling.records}"
+    return f"--sampled {scheme}{decimal_text(sampling.record_rate)}{records}"
