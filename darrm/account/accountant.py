@@ -73,6 +73,7 @@ class Spent:
     bounds: tuple[Bound, ...]  # all that applied, smallest first
     queries: int  # how many the account holds
     understated: float | None = None  # of published estimates in it, at most the probability that one is too small
+    neighbors: str = ""  # by what they differ, where voters draw their examples anew for every question
 
     def __str__(self) -> str:
         if not self.queries:
@@ -80,7 +81,9 @@ class Spent:
         asked = "1 query" if self.queries == 1 else f"{self.queries} queries"
         if math.isinf(self.epsilon):
             return f"{asked}: no finite epsilon at delta = {self.delta:g}; {self.explanation}"
-        spent = f"{asked}: ({self.epsilon:.4f}, {self.delta:g}) by {self.bound}: {self.explanation}"
+        about = f" for neighbors that {self.neighbors}," if self.neighbors else ""
+        by = f"{about} by {self.bound}: {self.explanation}"
+        spent = f"{asked}: ({self.epsilon:.4f}, {self.delta:g}){by}"
         return spent if self.understated is None else f"{spent}; {estimated(self.understated)}"
 
     def to_json(self) -> Document:
@@ -93,6 +96,7 @@ class Spent:
             "queries": self.queries,
             "bounds": {bound.name: bound.epsilon for bound in self.bounds},
             **({} if self.understated is None else {"understated": self.understated}),
+            **({"neighbors": self.neighbors} if self.neighbors else {}),
         }
 
 
@@ -329,7 +333,9 @@ class PrivacyAccountant:
             otherwise = SHARED_RANDOMNESS
         bounds = tuple(sorted(filter(None, applying), key=lambda bound: bound.epsilon))
         best = bounds[0] if bounds else Bound("none", math.inf, otherwise)
-        return Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries, self.understated)
+        total = Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries, self.understated)
+        drawn = {_neighbors_of(kind.sampling) for kind in self._counts if kind.sampling is not None}
+        return replace(total, neighbors=", ".join(drawn))
 
     def _models_bounds(self, delta: float, *, adaptive: bool, named: bool) -> Iterator[Bound | None]:
         """Evaluate what is proved for any number of answers of the private models that all queries are about."""

@@ -102,10 +102,7 @@ def profile_of(charge: Charge) -> PrivacyProfile:
         return charge.profile
     if charge.guarantee is None:
         raise ValueError("a charge with neither a profile nor a guarantee has no loss distribution")
-    epsilon, delta = charge.guarantee.epsilon, charge.guarantee.delta
-    if epsilon == 0.0:
-        return PrivacyProfile((0.0,), (delta,))
-    return PrivacyProfile((0.0, epsilon), (delta + (1.0 - delta) * math.tanh(epsilon / 2.0), delta))
+    return PrivacyProfile.of_pair(charge.guarantee)
 
 
 def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:

@@ -16,7 +16,7 @@ import numpy as np
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
-from darrm.privacy import PrivacyParams
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.probability import Array
 from darrm.sampling import Sampling
 
@@ -55,6 +55,8 @@ def amplified(charge: Charge, sampling: Sampling, curve: RenyiCurve | None) -> C
     an (ε, 0)-private label follows.
     """
     guarantee, profile = charge.guarantee, charge.profile
+    if profile is None and guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT:
+        profile = PrivacyProfile.of_pair(guarantee)
     if sampling.scheme != "poisson":
         curve = None
     if guarantee is not None:
@@ -92,7 +94,7 @@ def drawn_penalties(log_ratio: Array, order: Array | float, rate: float) -> tupl
     grown = np.log1p(t)
     with np.errstate(over="ignore"):
         forward = np.expm1(order * grown) - order * t
-    back = np.expm1((1.0 - order) * grown) + (order - 1.0) * t
+        back = np.expm1((1.0 - order) * grown) + (order - 1.0) * t
     return np.asarray(np.maximum(forward, 0.0)), np.asarray(np.maximum(back, 0.0))
 
 

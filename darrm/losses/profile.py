@@ -1,5 +1,7 @@
 """The privacy profile of one query: the smallest δ for every ε, as points with a safe line between them."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 
@@ -7,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import checks
-from darrm.privacy import LARGEST_EXPONENT
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,18 @@ class PrivacyProfile:
             fits = back.shape == grid.shape and np.all(back >= 0.0) and np.all(np.diff(back) <= 0.0)
             if not (fits and np.all(back <= bounds)):
                 checks.fail("reverse", self.reverse, "non-increasing, and nowhere above deltas")
+
+    @classmethod
+    def of_pair(cls, params: PrivacyParams) -> PrivacyProfile:
+        """Return that of the worst (ε, δ)-private mechanism: randomized response that confesses with probability δ.
+
+        >>> PrivacyProfile.of_pair(PrivacyParams(0, "0.1"))
+        PrivacyProfile(epsilons=(0.0,), deltas=(0.1,), reverse=None)
+        """
+        epsilon, delta = params.epsilon, params.delta
+        if epsilon == 0.0:
+            return cls((0.0,), (delta,))
+        return cls((0.0, epsilon), (delta + (1.0 - delta) * math.tanh(epsilon / 2.0), delta))
 
     @property
     def parts(self) -> tuple[tuple[float, ...], ...]:
