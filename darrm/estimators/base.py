@@ -16,6 +16,7 @@ from darrm.errors import checks
 from darrm.estimators import shards
 from darrm.estimators.teachers import check_classifier, counts, trained
 from darrm.system.extras import Untyped
+from darrm.system.people import persons_of
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -96,7 +97,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     def _teach(self, X: Untyped, y: NDArray[Untyped], groups: Untyped, teachers: int) -> list[Untyped]:
         """Give every person's rows to one teacher, and train them all."""
-        persons, key = shards.persons_of(_num_samples(X), groups), self._key()
+        persons, key = persons_of(_num_samples(X), groups), self._key()
         teacher_of = shards.assigned(persons, teachers, key)
         return trained(
             getattr(self, self.teacher_parameter),

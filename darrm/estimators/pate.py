@@ -38,6 +38,7 @@ from darrm.estimators.teachers import check_classifier, constant_classifier, see
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.system.extras import Untyped
+from darrm.system.people import persons_of
 from darrm.votes import ABSTAIN, Votes
 
 WORST_CASE, TESTED = "worst case", "tested"
@@ -70,7 +71,7 @@ def _private(X: Untyped, y: Untyped, groups: Untyped, held: NDArray[np.bool_] | 
     """Return inputs, labels and persons of the rows that are not held out."""
     if held is None:
         return X, y, groups
-    persons = itertools.compress(shards.persons_of(len(held), groups), ~held)
+    persons = itertools.compress(persons_of(len(held), groups), ~held)
     return _safe_indexing(X, np.flatnonzero(~held)), y[~held], list(persons)
 
 
@@ -281,7 +282,7 @@ class PATEClassifier(Ensemble):
             advice = "unlabeled rows that are public; the guarantee covers all of X, so nothing stands in for them"
             checks.fail("X_public", None, "the public inputs that the teachers label", advice)
         checks.open_probability(public_share=self.public_share)
-        held = shards.held_out(shards.persons_of(_num_samples(X), groups), self.public_share, self._key())
+        held = shards.held_out(persons_of(_num_samples(X), groups), self.public_share, self._key())
         if held.all() or not held.any():
             found = checks.Found(f"{held.sum()} of {len(held)} rows")
             checks.fail("public_share", found, "a share that leaves rows on both sides", "pass X_public instead")

@@ -30,39 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
-from darrm.system.extras import Untyped
-
 KEY_BYTES = 16
 SEEDS = 2**31  # what scikit-learn takes for a random_state
-
-
-def persons_of(rows: int, groups: Untyped) -> list[Untyped]:
-    """Return who each row belongs to: its group, or its position where every row is a person.
-
-    >>> persons_of(3, None), persons_of(3, ["ann", "bob", "ann"])
-    ([0, 1, 2], ['ann', 'bob', 'ann'])
-    """
-    if groups is None:
-        return list(range(rows))
-    # objects: as an array of one type, one person's name would change how those of all others are written
-    array = np.asarray(groups, dtype=object)
-    if array.shape != (rows,):
-        checks.fail("groups", array.shape, f"of shape ({rows},)", "say for each row whose it is")
-    return [_named(person, row) for row, person in enumerate(array)]
-
-
-def _named(person: Untyped, row: int) -> Untyped:
-    """Return who a row belongs to, with equal numbers written alike, whatever their type."""
-    try:
-        hash(person)
-        known = person is not None and bool(person == person)  # noqa: PLR0124 (NaN differs from itself)
-    except TypeError:  # pandas.NA knows no answer, and a list is no name
-        known = False
-    if not known:
-        checks.fail("groups", person, "without missing values", f"row {row} must belong to somebody, with a name")
-    value = person.item() if isinstance(person, np.generic) else person
-    return int(value) if isinstance(value, bool | float) and float(value).is_integer() else value
 
 
 def assigned(persons: list[Any], teachers: int, key: bytes) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ __all__ = [
     "files",
     "flags",
     "parquet_file",
+    "people",
     "progress",
     "votes_file",
 ]

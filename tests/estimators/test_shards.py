@@ -1,6 +1,7 @@
 """One person reaches one teacher: on neighboring data all other teachers are the same, to the bit."""
 
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
-from darrm.estimators.shards import assigned, persons_of, seeds
+from darrm.estimators.shards import assigned, seeds
 from darrm.mechanisms.selection import PermuteAndFlip
+from darrm.system.people import persons_of
 
 KEY = b"0123456789abcdef"
 TEACHERS = 12
@@ -99,7 +101,10 @@ def test_numbers_and_their_words_are_different_people_and_seeds_differ() -> None
     assert len(set(seeds(100, KEY))) == 100
 
 
-@pytest.mark.parametrize("groups", [["a"], [["a"], ["b"]], ["a", None], [1.0, np.nan], [{}, 1], [Unknown(), 1]])
+NO_NAMES = ([object(), object()], np.ma.array([1, 2], mask=[False, True]), [Decimal("sNaN"), 1], [1.0, np.nan], [{}, 1])
+
+
+@pytest.mark.parametrize("groups", [["a"], [["a"], ["b"]], ["a", None], [Unknown(), 1], *NO_NAMES])
 def test_groups_that_name_nobody_are_refused(groups: Any) -> None:
     with pytest.raises(ValueError, match="groups must be"):
         persons_of(2, np.asarray(groups, dtype=object) if groups[-1] is None else groups)
