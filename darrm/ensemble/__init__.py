@@ -1,10 +1,17 @@
-"""Private teachers: disjoint shards, DP-SGD, calibration, votes, and the student. The only folder that imports torch.
+"""Private teachers (disjoint shards, DP-SGD, calibration, votes, the student) and prompts with fresh private examples.
 
->>> from darrm.ensemble import Partition, PrivateSGD, train_teachers
+The only folder that imports torch; names are loaded when they are first used, and `FreshPrompts` needs no torch.
+
+>>> from darrm.ensemble import FreshPrompts, Partition, PrivateSGD, train_teachers
 """
 
-try:
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
+    from darrm.ensemble.fresh_prompts import FreshPrompts
     from darrm.ensemble.network import convolutional_network, student_network
     from darrm.ensemble.partition import Partition
     from darrm.ensemble.recipes import PlainSGD, PrivateSGD
@@ -18,12 +25,10 @@ try:
         save_votes,
         train_teachers,
     )
-except ModuleNotFoundError as error:
-    error.add_note("darrm.ensemble needs PyTorch: pip install 'darrm[ensemble]'")
-    raise
 
 __all__ = [
     "SEED_CONSENT",
+    "FreshPrompts",
     "Partition",
     "Perturbation",
     "PlainSGD",
@@ -42,3 +47,27 @@ __all__ = [
     "train_student",
     "train_teachers",
 ]
+
+_HOMES = {
+    "calibration": ("calibrate_noise", "calibrate_sampling", "privacy_of"),
+    "fresh_prompts": ("FreshPrompts",),
+    "network": ("convolutional_network", "student_network"),
+    "partition": ("Partition",),
+    "recipes": ("PlainSGD", "PrivateSGD"),
+    "student": ("Perturbation", "StudentRecipe", "train_student"),
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
+    if name not in __all__:
+        raise AttributeError(f"module 'darrm.ensemble' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    home = next((module for module, names in _HOMES.items() if name in names), "teachers")
+    try:
+        return getattr(import_module(f"darrm.ensemble.{home}"), name)
+    except ModuleNotFoundError as error:
+        error.add_note("darrm.ensemble needs PyTorch: pip install 'darrm[ensemble]'")
+        raise
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
