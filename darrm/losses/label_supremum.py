@@ -172,13 +172,18 @@ class HockeyStick:
 
 
 def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Array:
-    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure; over |i − j| ≤ K + 1 of K votes."""
+    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure.
+
+    Of K votes a has at most K more than b before the move, and at most K fewer after it; a tie with the others may add
+    one to i or to j: i − j is at least 1 − K and at most K + 1.
+    """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not known there counts as ∞
         bits = _one_bit(laws, measure)
         best = np.zeros(measure.size)
-        apart = laws.left + laws.right if votes is None else min(laws.left + laws.right, votes + 1)
-        far = _branched(laws, measure, best, apart, far=True) + 2.0 * bits * np.exp(laws.log_G(np.array([-laws.near])))
-        close = _branched(laws, measure, best, apart, far=False)
+        apart = laws.left + laws.right
+        leads = (-apart, apart) if votes is None else (max(-apart, 1 - votes), min(apart, votes + 1))
+        far = _branched(laws, measure, best, leads, far=True) + 2.0 * bits * np.exp(laws.log_G(np.array([-laws.near])))
+        close = _branched(laws, measure, best, leads, far=False)
         return np.asarray(np.maximum(np.maximum(close, far), bits) + measure.outside(laws, bits))
 
 
@@ -268,19 +273,20 @@ class _Blocks:
         return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _branched(laws: TwoClasses, measure: Measure, best: Array, apart: int, *, far: bool) -> Array:
+def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, far: bool) -> Array:
     """Bound the supremum over blocks (first i, first j), each of both z; raise the ``best`` found."""
     # The blocks of the plane, or of the line on which i and j are ``far`` above `near`.
-    end = laws.near + laws.left + apart  # both are above it on the line
+    least, most = leads
+    end = laws.near + laws.left - least  # both are above it on the line
     side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
-    columns = np.arange(-apart + end, apart + end + 1, side) if far else np.arange(-laws.right, laws.near + apart, side)
+    columns = np.arange(least + end, most + end + 1, side) if far else np.arange(-laws.right, laws.near + most, side)
     places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if far else columns)])
     active = np.ones((measure.size, places.shape[1]), dtype=bool)
     farther = _farther(laws) if far else 0.0
     bound = np.zeros(measure.size)
     while True:
         i, j = places
-        inside = (i - j < apart + side) & (j - i < apart + side) & active.any(axis=0)
+        inside = (i - j < most + side) & (j - i < side - least) & active.any(axis=0)
         if not far:
             inside &= np.minimum(i, j) < laws.near
         places, active = places[:, inside], active[:, inside]

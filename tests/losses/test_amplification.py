@@ -225,9 +225,10 @@ def test_every_pair_of_histograms_costs_no_more(mechanism: Mechanism, K: int, C:
     assert 0.4 <= most <= 1.0 + 1e-9  # permute-and-flip is known to be (ε, 0)-private, and no more
 
 
-@pytest.mark.parametrize(("sigma", "most"), [(0.9, 1.4), (4.0, 1.05)])  # the height of the third is the worst one
+# the height of the third is the worst one; at larger orders of narrow noise half a vote of lead multiplies the cost
+@pytest.mark.parametrize(("sigma", "most", "orders"), [(0.9, 1.37, (2.0, 4.0)), (4.0, 1.05, (2.0, 4.0, 8.0))])
 @pytest.mark.parametrize("q", [0.001, 0.2])
-def test_three_outcomes_are_bounded_closely(sigma: float, most: float, q: float) -> None:
+def test_three_outcomes_are_bounded_closely(sigma: float, most: float, orders: tuple[float, ...], q: float) -> None:
     K, noise = 9, DiscreteGaussian(sigma)
     bound, always = label_curve(noise, rate=q, votes=K), label_curve(noise)
     histograms = np.array([h for h in itertools.product(range(K + 1), repeat=3) if sum(h) == K])
@@ -236,12 +237,12 @@ def test_three_outcomes_are_bounded_closely(sigma: float, most: float, q: float)
     moves = [(n, place[a - 1, b + 1, c]) for (a, b, c), n in place.items() if a and b < K]
     before, after = (laws[list(part)] for part in zip(*moves, strict=True))
     two = curve_of_votes(label_of_two(noise, K), K, 1, q)
-    for order in (2.0, 4.0, 6.0):
+    for order in orders:
         parts = [drawn_penalties(np.log(B / A), order, q) for A, B in ((before, after), (after, before))]
         sums = [np.sum(A * part, axis=1) for A, sides in zip((before, after), parts, strict=True) for part in sides]
         exact = math.log1p(float(np.max(sums))) / (order - 1.0)
         at = bound.orders == order
-        assert two.values[at][0] * (1.0 - 1e-9) <= bound.values[at][0] <= always.values[at][0]
+        assert two.values[at][0] <= bound.values[at][0] <= always.values[at][0]
         assert exact * (1.0 - 1e-7) <= bound.values[at][0] <= most * exact, order
 
 
