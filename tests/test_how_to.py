@@ -1,11 +1,16 @@
 """The pages that show how something is done do it: their code runs as printed, top to bottom, one process a page."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
 import pytest
+
+from tests.chat_endpoint import chat_endpoint
 
 ROOT = Path(__file__).parent.parent
 EXTENSION_POINTS = {"own-gamma", "own-prior", "own-aggregator", "own-teacher", "own-data-set", "own-student"}
@@ -38,7 +43,7 @@ def script_of(page: str) -> str:
     return "".join(lines)
 
 
-def run_script(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_script(script: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a script in a folder, in an interpreter of its own, with warnings as errors."""
     environment = {
         **{name: value for name, value in os.environ.items() if name != "DISPLAY"},  # with one, show() warns
@@ -46,6 +51,7 @@ def run_script(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         "MPLBACKEND": "Agg",
         "TESTED_PYTHON": sys.executable,
         "SHELL_HEAD": SHELL_HEAD,
+        **variables,
     }
     command = [sys.executable, "-W", "error", str(script)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -60,8 +66,26 @@ def test_every_extension_point_has_a_page() -> None:
 def test_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text(script_of(page.read_text(encoding="utf-8")), encoding="utf-8")
-    found = run_script(script, tmp_path)
+    with chat_endpoint() as variables:
+        found = run_script(script, tmp_path, **variables)
     assert found.returncode == 0, found.stderr
+
+
+def test_the_page_about_prompts_asks_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "how-to" / "prompts.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec("".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[:3]), names)  # noqa: S102 (our own page)
+    prompts, answer = names["prompts"], names["answer"]
+    with chat_endpoint() as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        votes = prompts.votes(["broken and late"], answer, jobs=1, rng=names["rng"])  # that of the page, seeded
+        monkeypatch.setenv("CHAT_KEY", "another")
+        with pytest.raises(HTTPError, match="401") as refused:
+            prompts.votes(["broken and late"], answer, jobs=1)
+        refused.value.close()
+    assert votes.missing is None
+    assert votes.counts[0, 0] > 5  # "bad", as the examples of most prompts say
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from darrm.errors import checks
-from darrm.privacy import Number, PrivacyParams
+from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.probability.exact_sampling import UniformBelow, uniform_below
 from darrm.problem import Voters
 from darrm.sampling import Sampling
@@ -117,7 +117,7 @@ question with probability 0.004; neighbors add or remove one person
             checks.integer_at_least(1, examples_each=examples_each, advice="or None for all that were drawn")
         self._most, self._size = examples_each, size
         if rate is not None and size is None:
-            self._sampling = Sampling.of(rate)
+            self._sampling = Sampling(exact_number("rate", rate))
         elif size is not None and rate is None:
             checks.integer_at_least(1, most=len(records), size=size, advice=f"of {len(records):,} people")
             self._sampling = Sampling(Fraction(int(size), len(records)), "fixed")

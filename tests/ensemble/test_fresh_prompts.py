@@ -333,6 +333,7 @@ def test_the_trial_raises_what_is_wrong_before_anybody_is_drawn() -> None:
     ("how", "complaint"),
     [
         ({"rate": 0}, "the sampling rate must be in"),
+        ({"rate": Sampling(HALF, "fixed")}, "rate must be a finite number"),
         ({}, "rate or size must be one of the two, got none"),
         ({"rate": 1, "size": 1}, "rate or size must be one of the two, got both"),
         ({"size": 0}, "size must be an integer of at least 1"),
