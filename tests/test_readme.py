@@ -1,11 +1,13 @@
 """The README, and pages that carry it on, run as printed in a fresh copy; what the README links to is there."""
 
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from darrm import PrivacyParams, Voters, Workload
 from darrm.plan import plan
 from darrm.plan.families import named
+from darrm.sampling import Sampling
 from experiments.knowledge_transfer import __main__ as knowledge_transfer
 from experiments.pate import __main__ as pate
 
@@ -185,6 +188,20 @@ def test_noise_is_needed_where_the_readme_says_so() -> None:
         found = plan(Workload(voters, 20, PrivacyParams(epsilon, delta)), families=[law]).best.right
         assert found <= most
     assert found > 0.9999
+
+
+def test_drawn_examples_are_worth_what_the_readme_says() -> None:
+    said = re.search(r"a label is right in ([\d.]+) % of the cases; in ([\d.]+) % if the examples stayed", README)
+    asked = re.search(r"advise --K (\d+) --sampled (\S+) --queries (\d+) --total (\S+),(\S+)\n", README)
+    assert said is not None
+    assert asked is not None
+    K, rate, queries, epsilon, delta = asked.groups()
+    for share, sampled in zip(said.groups(), (Sampling(Fraction(rate)), None), strict=True):
+        voters = Voters(int(K), PrivacyParams("inf"), overlap=1, sampled=sampled)
+        best = plan(Workload(voters, int(queries), PrivacyParams(epsilon, delta))).best
+        right = best.truth[list(best.levels).index(7)]
+        digits = len(share.partition(".")[2])
+        assert math.floor(100.0 * right * 10**digits) == round(float(share) * 10**digits)
 
 
 def test_uses_that_must_be_seen_are_seen() -> None:

@@ -45,6 +45,8 @@ def _heading(table: Table) -> str:
         f"  the release is  (ε, δ) = {problem.target}-differentially private",
         f"  one person's data reach at most {problem.voters.reached} of the voters",
     ]
+    if problem.voters.sampled is not None:
+        lines.append(f"  {problem.voters.sampled}")
     return "\n".join([*lines, *([] if optimality is None else [f"  optimized for   {optimality.prior}"])])
 
 

@@ -157,6 +157,8 @@ def _heading(table: Table) -> str:
         lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
     elif problem.voters.own is not None:
         lines.append("  one person's data may reach all of the voters (--overlap T: at most T)")
+    if problem.voters.sampled is not None:
+        lines.append(f"  {problem.voters.sampled}")
     if problem.voters.K % 2 == 0:
         lines.append("  K is even: a tie is answered by a fair coin")
     if optimality is not None:
