@@ -1,4 +1,5 @@
 import functools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def test_teachers_learn_and_vote(trained: TeacherEnsemble) -> None:
 
 
 def test_votes_are_each_teachers_own_answer(trained: TeacherEnsemble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm.ensemble.teachers._CPU_STACK", 2)  # stacks of two teachers and of one
+    # stacks of two teachers and of one; the module itself: others may have been imported without PyTorch meanwhile
+    monkeypatch.setattr(sys.modules[TeacherEnsemble.__module__], "_CPU_STACK", 2)
     x, _ = bright_and_dark(20, seed=4)
     votes = trained.votes(x, device="cpu", batch=7)
     for teacher in range(3):
