@@ -223,23 +223,30 @@ class _Ask:
     codes: dict[Any, int]
 
     def __call__(self, prompts: list[Any]) -> list[int]:
-        """Ask prompts together, and then those without a vote again, each alone."""
+        """Ask prompts together, and then those without a vote again, each alone, ``retries`` times.
+
+        Where all failed together, none was asked yet: a prompt may cost the others neither their votes nor a try.
+        """
         codes = self._attempt(prompts)
+        if codes is None and len(prompts) > 1:
+            return [code for prompt in prompts for code in self([prompt])]
+        codes = codes or [_MISSING]
         for i, prompt in enumerate(prompts):
             for _ in range(self.retries):
                 if codes[i] == _MISSING:
-                    codes[i] = self._attempt([prompt])[0]
+                    codes[i] = (self._attempt([prompt]) or [_MISSING])[0]
         return codes
 
-    def _attempt(self, prompts: list[Any]) -> list[int]:
-        """Ask prompts once; whatever is raised is private, and so is that it was."""
+    def _attempt(self, prompts: list[Any]) -> list[int] | None:
+        """Ask prompts once; what is raised is private, and so is that it was."""
         try:
             return [self._code(label) for label in self._labels(prompts)]
         except Exception:  # noqa: BLE001 (of any library)
-            return [_MISSING] * len(prompts)
+            return None
 
     def _labels(self, prompts: list[Any]) -> list[Any]:
-        labels = list(self.answer(prompts)) if self.batched else [self.answer(*prompt) for prompt in prompts]
+        fresh = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
+        labels = list(self.answer(fresh)) if self.batched else [self.answer(*prompt) for prompt in fresh]
         if len(labels) != len(prompts):
             checks.fail("what answer returns", checks.Found(f"{len(labels)} labels"), f"one for each of {len(prompts)}")
         return labels

@@ -29,6 +29,8 @@ def persons_of(rows: int, names: Untyped, argument: str = "groups") -> list[Unty
 
 def _named(person: Any, row: int, argument: str) -> Untyped:  # noqa: ANN401 (whatever is called a person)
     """Return who a row belongs to, with equal numbers written alike, whatever their type."""
+    if isinstance(person, tuple):  # of names; a NaN in it would differ from the next one
+        return tuple(_named(part, row, argument) for part in person)
     try:
         hash(person)
         # NaN differs from itself; pandas.NA knows no answer, and a list has no hash
@@ -40,6 +42,8 @@ def _named(person: Any, row: int, argument: str) -> Untyped:  # noqa: ANN401 (wh
     kind: Any = type(person)
     if kind.__eq__ is object.__eq__:  # two such objects differ whatever they hold
         found = checks.Found(f"objects of type {kind.__name__}")
-        checks.fail(argument, found, "text or numbers", "no two of these are equal, so that no person had two rows")
+        checks.fail(
+            argument, found, "text or numbers", "two of these never equal, and each row would be another person"
+        )
     value = person.item() if isinstance(person, np.generic) else person
     return int(value) if isinstance(value, bool | float) and float(value).is_integer() else value

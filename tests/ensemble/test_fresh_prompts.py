@@ -228,17 +228,19 @@ def test_voters_are_what_was_drawn() -> None:
 
 
 class Failing:
-    """An answer that fails where there is an odd number, so often, and notes what it was asked."""
+    """An answer that fails so often where there is an odd number, notes what it was asked, and empties its list."""
 
     def __init__(self, failures: float = math.inf, wrong: Any = None) -> None:
         self.failures, self.wrong, self.asked = failures, wrong, list[tuple[int, ...]]()
 
     def __call__(self, examples: list[int], question: str) -> Any:
         assert question == "?"
-        self.asked.append(tuple(examples))
-        if any(example % 2 for example in examples) and self.asked.count(tuple(examples)) <= self.failures:
+        numbers = tuple(examples)
+        self.asked.append(numbers)
+        examples.clear()
+        if any(number % 2 for number in numbers) and self.asked.count(numbers) <= self.failures:
             if self.wrong is None:
-                raise ConnectionError(examples)
+                raise ConnectionError(numbers)
             return self.wrong
         return 1
 
@@ -267,13 +269,28 @@ def test_what_fails_is_asked_again_alike_and_then_missing(wrong: Any, batched: b
     assert len(asked) == 4
 
 
-@pytest.mark.parametrize("batched", [False, True])
-def test_an_answer_at_the_last_try_counts(batched: bool) -> None:
-    for failures in (2, 3):
-        answer = Failing(failures)
-        call = answer.together if batched and failures == 3 else answer
-        votes = FreshPrompts([1], rate=1, voters=1).votes(["?"], call, batched=call != answer, trial=False, jobs=1)
-        assert (votes.missing is None) == (failures == 2)
+@pytest.mark.parametrize(("batched", "failures", "missing"), [(False, 2, 0), (False, 3, 1), (True, 2, 0), (True, 3, 1)])
+def test_an_answer_at_the_last_try_counts(batched: bool, failures: int, missing: int) -> None:
+    answer = Failing(failures)
+    prompts = FreshPrompts([1], rate=1, voters=1)
+    votes = prompts.votes(["?"], answer.together if batched else answer, batched=batched, trial=False, jobs=1)
+    assert votes.counts.sum() == 1 - missing
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_prompt_that_fails_its_batch_costs_the_others_neither_votes_nor_tries(retries: int) -> None:
+    asked: list[list[int]] = []
+
+    def answer(batch: list[tuple[list[int], str]]) -> list[int]:
+        asked.append([examples[0] for examples, _ in batch])
+        if asked[-1] == [3] or len(batch) > 1:
+            raise ConnectionError
+        return [1 if asked.count([example]) > retries else 7 for example in asked[-1]]  # at the last try
+
+    votes = FreshPrompts(range(4), size=4, voters=4).votes(
+        ["?"], answer, batched=True, retries=retries, trial=False, jobs=1
+    )
+    assert votes.counts.tolist() == [[0, 3]]
 
 
 def test_a_batch_of_the_wrong_length_is_asked_one_by_one() -> None:

@@ -101,7 +101,16 @@ def test_numbers_and_their_words_are_different_people_and_seeds_differ() -> None
     assert len(set(seeds(100, KEY))) == 100
 
 
-NO_NAMES = ([object(), object()], np.ma.array([1, 2], mask=[False, True]), [Decimal("sNaN"), 1], [1.0, np.nan], [{}, 1])
+TWICE = np.empty(2, dtype=object)
+TWICE[:] = [("ann", float("nan")), ("ann", float("nan"))]
+NO_NAMES = (
+    TWICE,
+    [object(), object()],
+    np.ma.array([1, 2], mask=[False, True]),
+    [Decimal("sNaN"), 1],
+    [1.0, np.nan],
+    [{}, 1],
+)
 
 
 @pytest.mark.parametrize("groups", [["a"], [["a"], ["b"]], ["a", None], [Unknown(), 1], *NO_NAMES])
