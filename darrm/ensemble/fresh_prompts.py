@@ -213,7 +213,7 @@ question with probability 0.004; neighbors add or remove one person
         return Votes(counts[:, :_MISSING], K, classes, "labels", counts[:, _MISSING])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # Dask hashes what it calls
 class _Ask:
     """Asks prompts for the numbers of classes, `_MISSING` for none; what workers get."""
 

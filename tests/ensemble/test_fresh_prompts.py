@@ -92,22 +92,23 @@ def law_of_prompts(prompts: FreshPrompts, person: int, patch: pytest.MonkeyPatch
     return law_of(run)
 
 
-class InTheOrderOfDrawing(FreshPrompts):
-    def _seats(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
-        return [(person, i % self.voters.K) for i, (person, _) in enumerate(super()._seats(below))]
+def wrong(seat: Callable[[int, int, int], int], *, shuffled: bool = False) -> type[FreshPrompts]:
+    """A sampler that seats the i-th of n people who were drawn by what others do."""
+
+    class Wrong(FreshPrompts):
+        def _seats(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
+            drawn = [person for person, _ in super()._seats(below)]
+            if shuffled:
+                drawn = [drawn[i] for i in fresh_prompts._ordered(len(drawn), None, below)]
+            return [(person, seat(i, len(drawn), self.voters.K)) for i, person in enumerate(drawn)]
+
+    return Wrong
 
 
-class InEqualParts(FreshPrompts):
-    def _seats(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
-        drawn = [person for person, _ in super()._seats(below)]
-        return [(person, i * self.voters.K // len(drawn)) for i, person in enumerate(drawn)]
-
-
-class ShuffledIntoEqualParts(InEqualParts):
-    def _seats(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
-        drawn = [person for person, _ in super()._seats(below)]
-        dealt = enumerate(fresh_prompts._ordered(len(drawn), None, below))
-        return [(drawn[i], place * self.voters.K // len(drawn)) for place, i in dealt]
+IN_THE_ORDER_OF_DRAWING = wrong(lambda i, _, K: i % K)
+IN_EQUAL_PARTS = wrong(lambda i, n, K: i * K // n)
+IN_EQUAL_PARTS_SHUFFLED = wrong(lambda i, n, K: i * K // n, shuffled=True)
+WRONG = [IN_THE_ORDER_OF_DRAWING, IN_EQUAL_PARTS, IN_EQUAL_PARTS_SHUFFLED]
 
 
 class OneCapForAll(FreshPrompts):
@@ -118,9 +119,6 @@ class OneCapForAll(FreshPrompts):
             cut.append(held[:left])
             left -= len(cut[-1])
         return cut
-
-
-WRONG = [InTheOrderOfDrawing, InEqualParts, ShuffledIntoEqualParts]
 
 
 def is_independent(kind: type[FreshPrompts], n: int, rate: Fraction, K: int = 3) -> bool:
@@ -319,11 +317,26 @@ def test_threads_answer_what_one_process_answers() -> None:
     assert len({tuple(row) for row in alone}) > 5
 
 
+def test_what_is_sent_to_workers_can_be_hashed_as_dask_does() -> None:
+    assert hash(fresh_prompts._Ask(weigh, batched=False, retries=0, codes={0: 0}))
+
+
 @pytest.mark.slow
-def test_processes_answer_what_one_process_answers() -> None:
+def test_processes_and_clusters_answer_what_one_process_answers() -> None:
+    distributed = pytest.importorskip("distributed")
     prompts = FreshPrompts(range(99), 3, rate="0.3", voters=7)
-    one, two = (prompts.votes([1, 2], weigh, jobs=jobs, rng=np.random.default_rng(5)).counts for jobs in (1, 2))
-    assert np.array_equal(one, two)
+
+    def counts(**how: Any) -> list[list[int]]:
+        return prompts.votes(range(20), weigh_elsewhere, rng=np.random.default_rng(5), **how).counts.tolist()
+
+    def weigh_elsewhere(examples: list[int], question: int) -> int:  # sent by value: workers cannot import tests
+        return sum(examples, question) % 3
+
+    alone = counts(jobs=1)
+    assert counts(jobs=2) == alone
+    local = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with local, distributed.Client(local), joblib.parallel_config(backend="dask"):
+        assert counts() == alone
 
 
 def test_the_trial_raises_what_is_wrong_before_anybody_is_drawn() -> None:
