@@ -200,10 +200,10 @@ class PrivacyAccountant:
     def _check_neighbors(self, charge: Charge) -> None:
         """Refuse to add costs about neighbors that differ otherwise than those of the voters, or of other charges."""
         # what is charged without a word on votes, by hand, is taken as it is
-        others = [(kind.what, kind.sampling) for kind in self._counts if kind.reached is not None or kind.sampling]
+        others = [(kind.what, kind.sampling) for kind in self._counts if _is_about_votes(kind)]
         if self._voters is not None:
             others.append(("the voters declared", self._voters.sampled))
-        for what, sampling in others if charge.reached is not None or charge.sampling else ():
+        for what, sampling in others if _is_about_votes(charge) else ():
             if _neighbors_of(charge.sampling) != _neighbors_of(sampling):
                 raise ValueError(
                     f"{charge.what} is charged for neighbors that {_neighbors_of(charge.sampling)}, and {what} for "
@@ -505,6 +505,11 @@ class Admission:
             remaining=remaining,
             queries_that_fit=fit,
         )
+
+
+def _is_about_votes(charge: Charge) -> bool:
+    """Whether it says by what neighbors differ: it is of voters, or of a release that a ledger knows by its digest."""
+    return charge.reached is not None or charge.sampling is not None or bool(charge.table)
 
 
 def _neighbors_of(sampling: Sampling | None) -> str:

@@ -17,7 +17,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -260,12 +260,15 @@ class Rows:
     def account(self) -> PrivacyAccountant:
         """Read the totals and compare them with the sums of the log."""
         sums = dict(self.connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind"))
+        digests = "SELECT kind, max(proof) FROM charges GROUP BY kind"
+        answered = dict(self.connection.execute(digests)) if self.version >= _SEALED else {}
         account = PrivacyAccountant(set_aside=SET_ASIDE.get(self.identity().kinds, HALF))
         for kind, charge in self.costs().items():
             if sums.pop(kind, None) != charge.count:
                 raise self.corrupted("the log and its totals differ")
             try:
-                account.add(charge)
+                # of answers of a release it is known what their costs are about, which is not written with these
+                account.add(replace(charge, table=answered.get(kind, "")))
             except ValueError as error:
                 raise self.corrupted(str(error)) from error
         if sums:
