@@ -13,6 +13,15 @@ from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table
+from darrm.sampling import Sampling
+from darrm.verify.drawn import (
+    Laws,
+    exact_deltas,
+    is_directed,
+    of_convexity,
+    renyi_of_laws,
+    through_certain,
+)
 from darrm.verify.exact import Enclosure
 from darrm.verify.noisy_labels import Between
 
@@ -25,6 +34,9 @@ class Recomputed(Protocol):
 
     def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε, no closer than is enough; None where it takes too long."""
+
+    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Do so for the direction that costs less, where people are drawn by coins: from without them to with them."""
 
     def for_plain_voters(self, overlap: int) -> Self:
         """Compute the same for a person who reaches so many voters about whom nothing is promised."""
@@ -78,9 +90,52 @@ class OfTable:
         """How many different labels there can be."""
         return self.table.problem.classes
 
+    def certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Enclose the smallest δ for a person who certainly takes part; None if there are too many neighbors."""
+        raise NotImplementedError
+
+    def certain_renyi(self, order: float) -> Between | None:
+        """Enclose the Rényi divergence for a person who certainly takes part; None if there are too many neighbors."""
+        raise NotImplementedError
+
+    def laws(self) -> tuple[list[Laws], int] | None:
+        """List the laws of a label on all neighboring votes, and their unit; None if there are too many."""
+        raise NotImplementedError
+
     def for_plain_voters(self, overlap: int) -> Self:
         """Compute the same for a person who reaches so many voters about whom nothing is promised."""
         return replace(self, overlap=overlap)
+
+    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε; None if there are too many neighbors."""
+        sampling = self.voters.sampled
+        if sampling is None:
+            return self.certain_deltas(epsilons, enough)
+        return self._deltas_of_drawn(sampling, epsilons, enough, back=False)
+
+    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Do so for the direction that costs less, where there is one."""
+        sampling = self.voters.sampled
+        if sampling is None:
+            return self.certain_deltas(epsilons, enough)
+        return self._deltas_of_drawn(sampling, epsilons, enough, back=True)
+
+    def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002
+        """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
+        sampling = self.voters.sampled
+        laws = self.laws() if is_directed(sampling) else None
+        if sampling is not None and laws is not None:
+            return renyi_of_laws(*laws, sampling, order)
+        certain = self.certain_renyi(order)
+        return certain if sampling is None or certain is None else of_convexity(certain, sampling, order)
+
+    def _deltas_of_drawn(
+        self, sampling: Sampling, epsilons: Sequence[Fraction], enough: Sequence[float], *, back: bool
+    ) -> list[Enclosure] | None:
+        """Look at every pair of laws, where they are few."""
+        if (laws := self.laws()) is None:
+            return through_certain(self.certain_deltas, sampling, epsilons, enough, back=back)
+        return exact_deltas(*laws, sampling, epsilons, back=back)
 
 
 M = TypeVar("M", NoisyMaximum, TestedRun)
@@ -112,6 +167,14 @@ class OfMechanism(Generic[M]):
         if voters not in {None, self.voters}:
             raise ValueError("it is for other voters")
         return self.mechanism.charge()
+
+    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε; None where it takes too long."""
+        raise NotImplementedError
+
+    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Do so for the direction that costs less, where there is one."""
+        return self.deltas(epsilons, enough)
 
     def for_plain_voters(self, overlap: int) -> Self:
         """Return itself: what it costs holds for all votes, where a person moves no more of them."""

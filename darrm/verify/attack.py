@@ -41,6 +41,7 @@ from darrm.losses.charges import Charge
 from darrm.mechanisms.release import Release
 from darrm.pate.files import Released
 from darrm.probability import Array
+from darrm.verify.drawn import rate_of
 from darrm.verify.label_law import Histogram, Law, Pair, TooLongError, law_of
 from darrm.verify.neighbors import near_ties, random_pair, voters_of, worst_pairs
 from darrm.verify.verdicts import UNKNOWN, Verdict, judged
@@ -341,6 +342,9 @@ def _cells(
             size = min(at_once, draws - start)
             counts = np.empty((size, 2, C), dtype=np.int64)
             counts[:, 0], counts[:, 1] = _tie(K, C), _votes(pair.sizes, laws, size, rng)
+            if side == 0 and pair.rate < 1.0:
+                absent = rng.random(size) >= pair.rate
+                counts[absent, 1] = _votes(pair.sizes, pair.sides[1], int(np.count_nonzero(absent)), rng)
             votes = Votes.of_counts(counts.reshape(-1, C), K)
             labels = aggregator.release(votes, rng=None if real else rng).reshape(size, 2)
             cells[side] += np.bincount(2 * labels[:, 1] + (labels[:, 0] == labels[:, 1]), minlength=2 * C)
@@ -366,17 +370,21 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
 
 def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.Generator) -> dict[str, Pair]:
     """Choose the neighbors on which labels are drawn, by name: those that cost most, ties, and random ones."""
-    voters, C = voters_of(aggregator), aggregator.classes
-    if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction):
+    voters, C, sampled = voters_of(aggregator), aggregator.classes, aggregator.voters.sampled
+    rate = 1.0 if sampled is None else float(rate_of(sampled))
+    if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
         pairs = worst_pairs(aggregator.table)
     else:
-        tried = dict(near_ties(voters, C))
+        tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
+        if sampled is not None:  # with and without him are not the same
+            tried |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in tried.items()}
         laws = {name: pair.labels(law) for name, pair in tried.items()}
         costs = [{name: claim.true_of(laws[name]) for name in tried} for claim in (claims[0], claims[-1])]
         names = [max(cost, key=cost.__getitem__) for cost in costs]
         names += [next(name for name in tried if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
         pairs = {name: tried[name] for name in names}
-    return pairs | {f"random pair {number + 1}": random_pair(voters, C, rng) for number in range(_RANDOM_PAIRS)}
+    others = {f"random pair {number + 1}": random_pair(voters, C, rng) for number in range(_RANDOM_PAIRS)}
+    return pairs | {name: replace(pair, rate=rate) for name, pair in others.items()}
 
 
 def _lower(counts: Array, draws: Array, miss: float) -> Array:

@@ -46,6 +46,8 @@ class ExactConfident:
         """Return None: sums are made of the curve."""
         return None
 
+    reverse_deltas = deltas
+
     def for_plain_voters(self, overlap: int) -> Self:
         """Return itself: what it costs holds for all votes of which a person moves one."""
         if overlap > 1:

@@ -51,14 +51,20 @@ class TooLongError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two neighboring votes: groups of voters, those of a group with the same law of what they say."""
+    """Two neighboring votes: groups of voters, those of a group with the same law of what they say.
+
+    Where people are drawn anew for each question, the first side is that of a person who is among its examples, which
+    he is with probability ``rate`` on this side, and never on the other.
+    """
 
     sizes: Histogram  # (G,)
     sides: Array  # (2, G, C)
+    rate: float = 1.0
 
     def labels(self, law: Law) -> Array:
         """Compute the probability of every label on both sides, (2, C), over all votes."""
-        return np.array([chances @ law(votes) for votes, chances in map(self._votes, self.sides)])
+        drawn, other = (chances @ law(votes) for votes, chances in map(self._votes, self.sides))
+        return np.array([self.rate * drawn + (1.0 - self.rate) * other, other])
 
     def _votes(self, side: Array) -> tuple[Histogram, Array]:
         """List all votes of a side with their probabilities: (n, C) and (n,)."""

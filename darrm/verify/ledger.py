@@ -31,6 +31,7 @@ from darrm.system.command_line import numbered
 from darrm.verify import confident, filters
 from darrm.verify.answering import Priced
 from darrm.verify.mechanism import judge_costs
+from darrm.verify.members import judge_sampling
 from darrm.verify.models import CAP, NAMES
 from darrm.verify.points import MOST_EPSILON
 from darrm.verify.sums import composed_delta
@@ -220,6 +221,7 @@ def judge_ledger(ledger: LedgerCopy) -> Iterator[Verdict]:
     yield from _judge_times(ledger)
     yield from _judge_questions(ledger)
     yield from _judge_kinds(ledger)
+    yield from _judge_neighbors(ledger)
     yield from _judge_charges(ledger)
     yield from _judge_total(ledger)
     late = [entry.number for entry in ledger.entries if not entry.delivered]
@@ -281,6 +283,19 @@ def _judge_kinds(ledger: LedgerCopy) -> Iterator[Verdict]:
         kinds = ", ".join(repr(charge.what) for charge in ledger.charges)
         claim = "all its queries are of one kind, as its budget asks"
         yield judged(_LEDGER, claim, f"kinds: {kinds}", holds=len(ledger.charges) == 1)
+
+
+def _judge_neighbors(ledger: LedgerCopy) -> Iterator[Verdict]:
+    """Judge that all its costs are about the same neighbors, where people are drawn anew for each question."""
+    samplings = sorted({charge.sampling for charge in ledger.charges if charge.sampling is not None}, key=str)
+    if not samplings:
+        return
+    claim = f"all its costs are about neighbors that {samplings[0].neighbors}, who are drawn anew for each question"
+    silent = any(charge.sampling is None for charge in ledger.charges)  # of answers that name their release, none
+    reason = "costs that were charged by hand do not say what they are about" if silent else "all say so"
+    yield Verdict(_LEDGER, claim, UNKNOWN if silent else CONSISTENT, reason)
+    for one in samplings:
+        yield from judge_sampling(one, _LEDGER)
 
 
 def _judge_charges(ledger: LedgerCopy) -> Iterator[Verdict]:

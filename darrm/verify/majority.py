@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import lcm
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from darrm.proof.charge import charge_of
 from darrm.proof.evidence import CORNERS
 from darrm.proof.table import Table
 from darrm.verify.answering import OfTable
+from darrm.verify.drawn import MOST_PAIRS, Laws, pairs_of_ones
 from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs, worst_labels
 from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
@@ -50,13 +52,22 @@ class ExactMajority(OfTable):
         """Enclose what the cost may be."""
         return budget(target.exact_epsilon, target.exact_delta)
 
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
+    def certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
         """Enclose the smallest δ of one label for each ε; None if there are too many rows."""
         return divergences(self.release, epsilons)
 
-    def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002
+    def certain_renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many rows."""
         return _renyi(self.release, order)
+
+    def laws(self) -> tuple[list[Laws], int] | None:
+        """List the laws of a label for all numbers of ones that differ by a person's votes."""
+        numbers = self.release
+        if (numbers.K + 1) * (2 * numbers.reached + 1) > MOST_PAIRS:
+            return None
+        unit = lcm(*(value.denominator for value in numbers.half))
+        law = [(unit - one, unit + one) for one in (int(value * unit) for value in numbers.signed)]
+        return [(law[ones], law[other]) for ones, other in pairs_of_ones(numbers.K, numbers.reached)], 2 * unit
 
     def value(self) -> Fraction | None:
         """Compute the expected error exactly; None if the file does not say all that it takes."""

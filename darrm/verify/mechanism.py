@@ -17,6 +17,7 @@ PermuteAndFlip              (ε, 0)-private: Pr[c] = e_c·∫ Π (1 − e_o·s) 
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -31,10 +32,12 @@ from darrm.losses.charges import Charge
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.sampling import Sampling
 from darrm.system.files import Json
+from darrm.verify import drawn
 from darrm.verify.answering import OfMechanism, Recomputed
 from darrm.verify.exact import Enclosure
-from darrm.verify.members import judge_reach
+from darrm.verify.members import judge_reach, judge_sampling
 from darrm.verify.noisy_labels import (
     Array,
     Between,
@@ -50,6 +53,7 @@ _DIGITS = 2e-9  # relative: floats on either side; says "nine digits"
 _BISECTIONS, _PRECISION = 400, 512  # bits
 _MOST_MOVES = 8  # of one person, that are followed one by one
 _AROUND = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # of p − 1 that is best for curves linear in the order
+_HELD, _MOST_TERMS = 700.0, 1 << 27  # −log of weights that are summed, and how many for two classes: a second
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
 
 
@@ -59,11 +63,33 @@ class ExactMechanism(OfMechanism[NoisyMaximum]):
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:
         """Enclose the Rényi divergence of a label; None where it takes too long."""
-        return _renyi(self.mechanism, order, enough)
+        if self.voters.sampled is None:
+            return _renyi(self.mechanism, order, enough)
+        return _renyi_of_drawn(self.mechanism, self.voters.sampled, order, enough)
 
     def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None where it takes too long."""
-        return _deltas(self.mechanism, tuple(epsilons), tuple(enough) or (0.0,) * len(epsilons))
+        return self._deltas(epsilons, enough, back=False)
+
+    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+        """Do so for the direction that costs less, where there is one."""
+        return self._deltas(epsilons, enough, back=True)
+
+    def _deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float], *, back: bool) -> list[Enclosure] | None:
+        def certain(epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
+            return _deltas(self.mechanism, tuple(epsilons), tuple(enough) or (0.0,) * len(epsilons))
+
+        sampling, bits = self.voters.sampled, bits_of(self.mechanism)
+        if sampling is None:
+            return certain(epsilons, enough)
+        if bits is None:
+            return drawn.through_certain(certain, sampling, epsilons, enough, back=back)
+        sides = [
+            side
+            for other in dict.fromkeys((False, True) if not back else (True,))
+            for side in drawn.sides_of_bits(bits, self.voters.reached, sampling, back=other)
+        ]
+        return drawn.float_deltas(sides, epsilons)
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
@@ -82,6 +108,7 @@ def judge_mechanism(data: Json) -> tuple[NoisyMaximum | None, list[Verdict]]:
     verdicts = [Verdict(ABOUT_MECHANISM, claim, CONSISTENT, reason)]
     verdicts += judge_costs(ExactMechanism(mechanism), charge, ABOUT_MECHANISM)
     verdicts.append(judge_reach(mechanism.voters, ABOUT_MECHANISM))
+    verdicts += judge_sampling(mechanism.voters.sampled, ABOUT_MECHANISM)
     return mechanism, verdicts
 
 
@@ -101,19 +128,27 @@ def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdi
         shown = computed or [f"{order:g}" for order in orders]
         yield _compared(about, "the Rényi curve of a query", f"orders {', '.join(shown)}", stored, ours)
     if charge.profile is not None:
-        size = len(charge.profile.epsilons)
+        epsilons, *sides = charge.profile.parts
+        size = len(epsilons)
         places = sorted({(size - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
-        stored = [charge.profile.deltas[place] for place in places]
-        found = exact.deltas([Fraction(charge.profile.epsilons[place]) for place in places], stored)
-        ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
-        yield _compared(about, "the privacy profile of a query", f"{len(places)} of {size} points", stored, ours)
+        names = ("the privacy profile of a query", "the profile of a query from without a person to with him")
+        for what, side, deltas_of in zip(names, sides, (exact.deltas, exact.reverse_deltas), strict=False):
+            stored = [side[place] for place in places]
+            found = deltas_of([Fraction(epsilons[place]) for place in places], stored)
+            ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
+            yield _compared(about, what, f"{len(places)} of {size} points", stored, ours)
 
 
 def _judge_guarantee(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdict]:
     if not isinstance(exact, ExactMechanism) or charge.guarantee is None:
         return
     epsilon, claim = own_epsilon(exact.mechanism), f"one label is {charge.guarantee}-differentially private"
-    reason = f"by theorem it is ({epsilon:g}, 0)-private where a person moves {exact.mechanism.mechanism.reached} votes"
+    sampling, anew = exact.voters.sampled, ""
+    if sampling is not None:
+        epsilon = drawn.pure_epsilon(epsilon, sampling)
+        anew = f", and is drawn with probability {float(drawn.rate_of(sampling)):g}"
+    moves = f"where a person moves {exact.mechanism.mechanism.reached} votes{anew}"
+    reason = f"by theorem it is ({epsilon:g}, 0)-private {moves}"
     yield judged(about, claim, reason, holds=charge.guarantee.epsilon >= epsilon * (1.0 - _DIGITS), how=PROVED)
 
 
@@ -140,6 +175,35 @@ def _compared(about: str, what: str, where: str, stored: Sequence[float], ours: 
     )
 
 
+def bits_of(mechanism: NoisyMaximum) -> Array | None:
+    """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2); None of more classes, or where it takes too long."""
+    return _bits(mechanism) if mechanism.classes == 2 else None
+
+
+@lru_cache(maxsize=16)
+def _bits(mechanism: NoisyMaximum) -> Array | None:
+    inner, K = mechanism.mechanism, mechanism.voters.K
+    leads = np.arange(K % 2, K + 1, 2)
+    if isinstance(inner, ExponentialMechanism | PermuteAndFlip):
+        odds = np.exp(-inner.epsilon * leads / (2.0 * inner.reached))
+        lies = odds / (1.0 + odds) if isinstance(inner, ExponentialMechanism) else 0.5 * odds
+    else:
+        weights, width = log_weights_of(mechanism), 16
+        while min(-weights(np.array([-width, width], dtype=np.float64))) < _HELD:
+            width *= 2
+            if width * K > _MOST_TERMS:
+                return None
+        f = np.exp(weights(np.arange(-width, width + 1).astype(np.float64)))
+        # Pr[D > lead] + Pr[D = lead]/2 of the difference D of two noises
+        wins = np.append(np.cumsum(f[::-1])[::-1], 0.0)[1:] + 0.5 * f
+        lies = np.array([np.sum(f[: f.size - lead] * wins[lead:]) for lead in leads if lead < f.size]) / np.sum(f) ** 2
+        lies = np.pad(lies, (0, leads.size - lies.size))
+    ones = np.arange(K + 1)
+    rare = lies[np.abs(2 * ones - K) // 2]
+    zero = np.where(2 * ones > K, rare, 1.0 - rare)
+    return np.stack([zero, np.where(2 * ones < K, rare, 1.0 - rare)], axis=1)
+
+
 def own_epsilon(mechanism: NoisyMaximum) -> float:
     """Compute the pure ε of one label; ∞ where there is none."""
     inner = mechanism.mechanism
@@ -164,6 +228,25 @@ def _renyi(mechanism: NoisyMaximum, order: float, enough: float) -> Between | No
             bounds.append(_of_moves(mechanism, inner.reached, order, enough))
         except TooWideError:
             bounds *= inner.reached > 1
+    return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
+
+
+def _renyi_of_drawn(mechanism: NoisyMaximum, sampling: Sampling, order: float, enough: float) -> Between | None:
+    """Enclose the divergence for a person who is drawn: by the law of two classes, or by what bounds that of more."""
+    inner, rate = mechanism.mechanism, float(drawn.rate_of(sampling))
+    if (bits := bits_of(mechanism)) is not None:
+        return drawn.renyi_of_sides(drawn.sides_of_bits(bits, mechanism.voters.reached, sampling), order)
+    pure, bounds = drawn.pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
+    if math.isfinite(pure):
+        bounds.append(Between(0.0, _pure(pure, order)))
+    if drawn.is_directed(sampling) and isinstance(inner, ExponentialMechanism):
+        bounds.append(drawn.renyi_of_exponential(inner.epsilon, rate, order))
+    elif drawn.is_directed(sampling) and inner.reached == 1 and not isinstance(inner, PermuteAndFlip):
+        with suppress(TooWideError):
+            weights, K = log_weights_of(mechanism), mechanism.voters.K
+            bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
+    elif (certain := _renyi(mechanism, order, 0.0)) is not None:
+        bounds.append(drawn.of_convexity(certain, sampling, order))
     return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
 
 
@@ -195,8 +278,9 @@ def _deltas(
             e, at = ball(inner.epsilon), arb(epsilon.numerator) / epsilon.denominator
             delta = ((at - e) / 2).expm1() ** 2 / -(-e).expm1() if at < e else arb(0)
             found.append(Between(max(0.0, -upper(-delta)), upper(delta)))
-        elif isinstance(inner, PermuteAndFlip):
-            return None
+        elif isinstance(inner, PermuteAndFlip):  # at most that of randomized response
+            e, at = ball(inner.epsilon), arb(epsilon.numerator) / epsilon.denominator
+            found.append(Between(0.0, upper((e.exp() - at.exp()) / (1 + e.exp())) if at < e else 0.0))
         else:
             step = float(epsilon) / inner.reached
             group = math.fsum(math.exp(place * step) for place in range(inner.reached)) * (1.0 + 1e-12)

@@ -10,8 +10,9 @@ shows.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from darrm.privacy import PrivacyParams
+from darrm.privacy import PrivacyParams, decimal_text
 from darrm.problem import Voters
+from darrm.sampling import Sampling
 from darrm.verify.verdicts import ABOUT_VOTERS, CLAIMED, PROVED, Verdict, judged
 
 
@@ -47,6 +48,27 @@ def judge_reach(voters: Voters, about: str) -> Verdict:
         return Verdict(about, "one person's data reach every voter", PROVED, "true of any voters")
     claim = f"one person's data reach at most {voters.reached} of the {voters.K} voters"
     return Verdict(about, claim, CLAIMED, "how the data were dealt out is not in the files")
+
+
+def judge_sampling(sampling: Sampling | None, about: str) -> Iterator[Verdict]:
+    """Judge how people come into a question, which no file can show."""
+    if sampling is not None:
+        reason = "votes do not show who was drawn, or whether examples were used again or prompts chosen by others'"
+        yield Verdict(about, f"{drawn_in_words(sampling)}, whoever else is", CLAIMED, reason)
+
+
+def drawn_in_words(sampling: Sampling) -> str:
+    """Say how people come into a question.
+
+    >>> drawn_in_words(Sampling("0.004")), drawn_in_words(Sampling("0.5", "fixed", 2))
+    ('each record is drawn with probability 0.004 anew for each question', \
+'a fixed number of records is drawn anew for each question, each with probability 0.5, at most 2 of one person')
+    """
+    rate = decimal_text(sampling.record_rate)
+    records = f", at most {sampling.records} of one person" if sampling.records > 1 else ""
+    if sampling.scheme == "poisson":
+        return f"each record is drawn with probability {rate} anew for each question{records}"
+    return f"a fixed number of records is drawn anew for each question, each with probability {rate}{records}"
 
 
 def _pairs(promised: Voters, voters: Voters) -> Iterator[tuple[PrivacyParams, PrivacyParams]]:

@@ -52,7 +52,7 @@ _ROOM = 1e-8  # relative, for roundings and what is outside the box
 _LEAST = 1e-15  # of a δ: less is next to what floats hold
 _OF_FLOATS = 1e-9  # relative: probabilities are off by 2^-53, losses by 2^-50
 _EXPONENT = 700.0  # of what floats hold
-_TIES = 2  # votes: i − j is the lead before or after the move, up to who wins ties with the best of the others
+_TIES = 1  # vote: i − j is the lead before the move, up to who wins ties with the best of the others
 _SHORTEST = 8  # numbers of a support
 _DEVIATIONS = 32.0  # of one class, that the difference of two reaches but for e^{−256}
 _RELATIVE = 1e-12  # of f, beside what sums add
@@ -96,6 +96,26 @@ class RenyiPenalty:
         """Bound it as the module says; terms linear in p and q are of outcomes that need a noise beyond ±R, too."""
         factor = math.expm1(-(self.order - 1.0) * math.log1p(-2.0 * noise.beyond))
         return inner + (1.0 + inner) * factor + 2.0 * noise.tilted_beyond(self.order)
+
+
+@dataclass(frozen=True)
+class DrawnPenalty(RenyiPenalty):
+    """The same for (1 − r)·q + r·p against q, or the other way round, for a vote that moves back with probability r.
+
+    φ is convex in e^L, and at most r times what it is without r, or with p and q exchanged: what is outside the box
+    adds no more.
+    """
+
+    rate: float
+    back: bool
+
+    def of(self, losses: Array) -> Array:
+        """Compute φ(L)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            t = self.rate * np.expm1(losses)
+            order = 1.0 - self.order if self.back else self.order
+            values = np.expm1(order * np.log1p(t)) - order * t
+        return np.asarray(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
 
 
 @dataclass(frozen=True)
@@ -144,7 +164,12 @@ def between(value: float) -> Between:
 
 
 def renyi_of_label(
-    log_weights: Callable[[Array], Array], order: float, *, lead: float = math.inf, enough: float = 0.0
+    log_weights: Callable[[Array], Array],
+    order: float,
+    *,
+    lead: float = math.inf,
+    enough: float = 0.0,
+    rate: float = 1.0,
 ) -> Between:
     """Enclose the Rényi divergence of a label at an order, where one vote moves.
 
@@ -158,6 +183,8 @@ def renyi_of_label(
         How many votes one class may be ahead of another: no more than there are voters.
     enough
         What is asked about: an upper end that is no larger need not be close.
+    rate
+        With which probability the vote moves, below 1 where a person is drawn by a coin.
 
     Raises
     ------
@@ -172,8 +199,12 @@ def renyi_of_label(
     >>> 0.003203 < found.low < found.high < 0.003209
     True
     """
-    sums = _largest(_noise_of(log_weights, order), RenyiPenalty(order), lead + _TIES, enough)
-    return _as_divergence(sums, order)
+    penalties = [RenyiPenalty(order)]
+    if rate < 1.0:
+        penalties = [DrawnPenalty(order, rate, back=back) for back in (False, True)]
+    noise = _noise_of(log_weights, order)
+    lows, highs = zip(*(_largest(noise, penalty, lead + _TIES, enough) for penalty in penalties), strict=True)
+    return _as_divergence((max(lows), max(highs)), order)
 
 
 def renyi_of_bit(log_weights: Callable[[Array], Array], order: float) -> Between:
@@ -424,7 +455,8 @@ def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float, few
     middle = i + across // 2, j + along // 2
     both, single = [_values(noise, penalty, *middle, z) for z in (0, 1)], across + along == 0
     bounds[more[single]] = np.maximum(*(value[single] for _, value in both))
-    possible = np.abs(middle[0] - middle[1]) <= lead
+    gap = middle[0] - middle[1]  # before a move, so that there are no more votes after it
+    possible = (gap <= lead - _TIES) & (gap >= 2 + _TIES - lead)
     return bounds, max(float(np.max(value[possible], initial=0.0)) for value, _ in both)
 
 

@@ -18,8 +18,10 @@ from darrm.problem import Voters
 from darrm.proof.table import Table
 from darrm.system.command_line import numbered
 from darrm.verify.audit import Audit
+from darrm.verify.drawn import is_directed
 from darrm.verify.evidence import RELEASE
 from darrm.verify.ledger import LedgerCopy
+from darrm.verify.members import drawn_in_words
 from darrm.verify.table import Answering, costs_of
 from darrm.verify.verdicts import CLAIMED, FALSE, UNKNOWN
 
@@ -43,7 +45,11 @@ def who_may_know(audit: Audit) -> list[str]:
             start + costs_of(answering).in_words("Each label" if start else labels),
             "The number of votes is not released, and nothing but the labels is.",
             f"Protected is every person whose data reach {_reach(voters)}.",
-            *([] if target is None else [_learned("one label", target.epsilon, target.delta) + "."]),
+            *(
+                []
+                if target is None
+                else [_learned("one label", target.epsilon, target.delta, present=is_directed(voters.sampled)) + "."]
+            ),
         ]
     said += _of_ledgers(audit)
     for answering in audit.releases.values():
@@ -77,6 +83,7 @@ def _reach(voters: Voters) -> str:
 def _together(ledger: LedgerCopy, labels: int) -> list[str]:
     """Say what all labels of one ledger give away together; ``labels`` of them are among the files."""
     spent, budget, proved = ledger.spent, ledger.budget, ledger.proved
+    present = any(is_directed(charge.sampling) for charge in ledger.charges)
     if not spent.queries:
         return ["The ledger has paid for no label yet."]
     if spent.understated is not None:
@@ -92,15 +99,13 @@ def _together(ledger: LedgerCopy, labels: int) -> list[str]:
         return [scope, f"For {what} no bound is known at δ = {budget.delta:g}."]
     allowed = f"; the budget allows e^{budget.epsilon:g}."
     if proved is None:
-        learned = _learned(what, spent.epsilon, budget.delta)
+        learned = _learned(what, spent.epsilon, budget.delta, present=present)
         return [
             scope,
             f"{learned} (by the bound {spent.bound!r}, which agrees with the files and is not proved here){allowed}",
         ]
-    sentences = [
-        scope,
-        f"{_learned(what, proved.epsilon, budget.delta)} (by the bound {proved.name!r}, proved here){allowed}",
-    ]
+    learned = _learned(what, proved.epsilon, budget.delta, present=present)
+    sentences = [scope, f"{learned} (by the bound {proved.name!r}, proved here){allowed}"]
     if spent.epsilon < proved.epsilon * (1 - _NEAR):
         smaller = f"The smaller ε = {spent.epsilon:.4g} of the bound {spent.bound!r}"
         sentences.append(f"{smaller} agrees with the files; this audit does not prove it by other means.")
@@ -123,11 +128,20 @@ def to_quote(audit: Audit) -> str:
     if without:
         return f"To quote: nothing, for {without}."
     told = "; ".join(f"{name}{figure}" for name, (figure, _) in zip(names, figures, strict=True))
-    remarks = "".join(remark for _, remark in figures)
+    remarks = "".join(remark for _, remark in figures) + _neighbors(audit)
     unknown = audit.counts[UNKNOWN]
     asked = f" and the {numbered(unknown, 'claim', 'claims')} that cannot be known" if unknown else ""
     made = numbered(audit.counts[CLAIMED], "claim", "claims")
     return f"To quote: {told}, if the {made} of the maker{asked} hold{remarks}."
+
+
+def _neighbors(audit: Audit) -> str:
+    """Say of which neighbors the quoted figures are, where people are drawn anew for each question."""
+    samplings = [charge.sampling for ledger in audit.ledgers.values() for charge in ledger.charges]
+    if not audit.ledgers:
+        samplings = [table.problem.voters.sampled for table in audit.tables.values()]
+    told = dict.fromkeys(f"{one.neighbors}, where {drawn_in_words(one)}" for one in samplings if one is not None)
+    return f", for neighbors that {'; or '.join(told)}" if told else ""
 
 
 def _figure(ledger: LedgerCopy) -> tuple[str, str]:
@@ -162,13 +176,14 @@ def _rounded_up(epsilon: float) -> str:
     return f"{Decimal(epsilon).normalize(Context(prec=4, rounding=ROUND_CEILING)):f}"
 
 
-def _learned(what: str, epsilon: float, delta: float) -> str:
+def _learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
     """Say what (ε, δ) means: of odds where δ is 0, of probabilities otherwise, and of whoever guesses."""
     factor, power = f"e^{epsilon:.4g} = {_factor(epsilon)}", power_of_test(epsilon, delta)
     told = f"Whoever sees {what}, and all else, changes the odds of a belief about this person by at most {factor}"
+    compared = "without the data of this person" if present else "with other data of this person"
     if delta > 0.0:
         likely = f"Any event of {what} is at most {factor} times as likely, plus {delta:g}"
-        told = f"{likely}, as with other data of this person"
+        told = f"{likely}, as {compared}"
     guess = f"a guess which of two versions of the data was used, wrong for one version in {_ALARMS:.0%} of the cases"
     return f"{told}; {guess}, is right for the other in at most {math.ceil(1e4 * power) / 100:.4g} %"
 
@@ -199,6 +214,11 @@ def _conditions(voters: Voters) -> list[str]:
         )
     else:
         found.append("Nothing is asked of the voters, which may give away all that they know to whoever sees them.")
+    if voters.sampled is not None:
+        found.append(
+            f"It is a condition that {drawn_in_words(voters.sampled)}, whoever else is, and that no call is made again "
+            "because of what it said: whoever is among the examples of every question is not protected by this proof."
+        )
     if voters.are_private_models:
         found.append(
             "The voters are models, trained once: their answers share the randomness of their training, so the costs "

@@ -28,6 +28,7 @@ from darrm.proof.charge import charge_of
 from darrm.proof.evidence import MOVES
 from darrm.proof.table import Table
 from darrm.verify.answering import OfTable
+from darrm.verify.drawn import MOST_PAIRS, Laws
 from darrm.verify.exact import Enclosure, exponential
 from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import CLAIMED, Verdict
@@ -51,22 +52,34 @@ class ExactPlurality(OfTable):
 
     def worst(self, epsilon: Fraction) -> Enclosure | None:
         """Enclose the largest cost at ε; None if there are too many pairs of neighbors."""
-        found = self.deltas([epsilon])
+        found = self.certain_deltas([epsilon])
         return None if found is None else found[0]
 
     def budget(self, target: PrivacyParams) -> Enclosure:
         """Return δ, which is what the cost may be."""
         return Enclosure(target.exact_delta, target.exact_delta)
 
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
+    def certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
         """Enclose the smallest δ of one label for each ε; None if there are too many neighbors."""
         if self.voters.are_plain:
             return worst_differences(self.table, epsilons, self.voters.reached)
         return worst_of_private_voters(self.table, epsilons)
 
-    def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002
+    def certain_renyi(self, order: float) -> Between | None:
         """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
         return _renyi(self.table, order, self.voters.reached) if self.voters.are_plain else None
+
+    def laws(self) -> tuple[list[Laws], int] | None:
+        """List the laws of a label on all histograms that differ by a person's votes, one of them a partition."""
+        C, reached = self.classes, self.voters.reached
+        if len(self.table.plurality.to_json()) * (C * (C - 1)) ** reached > MOST_PAIRS:
+            return None
+        law, pairs = _law(self.table), list[Laws]()
+        for part, own in law.items():
+            for other in _within(part, reached):
+                theirs = law[tuple(sorted(other, reverse=True))]
+                pairs.append(([own[votes] for votes in part], [theirs[votes] for votes in other]))
+        return pairs, lcm(*range(1, C + 1)) * _UNIT
 
     def value(self) -> Fraction | None:
         """Compute the share of right labels exactly; None if the file does not hold the prior."""

@@ -21,7 +21,9 @@ or P(L > ·) = 1, for a loss on the multiples of h from −n on. It stands for t
 h, G(e^{jh}) = (1 − e^{−h})·S(jh) + e^{−h}·G(e^{(j+1)h}); with equality above this gives y_j for j ≥ 0, and z_j = 1 −
 e^{−jh} + e^{−jh}·y_j at −j, and larger S larger G. Exchanging the neighbors, H(e^{−jh}) ≤ z_j. So G ≥ H at all e^{jh}
 with S < 1 from there on. Between them, and beyond, G is linear or constant, and H convex or falling. Below the first, G
-is 1 − c·t, the chord to 1 at t = 0. ∎ As y_j bounds both directions, L stands for either.
+is 1 − c·t, the chord to 1 at t = 0. ∎ As y_j bounds both directions, L stands for either. Where less is
+known to be enough in one of them, y'_j ≥ H(e^{jh}) there, y'_0 = y_0, stand for the y_j of the second line, and L for
+the other direction alone; that one is added up with both exchanged.
 
 A chord of proved points, as function of t, lies above H: the y_j come from there, and every (ε, δ) proves the point (1,
 (e^ε − 1 + 2δ)/(e^ε + 1)). The means of 1 and of e^{−L} are kept, so errors are of second order in h [DGKKM22].
@@ -51,6 +53,7 @@ _NOTHING = Fraction(0)
 _GUARD = 128  # bits behind those of a sum, while the loss of one query is built
 _BITS, _SPARE = 80, 2**40  # of a sum, beyond those of δ and of the number of queries; the part of δ that ends are worth
 _MOST_CELLS, _MOST_WORK = 2**18, 2**23  # of a sum, and of all its products: about ten seconds
+_COARSEST = 8  # times the size of most losses, the first step
 _REACH = 24.0  # standard deviations of a sum, at most, that are kept
 _GAIN, _GAIN_OF_DELTA = Fraction(1, 2000), Fraction(1, 100)  # relative: a half step that gains less is the last
 _NEAR, _MOST_RATIO = Fraction(1, 10**9), 1024  # relative: of an ε to a lattice; of the smallest ε to a common step
@@ -98,10 +101,17 @@ class LossSum:
             yield cell, above, damped
 
 
-def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction = _NOTHING) -> Fraction | None:
+def composed_epsilon(
+    kinds: Sequence[Kind],
+    delta: Fraction,
+    *,
+    enough: Fraction = _NOTHING,
+    backs: Sequence[Sequence[Point]] | None = None,
+) -> Fraction | None:
     """Bound the ε of all queries together at one δ from above; None where none is finite at this δ.
 
-    The step of losses is halved until that gains next to nothing, or ``enough`` is reached.
+    The step of losses is halved until that gains next to nothing, or ``enough`` is reached. ``backs`` are points of
+    each kind that hold in one direction, the same of all; in the other one those of ``kinds`` hold.
 
     Thirty queries of ε = 0.5, which add up to 15:
 
@@ -112,7 +122,11 @@ def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction
     simple = epsilon if sum(count * max(points)[1] for points, count in kinds) <= delta else None
     if delta <= 0:
         return simple
-    settled = _settled((total.epsilon(delta) for total in _sums(kinds, delta)), _GAIN, enough)
+    settled = _settled((total.epsilon(delta) for total in _sums(kinds, delta, backs)), _GAIN, enough)
+    if backs is not None and settled is not None:
+        other = (total.epsilon(delta) for total in _sums(kinds, delta, backs, exchanged=True))
+        reverse = _settled(other, _GAIN, max(enough, settled))
+        settled = None if reverse is None else max(settled, reverse)
     return settled if simple is None or (settled is not None and settled < simple) else simple
 
 
@@ -131,44 +145,71 @@ def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction 
     return Fraction(1) if settled is None else settled
 
 
-def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
+def compose(
+    kinds: Sequence[Kind],
+    step: Fraction,
+    delta: Fraction,
+    backs: Sequence[Sequence[Point]] | None = None,
+    *,
+    exchanged: bool = False,
+) -> LossSum:
     """Add the losses of all queries on the multiples of a step; δ says which masses are next to nothing."""
     queries = sum(count for _, count in kinds)
     bits = _BITS + queries.bit_length() + ceil(1 / delta).bit_length()
     spare = floor(delta * (1 << bits) / (2 * _SPARE * (len(kinds) + 1)))
     total = (0, [1 << bits])
-    for points, count in kinds:
-        total = _cut(_times(total, _power(_loss(points, step, bits), count, bits, spare), bits), spare)
+    for place, (points, count) in enumerate(kinds):
+        back = None if backs is None else backs[place]
+        law = _loss(points, step, bits, back, exchanged=exchanged)
+        total = _cut(_times(total, _power(law, count, bits, spare), bits), spare)
     return LossSum(step, total[0], tuple(total[1]), bits)
 
 
-def _loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
+def _loss(
+    points: Sequence[Point],
+    step: Fraction,
+    bits: int,
+    back: Sequence[Point] | None = None,
+    *,
+    exchanged: bool = False,
+) -> _Law:
     """Round the loss of one query up to the multiples of a step, see the module."""
     fine = bits + _GUARD
-    one, corners = 1 << fine, _corners(points, 1 << fine)
-    cells = max(1, ceil(max(points)[0] / step))
+    one = 1 << fine
+    both = _corners(points, one)
+    sides = both, both if back is None else _corners(back, one, both)
+    if exchanged:
+        sides = sides[1], sides[0]
     growth = exponential(step)
     low, high = floor(growth.lower * one), ceil(growth.upper * one)
-    heights, at, above, rises, falls = [_height(corners, one)], one, one, [], []
-    for _ in range(cells):
+    top = before = min(_height(side, one) for side in sides)  # at t = 1 both directions cost the same
+    at, above, rises, falls = one, one, list[int](), list[int]()
+    for _ in range(max(1, ceil(max(points)[0] / step))):
         at, above = at * low >> fine, -(-above * high >> fine)
-        heights.append(min(heights[-1], _height(corners, at)))
-        fall = heights[-2] - heights[-1]
-        rises.append(heights[-2] - (-fall * one // (low - one)))
-        falls.append(one - fall * one * high // (above * (high - one)))
+        height, behind = min(top, _height(sides[0], at)), min(before, _height(sides[1], at))
+        fall, drop = top - height, before - behind
+        rises.append(top - (-fall * one // (low - one)))
+        falls.append(one - drop * one * high // (above * (high - one)))
+        top, before = height, behind
+    rises.append(top)
+    cells = len(falls)
     tails, largest = [], 0
-    for tail in reversed([one, *reversed(falls), *rises, heights[-1]]):
+    for tail in reversed([one, *reversed(falls), *rises]):
         largest = max(largest, tail)
         tails.append(min(1 << bits, -(-largest >> _GUARD)))
     return -cells, [before - after for after, before in pairwise(tails)][::-1]
 
 
-def _corners(points: Sequence[Point], one: int) -> list[tuple[int, int]]:
-    """List (e^ε, δ), rounded up, from ε = 0 on: the corners of the largest convex function below them."""
+def _corners(points: Sequence[Point], one: int, both: Sequence[tuple[int, int]] = ()) -> list[tuple[int, int]]:
+    """List (e^ε, δ), rounded up, from ε = 0 on: the corners of the largest convex function below them.
+
+    Points of one direction hold beside those of ``both``.
+    """
     proved = sorted((ceil(exponential(epsilon).upper * one), ceil(delta * one)) for epsilon, delta in points)
-    middle = min(-((growth - one + 2 * height) * one // -(growth + one)) for growth, height in proved)
+    middle = (-((growth - one + 2 * height) * one // -(growth + one)) for growth, height in proved)
+    start = both or [(one, min(middle))]
     corners: list[tuple[int, int]] = []
-    for growth, height in [(one, middle), *proved]:
+    for growth, height in sorted([*start, *proved]):
         if corners and height >= corners[-1][1]:
             continue
         while len(corners) > 1:
@@ -217,7 +258,13 @@ def _cut(law: _Law, spare: int) -> _Law:
     return lowest + start, [masses[start] + moved, *masses[start + 1 : last]]
 
 
-def _sums(kinds: Sequence[Kind], delta: Fraction) -> Iterator[LossSum]:
+def _sums(
+    kinds: Sequence[Kind],
+    delta: Fraction,
+    backs: Sequence[Sequence[Point]] | None = None,
+    *,
+    exchanged: bool = False,
+) -> Iterator[LossSum]:
     """Yield sums, the step of one half of that before, while they take less than a minute; or one that is exact."""
     queries, products = sum(count for _, count in kinds), sum(min(count.bit_length(), 4) for _, count in kinds)
     largest = max((max(points)[0] for points, _ in kinds), default=_NOTHING) or Fraction(1)
@@ -226,13 +273,24 @@ def _sums(kinds: Sequence[Kind], delta: Fraction) -> Iterator[LossSum]:
         return
     common = _common_step(kinds)
     if common is not None and common >= finest:
-        yield compose(kinds, common, delta)
+        yield compose(kinds, common, delta, backs, exchanged=exchanged)
         return
     step, work = largest, Fraction(0)
+    while step > _COARSEST * max(_size(points) for points, _ in kinds):  # most losses are far below the largest
+        step /= 2
     while 2 * work <= _MOST_WORK:
-        total = compose(kinds, step, delta)
+        total = compose(kinds, step, delta, backs, exchanged=exchanged)
         yield total
         work, step = products * (len(total.masses) + 2 * largest / step), step / 2
+
+
+def _size(points: Sequence[Point]) -> float:
+    """Estimate the root mean square of a loss: E[L²] is about twice the area below the profile."""
+    known = [(float(epsilon), float(height)) for epsilon, height in sorted(points)]
+    if len(known) == 1:
+        return known[0][0] or 1.0
+    areas = ((last - first) * (top + bottom) / 2.0 for (first, top), (last, bottom) in pairwise(known))
+    return sqrt(2.0 * sum(areas)) or 1.0
 
 
 def _common_step(kinds: Sequence[Kind]) -> Fraction | None:
@@ -252,6 +310,9 @@ def _settled(values: Iterator[Fraction | None], gain: Fraction, enough: Fraction
         if value is None:
             return best
         before, best = best, value if best is None else min(best, value)
-        if best <= enough or (before is not None and before - best <= gain * before):
+        if best <= enough:
+            return best
+        # where as much again would be enough, it is worth another step
+        if before is not None and before - best <= gain * before and 2 * best - before > enough:
             return best
     return best

@@ -19,13 +19,15 @@ from darrm.mechanisms.noisy_maximum import FORMAT, NoisyMaximum
 from darrm.pate import tested
 from darrm.pate.files import CLAIMS, without_claims
 from darrm.pate.tested import TestedRun
+from darrm.privacy import PrivacyParams
 from darrm.proof.evidence import CORNERS, MOVES
 from darrm.proof.table import Table
 from darrm.system.files import Json, parse_json
+from darrm.verify.drawn import follows, rate_of
 from darrm.verify.exact import Enclosure
 from darrm.verify.majority import ExactMajority
 from darrm.verify.mechanism import ExactMechanism, judge_mechanism
-from darrm.verify.members import judge_reach
+from darrm.verify.members import judge_reach, judge_sampling
 from darrm.verify.plan import judge_plan
 from darrm.verify.plurality import ExactPlurality
 from darrm.verify.tested import ExactRun, judge_run
@@ -174,22 +176,12 @@ def differences(first: Any, second: Any, path: str) -> Iterator[str]:  # noqa: A
 
 def judge_privacy(written: Mapping[str, object], exact: Exact) -> Iterator[Verdict]:
     """Judge that one label is as private as its target, and the figures of the certificate as they are written."""
-    target, certificate = exact.table.problem.target, exact.table.certificate
+    certain, certificate = exact.table.problem.for_certain.target, exact.table.certificate
     stored = dict.fromkeys(vars(certificate)) | dict(written)  # a figure that is missing is no number
-    worst, allowed = exact.worst(target.exact_epsilon), exact.budget(target)
-    claim = f"one label is {target}-differentially private"
+    worst, allowed = exact.worst(certain.exact_epsilon), exact.budget(certain)
     largest, budget = certificate.worst_cost, certificate.budget
     proved = f"the largest cost is at most {largest!r}, the budget {budget!r}, by {certificate.method}"
-    if worst is None:
-        reason = f"too large for the checker that shares nothing with the prover; proved again by the prover: {proved}"
-        yield Verdict(ABOUT_TABLE, claim, PROVED, reason)
-    elif worst.lower > allowed.upper:
-        reason = f"a cost of {float(worst.lower)!r} is attained, above the budget {float(allowed.upper)!r}"
-        yield Verdict(ABOUT_TABLE, claim, FALSE, reason)
-    else:
-        close = "" if worst.upper <= allowed.lower else ", too close to the budget for its 128 bits"
-        found = f"exact rational arithmetic over {worst.family} finds {float(worst.upper)!r}{close}"
-        yield Verdict(ABOUT_TABLE, claim, PROVED, f"{found}; the prover agrees: {proved}")
+    yield _judge_target(exact, certain, worst, allowed, proved)
     yield judge_figure("the cost of no pair of neighbors exceeds", stored["worst_cost"], largest, worst)
     yield judge_figure("the budget is no less than", stored["budget"], budget, allowed)
     rows = f"this release counts {certificate.rows:,}, by {certificate.method}"
@@ -200,6 +192,33 @@ def judge_privacy(written: Mapping[str, object], exact: Exact) -> Iterator[Verdi
     honest = isinstance(scale, float | int) and not isinstance(scale, bool) and 0 < scale <= 1
     scaled = "how far a proposal was shrunk is not in the file" if honest else "a factor lies in (0, 1]"
     yield judged(ABOUT_TABLE, f"the proposal was scaled by {scale!r}", scaled, holds=honest, how=CLAIMED)
+
+
+def _judge_target(
+    exact: Exact, certain: PrivacyParams, worst: Enclosure | None, allowed: Enclosure, proved: str
+) -> Verdict:
+    """Judge that one label is as private as its target, where ``certain`` is proved for a person who takes part."""
+    problem = exact.table.problem
+    target, sampling = problem.target, problem.voters.sampled
+    claim = f"one label is {target}-differentially private"
+    if sampling is not None:
+        claim += f" for neighbors that {sampling.neighbors}, drawn with probability {float(rate_of(sampling)):g}"
+        if not follows(certain, target, sampling):
+            return Verdict(
+                ABOUT_TABLE, claim, FALSE, f"that does not follow from {certain} for a person who takes part"
+            )
+        if exact.laws() is not None:
+            found, allowed = exact.deltas([target.exact_epsilon]), Enclosure(target.exact_delta, target.exact_delta)
+            worst = None if found is None else found[0]
+    if worst is None:
+        reason = f"too large for the checker that shares nothing with the prover; proved again by the prover: {proved}"
+        return Verdict(ABOUT_TABLE, claim, PROVED, reason)
+    if worst.lower > allowed.upper:
+        reason = f"a cost of {float(worst.lower)!r} is attained, above the budget {float(allowed.upper)!r}"
+        return Verdict(ABOUT_TABLE, claim, FALSE, reason)
+    close = "" if worst.upper <= allowed.lower else ", too close to the budget for its 128 bits"
+    reason = f"exact rational arithmetic over {worst.family} finds {float(worst.upper)!r}{close}"
+    return Verdict(ABOUT_TABLE, claim, PROVED, f"{reason}; the prover agrees: {proved}")
 
 
 def judge_optimality(exact: Exact) -> Iterator[Verdict]:
@@ -248,6 +267,7 @@ def judge_premises(table: Table) -> Iterator[Verdict]:
             verb = "is" if voters.own is None or n == 1 else "are"
             yield Verdict(ABOUT_TABLE, f"{whose} {verb} {each}-differentially private", CLAIMED, reason)
     yield judge_reach(voters, ABOUT_TABLE)
+    yield from judge_sampling(voters.sampled, ABOUT_TABLE)
     words = "are models, trained once" if voters.models else "draw fresh randomness for every question"
     if not voters.are_plain:
         yield Verdict(ABOUT_TABLE, f"the voters {words}", CLAIMED, "nothing in votes or files shows it")

@@ -9,10 +9,10 @@ private models do not add up: `darrm.verify.models` has what holds for them, and
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 import numpy as np
@@ -20,13 +20,16 @@ import numpy as np
 from darrm.account.bounds import exact_sum
 from darrm.verify import models
 from darrm.verify.answering import Priced
+from darrm.verify.exact import Enclosure
 from darrm.verify.filters import Cost, renyi_epsilon
 from darrm.verify.points import kinds_of, telling_points
-from darrm.verify.sums import Kind, composed_epsilon
+from darrm.verify.sums import Kind, Point, composed_epsilon
 from darrm.verify.verdicts import CONSISTENT, PROVED, Verdict
 
 _POINTS = 16  # of a profile that are proved: each takes as long as the proof of privacy
+_DRAWN_POINTS, _MORE_POINTS = 64, 256  # of people who are drawn, in both directions; where fewer are not enough
 _NEAR = 1e-9  # relative: floats on either side
+_Bound = Callable[[Sequence[Priced], Fraction, float], tuple[float, str] | None]
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,15 @@ def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterato
             yield rounded_up(proved), f"the bound {name!r} for models"
     if sum(charge.count for charge, _ in priced) > 1 and any(charge.alone for charge, _ in priced):
         return
-    for bound, how in (
+    drawn, losses = any(charge.sampling is not None for charge, _ in priced), "losses added in whole numbers"
+    bounds: list[tuple[_Bound, str]] = [
         (_simple, "the sum of ε and δ"),
         (_renyi, "Rényi divergences added, of order {}"),
-        (_losses, "losses added in whole numbers"),
-    ):
+        (partial(_losses, most=_DRAWN_POINTS if drawn else _POINTS), losses),
+    ]
+    if drawn:
+        bounds.append((partial(_losses, most=_MORE_POINTS), losses))
+    for bound, how in bounds:
         found = bound(priced, delta, enough)
         if found is not None:
             yield found[0], how.format(found[1])
@@ -120,26 +127,38 @@ def _renyi(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[f
     return None if found is None else (rounded_up(found), f"{order:g}")
 
 
-def _losses(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[float, str] | None:
+def _losses(priced: Sequence[Priced], delta: Fraction, enough: float, *, most: int) -> tuple[float, str] | None:
     """Add privacy losses, from the points of each query's profile that tell most and are proved."""
     kinds = kinds_of([charge for charge, _ in priced])
     if kinds is None:
         return None
-    chosen = telling_points(kinds, delta, _POINTS)
-    proved: list[Kind] = []
+    chosen = telling_points(kinds, delta, most)
+    proved, backs = list[Kind](), list[Sequence[Point]]()
     for (charge, exact), points in zip(priced, chosen, strict=True):
-        guarantee = charge.guarantee
-        own = [] if guarantee is None else [(guarantee.exact_epsilon, guarantee.exact_delta)]
-        if charge.profile is not None and exact is not None:
-            ours = exact.deltas([epsilon for epsilon, _ in points], [float(delta) for _, delta in points])
-            own += [] if ours is None else [(e, most.upper) for (e, _), most in zip(points, ours, strict=True)]
-        elif charge.profile is not None:
-            own += points
+        guarantee, profile = charge.guarantee, charge.profile
+        pair = [] if guarantee is None else [(guarantee.exact_epsilon, guarantee.exact_delta)]
+        own, back = list(pair), list[Point]()
+        if profile is not None:
+            own += points if exact is None else _proved_points(exact.deltas, points)
+        if profile is not None and profile.reverse is not None:
+            known = dict(zip(map(Fraction, profile.epsilons), map(Fraction, profile.reverse), strict=True))
+            reverse = [(epsilon, known[epsilon]) for epsilon, _ in points if epsilon in known]
+            back = reverse if exact is None else _proved_points(exact.reverse_deltas, reverse)
         if not own:
             return None
         proved.append((own, charge.count))
-    found = composed_epsilon(proved, delta, enough=Fraction(enough))
+        backs.append(back)
+    directed = backs if any(backs) else None
+    found = composed_epsilon(proved, delta, enough=Fraction(enough), backs=directed)
     return None if found is None else (rounded_up(found), "")
+
+
+def _proved_points(
+    deltas: Callable[[Sequence[Fraction], Sequence[float]], Sequence[Enclosure] | None], points: Sequence[Point]
+) -> list[Point]:
+    """Prove δ at the ε of points; nothing where it takes too long."""
+    own = deltas([epsilon for epsilon, _ in points], [float(delta) for _, delta in points])
+    return [] if own is None else [(epsilon, most.upper) for (epsilon, _), most in zip(points, own, strict=True)]
 
 
 def rounded_up(value: Fraction) -> float:

@@ -1,0 +1,246 @@
+"""What a label costs a person who is rarely drawn, from the label's law, by code that shares nothing with the prover.
+
+Given everybody else the label has the law A without the person and B with him, or, of a sample of fixed size, with
+someone in his place; A and B are of votes that differ in as many as he reaches. He is drawn with probability q.
+
+==========  ============================================  ========================================================
+scheme      one direction, the largest over all A and B   the other direction
+==========  ============================================  ========================================================
+``poisson``  (1 − q)A + qB against A                      A against (1 − q)A + qB
+``fixed``    (1 − q)A + qB against (1 − q)A + qB'         the same
+==========  ============================================  ========================================================
+
+All of these are convex in B (and B'), so votes of several records, of which some are drawn, cost no more than those of
+one B. Where the law has few numbers, every pair is looked at, of a table in whole numbers. Otherwise, with u = e^x,
+
+    sup_S ((1 − q)A + qB)(S) − u·A(S) = q·sup_S B(S) − t·A(S),                      t = 1 + (u − 1)/q,
+    sup_S A(S) − u·((1 − q)A + qB)(S) = c·(sup_S A(S) − (qu/c)·B(S)),               c = 1 − (1 − q)u > 0, else 0:
+
+both are read off what is proved for a person who certainly takes part. Of fixed samples, for fixed A and B the first is
+attained at B' = A, and by joint convexity nothing costs more than it at the worst pair; so the first is exact there. An
+α-divergence exp((α − 1)D) is jointly convex, too: it is at most 1 − q + q·exp((α − 1)D) of B and A, or of B and B'.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+from flint import ctx
+from numpy.lib.stride_tricks import sliding_window_view
+
+from darrm.privacy import PrivacyParams
+from darrm.sampling import Sampling
+from darrm.verify.exact import Enclosure, exponential
+from darrm.verify.filters import ball, upper_end
+from darrm.verify.noisy_labels import Array, Between, DrawnPenalty, between
+
+MOST_PAIRS = 200_000  # of laws, in whole numbers: some seconds
+_BITS, _PRECISION = 1 << 128, 192
+_MOST_LOSS = 600.0  # of a label for a person who takes part: what is beyond counts as nothing
+_OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
+_CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
+
+Laws = tuple[Sequence[int], Sequence[int]]  # of a label without a person and with him, in one unit
+Sides = tuple[Array, Array]  # laws Q of rows, and P − Q: what costs P against Q
+
+
+def rate_of(sampling: Sampling) -> Fraction:
+    """Return the probability that one of a person's records is drawn, or the most that it can be."""
+    if sampling.scheme == "fixed":
+        return min(Fraction(1), sampling.records * sampling.record_rate)
+    return 1 - (1 - sampling.record_rate) ** sampling.records
+
+
+def is_directed(sampling: Sampling | None) -> bool:
+    """Whether the two directions cost differently."""
+    return sampling is not None and sampling.scheme == "poisson"
+
+
+def follows(inner: PrivacyParams, target: PrivacyParams, sampling: Sampling) -> bool:
+    """Whether a label is as private as its target where it is ``inner``-private for a person who takes part.
+
+    >>> half = Sampling("0.5")
+    >>> [follows(PrivacyParams(x, "2e-6"), PrivacyParams(1, "1e-6"), half) for x in ("1.4898", "1.49")]
+    [True, False]
+    """
+    rate = rate_of(sampling)
+    grown, allowed = exponential(inner.exact_epsilon).upper - 1, exponential(target.exact_epsilon).lower - 1
+    return rate * grown <= allowed and rate * inner.exact_delta <= target.exact_delta
+
+
+def pure_epsilon(epsilon: float, sampling: Sampling) -> float:
+    """Round up ln(1 + q(e^ε − 1)), which an (ε, 0)-private label costs a person who is drawn."""
+    if math.isinf(epsilon):
+        return epsilon
+    with ctx.workprec(_PRECISION):
+        value = (1 + ball(rate_of(sampling)) * (ball(Fraction(epsilon)).exp() - 1)).log()
+        return math.nextafter(float(upper_end(value)), math.inf)
+
+
+def through_certain(
+    deltas: Callable[[Sequence[Fraction], Sequence[float]], list[Enclosure] | None],
+    sampling: Sampling,
+    epsilons: Sequence[Fraction],
+    enough: Sequence[float],
+    *,
+    back: bool,
+) -> list[Enclosure] | None:
+    """Enclose δ for each ε by those of a person who certainly takes part, see the module."""
+    rate, enclosed, back = rate_of(sampling), list[Enclosure](), back and is_directed(sampling)
+    for epsilon, asked in zip(epsilons, enough or (0.0,) * len(epsilons), strict=True):
+        grown = exponential(epsilon)
+        most, least = (1 - (1 - rate) * u if back else rate for u in (grown.lower, grown.upper))
+        if most <= 0:
+            enclosed.append(Enclosure(Fraction(0), Fraction(0)))
+            continue
+        low, high = (
+            rate * u / factor if back and factor > 0 else 1 + (u - 1) / rate
+            for u, factor in ((grown.lower, most), (grown.upper, least))
+        )
+        with ctx.workprec(_PRECISION):
+            at = min(_MOST_LOSS, max(0.0, math.nextafter(float(-upper_end(-ball(low).log())), 0.0)))
+        own = deltas([Fraction(at)], [asked / float(most)])
+        if own is None:
+            return None
+        # δ falls by no more than e^ε grows
+        gap = high - exponential(Fraction(at)).lower
+        enclosed.append(
+            Enclosure(
+                max(Fraction(0), least * (own[0].lower - gap)), min(Fraction(1), most * own[0].upper), own[0].family
+            )
+        )
+    return enclosed
+
+
+def exact_deltas(
+    pairs: Iterable[Laws], unit: int, sampling: Sampling, epsilons: Sequence[Fraction], *, back: bool
+) -> list[Enclosure]:
+    """Enclose the largest δ of pairs of laws for each ε in whole numbers: in both directions, or in the other one.
+
+    >>> (found,) = exact_deltas([((1, 3), (3, 1))], 4, Sampling("0.1"), [Fraction(0)], back=False)
+    >>> found.lower == found.upper == Fraction(1, 20)
+    True
+    """
+    rate, directed = rate_of(sampling), is_directed(sampling)
+    drawn, whole = rate.numerator, rate.denominator
+    grown = [exponential(epsilon) for epsilon in epsilons]
+    ratios = [(-int(-one.upper * _BITS // 1), int(one.lower * _BITS)) for one in grown]
+    worst = [[0, 0] for _ in epsilons]
+    for without, with_him in pairs:
+        mixed = [(whole - drawn) * a + drawn * b for a, b in zip(without, with_him, strict=True)]
+        bare = [whole * a for a in without]
+        for p, q in ((bare, mixed),) if back and directed else ((mixed, bare), (bare, mixed))[: 1 + directed]:
+            for at, ends in enumerate(ratios):
+                for end, ratio in enumerate(ends):
+                    total = sum(max(0, x * _BITS - ratio * y) for x, y in zip(p, q, strict=True))
+                    worst[at][end] = max(worst[at][end], total)
+    unit *= whole * _BITS
+    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of votes") for low, high in worst]
+
+
+def pairs_of_ones(K: int, reached: int) -> Iterator[tuple[int, int]]:
+    """List all numbers of ones without a person and with him."""
+    return (
+        (ones, other) for ones in range(K + 1) for other in range(max(0, ones - reached), min(K, ones + reached) + 1)
+    )
+
+
+def sides_of_laws(without: Array, gain: Array, rate: float, *, back: bool | None = None) -> list[Sides]:
+    """Write a person who is drawn by a coin as what costs P against Q: in both directions, or in one of them."""
+    forward, other = (without, rate * gain), (without + rate * gain, -rate * gain)
+    return [forward, other] if back is None else [other if back else forward]
+
+
+def sides_of_bits(bits: Array, reached: int, sampling: Sampling, *, back: bool | None = None) -> list[Sides]:
+    """Write all numbers of ones that differ by the person's votes so, from Pr[0] and Pr[1] for each: (K + 1, 2)."""
+    ones = np.array(list(pairs_of_ones(len(bits) - 1, reached)))
+    gain, rate = _gain(bits[ones[:, 0]], bits[ones[:, 1]]), float(rate_of(sampling))
+    if is_directed(sampling):
+        return sides_of_laws(bits[ones[:, 0]], gain, rate, back=back)
+    if back is not None:
+        return sides_of_laws(bits[ones[:, 0]], gain, rate, back=False)
+    near = sliding_window_view(np.pad(np.arange(len(bits)), reached, mode="edge"), 2 * reached + 1)
+    places = [(a, b, c) for a, row in enumerate(near) for b, c in product(row, row) if abs(b - c) <= reached]
+    a, b, c = np.array(places).T
+    return [(bits[a] + rate * _gain(bits[a], bits[c]), rate * _gain(bits[c], bits[b]))]
+
+
+def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[Enclosure]:
+    """Enclose the largest δ of rows for each ε, their probabilities exact but for their floats."""
+    enclosed = []
+    for epsilon in epsilons:
+        grown, low, high = math.exp(epsilon), 0.0, 0.0
+        for q, gain in sides:
+            told = gain - math.expm1(epsilon) * q
+            error = _OF_FLOATS * (np.abs(gain) + (grown - 1.0) * q)
+            low = max(low, float(np.max(np.sum(np.maximum(0.0, told - error), axis=1))))
+            high = max(high, float(np.max(np.sum(np.maximum(0.0, told + error), axis=1))))
+        enclosed.append(Enclosure(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes"))
+    return enclosed
+
+
+def renyi_of_sides(sides: Sequence[Sides], order: float) -> Between:
+    """Enclose the largest Rényi divergence of rows, their probabilities exact but for their floats."""
+    low = high = 0.0
+    for q, gain in sides:
+        if np.any((q == 0.0) & (gain > 0.0)):
+            return Between(math.inf, math.inf)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            t = np.where(q > 0.0, gain / q, 0.0)
+            grown = np.expm1(order * np.log1p(np.maximum(t, -1.0)))
+            sums = np.sum(np.where(q > 0.0, q * np.maximum(0.0, grown - order * t), 0.0), axis=1)
+            errors = _OF_FLOATS * np.sum(q * (1.0 + np.abs(grown)) * np.minimum(1.0, order * np.abs(t)), axis=1)
+        low, high = max(low, float(np.max(sums - errors))), max(high, float(np.max(sums + errors)))
+    ends = [math.log1p(max(0.0, end)) / (order - 1.0) for end in (low, high)]
+    return Between(between(ends[0]).low, between(ends[1]).high)
+
+
+def renyi_of_laws(pairs: Sequence[Laws], unit: int, sampling: Sampling, order: float) -> Between:
+    """Enclose the largest Rényi divergence of pairs of laws, for a person who is drawn by a coin."""
+    without = np.array([[a / unit for a in law] for law, _ in pairs])
+    gain = np.array([[(b - a) / unit for a, b in zip(*laws, strict=True)] for laws in pairs])
+    return renyi_of_sides(sides_of_laws(without, gain, float(rate_of(sampling))), order)
+
+
+def of_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
+    """Bound a Rényi divergence by that of a person who certainly takes part."""
+    grown = math.expm1(min((order - 1.0) * certain.high, _MOST_LOSS))
+    return Between(0.0, between(math.log1p(float(rate_of(sampling)) * grown) / (order - 1.0)).high)
+
+
+def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
+    """Enclose that of an exponential mechanism, for a person who is drawn by a coin.
+
+    He changes the odds of two classes by e^ε: with Pr = (u, 1 − u), which two classes attain, the laws' ratios are
+    r/E r, r of e^{−ε} and 1. Both ratios rise in u; a cell of u is bounded by both ends, and halved.
+    """
+    penalties = [DrawnPenalty(order, rate, back=back) for back in (False, True)]
+    tails = np.geomspace(1e-15, 0.5, _CELLS)
+    ends = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
+
+    def cost(low: Array, high: Array) -> Array:
+        falls = -np.log(low * math.exp(-epsilon) + 1.0 - low) - epsilon
+        rises = -np.log1p(high * math.expm1(-epsilon))
+        return np.asarray(np.max([high * one.of(falls) + (1.0 - low) * one.of(rises) for one in penalties], axis=0))
+
+    low, high, best, most = ends[:-1], ends[1:], 0.0, 0.0
+    for step in range(_HALVINGS):
+        bounds, middle = cost(low, high), 0.5 * (low + high)
+        best = max(best, float(np.max(cost(middle, middle))))
+        open_cells = bounds > best * (1.0 + _SETTLED)
+        last = step + 1 == _HALVINGS or 2 * np.count_nonzero(open_cells) > _MOST_CELLS
+        most = max(most, best, float(np.max(bounds if last else bounds[~open_cells], initial=0.0)))
+        if last or not np.any(open_cells):
+            break
+        starts, cuts, stops = low[open_cells], middle[open_cells], high[open_cells]
+        low, high = np.concatenate([starts, cuts]), np.concatenate([cuts, stops])
+    return Between(*(math.log1p(end) / (order - 1.0) * (1.0 + side * 1e-9) for end, side in ((best, -1), (most, 1))))
+
+
+def _gain(without: Array, with_him: Array) -> Array:
+    """Subtract the laws of a bit, (n, 2), by the rarer of its values."""
+    gain = with_him - without
+    first = np.where(without[:, 0] < 0.5, gain[:, 0], -gain[:, 1])
+    return np.asarray(np.stack([first, -first], axis=1))
