@@ -50,6 +50,8 @@ _FAR, _LOWER_TILTS = 6.0, 6
 _PARTS = 2.0 ** (np.arange(-12, 7) / 2.0)  # of a tilt, by which another one bounds the tail on the left
 _MOST_LEVELS = 21  # log₂ of the cells of a transform: a tenth of a second and 100 MB
 _MOST_ROUNDING = 1e-3  # relative; with more there is no answer
+_NO_BETTER = 1e-9  # relative
+_NEXT = 4  # cells around where a sum reaches what it may be
 _SMALLEST = 1e-300  # more than all that underflows
 
 
@@ -119,17 +121,18 @@ class GridComposition:
         tilt, best = self._best_tilt(tilts, room), math.inf
         for _ in range(_LOWER_TILTS):
             bottom, last, lengths = self._lengths(tilt, top)
-            answered = False
+            answered, own = False, math.inf
             for levels in lengths:
                 window = self._window(tilt, bottom, levels)
                 if window is not None:
                     losses, masses, rounding = window
-                    best = min(best, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
+                    own = min(own, _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding)))
                     answered = True
                 # what comes back from above lies below ε, where it does not count
-                if self.step * (last - 2**levels) <= best < math.inf:
+                if self.step * (last - 2**levels) <= min(best, own) < math.inf:
                     break
-            if not answered:
+            worse, best = own > best * (1.0 + _NO_BETTER), min(best, own)
+            if not answered or worse:  # with less tilt more comes back, and counts
                 break
             if tilt * (self._chernoff(tilt, room) - best) < _FAR:
                 break
@@ -222,11 +225,20 @@ def _smallest(losses: Array, masses: Array, room: float) -> float:
     def allowed(place: int) -> bool:
         return float(masses[place:] @ -np.expm1(losses[place] - losses[place:])) <= room
 
-    place = last_allowed_integer(allowed, inside=kept, outside=-1)
+    # where sums that round more say that it is, or next to it
+    damping = np.exp(np.maximum(losses[0] - losses, -_MOST_EXPONENT))
+    tails = np.cumsum((masses * damping)[::-1])[::-1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = above[:kept] - tails / damping
+    guess = int(np.argmax(sums <= room)) if np.any(sums <= room) else kept
+    high, low = min(kept, guess + _NEXT), max(-1, guess - _NEXT)
+    inside = high if high == kept or allowed(high) else kept
+    outside = low if low == -1 or not allowed(low) else -1
+    place = last_allowed_integer(allowed, inside=inside, outside=outside)
     if place == 0:
         return float(losses[0])
     # between two cells the sum is total − e^{ε − loss}·damped
     total = float(np.sum(masses[place:])) * (1.0 + 2.0 * losses.size * _UNIT)
     damped = float(masses[place:] @ np.exp(losses[place] - losses[place:]))
-    inside = float(losses[place]) + math.log(min(1.0, (total - room) / damped))
-    return min(inside * (1.0 + 8.0 * _UNIT), float(losses[place]))
+    between = float(losses[place]) + math.log(min(1.0, (total - room) / damped))
+    return min(between * (1.0 + 8.0 * _UNIT), float(losses[place]))
