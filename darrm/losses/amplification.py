@@ -44,8 +44,9 @@ def amplified_profile(profile: PrivacyProfile, sampling: Sampling) -> PrivacyPro
     if deltas[-1] > 0.0 and q < 1.0:  # h stays as it is, and (1 − (1 − q)u)·h falls to 0 at u = 1/(1 − q)
         back, back_deltas = np.append(back, _rounded_up(-np.log1p(-np.array([q])))), np.append(back_deltas, 0.0)
     grid = np.union1d(there, back[back <= there[-1]])
-    x = np.exp(grid)
-    return _profile(grid, np.interp(x, np.exp(there), q * deltas) * _UP, np.interp(x, np.exp(back), back_deltas) * _UP)
+    x = np.expm1(grid)  # not e^ε, which is next to 1 where q is small
+    sides = (np.interp(x, np.expm1(own), values) for own, values in ((there, q * deltas), (back, back_deltas)))
+    return _profile(grid, *(side * _UP for side in sides))
 
 
 def amplified(charge: Charge, sampling: Sampling, curve: RenyiCurve | None) -> Charge:

@@ -330,7 +330,9 @@ def _drawn_exponential(epsilon: float, rate: float) -> RenyiCurve:
     """Bound the label of two classes, a with probability u and losing a vote, cell by cell of u."""
     tails = np.geomspace(1e-6, 0.5, _CELLS)
     u = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
-    falls, rises = -np.log(u + (1.0 - u) * np.exp(epsilon)), -np.log1p(u * np.expm1(-epsilon))  # log r of a, and of b
+    with np.errstate(divide="ignore"):  # where e^{−ε} is less than floats tell from 0
+        rises = np.minimum(epsilon, -np.log1p(u * np.expm1(-epsilon)))  # log r of b
+    falls = -np.log(u + (1.0 - u) * np.exp(epsilon))  # of a
 
     def value_at(orders: Array) -> Array:
         a = orders[:, None]
