@@ -8,9 +8,12 @@ the head of a ledger that somebody copied earlier, in a receipt, is out of reach
 import hashlib
 import json
 import re
+import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from shutil import copy, copytree
@@ -34,10 +37,12 @@ from darrm import (
     optimize_table,
     release_debited,
 )
+from darrm.errors import TableError
 from darrm.laws.priors import Dirichlet
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.files import load_release
 from darrm.plan.search import Plan
+from darrm.sampling import Sampling
 from darrm.verify.audit import Audit, audit
 from darrm.verify.verdicts import FALSE, UNKNOWN
 from tests.planned import calibrated
@@ -57,6 +62,15 @@ MECHANISMS = {
 }
 # a total that no model of ε = 1 keeps alone, and no ten labels
 MODELS = Workload(Voters(11, PrivacyParams("1", "1e-6"), overlap=1, models=True), 10, PrivacyParams("0.6", "1e-5"))
+# of voters that draw their examples anew: classes, family, and how people are drawn
+DRAWN = {
+    "drawn": (2, "LNMax by label", Sampling(Fraction(1, 20))),
+    "drawn table": (3, "per query", Sampling(Fraction(1, 50), records=2)),
+    "drawn gnmax": (3, "GNMax by label", Sampling(Fraction(1, 50))),
+    "drawn exponential": (3, "exponential mechanism", Sampling(Fraction(1, 20))),
+    "drawn flip": (3, "permute-and-flip", Sampling(Fraction(1, 20))),
+    "fixed": (2, "GNMax by label", Sampling(Fraction(1, 20), "fixed")),
+}
 KINDS = {"gnmax": "renyi", "lnmax": "planned", "shaped": "planned", "exponential": "adaptive", "flip": "one"}
 
 
@@ -145,6 +159,14 @@ def made_mechanism(family: str, kinds: str, folder: Path) -> None:
     _released(folder, THREE, kinds)
 
 
+def made_drawn(classes: int, family: str, sampling: Sampling, folder: Path) -> None:
+    """A plan for voters that draw their examples anew, with labels that it released."""
+    voters = Voters(8, PrivacyParams("inf"), sampling.records, sampled=sampling)
+    workload = Workload(voters, 20, PrivacyParams(2, "1e-5"), classes=classes)
+    Plan(workload, Dirichlet(), (calibrated(workload, family),), ()).save(folder / "plan.json")
+    _released(folder, workload, "one")
+
+
 def made_differing(folder: Path) -> None:
     """A table of voters that promise different things, with the labels of a ledger."""
     voters = Voters.of([PrivacyParams("0.1"), PrivacyParams("0.2", "1e-6"), PrivacyParams("0.5", "1e-6")])
@@ -226,6 +248,7 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
     "confident": made_confident,
     "plurality": made_plurality,
     **{name: partial(made_mechanism, family, KINDS[name]) for name, (family, _) in MECHANISMS.items()},
+    **{name: partial(made_drawn, *how) for name, how in DRAWN.items()},
     "differing": made_differing,
     "parquet": partial(made_parquet, ("a.parquet", "b.parquet")),
     "nested": partial(made_parquet, ("year=1/a.parquet", "year=2/a.parquet")),
@@ -553,6 +576,100 @@ EDITS: dict[str, Callable[[list[str]], list[str]]] = {
 }
 
 
+def lower(where: str, factor: float) -> Callable[[Json], object]:
+    """Understate a part of a query's cost: numbers of a list of lists, of which the first is the grid."""
+
+    def edit(cost: Json) -> None:
+        name, place = where.split("/")
+        values = cost[name][int(place)]
+        lowered = [repr(float(values) * factor)] if isinstance(values, str) else [factor * value for value in values]
+        cost[name][int(place)] = lowered[0] if isinstance(values, str) else lowered
+
+    return edit
+
+
+def in_costs(edit: Callable[[Json], object], folder: Path) -> None:
+    """Change what every query of a ledger costs, and compute all that protects it anew."""
+    path = folder / "ledger.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        costs = connection.execute("SELECT id, cost FROM kinds").fetchall()
+    statements = []
+    for number, text in costs:
+        cost = json.loads(text)
+        edit(cost)
+        written = json.dumps(cost, sort_keys=True, separators=(",", ":"))
+        assert written != text
+        statements.append(f"UPDATE kinds SET cost = '{written}' WHERE id = {number}")
+    relink(path, *statements)
+
+
+def _half_rate(sampled: Json) -> Json:
+    return {**sampled, "rate": repr(float(sampled["rate"]) / 2)}
+
+
+def _other_scheme(sampled: Json) -> Json:
+    return {**sampled, "scheme": "fixed" if sampled["scheme"] == "poisson" else "poisson"}
+
+
+OF_SAMPLING: dict[str, object] = {
+    "half the rate": _half_rate,
+    "another scheme": _other_scheme,
+    "one record each": lambda sampled: {name: value for name, value in sampled.items() if name != "records"},
+    "nobody drawn anew": None,
+}
+
+
+def lies_about_sampling() -> Iterator[Lie]:
+    """Change how people come into a question: in the file, in the ledger, in both, and what it costs."""
+    for folder, (classes, family, sampling) in DRAWN.items():
+        is_table = family == "per query" or (classes == 2 and family not in {"GNMax by label", "LNMax by label"})
+        place = "problem/sampled" if is_table else "voters/sampled"
+        for name, value in OF_SAMPLING.items():
+            if sampling.records == 1 and "record" in name:
+                continue
+            alone, planned = (partial(changed, "plan.json", where, value) for where in (place, "plan/workload/sampled"))
+            charged = partial(in_costs, partial(_sampled_as, value))
+            yield Lie(folder, f"{name} in the file", without_receipts(alone))
+            yield Lie(folder, f"{name} in the plan", without_receipts(planned))
+            yield Lie(folder, f"{name} in the file and its plan", without_receipts(partial(_all, (alone, planned))))
+            yield Lie(folder, f"{name} in the ledger", without_receipts(charged))
+            everywhere = partial(_all, (alone, planned, charged, _named_anew))
+            yield Lie(folder, f"{name} everywhere", without_receipts(everywhere))
+        parts = {"guarantee": "guarantee/0", "curve": "renyi/1", "profile": "profile/1", "other direction": "profile/2"}
+        for name, where in parts.items():
+            tell = without_receipts(partial(_understated, where))
+            yield Lie(folder, f"a lower {name} in the ledger", tell)
+
+
+def _understated(where: str, folder: Path) -> None:
+    """Lower a part of the costs; where they have none of it, the count of queries."""
+    try:
+        in_costs(lower(where, 0.9), folder)
+    except (TypeError, IndexError):
+        relink(folder / "ledger.sqlite", "UPDATE charges SET count = count - 1 WHERE id = 1")
+
+
+def _named_anew(folder: Path) -> None:
+    """Let the entries of a ledger name the release as it is now, where it can be read."""
+    with suppress(TableError):
+        release = load_release(folder / "plan.json")
+        digest = release.table.digest if isinstance(release, Release) else release.digest
+        relink(folder / "ledger.sqlite", f"UPDATE charges SET proof = '{digest}'")
+
+
+def _sampled_as(value: Any, cost: Json) -> None:
+    """Change or take out how people are drawn, in a cost."""
+    if value is None:
+        del cost["sampled"]
+    else:
+        cost["sampled"] = value(cost["sampled"])
+
+
+def _all(lies: Sequence[Callable[[Path], object]], folder: Path) -> None:
+    for lie in lies:
+        lie(folder)
+
+
 def lies_in_labels() -> Iterator[Lie]:
     """Change labels of every format."""
     for folder in ("majority", "gnmax", "plurality", "differing"):
@@ -742,7 +859,7 @@ def _less_noise(document: str) -> str:
 def all_lies() -> list[Lie]:
     """List every lie."""
     kinds = (lies_in_plans, lies_in_tables, lies_in_ledgers, lies_in_labels, lies_in_receipts, lies_in_estimators)
-    return [lie for kind in (*kinds, lies_about_figures) for lie in kind()]
+    return [lie for kind in (*kinds, lies_about_figures, lies_about_sampling) for lie in kind()]
 
 
 # ------------------------------------------------------------------------------------------------ honest variations
