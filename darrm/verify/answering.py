@@ -13,7 +13,6 @@ from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table
-from darrm.sampling import Sampling
 from darrm.verify.drawn import (
     Laws,
     exact_deltas,
@@ -32,11 +31,13 @@ class Recomputed(Protocol):
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:
         """Enclose the Rényi divergence of a label at an order, no closer than is enough; None where it takes long."""
 
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
-        """Enclose the smallest δ of one label for each ε, no closer than is enough; None where it takes too long."""
+    def deltas(
+        self, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
+    ) -> list[Enclosure] | None:
+        """Enclose the smallest δ of one label for each ε, no closer than is enough; None where it takes too long.
 
-    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
-        """Do so for the direction that costs less, where people are drawn by coins: from without them to with them."""
+        Where people are drawn by coins, of both directions, or of the one that costs less, from without to with him.
+        """
 
     def for_plain_voters(self, overlap: int) -> Self:
         """Compute the same for a person who reaches so many voters about whom nothing is promised."""
@@ -90,7 +91,7 @@ class OfTable:
         """How many different labels there can be."""
         return self.table.problem.classes
 
-    def certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+    def certain_deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ for a person who certainly takes part; None if there are too many neighbors."""
         raise NotImplementedError
 
@@ -106,19 +107,16 @@ class OfTable:
         """Compute the same for a person who reaches so many voters about whom nothing is promised."""
         return replace(self, overlap=overlap)
 
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+    def deltas(
+        self, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
+    ) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None if there are too many neighbors."""
         sampling = self.voters.sampled
         if sampling is None:
-            return self.certain_deltas(epsilons, enough)
-        return self._deltas_of_drawn(sampling, epsilons, enough, back=False)
-
-    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
-        """Do so for the direction that costs less, where there is one."""
-        sampling = self.voters.sampled
-        if sampling is None:
-            return self.certain_deltas(epsilons, enough)
-        return self._deltas_of_drawn(sampling, epsilons, enough, back=True)
+            return self.certain_deltas(epsilons)
+        if (laws := self.laws()) is None:
+            return through_certain(lambda one, _: self.certain_deltas(one), sampling, epsilons, enough, back=back)
+        return exact_deltas(*laws, sampling, epsilons, back=back)
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:  # noqa: ARG002
         """Enclose the Rényi divergence of a label at an order; None if there are too many neighbors."""
@@ -128,14 +126,6 @@ class OfTable:
             return renyi_of_laws(*laws, sampling, order)
         certain = self.certain_renyi(order)
         return certain if sampling is None or certain is None else of_convexity(certain, sampling, order)
-
-    def _deltas_of_drawn(
-        self, sampling: Sampling, epsilons: Sequence[Fraction], enough: Sequence[float], *, back: bool
-    ) -> list[Enclosure] | None:
-        """Look at every pair of laws, where they are few."""
-        if (laws := self.laws()) is None:
-            return through_certain(self.certain_deltas, sampling, epsilons, enough, back=back)
-        return exact_deltas(*laws, sampling, epsilons, back=back)
 
 
 M = TypeVar("M", NoisyMaximum, TestedRun)
@@ -167,14 +157,6 @@ class OfMechanism(Generic[M]):
         if voters not in {None, self.voters}:
             raise ValueError("it is for other voters")
         return self.mechanism.charge()
-
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
-        """Enclose the smallest δ of one label for each ε; None where it takes too long."""
-        raise NotImplementedError
-
-    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
-        """Do so for the direction that costs less, where there is one."""
-        return self.deltas(epsilons, enough)
 
     def for_plain_voters(self, overlap: int) -> Self:
         """Return itself: what it costs holds for all votes, where a person moves no more of them."""

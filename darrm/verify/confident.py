@@ -7,9 +7,8 @@ cost n times the one and m times the other [M17, Proposition 1].
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Self
 
@@ -42,11 +41,9 @@ class ExactConfident:
         """
         return _renyi(self, order, enough)
 
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
+    def deltas(self, *_: object, **__: object) -> list[Enclosure] | None:
         """Return None: sums are made of the curve."""
         return None
-
-    reverse_deltas = deltas
 
     def for_plain_voters(self, overlap: int) -> Self:
         """Return itself: what it costs holds for all votes of which a person moves one."""

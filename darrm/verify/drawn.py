@@ -24,11 +24,9 @@ attained at B' = A, and by joint convexity nothing costs more than it at the wor
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 from flint import ctx
-from numpy.lib.stride_tricks import sliding_window_view
 
 from darrm.privacy import PrivacyParams
 from darrm.sampling import Sampling
@@ -39,6 +37,7 @@ from darrm.verify.noisy_labels import Array, Between, DrawnPenalty, between
 MOST_PAIRS = 200_000  # of laws, in whole numbers: some seconds
 _BITS, _PRECISION = 1 << 128, 192
 _MOST_LOSS = 600.0  # of a label for a person who takes part: what is beyond counts as nothing
+_NEXT_TO_NONE = 1e-280  # of a probability
 _OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
 _CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
 
@@ -153,18 +152,13 @@ def sides_of_laws(without: Array, gain: Array, rate: float, *, back: bool | None
     return [forward, other] if back is None else [other if back else forward]
 
 
-def sides_of_bits(bits: Array, reached: int, sampling: Sampling, *, back: bool | None = None) -> list[Sides]:
+def sides_of_bits(bits: Array, reached: int, rate: float, *, back: bool | None = None) -> list[Sides]:
     """Write all numbers of ones that differ by the person's votes so, from Pr[0] and Pr[1] for each: (K + 1, 2)."""
     ones = np.array(list(pairs_of_ones(len(bits) - 1, reached)))
-    gain, rate = _gain(bits[ones[:, 0]], bits[ones[:, 1]]), float(rate_of(sampling))
-    if is_directed(sampling):
-        return sides_of_laws(bits[ones[:, 0]], gain, rate, back=back)
-    if back is not None:
-        return sides_of_laws(bits[ones[:, 0]], gain, rate, back=False)
-    near = sliding_window_view(np.pad(np.arange(len(bits)), reached, mode="edge"), 2 * reached + 1)
-    places = [(a, b, c) for a, row in enumerate(near) for b, c in product(row, row) if abs(b - c) <= reached]
-    a, b, c = np.array(places).T
-    return [(bits[a] + rate * _gain(bits[a], bits[c]), rate * _gain(bits[c], bits[b]))]
+    without, with_him = bits[ones[:, 0]], bits[ones[:, 1]]
+    gain = with_him - without
+    rarer = np.where(without[:, 0] < 0.5, gain[:, 0], -gain[:, 1])  # of what is next to 1 no digits are left
+    return sides_of_laws(without, np.stack([rarer, -rarer], axis=1), rate, back=back)
 
 
 def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[Enclosure]:
@@ -177,24 +171,29 @@ def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[E
             error = _OF_FLOATS * (np.abs(gain) + (grown - 1.0) * q)
             low = max(low, float(np.max(np.sum(np.maximum(0.0, told - error), axis=1))))
             high = max(high, float(np.max(np.sum(np.maximum(0.0, told + error), axis=1))))
+            high += _NEXT_TO_NONE * bool(np.any(q <= 0.0))  # what floats do not hold
         enclosed.append(Enclosure(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes"))
     return enclosed
 
 
 def renyi_of_sides(sides: Sequence[Sides], order: float) -> Between:
     """Enclose the largest Rényi divergence of rows, their probabilities exact but for their floats."""
-    low = high = 0.0
-    for q, gain in sides:
+    found = [Between(0.0, 0.0)]
+    for q, gain in (side for side in sides if side[0].size):
         if np.any((q == 0.0) & (gain > 0.0)):
             return Between(math.inf, math.inf)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(q > 0.0, gain / q, 0.0)
-            grown = np.expm1(order * np.log1p(np.maximum(t, -1.0)))
-            sums = np.sum(np.where(q > 0.0, q * np.maximum(0.0, grown - order * t), 0.0), axis=1)
-            errors = _OF_FLOATS * np.sum(q * (1.0 + np.abs(grown)) * np.minimum(1.0, order * np.abs(t)), axis=1)
-        low, high = max(low, float(np.max(sums - errors))), max(high, float(np.max(sums + errors)))
-    ends = [math.log1p(max(0.0, end)) / (order - 1.0) for end in (low, high)]
-    return Between(between(ends[0]).low, between(ends[1]).high)
+            logs = order * np.log1p(np.maximum(t, -1.0))
+            if np.max(logs) > _MOST_LOSS:
+                found.append(between(float(np.max(np.logaddexp.reduce(logs + np.log(q), axis=1))) / (order - 1.0)))
+                continue
+        grown = np.expm1(logs)
+        sums = np.sum(q * np.maximum(0.0, grown - order * t), axis=1)
+        errors = _OF_FLOATS * np.sum(q * (1.0 + np.abs(grown)) * np.minimum(1.0, order * np.abs(t)), axis=1)
+        low, high = (math.log1p(max(0.0, float(np.max(end)))) / (order - 1.0) for end in (sums - errors, sums + errors))
+        found.append(Between(between(low).low, between(high).high))
+    return Between(max(one.low for one in found), max(one.high for one in found))
 
 
 def renyi_of_laws(pairs: Sequence[Laws], unit: int, sampling: Sampling, order: float) -> Between:
@@ -206,8 +205,10 @@ def renyi_of_laws(pairs: Sequence[Laws], unit: int, sampling: Sampling, order: f
 
 def of_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
     """Bound a Rényi divergence by that of a person who certainly takes part."""
-    grown = math.expm1(min((order - 1.0) * certain.high, _MOST_LOSS))
-    return Between(0.0, between(math.log1p(float(rate_of(sampling)) * grown) / (order - 1.0)).high)
+    if (order - 1.0) * certain.high > _MOST_LOSS:
+        return Between(0.0, certain.high)
+    grown = float(rate_of(sampling)) * math.expm1((order - 1.0) * certain.high)
+    return Between(0.0, between(math.log1p(grown) / (order - 1.0)).high)
 
 
 def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
@@ -221,14 +222,17 @@ def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
     ends = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
 
     def cost(low: Array, high: Array) -> Array:
-        falls = -np.log(low * math.exp(-epsilon) + 1.0 - low) - epsilon
-        rises = -np.log1p(high * math.expm1(-epsilon))
-        return np.asarray(np.max([high * one.of(falls) + (1.0 - low) * one.of(rises) for one in penalties], axis=0))
+        falls = -np.log((1.0 - low) + low * math.exp(-epsilon)) - epsilon
+        rises = -np.log((1.0 - high) + high * math.exp(-epsilon))
+        with np.errstate(invalid="ignore"):
+            both = [high * one.of(falls) + (1.0 - low) * one.of(rises) for one in penalties]
+        return np.asarray(np.nan_to_num(np.max(both, axis=0), nan=math.inf, posinf=math.inf))
 
     low, high, best, most = ends[:-1], ends[1:], 0.0, 0.0
     for step in range(_HALVINGS):
         bounds, middle = cost(low, high), 0.5 * (low + high)
-        best = max(best, float(np.max(cost(middle, middle))))
+        attained = cost(middle, middle)
+        best = max(best, float(np.max(attained, where=np.isfinite(attained), initial=0.0)))
         open_cells = bounds > best * (1.0 + _SETTLED)
         last = step + 1 == _HALVINGS or 2 * np.count_nonzero(open_cells) > _MOST_CELLS
         most = max(most, best, float(np.max(bounds if last else bounds[~open_cells], initial=0.0)))
@@ -236,11 +240,4 @@ def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
             break
         starts, cuts, stops = low[open_cells], middle[open_cells], high[open_cells]
         low, high = np.concatenate([starts, cuts]), np.concatenate([cuts, stops])
-    return Between(*(math.log1p(end) / (order - 1.0) * (1.0 + side * 1e-9) for end, side in ((best, -1), (most, 1))))
-
-
-def _gain(without: Array, with_him: Array) -> Array:
-    """Subtract the laws of a bit, (n, 2), by the rarer of its values."""
-    gain = with_him - without
-    first = np.where(without[:, 0] < 0.5, gain[:, 0], -gain[:, 1])
-    return np.asarray(np.stack([first, -first], axis=1))
+    return Between(between(math.log1p(best) / (order - 1.0)).low, between(math.log1p(most) / (order - 1.0)).high)

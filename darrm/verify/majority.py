@@ -52,7 +52,7 @@ class ExactMajority(OfTable):
         """Enclose what the cost may be."""
         return budget(target.exact_epsilon, target.exact_delta)
 
-    def certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
+    def certain_deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None if there are too many rows."""
         return divergences(self.release, epsilons)
 

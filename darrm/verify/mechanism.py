@@ -18,7 +18,7 @@ PermuteAndFlip              (ε, 0)-private: Pr[c] = e_c·∫ Π (1 − e_o·s) 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import takewhile
@@ -54,6 +54,7 @@ _BISECTIONS, _PRECISION = 400, 512  # bits
 _MOST_MOVES = 8  # of one person, that are followed one by one
 _AROUND = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # of p − 1 that is best for curves linear in the order
 _HELD, _MOST_TERMS = 700.0, 1 << 27  # −log of weights that are summed, and how many for two classes: a second
+_RAREST = 1e-290  # of probabilities: less counts as none
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
 
 
@@ -67,15 +68,11 @@ class ExactMechanism(OfMechanism[NoisyMaximum]):
             return _renyi(self.mechanism, order, enough)
         return _renyi_of_drawn(self.mechanism, self.voters.sampled, order, enough)
 
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
+    def deltas(
+        self, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
+    ) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None where it takes too long."""
-        return self._deltas(epsilons, enough, back=False)
 
-    def reverse_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:
-        """Do so for the direction that costs less, where there is one."""
-        return self._deltas(epsilons, enough, back=True)
-
-    def _deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float], *, back: bool) -> list[Enclosure] | None:
         def certain(epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
             return _deltas(self.mechanism, tuple(epsilons), tuple(enough) or (0.0,) * len(epsilons))
 
@@ -83,12 +80,12 @@ class ExactMechanism(OfMechanism[NoisyMaximum]):
         if sampling is None:
             return certain(epsilons, enough)
         if bits is None:
-            return drawn.through_certain(certain, sampling, epsilons, enough, back=back)
-        sides = [
-            side
-            for other in dict.fromkeys((False, True) if not back else (True,))
-            for side in drawn.sides_of_bits(bits, self.voters.reached, sampling, back=other)
-        ]
+            own = drawn.through_certain(certain, sampling, epsilons, enough, back=back)
+            two = self.classes == 2  # noise too wide to be looked at: what bounds more classes is not attained
+            return [replace(one, lower=Fraction(0)) for one in own] if own is not None and two else own
+        # of a fixed sample what costs most is one direction of these
+        only = (back or None) if drawn.is_directed(sampling) else False
+        sides = drawn.sides_of_bits(bits, self.voters.reached, float(drawn.rate_of(sampling)), back=only)
         return drawn.float_deltas(sides, epsilons)
 
     def in_words(self, labels: str) -> str:
@@ -132,9 +129,9 @@ def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdi
         size = len(epsilons)
         places = sorted({(size - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
         names = ("the privacy profile of a query", "the profile of a query from without a person to with him")
-        for what, side, deltas_of in zip(names, sides, (exact.deltas, exact.reverse_deltas), strict=False):
+        for back, (what, side) in enumerate(zip(names, sides, strict=False)):
             stored = [side[place] for place in places]
-            found = deltas_of([Fraction(epsilons[place]) for place in places], stored)
+            found = exact.deltas([Fraction(epsilons[place]) for place in places], stored, back=bool(back))
             ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
             yield _compared(about, what, f"{len(places)} of {size} points", stored, ours)
 
@@ -198,6 +195,7 @@ def _bits(mechanism: NoisyMaximum) -> Array | None:
         wins = np.append(np.cumsum(f[::-1])[::-1], 0.0)[1:] + 0.5 * f
         lies = np.array([np.sum(f[: f.size - lead] * wins[lead:]) for lead in leads if lead < f.size]) / np.sum(f) ** 2
         lies = np.pad(lies, (0, leads.size - lies.size))
+    lies[lies < _RAREST] = 0.0
     ones = np.arange(K + 1)
     rare = lies[np.abs(2 * ones - K) // 2]
     zero = np.where(2 * ones > K, rare, 1.0 - rare)
@@ -234,9 +232,15 @@ def _renyi(mechanism: NoisyMaximum, order: float, enough: float) -> Between | No
 def _renyi_of_drawn(mechanism: NoisyMaximum, sampling: Sampling, order: float, enough: float) -> Between | None:
     """Enclose the divergence for a person who is drawn: by the law of two classes, or by what bounds that of more."""
     inner, rate = mechanism.mechanism, float(drawn.rate_of(sampling))
-    if (bits := bits_of(mechanism)) is not None:
-        return drawn.renyi_of_sides(drawn.sides_of_bits(bits, mechanism.voters.reached, sampling), order)
     pure, bounds = drawn.pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
+    low = 0.0  # of two classes what bounds more is not attained
+    if (bits := bits_of(mechanism)) is not None:
+        sides = drawn.sides_of_bits(bits, mechanism.voters.reached, rate)
+        held = [np.all((q > 0.0) & (q + gain > 0.0), axis=1) for q, gain in sides]
+        found = drawn.renyi_of_sides([(q[own], gain[own]) for own, (q, gain) in zip(held, sides, strict=True)], order)
+        if drawn.is_directed(sampling) and np.all(held):
+            return found
+        low = found.low
     if math.isfinite(pure):
         bounds.append(Between(0.0, _pure(pure, order)))
     if drawn.is_directed(sampling) and isinstance(inner, ExponentialMechanism):
@@ -247,7 +251,9 @@ def _renyi_of_drawn(mechanism: NoisyMaximum, sampling: Sampling, order: float, e
             bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
     elif (certain := _renyi(mechanism, order, 0.0)) is not None:
         bounds.append(drawn.of_convexity(certain, sampling, order))
-    return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
+    if mechanism.classes > 2:
+        low = max((one.low for one in bounds), default=0.0)
+    return Between(low, min(one.high for one in bounds)) if bounds else None
 
 
 def _of_moves(mechanism: NoisyMaximum, moved: int, order: float, enough: float = 0.0) -> Between:

@@ -59,7 +59,7 @@ class ExactPlurality(OfTable):
         """Return δ, which is what the cost may be."""
         return Enclosure(target.exact_delta, target.exact_delta)
 
-    def certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
+    def certain_deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
         """Enclose the smallest δ of one label for each ε; None if there are too many neighbors."""
         if self.voters.are_plain:
             return worst_differences(self.table, epsilons, self.voters.reached)

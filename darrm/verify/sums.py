@@ -60,6 +60,19 @@ _NEAR, _MOST_RATIO = Fraction(1, 10**9), 1024  # relative: of an ε to a lattice
 _PARTS = 2**40  # of a step, to which ε is rounded
 
 
+class Directed(list[Point]):
+    """Points that hold in both directions, and others that hold in the second one; or in the first, exchanged."""
+
+    def __init__(self, points: Sequence[Point], back: Sequence[Point], side: int = 1) -> None:
+        super().__init__(points)
+        self.back, self.side = back, side
+
+    @property
+    def exchanged(self) -> "Directed":
+        """The same with the neighbors exchanged."""
+        return Directed(self, self.back, 1 - self.side)
+
+
 @dataclass(frozen=True)
 class LossSum:
     """The law of a sum of losses, rounded up: what is missing in the masses is the mass of an infinite loss."""
@@ -101,17 +114,10 @@ class LossSum:
             yield cell, above, damped
 
 
-def composed_epsilon(
-    kinds: Sequence[Kind],
-    delta: Fraction,
-    *,
-    enough: Fraction = _NOTHING,
-    backs: Sequence[Sequence[Point]] | None = None,
-) -> Fraction | None:
+def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction = _NOTHING) -> Fraction | None:
     """Bound the ε of all queries together at one δ from above; None where none is finite at this δ.
 
-    The step of losses is halved until that gains next to nothing, or ``enough`` is reached. ``backs`` are points of
-    each kind that hold in one direction, the same of all; in the other one those of ``kinds`` hold.
+    The step of losses is halved until that gains next to nothing, or ``enough`` is reached.
 
     Thirty queries of ε = 0.5, which add up to 15:
 
@@ -122,10 +128,10 @@ def composed_epsilon(
     simple = epsilon if sum(count * max(points)[1] for points, count in kinds) <= delta else None
     if delta <= 0:
         return simple
-    settled = _settled((total.epsilon(delta) for total in _sums(kinds, delta, backs)), _GAIN, enough)
-    if backs is not None and settled is not None:
-        other = (total.epsilon(delta) for total in _sums(kinds, delta, backs, exchanged=True))
-        reverse = _settled(other, _GAIN, max(enough, settled))
+    settled = _settled((total.epsilon(delta) for total in _sums(kinds, delta)), _GAIN, enough)
+    if settled is not None and any(isinstance(points, Directed) for points, _ in kinds):
+        other = [(points.exchanged if isinstance(points, Directed) else points, count) for points, count in kinds]
+        reverse = _settled((total.epsilon(delta) for total in _sums(other, delta)), _GAIN, max(enough, settled))
         settled = None if reverse is None else max(settled, reverse)
     return settled if simple is None or (settled is not None and settled < simple) else simple
 
@@ -145,41 +151,24 @@ def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction 
     return Fraction(1) if settled is None else settled
 
 
-def compose(
-    kinds: Sequence[Kind],
-    step: Fraction,
-    delta: Fraction,
-    backs: Sequence[Sequence[Point]] | None = None,
-    *,
-    exchanged: bool = False,
-) -> LossSum:
+def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
     """Add the losses of all queries on the multiples of a step; δ says which masses are next to nothing."""
     queries = sum(count for _, count in kinds)
     bits = _BITS + queries.bit_length() + ceil(1 / delta).bit_length()
     spare = floor(delta * (1 << bits) / (2 * _SPARE * (len(kinds) + 1)))
     total = (0, [1 << bits])
-    for place, (points, count) in enumerate(kinds):
-        back = None if backs is None else backs[place]
-        law = _loss(points, step, bits, back, exchanged=exchanged)
-        total = _cut(_times(total, _power(law, count, bits, spare), bits), spare)
+    for points, count in kinds:
+        total = _cut(_times(total, _power(_loss(points, step, bits), count, bits, spare), bits), spare)
     return LossSum(step, total[0], tuple(total[1]), bits)
 
 
-def _loss(
-    points: Sequence[Point],
-    step: Fraction,
-    bits: int,
-    back: Sequence[Point] | None = None,
-    *,
-    exchanged: bool = False,
-) -> _Law:
+def _loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
     """Round the loss of one query up to the multiples of a step, see the module."""
     fine = bits + _GUARD
     one = 1 << fine
-    both = _corners(points, one)
-    sides = both, both if back is None else _corners(back, one, both)
-    if exchanged:
-        sides = sides[1], sides[0]
+    sides = [_corners(points, one)] * 2
+    if isinstance(points, Directed):
+        sides[points.side] = _corners(points.back, one, sides[0])
     growth = exponential(step)
     low, high = floor(growth.lower * one), ceil(growth.upper * one)
     top = before = min(_height(side, one) for side in sides)  # at t = 1 both directions cost the same
@@ -258,13 +247,7 @@ def _cut(law: _Law, spare: int) -> _Law:
     return lowest + start, [masses[start] + moved, *masses[start + 1 : last]]
 
 
-def _sums(
-    kinds: Sequence[Kind],
-    delta: Fraction,
-    backs: Sequence[Sequence[Point]] | None = None,
-    *,
-    exchanged: bool = False,
-) -> Iterator[LossSum]:
+def _sums(kinds: Sequence[Kind], delta: Fraction) -> Iterator[LossSum]:
     """Yield sums, the step of one half of that before, while they take less than a minute; or one that is exact."""
     queries, products = sum(count for _, count in kinds), sum(min(count.bit_length(), 4) for _, count in kinds)
     largest = max((max(points)[0] for points, _ in kinds), default=_NOTHING) or Fraction(1)
@@ -273,13 +256,13 @@ def _sums(
         return
     common = _common_step(kinds)
     if common is not None and common >= finest:
-        yield compose(kinds, common, delta, backs, exchanged=exchanged)
+        yield compose(kinds, common, delta)
         return
     step, work = largest, Fraction(0)
     while step > _COARSEST * max(_size(points) for points, _ in kinds):  # most losses are far below the largest
         step /= 2
     while 2 * work <= _MOST_WORK:
-        total = compose(kinds, step, delta, backs, exchanged=exchanged)
+        total = compose(kinds, step, delta)
         yield total
         work, step = products * (len(total.masses) + 2 * largest / step), step / 2
 

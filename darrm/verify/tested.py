@@ -6,7 +6,6 @@ leads between. What a run on a level costs at most is taken from what releases i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from flint import arb
 
@@ -31,7 +30,7 @@ class ExactRun(OfMechanism[TestedRun]):
         """Return None: it claims a pair, and no curve."""
         return None
 
-    def deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float] = ()) -> list[Enclosure] | None:  # noqa: ARG002
+    def deltas(self, *_: object, **__: object) -> list[Enclosure] | None:
         """Return None: it claims a pair, and no profile."""
         return None
 

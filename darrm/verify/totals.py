@@ -19,11 +19,10 @@ import numpy as np
 
 from darrm.account.bounds import exact_sum
 from darrm.verify import models
-from darrm.verify.answering import Priced
-from darrm.verify.exact import Enclosure
+from darrm.verify.answering import Priced, Recomputed
 from darrm.verify.filters import Cost, renyi_epsilon
 from darrm.verify.points import kinds_of, telling_points
-from darrm.verify.sums import Kind, Point, composed_epsilon
+from darrm.verify.sums import Directed, Kind, Point, composed_epsilon
 from darrm.verify.verdicts import CONSISTENT, PROVED, Verdict
 
 _POINTS = 16  # of a profile that are proved: each takes as long as the proof of privacy
@@ -133,31 +132,26 @@ def _losses(priced: Sequence[Priced], delta: Fraction, enough: float, *, most: i
     if kinds is None:
         return None
     chosen = telling_points(kinds, delta, most)
-    proved, backs = list[Kind](), list[Sequence[Point]]()
+    proved: list[Kind] = []
     for (charge, exact), points in zip(priced, chosen, strict=True):
         guarantee, profile = charge.guarantee, charge.profile
-        pair = [] if guarantee is None else [(guarantee.exact_epsilon, guarantee.exact_delta)]
-        own, back = list(pair), list[Point]()
+        own = [] if guarantee is None else [(guarantee.exact_epsilon, guarantee.exact_delta)]
         if profile is not None:
-            own += points if exact is None else _proved_points(exact.deltas, points)
-        if profile is not None and profile.reverse is not None:
-            known = dict(zip(map(Fraction, profile.epsilons), map(Fraction, profile.reverse), strict=True))
-            reverse = [(epsilon, known[epsilon]) for epsilon, _ in points if epsilon in known]
-            back = reverse if exact is None else _proved_points(exact.reverse_deltas, reverse)
+            own += points if exact is None else _proved_points(exact, points)
         if not own:
             return None
+        if profile is not None and profile.reverse is not None:
+            known = dict(zip(map(Fraction, profile.epsilons), map(Fraction, profile.reverse), strict=True))
+            back = [(epsilon, known[epsilon]) for epsilon, _ in points]
+            own = Directed(own, back if exact is None else _proved_points(exact, back, back=True))
         proved.append((own, charge.count))
-        backs.append(back)
-    directed = backs if any(backs) else None
-    found = composed_epsilon(proved, delta, enough=Fraction(enough), backs=directed)
+    found = composed_epsilon(proved, delta, enough=Fraction(enough))
     return None if found is None else (rounded_up(found), "")
 
 
-def _proved_points(
-    deltas: Callable[[Sequence[Fraction], Sequence[float]], Sequence[Enclosure] | None], points: Sequence[Point]
-) -> list[Point]:
+def _proved_points(exact: Recomputed, points: Sequence[Point], *, back: bool = False) -> list[Point]:
     """Prove δ at the ε of points; nothing where it takes too long."""
-    own = deltas([epsilon for epsilon, _ in points], [float(delta) for _, delta in points])
+    own = exact.deltas([epsilon for epsilon, _ in points], [float(delta) for _, delta in points], back=back)
     return [] if own is None else [(epsilon, most.upper) for (epsilon, _), most in zip(points, own, strict=True)]
 
 
