@@ -22,6 +22,9 @@ label depend on another, is seen: the known label tells what the coin was. The e
 whether the known label is the same; and, for every claim, the set where P > e^ε·P', chosen by the first half of the
 draws and counted in the other half, which knows nothing of the choice.
 
+**Rare draws.** Of voters that draw their examples anew, the votes of one side are those with a person who takes part,
+with the probability that is declared, and those without him otherwise.
+
 **The law.** Whether the labels are those of the release is judged beside: the probability of every event follows from
 `darrm.verify.label_law`, and one outside of its bounds says that something else is drawn.
 """

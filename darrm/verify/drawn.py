@@ -61,8 +61,9 @@ def follows(inner: PrivacyParams, target: PrivacyParams, sampling: Sampling) -> 
     """Whether a label is as private as its target where it is ``inner``-private for a person who takes part.
 
     >>> half = Sampling("0.5")
-    >>> [follows(PrivacyParams(x, "2e-6"), PrivacyParams(1, "1e-6"), half) for x in ("1.4898", "1.49")]
-    [True, False]
+    >>> pairs = [("1.4898", "2e-6"), ("1.49", "2e-6"), ("1.4898", "2.1e-6")]
+    >>> [follows(PrivacyParams(*pair), PrivacyParams(1, "1e-6"), half) for pair in pairs]
+    [True, False, False]
     """
     rate = rate_of(sampling)
     grown, allowed = exponential(inner.exact_epsilon).upper - 1, exponential(target.exact_epsilon).lower - 1

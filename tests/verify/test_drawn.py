@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, Problem, Table, Voters, certify, optimize_plurality
+from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify, optimize_plurality
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Dirichlet
 from darrm.losses.charges import Charge
@@ -24,12 +24,14 @@ from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.sampling import Sampling
 from darrm.verify import drawn, sums
 from darrm.verify.attack import attack
+from darrm.verify.audit import audit
 from darrm.verify.exact import exponential
 from darrm.verify.mechanism import ExactMechanism, bits_of, judge_costs
 from darrm.verify.noisy_labels import Between, renyi_of_label
+from darrm.verify.plain_words import to_quote, who_may_know
 from darrm.verify.plurality import ExactPlurality
 from darrm.verify.table import exact_of, judge_release
-from darrm.verify.verdicts import ABOUT_MECHANISM, CLAIMED, CONSISTENT, FALSE, PROVED
+from darrm.verify.verdicts import ABOUT_MECHANISM, CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN
 from tests.verify.lies import signed
 
 PLAIN = PrivacyParams("inf")
@@ -383,3 +385,23 @@ def test_an_attack_draws_with_and_without_him() -> None:
     less = rarely.charge().guarantee
     assert less is not None
     assert less.epsilon < claim.refuted  # what it would be called if he were drawn rarely
+
+
+def test_the_report_names_the_neighbors_and_doubts_costs_that_do_not(tmp_path: Path) -> None:
+    released = NoisyMaximum(LNMax(2.0), voters(6, COIN), 2)
+    released.save(tmp_path / "release.json")
+    ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-5"), kinds="planned")
+    ledger.debit(released.charge(5))
+    found = audit([tmp_path])
+    assert found.status == 0
+    drawn_so = "each record is drawn with probability 0.2 anew for each question"
+    assert f"neighbors that add or remove one person, where {drawn_so}" in to_quote(found)
+    words = " ".join(who_may_know(found))
+    assert "as without the data of this person" in words
+    assert "with other data" not in words
+    assert drawn_so in words
+    about = [one for one in found.verdicts if "all its costs are about" in one.claim]
+    assert [one.verdict for one in about] == [CONSISTENT]
+    ledger.debit(Charge("by hand", PrivacyParams("0.1")))
+    about = [one for one in audit([tmp_path]).verdicts if "all its costs are about" in one.claim]
+    assert [one.verdict for one in about] == [UNKNOWN]
