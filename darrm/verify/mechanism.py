@@ -236,7 +236,7 @@ def _renyi_of_drawn(mechanism: NoisyMaximum, sampling: Sampling, order: float, e
     low = 0.0  # of two classes what bounds more is not attained
     if (bits := bits_of(mechanism)) is not None:
         sides = drawn.sides_of_bits(bits, mechanism.voters.reached, rate)
-        held = [np.all((q > 0.0) & (q + gain > 0.0), axis=1) for q, gain in sides]
+        held = [np.all(q > 0.0, axis=1) for q, _ in sides]
         found = drawn.renyi_of_sides([(q[own], gain[own]) for own, (q, gain) in zip(held, sides, strict=True)], order)
         if drawn.is_directed(sampling) and np.all(held):
             return found

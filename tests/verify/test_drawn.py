@@ -27,10 +27,11 @@ from darrm.verify.attack import attack
 from darrm.verify.audit import audit
 from darrm.verify.exact import exponential
 from darrm.verify.mechanism import ExactMechanism, bits_of, judge_costs
-from darrm.verify.noisy_labels import Between, renyi_of_label
+from darrm.verify.noisy_labels import Array, Between, DrawnPenalty, renyi_of_label
 from darrm.verify.plain_words import to_quote, who_may_know
 from darrm.verify.plurality import ExactPlurality
 from darrm.verify.table import exact_of, judge_release
+from darrm.verify.totals import smallest
 from darrm.verify.verdicts import ABOUT_MECHANISM, CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN
 from tests.verify.lies import signed
 
@@ -128,7 +129,7 @@ def bit_of_noise(mechanism: NoisyMaximum) -> list[list[mpmath.mpf]]:
 MECHANISMS = [GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0)]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: type(mechanism).__name__)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, PermuteAndFlip(40.0)], ids=repr)
 @pytest.mark.parametrize("sampling", [COIN, FIXED], ids=["coin", "fixed"])
 def test_a_bit_costs_what_mpmath_says(mechanism: GNMax | LNMax, sampling: Sampling) -> None:
     released, order, epsilon = NoisyMaximum(mechanism, voters(4, sampling), 2), 3.0, Fraction(1, 50)
@@ -155,10 +156,10 @@ def test_a_bit_costs_what_mpmath_says(mechanism: GNMax | LNMax, sampling: Sampli
     assert float(delta.lower) <= max(deltas) <= float(delta.upper) <= float(delta.lower) * (1 + 1e-9)
 
 
-def three_outcomes(gamma: float, i: int, j: int, z: int) -> list[float]:
-    """Pr of a, b and neither with Laplace noise, ties of a and b to a, or to b for z = 1."""
-    x = np.arange(-120, 121)
-    f = np.exp(-gamma * np.abs(x))
+def three_outcomes(log_weights: Callable[[Array], Array], i: int, j: int, z: int) -> list[float]:
+    """Pr of a, b and neither, ties of a and b to a, or to b for z = 1."""
+    x = np.arange(-120.0, 121.0)
+    f = np.exp(log_weights(x))
     f /= f.sum()
     a, b = i + x[:, None], j + x[None, :]
     both = f[:, None] * f[None, :]
@@ -166,17 +167,33 @@ def three_outcomes(gamma: float, i: int, j: int, z: int) -> list[float]:
     return [*wins, float(both[(a < 0) & (b < 0)].sum())]
 
 
+@pytest.mark.parametrize(
+    ("log_weights", "more"),
+    [(lambda x: -0.8 * np.abs(x), 1.02), (lambda x: -(x**2) / 3.0, 2.0)],
+    ids=["Laplace", "Gauss"],
+)
 @pytest.mark.parametrize("rate", [0.03, 0.5])
-def test_a_label_of_many_classes_costs_what_its_places_do(rate: float) -> None:
-    gamma, order, lead, costs = 0.8, 4.0, 6, []
+def test_a_label_of_many_classes_costs_what_its_places_do(
+    log_weights: Callable[[Array], Array], more: float, rate: float
+) -> None:
+    order, lead, costs = 4.0, 6, []
     for i, j, z in product(range(-8, 14), range(-8, 14), (0, 1)):
         if 2 - lead <= i - j <= lead:
-            before, after = three_outcomes(gamma, i, j, z), three_outcomes(gamma, i - 1, j + 1, z)
+            before, after = three_outcomes(log_weights, i, j, z), three_outcomes(log_weights, i - 1, j + 1, z)
             mixed = [(1 - rate) * q + rate * p for p, q in zip(before, after, strict=True)]
             costs += [divergence(mixed, after, order), divergence(after, mixed, order)]
-    found = renyi_of_label(lambda x: -gamma * np.abs(x), order, lead=lead, rate=rate)
-    assert max(costs) * (1 - 1e-9) <= found.high <= max(costs) * 1.02  # one vote more, for ties with others
-    assert found.low <= max(costs) * (1 + 1e-9)
+    found = renyi_of_label(log_weights, order, lead=lead, rate=rate)
+    assert max(costs) * (1 - 1e-9) <= found.high <= max(costs) * more  # one vote more, for ties with others
+    assert max(costs) * 0.999 <= found.low <= max(costs) * (1 + 1e-9)
+
+
+def test_each_direction_has_its_penalty() -> None:
+    """Bits of 0.3 and 0.8, who is drawn in half of the questions: the divergences from their definition."""
+    without, with_him = np.array([0.3, 0.7]), np.array([0.8, 0.2])
+    mixed = 0.5 * (without + with_him)
+    for back, (p, q) in ((False, (mixed, without)), (True, (without, mixed))):
+        penalties = DrawnPenalty(3.0, 0.5, back=back).of(np.log(with_him / without))
+        assert math.isclose(math.log1p(float(without @ penalties)) / 2.0, divergence(list(p), list(q), 3.0))
 
 
 @pytest.mark.parametrize(("rate", "order"), [(0.01, 8.0), (0.4, 2.0), (0.1, 40.0)])
@@ -206,6 +223,7 @@ def test_convexity_bounds_a_divergence() -> None:
 
 STEEP = [
     NoisyMaximum(PermuteAndFlip(90.0), voters(30, COIN), 2),
+    NoisyMaximum(PermuteAndFlip(359.0), voters(4, COIN), 2),
     NoisyMaximum(ExponentialMechanism(75.0), voters(30, FIXED), 2),
     NoisyMaximum(ExponentialMechanism(75.0), voters(30, COIN), 3),
     NoisyMaximum(LNMax(12.0), voters(20, FIXED), 2),
@@ -242,8 +260,9 @@ def delta_of_many(pair: tuple[Fraction, Fraction], count: int, epsilon: Fraction
 def check_directions(module: ModuleType) -> None:
     forward, back = points(BITS), points(BITS[::-1])
     both = [(epsilon, max(a, b)) for (epsilon, a), (_, b) in zip(forward, back, strict=True)]
-    for other, pairs in ((back, (BITS, BITS[::-1])), (forward, (BITS[::-1], BITS))):
-        directed = module.Directed(both, other)
+    ordered = ((back, (BITS, BITS[::-1])), (forward, (BITS[::-1], BITS)))
+    for (other, pairs), first in product(ordered, (0, 25)):  # without ε = 0 the total variation is known of one only
+        directed = module.Directed(both[first:], other)
         for kind, pair in zip((directed, directed.exchanged), pairs, strict=True):
             total = module.compose([(kind, 8)], Fraction(1, 16), Fraction(1, 10**9))
             assert all(total.delta(4 * e) >= delta_of_many(pair, 8, 4 * e) for e in EPSILONS[:40:3])
@@ -263,6 +282,10 @@ def test_each_direction_is_added_up_on_its_own() -> None:
     ("right", "wrong"),
     [
         ("sides[points.side] =", "sides[1 - points.side] ="),
+        (
+            "top = before = min(_height(side, one) for side in sides)",
+            "top, before = (_height(side, one) for side in sides)",
+        ),
         ("one - drop * one", "one - fall * one"),
         ("_corners(points.back, one, sides[0])", "_corners(points.back[1:], one)"),
     ],
@@ -274,6 +297,32 @@ def test_a_planted_error_of_directions_is_seen(right: str, wrong: str) -> None:
     exec(compile(source.replace(right, wrong), "planted", "exec"), planted.__dict__)  # noqa: S102 (the planted module)
     with pytest.raises(AssertionError):
         check_directions(planted)
+
+
+def test_a_total_is_that_of_both_directions() -> None:
+    """One voter, of whom a person is one record: forty answers are bits of two known probabilities."""
+    mechanism = NoisyMaximum(LNMax(1.0), voters(1, COIN), 2)
+    charge, delta = mechanism.charge(40), Fraction(1, 1000)
+    bits = bits_of(mechanism)
+    assert bits is not None
+    p, q = (Fraction(float(one)) for one in bits[:, 1])
+    mixed = (4 * q + p) / 5
+    own = [smallest([(charge, exact)], delta, enough=0.0) for exact in (ExactMechanism(mechanism), None)]
+    for found in own:
+        assert found is not None
+        epsilon = Fraction(found.epsilon)
+        needed = max(delta_of_many(pair, 40, epsilon) for pair in ((mixed, q), (q, mixed)))
+        assert needed <= delta
+        closer = max(delta_of_many(pair, 40, epsilon * Fraction(99, 100)) for pair in ((mixed, q), (q, mixed)))
+        assert closer > delta
+
+
+def test_a_target_that_does_not_follow_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes part is promised fifty times as much as is allowed, though the label tells nothing."""
+    monkeypatch.setattr(Sampling, "for_certain", lambda _self, target: PrivacyParams(50 * target.epsilon, 0.1))
+    table = certify(Problem(voters(5, COIN), PrivacyParams("0.4", "1e-4")), NoiseFunction(5, [0.0, 0.0, 0.0]))
+    verdicts = judge_release(json.dumps(table.to_json()).encode())[1]
+    assert [one.verdict for one in verdicts if "differentially private" in one.claim] == [FALSE]
 
 
 # ------------------------------------------------------------------------------------------------ files
