@@ -1,0 +1,217 @@
+"""Release what prompts say whose private examples are drawn anew for every question, against rivals at equal budgets.
+
+    python -m experiments.fresh --figure digits                          # seconds, no download
+    python -m experiments.fresh --figure mnist --figure fashion-mnist    # minutes
+    python -m experiments.fresh --figure adult
+
+No language model is at hand: a prompt answers as the nearest of its few examples. Writes OUTPUT/fresh/NAME.json, the
+picture of all that lie there, and OUTPUT/fresh.md.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from darrm.errors import PlanError
+from darrm.laws.priors import Dirichlet
+from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.plan.families import named
+from darrm.plan.option import Option
+from darrm.plan.search import plan
+from darrm.privacy import PrivacyParams
+from darrm.probability.integer_noise import DiscreteGaussian
+from darrm.problem import Voters, Workload
+from darrm.sampling import Sampling
+from darrm.system.command_line import run
+from darrm.system.figures import BLACK, BLUE, GRAY, VERMILION, saved_figure
+from darrm.votes import Votes
+from experiments import pages
+from experiments.fresh.prompts import SEED, Examples, Told, load, told, true_labels, votes_of
+from experiments.fresh.rivals import gaussian_counts, private_model
+from experiments.pages import Claim, Row
+
+NAME, PICTURE = "fresh", "kept.png"
+FIGURES = ("digits", "mnist", "fashion-mnist", "adult")
+DELTA = "1e-5"
+EPSILONS = (1, 3, 8)
+PRIOR = Dirichlet(0.1)  # prompts agree more often than not: said before any of them is asked
+STILL = ("exponential mechanism", "GNMax by label", "LNMax by label")  # what is tried where examples stay
+RARELY = 0.005  # a person is among the examples of a question
+KINDS = {
+    "ours": ("ours", BLUE),
+    "gaussian": ("Gaussian noise on counts", VERMILION),
+    "still": ("ours, if the examples stayed", GRAY),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """K prompts of so many examples on average, and how many questions."""
+
+    K: int
+    examples: int
+    queries: int
+
+
+SETTINGS = tuple(
+    Setting(K, m, queries) for queries in (1_000, 10_000) for K, m in ((10, 4), (10, 16), (25, 16), (50, 16))
+)
+SMALL = tuple(Setting(K, m, 300) for K, m in ((10, 4), (25, 4)))
+QUICK = (Setting(10, 4, 50),)
+
+
+def settings_of(name: str, *, quick: bool) -> tuple[Setting, ...]:
+    """Choose what is asked of a data set: of few people few questions."""
+    return QUICK if quick else SMALL if name == "digits" else SETTINGS
+
+
+def rows_of(examples: Examples, setting: Setting) -> list[Row]:
+    """Let prompts vote, and release their votes at every budget in every way."""
+    rate = Fraction(setting.K * setting.examples, len(examples.x))
+    rng = np.random.default_rng(SEED)
+    votes = votes_of(examples, setting.K, float(rate), setting.queries, rng=rng)
+    answers = true_labels(examples, setting.queries)
+    rows = []
+    for epsilon in EPSILONS:
+        total = PrivacyParams(epsilon, DELTA)
+        sampled = Voters(setting.K, PrivacyParams("inf"), overlap=1, sampled=Sampling(rate))
+        ours = best(Workload(sampled, setting.queries, total, examples.classes))
+        still = best(Workload(sampled.for_certain, setting.queries, total, examples.classes), STILL)
+        sigma = gaussian_counts(float(rate), setting.queries, epsilon, float(DELTA))
+        falling = -np.sort(-votes.counts, axis=1)
+        noisy = told(votes, answers, winning_probabilities(DiscreteGaussian(sigma), falling))
+        rows.append(
+            {
+                **asdict(setting),
+                "rate": float(rate),
+                "epsilon": epsilon,
+                "accuracy": told(votes, answers).accuracy,
+                "family": ours.name,
+                "spent": ours.spent.epsilon,
+                "ours": asdict(released(ours, votes, answers)),
+                "still": asdict(released(still, votes, answers)),
+                "gaussian": {"sigma": sigma, **asdict(noisy)},
+            }
+        )
+    return rows
+
+
+def best(workload: Workload, families: Sequence[str] | None = None) -> Option:
+    """Plan with the prior that was said before."""
+    asked = None if families is None else [named(family) for family in families]
+    return plan(workload, prior=PRIOR, families=asked).best
+
+
+def released(option: Option, votes: Votes, answers: np.ndarray) -> Told:
+    """Add up what a planned release tells of these votes."""
+    if option.law is None:
+        raise PlanError(f"{option.name} has no law")
+    falling = -np.sort(-votes.counts, axis=1)
+    law = option.law(falling)
+    # of two classes a law is that of the number of ones; else of each class
+    return told(votes, answers, law)
+
+
+def result_of(name: str, *, quick: bool) -> Row:
+    """Measure all settings of a data set, and a model that was trained privately on the same examples."""
+    examples = load(name)
+    rows = [row for setting in settings_of(name, quick=quick) for row in rows_of(examples, setting)]
+    rng = np.random.default_rng(SEED)
+    models = {str(epsilon): private_model(examples, epsilon, float(DELTA), rng=rng) for epsilon in EPSILONS}
+    return {"title": name, "people": len(examples.x), "classes": examples.classes, "rows": rows, "models": models}
+
+
+def results_of(folder: Path) -> list[Row]:
+    """Read the results that lie in a folder."""
+    results = [pages.read_json(path) for name in FIGURES if (path := folder / f"{name}.json").is_file()]
+    if not results:
+        raise ValueError(f"{folder} holds no results: run it without --page first")
+    return results
+
+
+def claims_of(results: Sequence[Row]) -> list[Claim]:
+    """Compare what was measured with what is aimed at."""
+    rows = [row for result in results for row in result["rows"]]
+    aimed = [row for row in rows if row["epsilon"] == 3 and row["queries"] <= 1_000 and row["rate"] <= RARELY]
+    kept = [row["ours"]["kept"] for row in aimed]
+    gains = [row["gaussian"]["kept"] - row["ours"]["kept"] for row in rows]
+    models = [
+        (result["models"][str(row["epsilon"])], row["ours"]["accuracy"]) for result in results for row in result["rows"]
+    ]
+    better = sum(model > prompts for model, prompts in models)
+    return [
+        Claim(
+            f"at (3, {DELTA}), up to 1,000 questions, a person in {RARELY:g} of them at most, 99 % of labels are kept",
+            f"{100.0 * min(kept):.2f} % at least, in {len(kept)} settings" if kept else "no such setting",
+            bool(kept) and min(kept) >= 0.99,
+        ),
+        Claim(
+            "fewer labels are lost than with Gaussian noise on counts, in every setting",
+            f"in {sum(gain < 0.0 for gain in gains)} of {len(gains)}, {100.0 * -max(gains):.2f} % more kept at least",
+            max(gains) < 0.0,
+        ),
+        Claim(
+            "the released labels are right more often than those of one model by DP-SGD, at the same budget",
+            f"in {len(models) - better} of {len(models)} rows",
+            better == 0,
+        ),
+    ]
+
+
+def page(folder: Path) -> str:
+    """Fill the page."""
+    results = results_of(folder)
+    facts = {
+        "claims": pages.claims_table(claims_of(results)),
+        "results": [
+            {**result, "rows": [{**row, "model": result["models"][str(row["epsilon"])]} for row in result["rows"]]}
+            for result in results
+        ],
+        "delta": DELTA,
+        "lacks": [name for name in FIGURES if not (folder / f"{name}.json").is_file()],
+        "worse": claims_of(results)[-1],
+    }
+    return pages.filled(NAME, facts)
+
+
+def draw(path: Path, results: Sequence[Row]) -> None:
+    """Draw the share of labels that are lost over ε, a panel for each number of prompts and questions."""
+    result = max(results, key=lambda result: len(result["rows"]))
+    panels = dict.fromkeys((row["queries"], row["K"], row["examples"]) for row in result["rows"])
+    columns = max(1, len(panels) // len({queries for queries, _, _ in panels}))
+    with saved_figure(path, width=2.5 * columns + 0.5, height=2.6 * (len(panels) // columns) + 0.9, dpi=110) as figure:
+        axes = figure.subplots(len(panels) // columns, columns, sharex=True, sharey=True, squeeze=False)
+        for (queries, K, m), panel in zip(panels, axes.ravel(), strict=True):
+            rows = [row for row in result["rows"] if (row["queries"], row["K"], row["examples"]) == (queries, K, m)]
+            for kind, (words, color) in KINDS.items():
+                kept = [100.0 * row[kind]["kept"] for row in rows]
+                panel.plot([row["epsilon"] for row in rows], kept, "o-", color=color, label=words, markersize=4)
+            panel.set_title(f"{queries:,} questions, {K} × {m} examples", fontsize=8, color=BLACK)
+            panel.set_xscale("log")
+            panel.set_xticks(EPSILONS, [str(epsilon) for epsilon in EPSILONS])
+            panel.minorticks_off()
+            panel.grid(alpha=0.3)
+        figure.supxlabel("ε of all labels", fontsize=9)
+        figure.supylabel(f"labels kept, %, {result['title']}", fontsize=9)
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the data sets that were asked for, and write the page about all that were."""
+    parser = pages.command_line(NAME, str(__doc__), quick="one setting of few questions", figures=list(FIGURES))
+    options = parser.parse_args(arguments)
+    folder = pages.data_folder(options, NAME)
+    for name in pages.chosen_figures(options, FIGURES):
+        pages.write_json(folder / f"{name}.json", result_of(name, quick=options.quick))
+    text = page(folder)
+    if not options.page:
+        draw(folder / PICTURE, results_of(folder))
+    return pages.finish(folder, text)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
