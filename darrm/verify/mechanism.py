@@ -32,6 +32,7 @@ from darrm.losses.charges import Charge
 from darrm.mechanisms.noisy_max import GNMax, LNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.problem import is_law_a_gamma
 from darrm.sampling import Sampling
 from darrm.system.files import Json
 from darrm.verify import drawn
@@ -81,7 +82,9 @@ class ExactMechanism(OfMechanism[NoisyMaximum]):
             return certain(epsilons, enough)
         if bits is None:
             own = drawn.through_certain(certain, sampling, epsilons, enough, back=back)
-            two = self.classes == 2  # noise too wide to be looked at: what bounds more classes is not attained
+            two = is_law_a_gamma(
+                self.classes
+            )  # noise too wide to be looked at: what bounds more classes is not attained
             return [replace(one, lower=Fraction(0)) for one in own] if own is not None and two else own
         # of a fixed sample what costs most is one direction of these
         only = (back or None) if drawn.is_directed(sampling) else False
@@ -174,7 +177,7 @@ def _compared(about: str, what: str, where: str, stored: Sequence[float], ours: 
 
 def bits_of(mechanism: NoisyMaximum) -> Array | None:
     """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2); None of more classes, or where it takes too long."""
-    return _bits(mechanism) if mechanism.classes == 2 else None
+    return _bits(mechanism) if is_law_a_gamma(mechanism.classes) else None
 
 
 @lru_cache(maxsize=16)
@@ -251,7 +254,7 @@ def _renyi_of_drawn(mechanism: NoisyMaximum, sampling: Sampling, order: float, e
             bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
     elif (certain := _renyi(mechanism, order, 0.0)) is not None:
         bounds.append(drawn.of_convexity(certain, sampling, order))
-    if mechanism.classes > 2:
+    if not is_law_a_gamma(mechanism.classes):
         low = max((one.low for one in bounds), default=0.0)
     return Between(low, min(one.high for one in bounds)) if bounds else None
 
