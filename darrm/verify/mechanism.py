@@ -116,7 +116,7 @@ def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdi
     """Judge the descriptions of what one query costs: guarantee, Rényi curve, profile."""
     if charge.guarantee is not None:
         yield from _judge_guarantee(exact, charge, about)
-    if charge.renyi is not None:
+    if charge.renyi is not None and np.any(np.isfinite(charge.renyi.values)):
         known = charge.renyi.orders[np.isfinite(charge.renyi.values)]
         orders = sorted({float(known[known <= most][-1]) for most in _ORDERS if known.size and known[0] <= most})
         stored = [float(charge.renyi.values[charge.renyi.orders == order][0]) for order in orders]

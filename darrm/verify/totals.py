@@ -9,6 +9,7 @@ private models do not add up: `darrm.verify.models` has what holds for them, and
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -59,7 +60,7 @@ def smallest(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Pro
     """Prove the smallest ε that is found, looking no further once it is ``enough``; None where nothing is known."""
     if not priced or any(charge.data_dependent for charge, _ in priced):
         return None
-    given, best = any(exact is None for _, exact in priced), None
+    given, best, enough = any(exact is None for _, exact in priced), None, min(enough, sys.float_info.max)
     for epsilon, how in _bounds(priced, delta, enough):
         if best is None or epsilon < best.epsilon:
             best = Proved(epsilon, how, given)

@@ -317,6 +317,13 @@ def test_a_total_is_that_of_both_directions() -> None:
         assert closer > delta
 
 
+def test_an_account_without_any_bound_is_looked_at_all_the_same() -> None:
+    exact = exact_of(gamma_table(FIXED))
+    found = smallest([(exact.cost().repeated(40), exact)], Fraction(1, 10**3), enough=math.inf)
+    assert found is not None
+    assert math.isfinite(found.epsilon)
+
+
 def test_a_target_that_does_not_follow_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes part is promised fifty times as much as is allowed, though the label tells nothing."""
     monkeypatch.setattr(Sampling, "for_certain", lambda _self, target: PrivacyParams(50 * target.epsilon, 0.1))
