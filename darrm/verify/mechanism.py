@@ -82,9 +82,7 @@ class ExactMechanism(OfMechanism[NoisyMaximum]):
             return certain(epsilons, enough)
         if bits is None:
             own = drawn.through_certain(certain, sampling, epsilons, enough, back=back)
-            two = is_law_a_gamma(
-                self.classes
-            )  # noise too wide to be looked at: what bounds more classes is not attained
+            two = is_law_a_gamma(self.classes)  # of noise too wide to be looked at: what bounds more is not attained
             return [replace(one, lower=Fraction(0)) for one in own] if own is not None and two else own
         # of a fixed sample what costs most is one direction of these
         only = (back or None) if drawn.is_directed(sampling) else False
