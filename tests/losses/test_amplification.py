@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -112,6 +113,15 @@ def test_no_sample_costs_more_than_is_charged(C: int, sigma: float) -> None:
     nobody = gnmax(sigma)((2, 1, *[0] * (C - 2)))
     check(charge, alone, nobody)
     assert closest <= 1.0 + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("C", [2, 3])
+def test_no_sample_of_eight_people_costs_more_than_is_charged(C: int) -> None:
+    K, vote, label = 3, random_voters(np.random.default_rng(C), C), cache(gnmax(0.9))
+    charge = noisy(GNMax(0.9), K, C, Sampling(Fraction(1, 4)))
+    without = law_of(seatings(7, K, 0.25), K, lambda k, members: vote(k, tuple(p + 1 for p in members)), label, C)
+    check(charge, law_of(seatings(8, K, 0.25), K, vote, label, C), without)
 
 
 def test_the_bound_of_two_classes_is_attained() -> None:
