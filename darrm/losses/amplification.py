@@ -9,6 +9,7 @@ Of a divergence Σ q_o·f(p_o/q_o) with convex f and f(1) = 0, such as exp((α �
 A is that of B and A with f(1 − q + q·r) for f(r): convex as well, and at most q·f(r).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from darrm.probability import Array
 from darrm.sampling import Sampling
 
 _UP = 1.0 + 1e-12  # of a few rounded operations, relative
+_FAR = 30.0  # of the logarithm of a ratio: e^30 times what is looked at is more than all else
 _DIGITS = 12  # of an ε that is kept, rounded up, so that machines agree
 
 
@@ -97,6 +99,38 @@ def drawn_penalties(log_ratio: Array, order: Array | float, rate: float) -> tupl
         forward = np.expm1(order * grown) - order * t
         back = np.expm1((1.0 - order) * grown) + (order - 1.0) * t
     return np.asarray(np.maximum(forward, 0.0)), np.asarray(np.maximum(back, 0.0))
+
+
+def drawn_curve(with_him: Array, without: Array, rate: float, totals: Callable[[Array], Array]) -> RenyiCurve:
+    """Compute the curve where a person is drawn, from logarithms of the probabilities of outcomes of pairs of laws.
+
+    Both directions, rounded up; ``totals`` adds up the outcomes of each pair. Randomized response with ε = log 3 and
+    q = ½ has the ratios 2 and 2/3, each half of it:
+
+    >>> some = np.log([0.75, 0.25])
+    >>> curve = drawn_curve(some, some[::-1], 0.5, np.sum)
+    >>> round(float(np.exp(curve.values[curve.orders == 2.0][0])), 6), 0.25 * 2**2 + 0.75 * (2 / 3) ** 2
+    (1.333333, 1.3333333333333333)
+    """
+    with np.errstate(invalid="ignore"):
+        ratios = np.where(with_him == without, 0.0, with_him - without)
+    far = ratios > _FAR  # what floats cannot hold is bounded in logarithms
+    near = np.where(far, 0.0, ratios)
+    with np.errstate(over="ignore", divide="ignore"):
+        grown = np.where(far, ratios + np.log(rate + (1.0 - rate) * np.exp(-ratios)), 0.0)  # of the mixture to A
+
+    def value_at(orders: Array) -> Array:
+        worst = np.empty(orders.size)
+        for place, order in enumerate(orders):
+            with np.errstate(over="ignore", invalid="ignore"):
+                forward, back = (np.exp(without) * part for part in drawn_penalties(near, order, rate))
+                # (1 + t)^α and (α − 1)·t·A; an outcome that only he brings about costs all
+                told = np.where(far, np.exp(np.where(np.isposinf(ratios), np.inf, without + order * grown)), forward)
+                lost = np.where(far, (order - 1.0) * rate * np.exp(with_him), back)
+            worst[place] = max(float(np.max(totals(part))) for part in (told, lost))
+        return np.asarray(np.log1p(worst * (1.0 + 1e-9) + 1e-15) / (orders - 1.0))
+
+    return RenyiCurve.of(value_at)
 
 
 def _amplified_pair(target: PrivacyParams, sampling: Sampling) -> PrivacyParams:

@@ -50,6 +50,7 @@ _LARGEST_DEVIATION = 1e4  # votes: beyond, labels are charged by their counts
 _PROFILED_UP_TO = 32.0
 _DEEP, _STEEP, _FEW_VOTES = 250.0, 1.5, 6.0  # −log of tail masses, powers, votes of deviation
 _ORDERS_PER_DEVIATION = 5.0  # beyond, the counts' bound is less than 8 % above the label's
+_MOST_POINTS = 5_000  # votes and far deviations of a law of two classes
 _FAR, _DRAWN_ORDERS = 30.0, 12.0  # votes, and orders of a vote that rarely moves, per deviation
 _POINTS, _FEW_POINTS, _LEAST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
 _CELLS = 2048  # of the smaller half of a probability: the bound is within a part in a hundred
@@ -104,21 +105,29 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
     return _lower(_between_knots(noise, supremum), by_counts)
 
 
+def is_exact_of_two(noise: IntegerNoise, K: int) -> bool:
+    """Whether `label_of_two` takes less than seconds."""
+    return K + _FAR * noise.deviation <= _MOST_POINTS
+
+
 @lru_cache(maxsize=64)
 def label_of_two(noise: IntegerNoise, K: int) -> Array:
     """Compute log Pr[a label of two classes is not the majority] for l = floor(K/2) + 1 … K votes, ties shared.
 
+    The work is K + 30 deviations squared: `is_exact_of_two` says for how many it is seconds.
+
     >>> np.exp(label_of_two(DiscreteGaussian(1.0), 3)).round(4).tolist()
     [0.2491, 0.0206]
     """
-    reach = K + int(_FAR * noise.deviation) + 30  # a Laplace tail is e^{−42} there
-    logs = noise.log_weights(np.arange(-reach, reach + 1))
-    masses = np.exp(logs - np.logaddexp.reduce(logs))
-    difference = np.convolve(masses, masses[::-1])[2 * reach :]  # of two noises, from 0 on
-    tails = np.cumsum(difference[::-1])[::-1]
+    beyond = int(_FAR * noise.deviation) + 30  # a Laplace tail is e^{−42} of what is looked at
+    points = np.arange(-K - 2 * beyond, K + 2 * beyond + 1)
+    logs = noise.log_weights(points)
+    logs = logs - np.logaddexp.reduce(logs)
+    # of the difference of two noises, from 0 on: far leads have no floats but in logarithms
+    difference = np.array([np.logaddexp.reduce(logs[d:] + logs[: logs.size - d]) for d in range(K + beyond + 1)])
+    tails = np.logaddexp.accumulate(difference[::-1])[::-1]
     leads = 2 * np.arange(K // 2 + 1, K + 1) - K
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(tails[leads] - 0.5 * difference[leads]))
+    return np.asarray(tails[leads] + np.log1p(-0.5 * np.exp(difference[leads] - tails[leads])))
 
 
 @lru_cache(maxsize=64)

@@ -9,14 +9,13 @@ So the privacy profile is the maximum of K + 1 straight lines in e^ε, and its c
 """
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from darrm.losses.amplification import drawn_penalties
+from darrm.losses.amplification import drawn_curve
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT
@@ -39,7 +38,8 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
     """
     (p_one, q_one), (p_zero, q_zero) = _neighbors(log_lies, K, moved)
     if rate < 1.0:
-        return drawn_curve([(p_one, q_one), (p_zero, q_zero)], rate)
+        both = np.stack([p_one, p_zero]), np.stack([q_one, q_zero])
+        return drawn_curve(*both, rate, lambda terms: np.asarray(terms.sum(axis=0)))
 
     def powers(p: Array, q: Array, a: Array) -> Array:
         """Log of p^a·q^{1−a}: nothing for p = 0, ∞ for q = 0 < p."""
@@ -51,36 +51,6 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
         log_sum = np.logaddexp(powers(p_one, q_one, a), powers(p_zero, q_zero, a))
         worst = np.max(log_sum, axis=1) / (orders - 1.0)
         return np.asarray(np.maximum(worst, 0.0) * (1.0 + ROUNDING))
-
-    return RenyiCurve.of(value_at)
-
-
-def drawn_curve(outcomes: Sequence[tuple[Array, Array]], rate: float) -> RenyiCurve:
-    """Compute the curve where a person is drawn, from log (Pr[outcome | with him], Pr[outcome | without]) of pairs.
-
-    Each outcome has an array of shape (n,), one number for each of n pairs of neighbors; the largest of both
-    directions at every order. Randomized response with ε = log 3 and q = ½ has the ratios 2 and 2/3, each half of it:
-
-    >>> pair = np.log([0.75]), np.log([0.25])
-    >>> curve = drawn_curve([pair, pair[::-1]], 0.5)
-    >>> round(float(np.exp(curve.values[curve.orders == 2.0][0])), 6), 0.25 * 2**2 + 0.75 * (2 / 3) ** 2
-    (1.333333, 1.3333333333333333)
-    """
-    with_him, without = (np.stack(part) for part in zip(*outcomes, strict=True))
-    with np.errstate(invalid="ignore", over="ignore"):
-        ratios = np.where(np.isneginf(without) & np.isneginf(with_him), 0.0, with_him - without)
-    new = np.isposinf(ratios)  # an outcome that only he brings about: infinite, and from there to here what is left
-
-    def value_at(orders: Array) -> Array:
-        worst = np.empty(orders.size)
-        for place, order in enumerate(orders):
-            with np.errstate(over="ignore", invalid="ignore"):
-                forward, back = drawn_penalties(np.where(new, 0.0, ratios), order, rate)
-                weights = np.exp(without)
-                lost = np.where(new, (order - 1.0) * rate * np.exp(with_him), weights * back)
-                told = np.where(new, np.inf, weights * forward)
-            worst[place] = max(float(np.max(np.sum(told, axis=0))), float(np.max(np.sum(lost, axis=0))))
-        return np.asarray(np.log1p(worst * (1.0 + 1e-9) + 1e-15) / (orders - 1.0))
 
     return RenyiCurve.of(value_at)
 

@@ -10,12 +10,13 @@ As a function of x = e^ε the second is the largest of straight lines, one for e
 losses h_t/h'_t; so is the maximum over all pairs, whose corners hold the whole profile.
 """
 
+from functools import partial
+
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw
-from darrm.losses.amplification import drawn_penalties
+from darrm.losses.amplification import drawn_curve
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import ROUNDING, profile_of_lines
@@ -42,7 +43,9 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
     before, after = logs[pairs.before], logs[pairs.after]
     impossible = np.isneginf(before)
     if rate < 1.0:
-        return _drawn_curve(before, after, counts, pairs.starts, rate)
+        # without him the law is the one after the move or, as moves go both ways, the one before
+        totals = partial(np.add.reduceat, indices=pairs.starts)
+        return drawn_curve(counts + before, counts + after, rate, totals)
 
     def value_at(orders: Array) -> Array:
         worst = np.empty(orders.size)
@@ -60,25 +63,6 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
         size = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
         error = 16.0 * np.finfo(np.float64).eps * (2.0 * orders + 1.0) / (orders - 1.0) * (1.0 + size)
         return np.asarray((np.maximum(worst, 0.0) + error) * (1.0 + ROUNDING))
-
-    return RenyiCurve.of(value_at)
-
-
-def _drawn_curve(before: Array, after: Array, counts: Array, starts: NDArray[np.int64], rate: float) -> RenyiCurve:
-    """Do so where a person is drawn: without him the law is the one after or, as moves go both ways, the one before."""
-    with np.errstate(invalid="ignore"):
-        ratios = np.where(before == after, 0.0, before - after)
-    new, weights = np.isposinf(ratios), np.exp(counts + after)
-
-    def value_at(orders: Array) -> Array:
-        worst = np.empty(orders.size)
-        for place, order in enumerate(orders):
-            with np.errstate(over="ignore", invalid="ignore"):
-                forward, back = drawn_penalties(np.where(new, 0.0, ratios), order, rate)
-                lost = np.where(new, (order - 1.0) * rate * np.exp(counts + before), weights * back)
-                told = np.where(new, np.inf, weights * forward)
-            worst[place] = max(float(np.max(np.add.reduceat(part, starts))) for part in (told, lost))
-        return np.asarray(np.log1p(worst * (1.0 + 1e-9) + 1e-15) / (orders - 1.0))
 
     return RenyiCurve.of(value_at)
 

@@ -265,6 +265,17 @@ def test_labels_of_two_classes_are_those_of_the_difference() -> None:
         )
 
 
+@pytest.mark.parametrize("K", [60, 61])
+def test_leads_that_no_float_holds_add_nothing(K: int) -> None:
+    # at σ = 0.8 a lead of 50 is lost with probability e^{−900}; few leads cost
+    few, many = (noisy(GNMax(0.8), voters, 2, Sampling(Fraction(1, 100))).renyi for voters in (K % 2 + 24, K))
+    assert few is not None
+    assert many is not None
+    low = few.orders <= 8.0
+    assert np.all(np.isfinite(many.values[low]))
+    assert many.values[low] == pytest.approx(few.values[low], rel=1e-6)
+
+
 def test_far_tails_of_labels_of_two_classes() -> None:
     # Pr[X_a − X_b ≥ 9], with fifty digits
     with mpmath.workdps(50):
