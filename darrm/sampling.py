@@ -31,6 +31,7 @@ from darrm.errors import checks
 from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
 
 SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
+_LEAST_RATE = Fraction(1, 10**15)  # of eight thousand million people nobody is drawn more rarely
 _MOST_RECORDS = 100  # of one person: 1 − (1 − q)^r is kept exactly
 _PRECISION, _DIGITS = 60, 27  # of a logarithm, and of what is kept of it
 _LARGEST_DELTA = 1 - Fraction(1, 2**53)
@@ -43,7 +44,7 @@ class Sampling:
     Parameters
     ----------
     record_rate
-        The probability in (0, 1] that one record is among the examples of a question.
+        The probability in [1e-15, 1] that one record is among the examples of a question.
     scheme
         ``"poisson"``: each record is drawn by a coin of its own, and neighbors add or remove one person; ``"fixed"``: a
         fixed number of records without replacement, ``record_rate`` of all, and neighbors replace one person. The two
@@ -65,9 +66,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         rate = exact_number("the sampling rate", self.record_rate)
-        if not 0 < rate <= 1:
+        if not _LEAST_RATE <= rate <= 1:
             advice = "the probability that one person is among the examples of a question, like 0.004"
-            checks.fail("the sampling rate", float(rate), "in (0, 1]", advice)
+            checks.fail("the sampling rate", float(rate), "in (0, 1], and at least 1e-15", advice)
         checks.one_of(SCHEMES, scheme=self.scheme)
         checks.integer_at_least(1, most=_MOST_RECORDS, records=self.records, advice="how many records one person has")
         object.__setattr__(self, "record_rate", rate)

@@ -426,6 +426,7 @@ def test_a_stored_charge_keeps_its_neighbors() -> None:
     ("asked", "said"),
     [
         ({"sampled": "0"}, "the sampling rate must be in"),
+        ({"sampled": "1e-400"}, "at least 1e-15"),
         ({"sampled": "1.5"}, "the sampling rate must be in"),
         ({"sampled": "often"}, "the sampling rate must be a finite number"),
         ({"sampled": "0.1", "models": True}, "no models"),
