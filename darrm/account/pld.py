@@ -56,7 +56,8 @@ def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
     """Choose a step by the size of most losses, which are tiny, not by the largest, and compose in both directions."""
     # chords between multiples of the step add step²/24, or less, to ∫ δ dε, and as much to the variance of the losses
     areas = (float(np.trapezoid(profile.deltas, profile.epsilons)) for profile, _ in profiles)
-    step = max(math.sqrt(24.0 * _CHORDS * min(areas)), _LEAST_STEP)
+    longest = max(profile.epsilons[-1] for profile, _ in profiles)
+    step = max(math.sqrt(24.0 * _CHORDS * min(areas)), _LEAST_STEP, longest / _MOST_CELLS)
     sides = max(len(profile.sides) for profile, _ in profiles)
     for _ in range(_COARSER):
         epsilon = _composed(profiles, step, 0).smallest_epsilon(delta)
