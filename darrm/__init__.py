@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.proof.table import certify as certify_plurality
     from darrm.release.debited import release_debited
     from darrm.release.one_by_one import open_release
+    from darrm.sampling import Sampling
     from darrm.votes import Votes
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "PrivacyParams",
     "Problem",
     "Release",
+    "Sampling",
     "Setting",
     "SolveOptions",
     "Table",
@@ -78,6 +80,7 @@ _HOMES = {
     "darrm.problem": ("Problem", "Voters", "Workload"),
     "darrm.proof.library": ("Setting", "available_tables", "load_table"),
     "darrm.proof.table": ("Table", "certify"),
+    "darrm.sampling": ("Sampling",),
     "darrm.release.debited": ("release_debited",),
     "darrm.mechanisms.release": ("Release",),
     "darrm.release.one_by_one": ("open_release",),

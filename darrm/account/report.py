@@ -72,7 +72,7 @@ def table_text(charge: Charge, results: Mapping[int, Spent], delta: float) -> st
     columns = [name for name in BOUNDS if any(name in row for row in rows_by_count.values())]
     lines = [
         f"each query: {'' if charge.guarantee is None else f'{charge.guarantee} by '}{charge.what}",
-        f"total epsilon at delta = {delta:g}:",
+        f"total epsilon at delta = {delta:g}{_about(charge)}:",
         "queries" + "".join(name.rjust(16) for name in columns),
     ]
     for queries, row in rows_by_count.items():
@@ -83,6 +83,11 @@ def table_text(charge: Charge, results: Mapping[int, Spent], delta: float) -> st
     by = f"by {last.bound}" if last.bounds else "nothing bounds epsilon"
     lines.append(f"* smallest; for {last.queries} queries {by}: {last.explanation}")
     return "\n".join(lines) + "\n"
+
+
+def _about(charge: Charge) -> str:
+    """Say by what neighbors differ, where that is not one person's answers."""
+    return "" if charge.sampling is None else f", for neighbors that {charge.sampling.neighbors}"
 
 
 def table_json(results: Mapping[int, Spent], delta: float) -> Document:
@@ -114,7 +119,7 @@ def plot_bounds(
         axes.set_xlabel("queries")
         axes.set_ylabel(f"total ε at δ = {delta:g}")
         each = "" if charge.guarantee is None else f", {charge.guarantee} a query"
-        axes.set_title(f"{charge.what}{each}")
+        axes.set_title(f"{charge.what}{each}{_about(charge)}", fontsize="medium" if charge.sampling else None)
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=True, alpha=0.3)
         if axes.lines:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from darrm import PrivacyAccountant, PrivacyLedger, PrivacyParams, Voters
+from darrm.account.__main__ import main
 from darrm.losses.charges import Charge
 from darrm.mechanisms.noisy_max import LNMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.sampling import Sampling
+from darrm.sampling import SCHEMES, Sampling
 
 PLAIN, RATE = PrivacyParams("inf"), Sampling.of("0.004").record_rate
 OF = {
@@ -41,3 +42,13 @@ def test_what_is_charged_by_hand_is_taken_as_it_is(tmp_path: Path) -> None:
     for charge in (by_hand, OF["poisson"].charge(3), by_hand):
         ledger.debit(charge)
     assert sum(entry.count for entry in ledger.entries()) == 5
+
+
+def test_what_queries_would_cost_says_for_which_neighbors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for release in OF.values():
+        sampling = release.voters.sampled
+        path = tmp_path / "release.json"
+        release.save(path)
+        assert main(["--table", str(path), "--queries", "10", "--delta", "1e-5"]) == 0
+        said = capsys.readouterr().out.partition(", for neighbors that ")[2].partition(":")[0]
+        assert said == ("" if sampling is None else SCHEMES[sampling.scheme])
