@@ -116,8 +116,8 @@ def drawn_curve(with_him: Array, without: Array, rate: float, totals: Callable[[
         ratios = np.where(with_him == without, 0.0, with_him - without)
     far = ratios > _FAR  # what floats cannot hold is bounded in logarithms
     near = np.where(far, 0.0, ratios)
-    with np.errstate(over="ignore", divide="ignore"):
-        grown = np.where(far, ratios + np.log(rate + (1.0 - rate) * np.exp(-ratios)), 0.0)  # of the mixture to A
+    large = np.where(far, ratios, 0.0)
+    grown = large + np.log(rate + (1.0 - rate) * np.exp(-large))  # of the mixture to A
 
     def value_at(orders: Array) -> Array:
         worst = np.empty(orders.size)

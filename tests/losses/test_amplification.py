@@ -276,6 +276,18 @@ def test_leads_that_no_float_holds_add_nothing(K: int) -> None:
     assert many.values[low] == pytest.approx(few.values[low], rel=1e-6)
 
 
+def test_an_answer_that_only_he_brings_about_costs_all() -> None:
+    with np.errstate(divide="ignore"):
+        curve = curve_of_votes(np.log([0.2, 0.0]), 3, 1, 0.01)  # at three votes of three nobody ever lies
+    assert np.all(np.isinf(curve.values))
+    with np.errstate(divide="ignore"):
+        parted = curve_of_votes(np.log([0.0, 0.0]), 3, 1, 0.01)
+    assert np.all(np.isinf(parted.values))
+    always = curve_of_votes(np.log([0.2, 1e-300]), 3, 1, 0.01)  # and beyond floats it is infinite at large orders only
+    assert np.isfinite(always.values[0])
+    assert np.isinf(always.values[-1]) or always.values[-1] > 600.0
+
+
 def test_far_tails_of_labels_of_two_classes() -> None:
     # Pr[X_a − X_b ≥ 9], with fifty digits
     with mpmath.workdps(50):
