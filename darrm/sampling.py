@@ -28,7 +28,7 @@ from fractions import Fraction
 from typing import Any
 
 from darrm.errors import checks
-from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
+from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, decimal_text, exact_number
 
 SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
 _LEAST_RATE = Fraction(1, 10**15)  # of eight thousand million people nobody is drawn more rarely
@@ -103,6 +103,10 @@ class Sampling:
         >>> Sampling("0.004").for_certain(PrivacyParams("0.01", "1e-9"))
         PrivacyParams(epsilon=1.25633992670075907323155692, delta=2.5e-7)
         """
+        if target.exact_epsilon > LARGEST_EXPONENT:
+            checks.fail(
+                "the epsilon of a question", target.epsilon, f"at most {LARGEST_EXPONENT}", "it protects nobody"
+            )
         epsilon, delta = target.exact_epsilon, min(target.exact_delta / self.rate, _LARGEST_DELTA)
         magnitude = max(0, -math.floor(math.log10(epsilon))) if epsilon else 0
         with localcontext(Context(prec=_PRECISION + 2 * magnitude)):

@@ -241,7 +241,7 @@ class _Ask:
         """Ask prompts once; what is raised is private, and so is that it was."""
         try:
             return [self._code(label) for label in self._labels(prompts)]
-        except Exception:  # noqa: BLE001 (of any library)
+        except (Exception, SystemExit):  # noqa: BLE001 (of any library)
             return None
 
     def _labels(self, prompts: list[Any]) -> list[Any]:
@@ -254,7 +254,7 @@ class _Ask:
     def _code(self, label: Untyped) -> int:
         try:
             return self.codes.get(label, _MISSING)
-        except Exception:  # noqa: BLE001 (a list has no hash, and comparing arrays raises)
+        except (Exception, SystemExit):  # noqa: BLE001 (a list has no hash, and comparing arrays raises)
             return _MISSING
 
     def try_out(self, question: Untyped) -> None:

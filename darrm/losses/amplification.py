@@ -11,6 +11,7 @@ A is that of B and A with f(1 − q + q·r) for f(r): convex as well, and at mos
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -22,8 +23,14 @@ from darrm.probability import Array
 from darrm.sampling import Sampling
 
 _UP = 1.0 + 1e-12  # of a few rounded operations, relative
+_OFTEN = Fraction(999, 1000)
 _FAR = 30.0  # of the logarithm of a ratio: e^30 times what is looked at is more than all else
 _DIGITS = 12  # of an ε that is kept, rounded up, so that machines agree
+
+
+def rate_of(sampling: Sampling) -> float:
+    """Return q as a float; 1 where a person is hardly ever not drawn, which costs no less: 1 − q keeps its digits."""
+    return float(sampling.rate) if sampling.rate <= _OFTEN else 1.0
 
 
 def amplified_profile(profile: PrivacyProfile, sampling: Sampling) -> PrivacyProfile:
@@ -36,7 +43,7 @@ def amplified_profile(profile: PrivacyProfile, sampling: Sampling) -> PrivacyPro
     >>> np.exp(rare.epsilons).round(6).tolist(), [round(delta, 9) for delta in rare.reverse]
     ([1.0, 1.071429, 1.2], [0.05, 0.0, 0.0])
     """
-    q = float(sampling.rate)
+    q = rate_of(sampling)
     epsilons, deltas = profile.arrays()
     growth, factor = np.expm1(epsilons), 1.0 / (1.0 + (1.0 - q) * np.expm1(epsilons))
     there = _rounded_up(np.log1p(q * growth))
@@ -135,7 +142,7 @@ def drawn_curve(with_him: Array, without: Array, rate: float, totals: Callable[[
 
 def _amplified_pair(target: PrivacyParams, sampling: Sampling) -> PrivacyParams:
     """Round up what an (ε, δ)-private label satisfies for a person who is drawn."""
-    epsilon = float(_rounded_up(np.array([amplified_pure(target.epsilon, float(sampling.rate))]))[0])
+    epsilon = float(_rounded_up(np.array([amplified_pure(target.epsilon, rate_of(sampling))]))[0])
     return PrivacyParams(epsilon, target.exact_delta * sampling.rate)
 
 

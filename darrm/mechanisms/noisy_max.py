@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
-from darrm.losses.amplification import amplified
+from darrm.losses.amplification import amplified, rate_of
 from darrm.losses.charges import Charge
 from darrm.losses.label import is_exact_of_two, label_curve, label_of_two, label_profile
 from darrm.losses.renyi import RenyiCurve
@@ -69,7 +69,7 @@ class NoisyMax:
         charge, sampling = self.charge(queries), voters.sampled
         if sampling is None or self.noise == "continuous":
             return charge
-        rate, two = float(sampling.rate), is_law_a_gamma(classes) and is_exact_of_two(self.law, voters.K)
+        rate, two = rate_of(sampling), is_law_a_gamma(classes) and is_exact_of_two(self.law, voters.K)
         curve: RenyiCurve | None = None
         if two:  # a law of the number of ones
             lies = label_of_two(self.law, voters.K)

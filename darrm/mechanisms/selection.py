@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import checks
-from darrm.losses.amplification import amplified
+from darrm.losses.amplification import amplified, rate_of
 from darrm.losses.charges import Charge
 from darrm.losses.label import exponential_label_curve, exponential_label_profile
 from darrm.losses.profile import PrivacyProfile
@@ -123,7 +123,7 @@ class ExponentialMechanism(_Selection):
         return exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
 
     def _drawn(self, sampling: Sampling) -> RenyiCurve | None:
-        return exponential_label_curve(self.epsilon, rate=float(sampling.rate))
+        return exponential_label_curve(self.epsilon, rate=rate_of(sampling))
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
         answers = np.empty(len(lags), dtype=np.int64)

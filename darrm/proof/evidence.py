@@ -16,6 +16,7 @@ import numpy as np
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.plurality_law import PluralityLaw
+from darrm.losses.amplification import rate_of
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
@@ -63,7 +64,7 @@ def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None
     if (sampling := problem.voters.sampled) is not None:
         known = sampling.scheme == "poisson"
         lies = _log_lies(gamma)
-        return curve_of_votes(lies, gamma.K, problem.voters.reached, float(sampling.rate)) if known else None
+        return curve_of_votes(lies, gamma.K, problem.voters.reached, rate_of(sampling)) if known else None
     curve = renyi_curve(problem.voters, gamma) if gamma.is_monotone else None
     return None if curve is None or (problem.voters.own is not None and np.isinf(curve.values).all()) else curve
 
@@ -99,7 +100,7 @@ def _costs_of_law(problem: Problem, law: PluralityLaw) -> _Costs:
     """Describe a law on histograms for the voters of its problem."""
     if (sampling := problem.voters.sampled) is not None:
         known = sampling.scheme == "poisson"
-        return None, curve_of_law(law, problem.voters.reached, float(sampling.rate)) if known else None
+        return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if known else None
     if problem.voters.are_plain:
         return _costs_of_plain(law, problem.voters.reached)
     return profile_of_answers(problem, law), curve_of_answers(problem, law)

@@ -225,8 +225,8 @@ def _sampled_voters(options: argparse.Namespace, K: int) -> Voters:
     reached = min(records, K)
     if options.overlap is not None and integer("--overlap", options.overlap, 1) != reached:
         checks.fail("--overlap", options.overlap, f"{reached} with --sampled", "a person reaches --records-each voters")
-    scheme, _, rate = options.sampled.rpartition(":")
-    if scheme not in {"", "fixed"}:
+    scheme, colon, rate = options.sampled.rpartition(":")
+    if scheme != "fixed" and colon:
         checks.fail("--sampled", options.sampled, "a probability like 0.004, or fixed:0.004")
     try:
         sampling = Sampling(exact_number("the sampling rate", rate.strip()), scheme or "poisson", records)

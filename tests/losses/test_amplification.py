@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from darrm import NoiseFunction, PrivacyAccountant, PrivacyParams, Problem, Release, Table, Voters, certify
+from darrm.account.pld import _composed
 from darrm.laws.plurality_law import PluralityLaw
-from darrm.losses.amplification import amplified_profile, drawn_penalties
+from darrm.losses.amplification import amplified, amplified_profile, drawn_curve, drawn_penalties
 from darrm.losses.charges import Charge
 from darrm.losses.label import exponential_label_curve, label_curve, label_of_two
+from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax
@@ -196,6 +198,10 @@ def test_people_with_several_records_cost_no_more_than_is_charged() -> None:
 MECHANISMS = [GNMax(0.6), GNMax(2.5), LNMax(0.4), LNMax(2.0), ExponentialMechanism(2.0), PermuteAndFlip(1.5)]
 
 
+def curve_of_pairs(with_him: Array, without: Array, rate: float) -> RenyiCurve:
+    return drawn_curve(with_him, without, rate, lambda terms: np.asarray(terms.sum(axis=0)))
+
+
 def exact_law(mechanism: Mechanism, counts: tuple[int, ...]) -> Array:
     votes = np.array(counts, dtype=np.float64)
     if isinstance(mechanism, GNMax | LNMax):
@@ -274,6 +280,52 @@ def test_leads_that_no_float_holds_add_nothing(K: int) -> None:
     low = few.orders <= 8.0
     assert np.all(np.isfinite(many.values[low]))
     assert many.values[low] == pytest.approx(few.values[low], rel=1e-6)
+
+
+@pytest.mark.parametrize("q", ["0.9999999999999998", "0.99999", "0.999", "0.9989"])
+def test_people_who_are_drawn_nearly_always_cost_what_they_cost(q: str) -> None:
+    # randomized response of ε = 60 from A to the mixture: its largest loss is −log(1 − q + q·e^{−60})
+    certain = profile_of_votes(np.log([1.0 / (1.0 + math.exp(60.0))]), 1, 1)
+    assert certain is not None
+    drawn = amplified_profile(certain, Sampling(Fraction(q)))
+    with mpmath.workdps(60):
+        rate, lie = mpmath.mpf(q), 1 / (1 + mpmath.exp(60))
+        for epsilon in (0.5, 5.0, 12.0, 30.0, 36.0, 45.0):
+            for x, y in ((lie, 1 - lie), (1 - lie, lie)):
+                exact = x - mpmath.exp(epsilon) * ((1 - rate) * x + rate * y)
+                known = (
+                    drawn.delta_at(epsilon)
+                    if drawn.reverse is None
+                    else float(np.interp(math.expm1(epsilon), np.expm1(drawn.epsilons), drawn.reverse))
+                )
+                assert exact <= known * (1.0 + 1e-9) + 1e-15
+
+
+def test_a_pair_of_a_label_is_that_of_who_is_drawn() -> None:
+    charge = amplified(Charge("label", PrivacyParams(1, "0.01")), Sampling(Fraction(1, 10)), None)
+    assert charge.guarantee is not None
+    assert charge.guarantee.exact_delta == Fraction(1, 1000)
+    assert charge.guarantee.epsilon == pytest.approx(math.log1p(0.1 * math.expm1(1.0)), rel=1e-11)
+    assert charge.guarantee.epsilon >= math.log1p(0.1 * math.expm1(1.0))
+
+
+def test_ratios_that_no_float_holds_are_bounded_by_their_logarithms() -> None:
+    # A has e^{−60} and B e^{−20} of an outcome, q = e^{−2}: (q·e^{40})^3·e^{−60} = e^{54}, and next to nothing back
+    outcome, rest = np.array([-20.0]), np.array([np.log1p(-math.exp(-20.0))])
+    other = np.array([-60.0]), np.array([0.0])
+    curve = curve_of_pairs(np.stack([outcome, rest]), np.stack(other), math.exp(-2.0))
+    assert float(curve.values[curve.orders == 3.0][0]) == pytest.approx(54.0 / 2.0, rel=1e-6)
+
+
+def test_the_direction_that_costs_more_is_the_one_that_counts() -> None:
+    # of wide noise the direction without a person to with him costs 1.017 times the other
+    charge = noisy(GNMax(7.0), 25, 2, Sampling(Fraction(1, 100)))
+    assert charge.profile is not None
+    spent = PrivacyAccountant(charges=[charge.repeated(1000)]).spent(1e-5)
+    pld = next(bound.epsilon for bound in spent.bounds if bound.name == "pld")
+    sides = [_composed(((charge.profile, 1000),), 1e-4, side).smallest_epsilon(1e-5) for side in (0, 1)]
+    assert sides[1] != sides[0]
+    assert pld >= max(sides) * (1.0 - 1e-9)
 
 
 def test_an_answer_that_only_he_brings_about_costs_all() -> None:
