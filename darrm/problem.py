@@ -41,6 +41,24 @@ _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at 
 _NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, Problem(voters, target)"
 
 
+class Open(int):
+    """How many classes are listed where voters answer with any string: none, and not by a slip.
+
+    >>> OPEN, OPEN == 0, Problem(Voters(9, PrivacyParams("inf"), overlap=1), PrivacyParams(1), "open").classes
+    (open, True, open)
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "open"
+
+    __str__ = __repr__
+
+
+OPEN = Open()
+
+
 @dataclass(frozen=True)
 class Voters:
     """K voters: what each of them satisfies, and how many of them one person's data can reach.
@@ -285,7 +303,8 @@ class Problem:
         What the release must satisfy, a finite ε. Of private voters that are all alike m = target.epsilon /
         each.epsilon lies in [1, K] and target.delta ≥ each.delta; of others any ε > 0 and any δ.
     classes
-        C ≥ 2, how many answers a voter chooses from.
+        C ≥ 2, how many answers a voter chooses from; or ``"open"``, kept as `OPEN`: a voter answers with any string,
+        and the release is one that was said, or no answer. Open answers are those of plain voters.
 
     Raises
     ------
@@ -312,8 +331,7 @@ must be (0.5, 1e-05)-differentially private.
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
         checks.instance(PrivacyParams, target=self.target, advice=_SAY_PRIVACY)
-        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
-        object.__setattr__(self, "classes", int(self.classes))
+        object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
             checks.fail("target.epsilon (m * epsilon)", self.target.epsilon, f"at most {LARGEST_EXPONENT}", advice)
@@ -432,8 +450,8 @@ class Workload:
     total
         The budget of all Q answers together, ε > 0.
     classes
-        C ≥ 2, how many answers a voter chooses from. With more than two only votes of voters that are not private, and
-        of private models, are planned.
+        C ≥ 2, how many answers a voter chooses from, or ``"open"``, as for `Problem`. With more than two only votes of
+        voters that are not private, and of private models, are planned.
     missing
         How many of the K votes are usually missing, 0 … K − 1: what is right is what most of the others say. The budget
         is that of K votes.
@@ -463,8 +481,9 @@ class Workload:
         if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
             advice = "say PrivacyParams(epsilon, delta), what all queries together may cost"
             checks.fail("the epsilon of the total", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]", advice)
-        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
-        object.__setattr__(self, "classes", int(self.classes))
+        object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
+        if isinstance(self.classes, Open) and self.missing:
+            checks.fail("missing", self.missing, "0 where answers are open", "a voter who says nothing has no vote")
 
     @property
     def has_noise_function(self) -> bool:
@@ -491,18 +510,47 @@ def is_law_a_gamma(classes: int) -> bool:
     return classes == 2
 
 
+def checked_classes(classes: int | str, voters: Voters) -> int:
+    """Check how many classes there are, and for open answers that nothing is promised about the voters."""
+    if not (isinstance(classes, Open) or classes == repr(OPEN)):
+        checks.integer_at_least(2, most=MOST_CLASSES, classes=classes, advice="how many answers there are, or 'open'")
+        return int(classes)
+    if not voters.are_plain:
+        advice = "of private voters or models list the classes"
+        checks.fail("voters of open answers", str(voters.each), "plain, PrivacyParams('inf')", advice)
+    return OPEN
+
+
+def classes_to_json(classes: int) -> int | str:
+    """Write how many classes there are as plain data.
+
+    >>> classes_to_json(3), classes_to_json(OPEN)
+    (3, 'open')
+    """
+    return repr(OPEN) if isinstance(classes, Open) else classes
+
+
+def classes_in_words(classes: int) -> str:
+    """Say how many classes there are.
+
+    >>> classes_in_words(1000), classes_in_words(OPEN)
+    ('1,000 classes', 'open answers')
+    """
+    return "open answers" if isinstance(classes, Open) else f"{classes:,} classes"
+
+
 def answer_in_words(classes: int) -> str:
     """Return what the most votes make: a majority of two classes, a plurality of more.
 
-    >>> answer_in_words(2), answer_in_words(10)
-    ('majority', 'plurality of 10 classes')
+    >>> answer_in_words(2), answer_in_words(10), answer_in_words(OPEN)
+    ('majority', 'plurality of 10 classes', 'plurality of open answers')
     """
-    return "majority" if is_law_a_gamma(classes) else f"plurality of {classes:,} classes"
+    return "majority" if is_law_a_gamma(classes) else f"plurality of {classes_in_words(classes)}"
 
 
-def _named(classes: int) -> dict[str, int]:
+def _named(classes: int) -> dict[str, int | str]:
     """Write the number of classes as plain data; two are not named."""
-    return {} if is_law_a_gamma(classes) else {"classes": classes}
+    return {} if is_law_a_gamma(classes) else {"classes": classes_to_json(classes)}
 
 
 def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:

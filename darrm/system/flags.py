@@ -12,7 +12,7 @@ from pathlib import Path
 
 from darrm.errors import checks
 from darrm.privacy import PrivacyParams, decimal_text, exact_number
-from darrm.problem import MOST_QUERIES, Voters, Workload
+from darrm.problem import MOST_QUERIES, OPEN, Voters, Workload, classes_to_json
 from darrm.sampling import Sampling
 from darrm.system.files import check_regular
 from darrm.system.votes_file import LONGEST_NAME
@@ -85,33 +85,38 @@ def integers(flag: str, text: str) -> list[int]:
 
 def add_classes(parser: argparse._ActionsContainer, what: str, default: str | None = None) -> None:
     """Add the flag of the classes, which `classes_of` reads."""
-    parser.add_argument("--classes", metavar="C|A,B,…", default=default, help=what)
+    parser.add_argument("--classes", metavar="C|A,B,…|open", default=default, help=what)
 
 
 def classes_of(text: str | None) -> int | tuple[str, ...] | None:
-    """Read ``--classes``: how many classes there are, or what they are called.
+    """Read ``--classes``: how many classes there are, or what they are called; `OPEN` where nobody lists them.
 
-    >>> classes_of("10"), classes_of("no, yes")
-    (10, ('no', 'yes'))
+    >>> classes_of("10"), classes_of("no, yes"), classes_of("open")
+    (10, ('no', 'yes'), open)
     """
     if text is None:
         return None
+    if text == repr(OPEN):
+        return OPEN
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
         return int(parts[0])
     if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
-        checks.fail("--classes", text[:LONGEST_NAME], "their number or different labels, at least two, like no,yes")
+        allowed = "their number, different labels, at least two, like no,yes, or open"
+        checks.fail("--classes", text[:LONGEST_NAME], allowed)
     return tuple(parts)
 
 
 def number_of_classes(text: str) -> int:
-    """Read ``--classes`` where it matters only how many there are, at least 2.
+    """Read ``--classes`` where it matters only how many there are, at least 2, or `OPEN`.
 
-    >>> number_of_classes("no,yes,maybe"), number_of_classes("10")
-    (3, 10)
+    >>> number_of_classes("no,yes,maybe"), number_of_classes("10"), number_of_classes("open")
+    (3, 10, open)
     """
     classes = classes_of(text)
-    return len(classes) if isinstance(classes, tuple) else integer("--classes", text, 2)
+    if isinstance(classes, tuple):
+        return len(classes)
+    return OPEN if text == repr(OPEN) else integer("--classes", text, 2)
 
 
 def real(flag: str, text: str, least: float = 0.0) -> float:
@@ -326,7 +331,7 @@ def flags_of(workload: Workload) -> str:
     if voters.sampled is not None:
         kind, overlap = _flags_of_sampled(voters.sampled), ""
     who = f"--K {voters.K} {kind}{overlap}{' --models' if voters.models else ''}"
-    classes = "" if workload.has_noise_function else f" --classes {workload.classes}"
+    classes = "" if workload.has_noise_function else f" --classes {classes_to_json(workload.classes)}"
     missing = f" --missing {workload.missing}" if workload.missing else ""
     return f"{who}{classes} --queries {workload.queries}{missing} --total {total.epsilon_text},{total.delta_text}"
 
