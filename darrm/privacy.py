@@ -57,7 +57,6 @@ got '1e999999999'
 
 
 def _advice(value: object) -> str:
-    """Return what to do about what is no number."""
     if isinstance(value, str) and "," in value:
         return "write decimals with a point"
     several = isinstance(value, Collection | PrivacyParams) and not isinstance(value, str | bytes)

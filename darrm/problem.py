@@ -135,7 +135,6 @@ class Voters:
             self._check_own(self.own)
 
     def _check_sampled(self, sampled: Sampling | Number) -> None:
-        """Check voters that draw their examples anew; a number is read as the rate of a coin for each person."""
         object.__setattr__(self, "sampled", Sampling.of(sampled))
         if self.each.is_private or self.own is not None or self.models:
             raise ValueError(
@@ -342,7 +341,6 @@ must be (0.5, 1e-05)-differentially private.
 
     @property
     def _are_private_alike(self) -> bool:
-        """Whether all voters satisfy the same and no less than something: then there is an allowance m."""
         return self.voters.each.is_private and self.voters.own is None
 
     @property
@@ -359,7 +357,6 @@ must be (0.5, 1e-05)-differentially private.
         return replace(self, voters=voters.for_certain, target=voters.sampled.for_certain(self.target))
 
     def _check_allowance(self) -> None:
-        """Check the target of private voters, all alike."""
         if not 1 - _ROUNDING <= self.exact_m <= self.voters.K * (1 + _ROUNDING):  # m·ε of floats is a rounding off
             allowed = f"in [1, K] = [1, {self.voters.K}]"
             checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
@@ -549,12 +546,10 @@ def answer_in_words(classes: int) -> str:
 
 
 def _named(classes: int) -> dict[str, int | str]:
-    """Write the number of classes as plain data; two are not named."""
     return {} if is_law_a_gamma(classes) else {"classes": classes_to_json(classes)}
 
 
 def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:
-    """Return what voters are ordered by."""
     return not each.is_private, each.finite_epsilon or Fraction(0), each.exact_delta
 
 
@@ -564,7 +559,6 @@ def _size(each: PrivacyParams) -> float:
 
 
 def _satisfied_by_all(own: Sequence[PrivacyParams]) -> PrivacyParams:
-    """Return the smallest ε and Δ that no voter exceeds."""
     if not all(each.is_private for each in own):
         return PrivacyParams("inf")
     return PrivacyParams(max(each.exact_epsilon for each in own), max(each.exact_delta for each in own))

@@ -102,7 +102,6 @@ class Votes:
         self._hold(counts, int(self.voters), names, missing)
 
     def _missing_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Copy the numbers of missing votes, checked."""
         missing = np.array(self.missing)
         if missing.shape != (len(counts),) or missing.dtype.kind not in "iu" or np.any(missing < 0):
             found = checks.Found(f"shape {missing.shape}, type {missing.dtype}")
@@ -373,7 +372,6 @@ class Votes:
         return Votes(counts, self.voters, self.classes, self.given)
 
     def _with_dice(self, below: UniformBelow) -> Votes:
-        """Roll a die for each vote that is missing."""
         counts, classes = self.counts.copy(), len(self.classes)
         for start in range(0, self.queries, ROWS_AT_ONCE):
             rows = np.arange(start, min(start + ROWS_AT_ONCE, self.queries))
@@ -394,7 +392,6 @@ class Votes:
         return self
 
     def _advice_on_columns(self, K: int) -> str:
-        """Say what to do about labels in more, or fewer, than K columns."""
         if self.voters == len(self.classes):
             return "one column is one voter; for counts say --votes-format counts, or Votes.of_counts"
         there_are = f"plan for the {self.voters} voters that there are"
@@ -520,7 +517,6 @@ def _count(
     counts: NDArray[np.int64],
     missing: NDArray[np.int64] | None,
 ) -> None:
-    """Count the votes in (n, K) labels into (n, C), and the missing ones into (n,) where they are allowed."""
     if block.dtype == np.bool_:
         block = block.view(np.int8)
     small = np.uint8 if block.shape[1] < 256 else np.int64
@@ -554,7 +550,6 @@ def _is_missing(vote: object) -> bool:
 
 
 def _is_absent(block: NDArray[Any], names: tuple[Any, ...]) -> NDArray[np.bool_]:
-    """Return which of (n, K) labels are missing: objects for no vote, NaN, and in text what is empty or NA."""
     words = [word for word in ABSENT if word not in names]
     if block.dtype == object:
         return np.asarray(np.frompyfunc(lambda vote: _is_missing(vote) or vote in words, 1, 1)(block), dtype=bool)
@@ -564,7 +559,6 @@ def _is_absent(block: NDArray[Any], names: tuple[Any, ...]) -> NDArray[np.bool_]
 
 
 def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> Labels:
-    """Add whole numbers along short rows in a type that holds the sums, several times faster than ``sum(axis=1)``."""
     return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
 
 
@@ -576,7 +570,6 @@ def _no_vote(
     *,
     coin: bool = False,
 ) -> NoReturn:
-    """Refuse the first vote that is none, with what to do about one of its kind."""
     label = vote.item() if isinstance(vote, np.generic) else vote
     if isinstance(label, float) and label.is_integer():
         label = int(label)  # 2, as it stands in a .csv file whose numbers became floats
@@ -598,7 +591,6 @@ def _no_vote(
 
 
 def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
-    """Copy (Q, C) counts as integers."""
     if array.dtype.kind not in "biuf":
         checks.fail("the type of the vote counts", checks.Found(array.dtype), "whole numbers", "a column is a class")
     if array.ndim != 2:
@@ -616,7 +608,6 @@ def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
-    """Tell labels from counts, or refuse what could be either."""
     # labels have K columns, counts one for each class; where that does not decide, the entries do: counts have rows of
     # one sum, K, and labels are below the number of classes, which is below that of columns (more voters than classes)
     columns = matrix.shape[1]

@@ -93,7 +93,6 @@ class Master:
         self.idle = np.concatenate([self.idle, np.zeros(limits.size, dtype=np.int64)])
 
     def _pass_rows(self, matrix: Array, limits: Array) -> None:
-        """Hand rows to the solver, scaled."""
         rows = self._down(matrix)
         count, n = rows.shape
         scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), np.finfo(np.float64).tiny)

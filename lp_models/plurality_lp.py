@@ -209,7 +209,6 @@ class _Master:
 
 
 def _new_solver(program: BlockProgram) -> highspy.Highs:
-    """State (1), (2) and (4)."""
     highs = highspy.Highs()
     for option, value in (
         ("output_flag", False),

@@ -111,8 +111,6 @@ def minimize_with_rows(
 
 @dataclass(eq=False)
 class _Loop:
-    """The state of one solve; a method is one step of a round."""
-
     master: Master
     oracle: Oracle
     options: SolveOptions

@@ -198,7 +198,6 @@ class PrivacyAccountant:
         self._counts = counts
 
     def _check_neighbors(self, charge: Charge) -> None:
-        """Refuse to add costs about neighbors that differ otherwise than those of the voters, or of other charges."""
         # what is charged without a word on votes, by hand, is taken as it is
         others = [(kind.what, kind.sampling) for kind in self._counts if _is_about_votes(kind)]
         if self._voters is not None:
@@ -322,7 +321,6 @@ class PrivacyAccountant:
         return last_allowed_integer(fits, inside=0, outside=most + 1)
 
     def _smallest(self, applied: Iterable[BoundRule], delta: float, *, otherwise: str, adaptive: bool = False) -> Spent:
-        """Return what was spent by the smallest of the bounds; ``otherwise`` is the reason where none holds."""
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
@@ -338,7 +336,6 @@ class PrivacyAccountant:
         return replace(total, neighbors=", ".join(drawn))
 
     def _models_bounds(self, delta: float, *, adaptive: bool, named: bool) -> Iterator[Bound | None]:
-        """Evaluate what is proved for any number of answers of the private models that all queries are about."""
         # With ``named`` the one for plain voters says by which bound it is: it is never the smallest.
         models = self.models
         if models is None:
@@ -359,7 +356,6 @@ class PrivacyAccountant:
         yield both_ends_bound(models, (wholes[0], wholes[1]))
 
     def _models_admit(self, budget: PrivacyParams, *, adaptive: bool) -> bool:
-        """Return whether what is proved for private models shows that the account stays within ``budget``."""
         models = self.models
         if models is None:
             return False
@@ -477,7 +473,6 @@ class Admission:
             self._room = charge.count
 
     def _fits(self, account: PrivacyAccountant) -> bool:
-        """Bound an account, and remember it if it stays within the budget."""
         if not account.admits(self._budget, adaptive=self._adaptive):
             return False
         self._within = account
@@ -508,7 +503,6 @@ class Admission:
 
 
 def _is_about_votes(charge: Charge) -> bool:
-    """Whether it says by what neighbors differ: it is of voters, or of a release that a ledger knows by its digest."""
     return charge.reached is not None or charge.sampling is not None or bool(charge.table)
 
 

@@ -67,7 +67,6 @@ def general_bound(account: Account, delta: float) -> Bound | None:
 
 
 def _closed_form(groups: list[Group], delta: float) -> tuple[float, float]:
-    """Compute ε of the closed form, and its slack; ∞ where the queries leave none."""
     log_slack = log_remaining_delta(groups, delta)
     # a subnormal slack has lost its digits
     if not log_slack > math.log(1e-300):

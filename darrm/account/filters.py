@@ -89,7 +89,6 @@ def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> 
 
 
 def _smallest(account: Account, rest: float, *, confessing: bool) -> tuple[float, float]:
-    """Find the order and the ε of the smallest budget whose filter admits an account; ∞ where none does."""
     log_rest = -math.log(rest)
 
     def fits(place: float) -> bool:
@@ -104,7 +103,6 @@ def _smallest(account: Account, rest: float, *, confessing: bool) -> tuple[float
 
 
 def _divergence(charge: Charge, order: float, *, confessing: bool) -> float:
-    """Bound the Rényi divergence of one query; ∞ where nothing is known."""
     bounds = [math.inf]
     if charge.renyi is not None:
         value = charge.renyi.bound_at(order)
@@ -117,12 +115,7 @@ def _divergence(charge: Charge, order: float, *, confessing: bool) -> float:
 
 
 def _left_after_cut(profile: PrivacyProfile, epsilon: float, order: float) -> float:
-    """Bound the Rényi divergence of what is left where likelihood ratios are cut off at e^ε, see the module.
-
-    >>> response = PrivacyProfile((0.0, 1.0), (math.tanh(0.5), 0.0))
-    >>> round(_left_after_cut(response, 1.0, 2.0), 6), round(float(RenyiCurve.of_pure(1.0, [2.0]).values[0]), 6)
-    (0.735326, 0.735326)
-    """
+    """Bound the Rényi divergence of what is left where likelihood ratios are cut off at e^ε, see the module."""
     # a cut that lies further on leaves more: it is at a point of the profile, or beyond its last
     last = profile.epsilons[-1]
     at = np.array([*profile.epsilons, *([max(epsilon, last * (1.0 + 1e-9) + 1e-9)] if epsilon > last else [])])

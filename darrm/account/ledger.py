@@ -405,7 +405,6 @@ class PrivacyLedger:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[Rows, PrivacyAccountant]]:
-        """Run a block as one transaction, with the rows and the account that it reads."""
         with self._store.transaction(write=write) as connection:
             rows = Rows(connection, self._store.path, self._key)
             identity = rows.identity()
@@ -488,7 +487,6 @@ def reason_of(error: BaseException) -> str:
 
 
 def _check_charge(charge: Charge) -> None:
-    """Raise for a charge whose words or whose cost no ledger can keep."""
     _check_text("the charge's words", charge.what)
     if charge.data_dependent and charge.understated is None:
         raise PrivateFigureError(charge.what, "a ledger keeps no cost that is private data: publish it with noise")
@@ -512,7 +510,6 @@ def check_id(name: str, question: str) -> None:
 
 
 def _ids(questions: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """Check the ids of the questions of a debit, of which there are none or as many as queries."""
     if len(questions) not in {0, count}:
         checks.fail("the ids of questions", len(questions), f"{count}, one for each query of the charge, or none")
     for question in questions:
@@ -527,7 +524,6 @@ def _target(output: Path | None, turn: Turn | None) -> str:
 
 
 def _words(path: str | PathLike[str]) -> str:
-    """Return the name of a file as text that every terminal and SQLite can hold."""
     name = os.fspath(path)
     return name if name.isprintable() else ascii(name)[1:-1]
 

@@ -193,7 +193,6 @@ class Rows:
             self._upgrade(version)
 
     def _upgrade(self, version: int) -> None:
-        """Add what each version since has; the links are those of the entries as they stand there."""
         steps = {1: _UPGRADE, _SEALED: _NAMING, _NAMED: _LINKING}
         for statement in (statement for old in range(version, _VERSION) for statement in steps[old]):
             self.connection.execute(statement)
@@ -205,14 +204,12 @@ class Rows:
         self.connection.executemany("UPDATE charges SET link = ? WHERE id = ?", links)
 
     def _links(self) -> Iterator[tuple[int, str]]:
-        """Compute the link of every entry, oldest first."""
         link = self.identity().link
         for row in self._log():
             link = _link_of(link, row)
             yield row[0], link
 
     def _log(self) -> Iterator[tuple[Any, ...]]:
-        """Read the rows of the log, oldest first, as `_LOG` names their columns."""
         log = f"{_LOG[self.version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
         yield from self.connection.execute(log)
 
@@ -298,7 +295,6 @@ class Rows:
         return tuple(entries)
 
     def _texts(self, written: str, kind: type = list) -> Json:
-        """Read texts: the ids of the questions of an entry, or the digests of its files by their names."""
         try:
             texts = json.loads(written)
         except (ValueError, RecursionError) as error:
@@ -422,13 +418,11 @@ def seal(*fields: object) -> str:
 
 
 def _link_of(before: str, row: tuple[Any, ...]) -> str:
-    """Return the link of an entry, a row of `_LOG`, that follows another link; what it is called is in the seal."""
     number, time, _, count, note, proof, digest, token, output, _, _, kind = row[:12]
     return seal(before, number, time, kind, count, note, proof, digest, token, output, row[13])
 
 
 def _seal_of(row: tuple[Any, ...]) -> str:
-    """Return the seal of an entry of version 2 or 3, a row of `_LOG`."""
     number, time, _, count, note, proof, digest, token, output, _, _, kind = row[:12]
     return seal(number, time, kind, count, note, proof, digest, token, output, *filter(None, [row[13]]))
 

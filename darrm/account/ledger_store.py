@@ -186,10 +186,8 @@ class LedgerStore:
             time.sleep(_POLLING_SECONDS)
 
     def _begins(self, connection: sqlite3.Connection, *, write: bool, last: bool) -> bool:
-        """Try to begin a transaction; False if the file is locked, which raises at the last attempt.
-
-        What another program switched to a write-ahead log is switched back: a copy of the file lacks what stands there.
-        """
+        """Try to begin a transaction; False if the file is locked, which raises at the last attempt."""
+        # what another program switched to a write-ahead log is switched back: a copy of the file lacks what it holds
         begun = False  # with a rollback journal
         try:
             connection.execute("PRAGMA synchronous = EXTRA")

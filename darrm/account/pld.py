@@ -53,7 +53,6 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
 
 
 def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
-    """Choose a step by the size of most losses, which are tiny, not by the largest, and compose in both directions."""
     # chords between multiples of the step add step²/24, or less, to ∫ δ dε, and as much to the variance of the losses
     areas = (float(np.trapezoid(profile.deltas, profile.epsilons)) for profile, _ in profiles)
     longest = max(profile.epsilons[-1] for profile, _ in profiles)

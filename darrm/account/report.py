@@ -86,7 +86,6 @@ def table_text(charge: Charge, results: Mapping[int, Spent], delta: float) -> st
 
 
 def _about(charge: Charge) -> str:
-    """Say by what neighbors differ, where that is not one person's answers."""
     return "" if charge.sampling is None else f", for neighbors that {charge.sampling.neighbors}"
 
 

@@ -133,7 +133,6 @@ def advise(
 
 
 def _limit(workload: Workload, measure: Measure) -> tuple[str, ...]:
-    """Write how often no private release whatsoever can be right."""
     if measure.expected_error(coin) is not None or not workload.voters.are_plain:
         return ()
     # with dice for those that are missing a release is one of the votes that are there

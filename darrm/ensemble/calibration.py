@@ -162,7 +162,6 @@ def _check_target(target: PrivacyParams) -> None:
 
 
 def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Bound ε on a coarse grid and then on one as fine as ε asks for and memory allows, and round up."""
     range_of_losses = _range_of_losses(noise, sampling_rate, steps)
     what = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
     checks.affordable(what, range_of_losses / _COARSEST, "take more noise", bytes_each=_BYTES_A_POINT)

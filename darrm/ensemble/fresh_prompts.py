@@ -140,7 +140,6 @@ question with probability 0.004; neighbors add or remove one person
         return [[held[i] for i in _ordered(len(held), self._most, below)] for held in prompts]
 
     def _seats(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
-        """Draw the people of one question, with the prompt of each."""
         people, K = len(self._records), self.voters.K
         if self._size is not None:
             return [(person, place % K) for place, person in enumerate(_ordered(people, self._size, below))]
@@ -276,7 +275,6 @@ def _listed(name: str, values: Iterable[Any]) -> list[Any]:
 
 
 def _ordered(n: int, most: int | None, below: UniformBelow) -> list[int]:
-    """Draw ``most`` of 0 … n − 1, or all, in a uniformly random order."""
     moved: dict[int, int] = {}  # what stands where others were drawn
     drawn = []
     for i, step in enumerate(below(np.arange(n, 0 if most is None else max(n - most, 0), -1)).tolist()):

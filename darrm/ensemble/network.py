@@ -136,7 +136,6 @@ def threads_for(device: Device) -> Iterator[None]:
 
 @contextmanager
 def _borrowed_generator() -> Iterator[None]:
-    """Leave torch's generator as it was; one thread at a time, for there is one generator in a process."""
     with _GENERATOR, torch.random.fork_rng(devices=[]):
         yield
 
@@ -169,7 +168,6 @@ def network_digest(build: Build) -> str:
 
 
 def _fact(value: object) -> object:
-    """Return what tells a setting, a function or a class from others, the same in every process."""
     if isinstance(value, bool | int | float | str | torch.dtype | torch.device | None):
         return value
     if isinstance(value, list | tuple):

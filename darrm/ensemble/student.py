@@ -289,7 +289,6 @@ def train_student(
 
 
 def _checked(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, Array]:
-    """Return inputs, classes and all inputs, labeled or not; `ValueError` where they do not fit together."""
     classes = np.asarray(labels)
     if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
         checks.fail(
@@ -311,8 +310,6 @@ def _checked(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, A
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """The model, its moving average, the public inputs and the draws of one training."""
-
     model: Module
     average: Module
     all_x: Tensor

@@ -198,8 +198,6 @@ def train_group(
 
 
 class _Run:
-    """The moving state of one group's training: its parameters, Adam's moments and its step number."""
-
     def __init__(self, group: Group, model: Module, device: Device) -> None:
         self.group = group
         self.device = device
@@ -237,7 +235,6 @@ class _Run:
         )
 
     def _kept(self) -> list[tuple[Parameters, str]]:
-        """Return the parts of the state that a checkpoint holds, each with what its names begin with there."""
         moments = [(self.means, "adam/mean/"), (self.squares, "adam/square/")]
         return [(self.parameters, ""), *(moments if self._adam else [])]
 

@@ -130,7 +130,6 @@ def _each(named: dict[str, object], is_allowed: Callable[[float], bool], allowed
 
 
 def _nearest_float(value: Any) -> float:  # noqa: ANN401 (any Real; its type has no order)
-    """Return the float nearest to a number, an infinity for one beyond all floats."""
     try:
         return float(value)
     except OverflowError:

@@ -54,7 +54,6 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             raise
 
     def _inputs(self, X: Untyped, *, reset: bool) -> Untyped:
-        """Check inputs; a data frame stays one, with its columns checked, for teachers that choose columns."""
         if _is_text(X):
             advice = "put texts into a data frame with one column, and what encodes them into the teacher"
             checks.fail("X", checks.Found("a list of texts"), "a table, one row for each sample", advice)
@@ -68,7 +67,6 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite=not tags.allow_nan)
 
     def _data(self, X: Untyped, y: Untyped) -> tuple[Untyped, NDArray[Untyped]]:
-        """Check the teacher, the inputs and the labels, and find the classes."""
         check_classifier(self.teacher_parameter, getattr(self, self.teacher_parameter))
         if y is None:
             name = type(self).__name__
@@ -91,12 +89,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return inputs, labels
 
     def _key(self) -> bytes:
-        """Return the key of the shards: a fresh one that nobody knows where there is no ``random_state``."""
         seed, size = self.random_state, shards.KEY_BYTES  # numpy's global generator may be seeded
         return secrets.token_bytes(size) if seed is None else check_random_state(seed).bytes(size)
 
     def _teach(self, X: Untyped, y: NDArray[Untyped], groups: Untyped, teachers: int) -> list[Untyped]:
-        """Give every person's rows to one teacher, and train them all."""
         persons, key = persons_of(_num_samples(X), groups), self._key()
         teacher_of = shards.assigned(persons, teachers, key)
         return trained(
@@ -117,7 +113,6 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             handle.acknowledge()
 
     def _remember(self, groups: Untyped) -> None:
-        """Keep for the model card what this fit was like, whatever the parameters are set to later."""
         self._grouped, self._named = groups is not None, self.classes is not None
         self._unseeded = self.random_state is None
 
@@ -127,7 +122,6 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
 
 def _is_text(X: Untyped) -> bool:
-    """Whether these are texts one after the other, and no table."""
     listed = isinstance(X, list | tuple | str) or getattr(X, "ndim", 0) == 1
     return listed and isinstance(next(iter(X), None), str | bytes)
 

@@ -70,7 +70,6 @@ def of_student(pate: Untyped) -> str:
 
 
 def _assumptions(model: Untyped) -> list[str]:
-    """List what holds for every estimator."""
     listed = ", ".join(map(str, model.classes_.tolist()[:20])) + (" …" if len(model.classes_) > 20 else "")
     return [
         f"The list of classes is public ({listed}); it was "
@@ -90,7 +89,6 @@ def _spent_line(spent: Spent) -> str:
 
 
 def _head_line(head: str) -> list[str]:
-    """Write the head of the ledger that paid, where it has one: a later audit compares it."""
     return [f"Paid by the ledger whose head was then `{head}`."] if head else []
 
 
@@ -104,7 +102,6 @@ def _card(
     *,
     models: bool = False,
 ) -> str:
-    """Join the parts of a card."""
     # a published key and known positions: then a row that leaves moves the others (darrm/estimators/shards.py)
     neighbors = f"{_REPLACED}, or {_COMES}" if model._grouped or model._unseeded else _REPLACED  # noqa: SLF001
     neighbors += _AS_PROMISED if models else ""

@@ -85,5 +85,4 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
 @lru_cache(maxsize=16)  # the models of one ensemble ask for the same, which takes seconds
 def _noise(target: PrivacyParams, sampling_rate: float, steps: int) -> float:
-    """Find the least noise once for equal settings."""
     return calibrate_noise(target, sampling_rate=sampling_rate, steps=steps).value

@@ -118,7 +118,6 @@ class PrivateModelsVotingClassifier(PayingVote):
 
 
 def _promised(name: str, said: float | None, estimator: Untyped) -> Untyped:
-    """Return what was said, or what the one parameter of that name says that is not scikit-learn's own, of a loss."""
     parameters = estimator.get_params()
     values = []
     for each, value in parameters.items():

@@ -68,7 +68,6 @@ class PATEReport:
 
 
 def _private(X: Untyped, y: Untyped, groups: Untyped, held: NDArray[np.bool_] | None) -> tuple[Untyped, ...]:
-    """Return inputs, labels and persons of the rows that are not held out."""
     if held is None:
         return X, y, groups
     persons = itertools.compress(persons_of(len(held), groups), ~held)
@@ -237,7 +236,6 @@ class PATEClassifier(Ensemble):
         return self
 
     def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
-        """Have teachers label public inputs, pay for the labels, or take those that wait, and return the inputs."""
         inputs, labels = self._data(X, y)
         if self.student is not None:
             check_classifier("student", self.student)
@@ -275,7 +273,6 @@ class PATEClassifier(Ensemble):
         return public
 
     def _held_out(self, X: Untyped, X_public: Untyped, groups: Untyped) -> NDArray[np.bool_] | None:
-        """Return which rows are held out as public inputs; None where public inputs were passed."""
         if X_public is not None:
             return None
         if self.public_share is None:
@@ -289,7 +286,6 @@ class PATEClassifier(Ensemble):
         return held
 
     def _lines(self, run: Aggregator, order: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[Untyped]:
-        """Write which public rows got which class, a line for each label that the run charges for."""
         if not np.isin(codes, np.arange(ABSTAIN, len(self.classes_))).all():
             checks.fail("aggregator", repr(self.aggregator), "one that answers by numbers of the classes")
         pairs = np.column_stack([order, codes]).tolist()
@@ -309,7 +305,6 @@ class PATEClassifier(Ensemble):
         return digest.hexdigest()
 
     def _planned(self, workload: Workload) -> tuple[Aggregator, str]:
-        """Plan what labels the public inputs, and what it is called."""
         checks.one_of((WORST_CASE, TESTED), accounting=self.accounting)
         if self.accounting == TESTED:
             tested = tested_run(workload, self.aggregator, self.votes_look_like)
@@ -350,7 +345,6 @@ class PATEClassifier(Ensemble):
         return card.of_student(self)
 
     def _asked(self, public: Untyped) -> int:
-        """Return how many of the public inputs the teachers look at."""
         inputs: int = _num_samples(public)
         if self.max_answers is not None:
             advice = "how many public inputs get a label"
@@ -359,7 +353,6 @@ class PATEClassifier(Ensemble):
         return inputs if confident or self.max_answers is None else min(inputs, self.max_answers)
 
     def _learn(self, public: Untyped) -> None:
-        """Train the student on public inputs and released labels."""
         known = self.answers_ != ABSTAIN
         present = np.unique(self.answers_[known])
         student = self._made_student(public, partly=not known.all())
@@ -378,7 +371,6 @@ class PATEClassifier(Ensemble):
             self.student_ = student.fit(_safe_indexing(public, rows), self.classes_[self.answers_[rows]])
 
     def _made_student(self, public: Untyped, *, partly: bool) -> Untyped:
-        """Clone the student, or make the default one."""
         if self.student is None:
             student = make_pipeline(StandardScaler(with_mean=not issparse(public)), LogisticRegression(max_iter=1000))
             student = SelfTrainingClassifier(student, threshold=0.9) if partly else student
@@ -387,7 +379,6 @@ class PATEClassifier(Ensemble):
         return seeded(student, int(check_random_state(self.random_state).randint(SEEDS - 1)))
 
     def _report(self, handle: LedgerHandle, mechanism: str) -> None:
-        """Write down what was released."""
         given = self.answers_[self.answers_ != ABSTAIN]
         by_class = np.bincount(given, minlength=len(self.classes_)).tolist()
         self.report_ = PATEReport(

@@ -65,7 +65,6 @@ def planned(workload: Workload, aggregator: Untyped, named: tuple[str, ...] = (B
 
 @lru_cache(maxsize=PLANS_KEPT)
 def _best(workload: Workload) -> Option:
-    """Plan once for equal workloads: the same voters, queries, classes and exact budget."""
     if needs_no_noise(workload):
         # the votes are published as they are: a table of γ = 1 would be paid for at every question
         return replace(calibrate(workload, named("no noise")), aggregator=None)

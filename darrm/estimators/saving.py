@@ -166,7 +166,6 @@ def _check_size(path: Path) -> None:
 
 
 def _read(document: Untyped) -> Ensemble:
-    """Read what `save` wrote into its file."""
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise TableError("format", f"it is no {FORMAT!r} of version {VERSION}")
     estimator = _KINDS[document["kind"]](**document["parameters"])
@@ -180,14 +179,12 @@ def _read(document: Untyped) -> Ensemble:
 
 
 def _typed(fields: Mapping[str, Any], **kinds: type) -> None:
-    """Raise `TableError` unless fields are of these types."""
     for name, kind in kinds.items():
         if not isinstance(fields.get(name), kind):
             raise TableError(name, f"it must be of type {kind.__name__}, and is of {type(fields.get(name)).__name__}")
 
 
 def _vote_state(vote: Untyped) -> dict[str, Untyped]:
-    """Write what a vote learned, planned, and is paid by."""
     option, release, handle = vote.plan_, None, vote._spending  # noqa: SLF001 (one package)
     ledger = None if handle.path is None else handle.__getstate__()
     if vote._release is not None:  # noqa: SLF001
@@ -208,7 +205,6 @@ def _vote_state(vote: Untyped) -> dict[str, Untyped]:
 
 
 def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
-    """Read what `_vote_state` wrote; what the release costs is computed anew."""
     given = state["workload"]
     workload = Workload(
         Voters.from_json(given), given["queries"], PrivacyParams.from_json(given["total"]), given.get("classes", 2)
@@ -252,7 +248,6 @@ def _handle(state: dict[str, Any], workload: Workload) -> LedgerHandle:
 
 
 def _student_state(pate: PATEClassifier) -> dict[str, Any]:
-    """Write a student and its report: plain data."""
     report, spent = pate.report_, pate.report_.spent
     return {
         "student": pate.student_,

@@ -87,7 +87,6 @@ def trained(
 def _trained(
     teacher: Untyped, X: Untyped, y: NDArray[Untyped], number: int, seed: int | None, otherwise: Untyped
 ) -> Untyped:
-    """Train one teacher on its shard."""
     if seed is not None:
         present = np.unique(y)
         if len(present) < 2:
@@ -131,7 +130,6 @@ def counts(
 
 
 def _codes(teacher: Untyped, X: Untyped, classes: NDArray[Untyped]) -> NDArray[np.int64]:
-    """Return the numbers of the classes that a teacher votes for: (Q,)."""
     try:
         answers = np.asarray(teacher.predict(X))
         codes = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)

@@ -33,11 +33,9 @@ class PayingVote(Ensemble):
     _spending: LedgerHandle
 
     def _voters(self) -> Voters:
-        """Return who votes, and what one person reaches of them."""
         raise NotImplementedError
 
     def _aggregator(self) -> Untyped:
-        """Return what is to release the answers."""
         return BEST
 
     def fit(self, X: Untyped, y: Untyped, groups: Untyped = None) -> Untyped:
@@ -135,7 +133,6 @@ class PayingVote(Ensemble):
         return np.asarray(names, dtype=self.classes_.dtype)
 
     def _names(self, codes: NDArray[np.int64]) -> NDArray[Untyped]:
-        """Return the classes of some numbers, as a ledger keeps them: text and numbers, no objects."""
         if not np.isin(codes, np.arange(len(self.classes_))).all():
             checks.fail("aggregator", repr(self._release), "one that answers every query", "a PATEClassifier declines")
         return np.array(self.classes_.tolist())[codes]
@@ -202,7 +199,6 @@ class PayingVote(Ensemble):
         return card.of_vote(self)
 
     def _left(self) -> int:
-        """Return how many of the planned answers are not paid for yet."""
         kind = self._release.charge().kind if self._release is not None else None
         held = self.ledger_.accountant().charges
         return max(0, self.plan_.workload.queries - sum(each.count for each in held if each.kind == kind))

@@ -114,8 +114,6 @@ class Prior:
 
 @dataclass(frozen=True)
 class _Known(Prior):
-    """What the priors of this module share: a kind, and numbers that text and JSON keep to the last digit."""
-
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -124,7 +122,6 @@ class _Known(Prior):
             object.__setattr__(self, name, float(getattr(self, name)))
 
     def _decimals(self) -> dict[str, str]:
-        """Return the fields as their shortest decimals that give the same floats back."""
         return {field.name: repr(getattr(self, field.name)).removesuffix(".0") for field in fields(self)}
 
     @property

@@ -155,7 +155,6 @@ def _profile(grid: Array, deltas: Array, reverse: Array | None = None) -> Privac
 
 
 def _rounded_up(values: Array) -> Array:
-    """Round up to `_DIGITS` significant digits, past the rounding of the logarithms; 0 stays 0."""
     positive = values > 0.0
     unit = 10.0 ** (np.floor(np.log10(np.where(positive, values, 1.0))) + 1.0 - _DIGITS)
     return np.where(positive, (np.ceil(values / unit) + 1.0) * unit, 0.0)

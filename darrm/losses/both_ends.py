@@ -54,8 +54,6 @@ def models_delta(voters: Voters, count: int, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class _Models:
-    """The models that a person reaches at once, with the losses of their randomized responses."""
-
     most: float  # the ε of all of them together; ∞ where the models promise nothing
     kept: float  # Σ log(1 − Δ_i)
     losses: LossDistribution | None  # None where the models promise nothing

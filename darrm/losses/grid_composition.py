@@ -204,7 +204,6 @@ class GridComposition:
 
 
 def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
-    """Raise to a power by repeated squaring: each product is off by less than 3u."""
     result = np.ones_like(values)
     while exponent:
         if exponent & 1:

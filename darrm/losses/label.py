@@ -279,7 +279,6 @@ def label_profile(noise: IntegerNoise, *, moved: int = 1) -> PrivacyProfile | No
 
 
 def _gaussian_profile(sigma: float) -> PrivacyProfile:
-    """Compute the profile of two noisy counts that change by 1 in opposite directions."""
     # The privacy loss is (D + 1)/σ² with the D of `MovedVote`.
     law = MovedVote(sigma)
     masses = np.exp(law.log_masses)

@@ -279,8 +279,6 @@ class _Moves:
 
 
 class _Histogram:
-    """One histogram: its classes grouped by their counts, fewest votes first, and the integrals over all nodes."""
-
     # The groups that are not far behind come first in the order of their counts, the top last of them; `FAR` stands for
     # one class of those that are far behind.
 
@@ -380,7 +378,6 @@ class _Histogram:
         return np.array([self.tables.at(table, gap) for gap in self.near])
 
     def _remainder(self) -> float:
-        """Bound the relative error of the rule for ties, in any class's probability."""
         tables = self.tables
         if tables.rest is None:
             return 0.0
@@ -418,7 +415,6 @@ def _costs(
 
 
 def _histogram(tables: _Tables, row: NDArray[np.int64]) -> _Histogram:
-    """Make one whose rule errs little."""
     votes = _Histogram(tables, row)
     while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
         finer = _tables_of(tables.noise, tables.classes, 2 * votes.tables.finer, tables.depth)
@@ -427,7 +423,6 @@ def _histogram(tables: _Tables, row: NDArray[np.int64]) -> _Histogram:
 
 
 def _skipped(noise: IntegerNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
-    """Tell which pairs of classes, that win with such probabilities, cannot cost more than what is known: (L,)."""
     skipped = np.ones(likely.shape, dtype=bool)
     for order, cost in zip(orders.tolist(), known.tolist(), strict=True):
         excess = np.interp(likely, *others_majorant(noise, order))

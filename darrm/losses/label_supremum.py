@@ -223,7 +223,6 @@ class _Table:
 
 
 def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> _Table:
-    """Compute what is known of places; Pr[other] and its loss stay as they are beyond `left`, see `outside`."""
     law = laws.moved(i, j, z)
     i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
     below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
@@ -274,7 +273,6 @@ class _Blocks:
 
 
 def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, far: bool) -> Array:
-    """Bound the supremum over blocks (first i, first j), each of both z; raise the ``best`` found."""
     # The blocks of the plane, or of the line on which i and j are ``far`` above `near`.
     least, most = leads
     end = laws.near + laws.left - least  # both are above it on the line

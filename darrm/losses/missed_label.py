@@ -233,7 +233,6 @@ class MissedByLosses(Missed):
 
     @cached_property
     def _losses(self) -> tuple[Array, float, Array]:
-        """The loss of two noisy counts: the lower ends of cells, their width, and the probability of each."""
         points = self._support
         logs = self.noise.log_weights(points)
         masses = np.exp(logs[1:-1] - np.logaddexp.reduce(logs))
@@ -276,8 +275,6 @@ def missed_label(noise: IntegerNoise, order: float) -> Missed:
 
 
 class _Bits:
-    """Whether a noise reaches a level, for whole levels up to ``beyond`` on either side of 0."""
-
     def __init__(self, noise: IntegerNoise, less: float, beyond: int) -> None:
         support = np.arange(-beyond - 2, beyond + 3)
         self.less = less  # α − 1

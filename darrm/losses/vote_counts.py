@@ -118,7 +118,6 @@ def _neighbors(log_lies: Array, K: int, moved: int) -> tuple[tuple[Array, Array]
 
 
 def _apart(points: list[float]) -> list[float]:
-    """Leave out what is next to a point that is kept, from the last one down: chords stay above a convex function."""
     kept = [points[-1]]
     for point in reversed(points[1:-1]):
         if min(kept[-1] - point, point) > _NEXT_TO * points[-1]:

@@ -73,7 +73,6 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
 
 
 def _by_difference(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
-    """Compute the probabilities of two classes from the law of the difference of their noises."""
     cell = max(1, int(noise.deviation / _FINE_CELLS))
     support, mass = _law(noise, cell)
     reach = int(support[-1] - support[0])

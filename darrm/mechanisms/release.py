@@ -116,8 +116,6 @@ class Release:
 
 
 class _Sampler(Protocol):
-    """Draws from one law."""
-
     def read(self, votes: Votes | ArrayLike) -> Votes:
         """Return the votes as such, or refuse them with `ValueError`."""
         ...
@@ -146,8 +144,6 @@ class _Coins:
 
 
 class _Groups:
-    """Of a law on histograms."""
-
     def __init__(self, law: PluralityLaw) -> None:
         self.law, partitions = law, law.partitions
         # a row for each partition, a column for each of its groups; beyond the last 2^53, which no draw reaches
@@ -175,7 +171,6 @@ class _Groups:
         return np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        """Answer some queries: (n, C) → (n,)."""
         places = self.law.partitions.places_of(counts)
         drawn = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn

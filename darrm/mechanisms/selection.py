@@ -37,8 +37,6 @@ Coins = Callable[[NDArray[np.int64]], NDArray[np.bool_]]  # toss one coin of pro
 
 @dataclass(frozen=True)
 class _Selection:
-    """A selection mechanism by its ε for a person who reaches so many voters."""
-
     epsilon: float
     reached: int = 1
 

@@ -148,7 +148,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write_notes(table: Table, voters: Voters) -> None:
-    """Say on standard error what would be faster, and what rounding of the voters' ε and Δ may have cost."""
     if (line_to_add := advice()) is not None:
         sys.stderr.write(f"note: {line_to_add}\n")
     optimality = table.optimality
@@ -162,7 +161,6 @@ def _write_notes(table: Table, voters: Voters) -> None:
 
 
 def _numbers_missing(options: argparse.Namespace, K: int) -> range:
-    """Read how many votes may be missing: all numbers up to the one that is asked for, or none."""
     if options.missing is None:
         return range(0)
     most = integer("--missing", options.missing, 1)

@@ -85,7 +85,6 @@ def optimize_many(
 def _solve_in_turn(
     problems: Sequence[Problem], *, prior: Prior | None, shape: str, options: SolveOptions | None
 ) -> list[Table]:
-    """Solve problems of the same voters, each with the rows of the one before to begin with."""
     tables: list[Table] = []
     for problem in problems:
         start = tables[-1] if tables and problem.has_noise_function else None  # a law of more has no such rows

@@ -284,8 +284,6 @@ def _thorough_rows(K: int) -> int:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a solver proposes, and what `lower_bound` makes the bound of."""
-
     gamma: NoiseFunction
     weights: Array  # of an expected error that is never above the program's cost
     multipliers: tuple[Multiplier, ...]
@@ -302,7 +300,6 @@ def _solve_production(
     weights: Array,
     sampled: SampledError | None = None,
 ) -> _Found:
-    """Generate rows for the linear objective; for a sampled one, if the γ found for its weights turns draws, go on."""
     # few γ turn draws enough to matter: for many voters the sampled error costs what the linear one does
     started, oracle = time.perf_counter(), PrivacyOracle(problem, shape)
     tie_break = _tie_break(weights, problem.voters.K, shape)
@@ -327,7 +324,6 @@ def _solve_linear(
     report: Callable[[Progress], None] | None,
     known: Sequence[Row] = (),
 ) -> Result:
-    """Generate rows, from coarse to fine where there are many variables."""
     # a free γ then starts from a monotone one, and a monotone one from the rows that hold for fewer voters
     program, start = expected_error_program(weights, oracle.shape), oracle.beginning(known)
     if weights.size <= _MOST_AT_ONCE:
@@ -353,7 +349,6 @@ def _solve_linear(
 
 
 def _of_fewer(problem: Problem) -> Problem | None:
-    """Return the problem for a part of the voters, or None where that is no help."""
     voters = problem.voters
     fewer = voters.K // (2 * _PART) * 2 + voters.K % 2  # ties as before
     is_private = voters.each.is_private
@@ -376,12 +371,10 @@ def _solve_for_fewer(oracle: PrivacyOracle, problem: Problem, weights: Array, op
 
 
 def _rows_in(found: Result) -> list[Row]:
-    """Return the rows that have multipliers."""
     return [row for _, row in found.multipliers if isinstance(row, Row)]
 
 
 def _left_of(options: SolveOptions, started: float) -> SolveOptions:
-    """Return the same with the time that is left."""
     return replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - started)))
 
 
@@ -393,7 +386,6 @@ def _fit_turned_draws(
     tie_break: Array | None,
     report: Callable[[Progress], None] | None,
 ) -> Result:
-    """Generate rows and tangents, beginning with those that hold at the optimum for the weights."""
     epigraph = EpigraphOracle(oracle, sampled, oracle.shape)
     gamma = oracle.shape.variables_to_gamma(found.point)
     known = oracle.beginning(_rows_in(found), found.point if np.isfinite(found.value) else None)
@@ -413,7 +405,6 @@ def _tangent_weights(sampled: SampledError, tangents: Sequence[tuple[float, Arra
 
 
 def _solve_reference(problem: Problem, weights: Array, shape: Shape) -> _Found:
-    """Write every row down and hand them to cvxpy."""
     require("cvxpy")
     matrix = all_coefficients(problem)
     program = expected_error_program(weights, shape, matrix, np.full(len(matrix), budget_below(problem.target)))

@@ -200,7 +200,6 @@ def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram
 
 
 def _drawn_laws(problem: Problem) -> list[PluralityLaw]:
-    """Return the plurality of as many voters, drawn at random, as the target allows; none where voters differ."""
     voters = problem.voters
     if not voters.each.is_private or voters.own is not None:
         return []
@@ -210,8 +209,6 @@ def _drawn_laws(problem: Problem) -> list[PluralityLaw]:
 
 
 class _MoveOracle:
-    """The rows of (ε, δ)-privacy for plain voters."""
-
     def __init__(self, problem: Problem) -> None:
         self.problem, self.pairs = problem, pairs_of(problem)
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
@@ -251,8 +248,6 @@ class _MoveOracle:
 
 
 class _VoterOracle:
-    """The rows of (ε, δ)-privacy for private voters."""
-
     def __init__(self, problem: Problem) -> None:
         self.problem, self.known = problem, set[VoterRow]()
         self.few = not voter_corners.can_be_looked_at(problem.voters, problem.classes)
@@ -313,8 +308,6 @@ class _TurnOracle:
 
 
 class _RenyiOracle:
-    """The half-planes of one order and budget."""
-
     def __init__(self, classes: int, pairs: Pairs, order: float, budget: float) -> None:
         self.pairs, self.order, self.limit, self.uniform = pairs, order, (order - 1.0) * budget, 1.0 / classes
         self.counts = np.log(pairs.classes)
@@ -368,7 +361,6 @@ class _RenyiOracle:
         return np.asarray(each / np.add.reduceat(partitions.sizes * each, partitions.starts)[partitions.blocks])
 
     def _shares(self, point: Array) -> Array:
-        """Find how much of a random answer every pair needs: 0 where it keeps the budget, bisected elsewhere."""
         pairs = self.pairs
         needed = np.zeros(len(pairs.first))
         broken = self._exponents(point[pairs.before], point[pairs.after]) > self.limit
@@ -382,7 +374,6 @@ class _RenyiOracle:
         return np.where(broken, high, 0.0)
 
     def _exponents(self, before: Array, after: Array) -> Array:
-        """Compute (α − 1)·D_α of every pair."""
         powers = self.counts + self.order * np.log(before) - (self.order - 1.0) * np.log(after)
         largest = np.maximum.reduceat(powers, self.pairs.starts)
         scaled = np.exp(powers - np.repeat(largest, self.sizes))

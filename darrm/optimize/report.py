@@ -136,7 +136,6 @@ class GammaReport(Report):
 
 
 def _prior_of(table: Table) -> Prior:
-    """Return what a table was optimized for."""
     if table.optimality is None:
         checks.fail(
             "table", checks.Found("one that was not optimized"), "one with a prior", "say optimize_table(problem)"
@@ -169,7 +168,6 @@ def _heading(table: Table) -> str:
 
 
 def _who(voters: Voters) -> list[str]:
-    """Say what the voters satisfy, kind by kind."""
     if voters.are_plain:
         return ["  each voter is   not private"]
     if voters.own is None:

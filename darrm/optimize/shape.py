@@ -105,7 +105,6 @@ def best_shape(K: int, classes: int, prior: Prior | None = None, *, order: float
 
 
 def _climbed(counts: NDArray[np.int64], order: float, budget: float) -> _Place:
-    """Climb from the Gaussian, first in steps of two, then of one."""
     known: dict[_Place, float] = {}
 
     def value(place: _Place) -> float:
@@ -129,7 +128,6 @@ def _climbed(counts: NDArray[np.int64], order: float, budget: float) -> _Place:
 
 
 def _shaped(place: _Place, scale: float) -> ShapedNoise:
-    """Make the noise of a shape."""
     p, ratio, q = POWERS[place[0]], float(_RATIOS[place[1]]), POWERS[place[2]]
     try:
         return ShapedNoise(64.0, 64.0 * ratio, q, p).scaled(scale)
@@ -138,7 +136,6 @@ def _shaped(place: _Place, scale: float) -> ShapedNoise:
 
 
 def _scaled(place: _Place, order: float, budget: float) -> ShapedNoise:
-    """Find the scale at which the label's estimated divergence is the budget."""
     scale = math.sqrt(order / budget)
     for _ in range(_STEPS):
         relative = float(label_estimate(_shaped(place, scale), [order])[0]) / budget
@@ -149,7 +146,6 @@ def _scaled(place: _Place, order: float, budget: float) -> ShapedNoise:
 
 
 def _certified(place: _Place, order: float, budget: float) -> tuple[ShapedNoise, float]:
-    """Widen the noise of a shape until its certified divergence is within the budget; return both."""
     noise, at = _scaled(place, order, budget), int(np.searchsorted(DEFAULT_ORDERS, order))
     for _ in range(_CERTIFICATIONS):
         cost = float(label_curve(noise, moved=1).values[at])
@@ -160,6 +156,5 @@ def _certified(place: _Place, order: float, budget: float) -> tuple[ShapedNoise,
 
 
 def _right(noise: ShapedNoise, counts: NDArray[np.int64]) -> Array:
-    """Compute for each histogram how often a class with the most votes wins."""
     most = counts == counts.max(axis=1, keepdims=True)
     return np.asarray((winning_probabilities(noise, counts) * most).sum(axis=1))

@@ -133,8 +133,6 @@ def by_rows(
 
 
 class _RenyiOracle:
-    """The half-planes of one order and budget."""
-
     def __init__(self, voters: Voters, order: float, budget: float, program: LinearProgram, to_beat: float) -> None:
         self.program, self.to_beat = program, to_beat
         self.rows = RenyiRows(voters)
@@ -159,7 +157,6 @@ class _RenyiOracle:
         return Separation(matrix, limits, feasible, every == 1, labels)
 
     def _worst_rows(self, half: Array, every: int) -> tuple[LevelMaxima, float]:
-        """Find (α − 1)·D of the worst row of each level that is looked at, and a factor that makes these feasible."""
         levels = self.rows.voters.reached + 1
         costs, broken_P, broken_Q = np.full(levels, -np.inf), [], []
         ones, frozen = np.zeros((2, levels), dtype=np.int64)
@@ -176,7 +173,6 @@ class _RenyiOracle:
         return LevelMaxima(costs, ones, frozen, 0.0), factor
 
     def _common_factor(self, P: Array, Q: Array) -> float:
-        """Find the largest factor on γ that keeps all rows within the budget, from the worst row each time."""
         factor = 1.0
         while P.size:
             p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
@@ -195,8 +191,6 @@ class _RenyiOracle:
         return np.asarray(np.logaddexp(first, second))
 
     def _factor(self, P: float, Q: float) -> float:
-        """Find the largest factor on γ that keeps a row within the budget."""
-
         def allowed(factor: float) -> bool:
             p, q = 0.5 + factor * (P - 0.5), 0.5 + factor * (Q - 0.5)
             one = self.order * math.log(p) - (self.order - 1.0) * math.log(q)

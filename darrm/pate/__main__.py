@@ -131,7 +131,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(options: Namespace, line: StatusLine, text: str) -> None:
-    """Print what is known now: what follows may take minutes, and be cut."""
     if options.format == "text" and not options.quiet:
         line.wipe()
         print_report(options, text=lambda: text, document=dict)

@@ -90,11 +90,9 @@ class BudgetTest:
         return found
 
     def _beside(self, chances: Array, above: float, cost: float) -> NDArray[np.bool_]:
-        """Tell which chances may stand below that of the next level, whose cost is larger."""
         return self.holds(chances, above, cost) & self.holds(above, chances, cost) & self.holds(chances, chances, cost)
 
     def _largest(self, above: float, cost: float, *, top: bool = False) -> float:
-        """Find the largest chance that may stand below that of the next level, which is one of them."""
         low, high = _logit(above), _LARGEST_LOGIT
         best = above
         for _ in range(_ROUNDS):
@@ -123,7 +121,6 @@ def _constants(orders: Array) -> Array:
 
 
 def _least(less: Array, constants: Array, x: Array) -> Array:
-    """Compute the least of the bounds of all orders at each x, at most 1."""
     with np.errstate(over="ignore", invalid="ignore"):
         logs = np.min(constants - less * x[..., None], axis=-1)
     return np.asarray(np.exp(np.minimum(np.nan_to_num(logs, nan=-np.inf), 0.0)))

@@ -109,17 +109,14 @@ class CheckedCost:
 
     @property
     def _least(self) -> int:
-        """The fewest votes that a plurality can have."""
         return -(-self.voters // self.classes)
 
     @property
     def _last(self) -> int:
-        """The first place below all probabilities that are told."""
         return int(np.argmax(self.label.places[0] < LEAST_MISSED))
 
     @cached_property
     def _likeliest(self) -> NDArray[np.int64]:
-        """For each number of votes for the plurality the last place above all that is told for it."""
         m, (q, _) = np.arange(self.voters + 1), self.label.places
         behind = self.label.overtakes(np.maximum(m - np.minimum(m, self.voters - m), 0))
         others = np.minimum((self.classes - 1) * behind, 1.0 - 1.0 / self.classes)
@@ -141,7 +138,6 @@ class CheckedCost:
         return parts[0], parts[1]
 
     def _of(self, m: NDArray[np.int64], label: Array) -> Array:
-        """Compute F from what the label costs."""
         less = self.order - 1.0
         passes, fails = self._checks
         worst = np.full(np.shape(label), -np.inf)

@@ -191,7 +191,6 @@ class TestedRun:
 
     @property
     def _sigma(self) -> float:
-        """The σ of Gaussian noise."""
         return self.mechanism.law.deviation
 
     @property
@@ -202,7 +201,6 @@ class TestedRun:
         return ConfidentGNMax(self.check.threshold, self.check.sigma, self._sigma)
 
     def _asked(self, votes: Votes) -> Votes:
-        """Return votes that the run is for; `ValueError` for others."""
         given = may_decline(require_votes(votes)).of_voters(self.voters.K)
         if len(given.classes) != self.classes:
             checks.fail("votes", checks.Found(f"{len(given.classes)} classes"), f"about C = {self.classes} classes")

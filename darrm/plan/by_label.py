@@ -197,7 +197,6 @@ def selection(search: Search, kind: Callable[[float, int], Mechanism], law: Call
 
 
 def _of(workload: Workload, mechanism: Mechanism, law: Law | None = None, **settings: float) -> Proposal:
-    """Propose a mechanism; one that adds noise has the law of its noise."""
     voters, classes = workload.voters, workload.classes
     return Proposal(
         law=_noisy_law(mechanism) if law is None else law,
@@ -213,13 +212,10 @@ def _noisy_law(mechanism: Mechanism) -> Law:
 
 
 def _narrowed(curve: RenyiCurve, times: float) -> RenyiCurve:
-    """Estimate the curve of noise so many times narrower."""
     return RenyiCurve(curve.orders, curve.values * times**2)
 
 
 def _gaussian_curve(rate: float) -> RenyiCurve:
-    """Estimate the curve of a Gaussian label, by the rate t/σ."""
-
     def values(orders: Array) -> Array:
         return orders * rate**2 * np.minimum(1.0, GAUSSIAN_SHARE + GAUSSIAN_BEND * (orders * rate) ** GAUSSIAN_POWER)
 

@@ -88,7 +88,6 @@ def _gaussian(sigma: float) -> Law:
 
 @contextmanager
 def _refused(workload: Workload) -> Iterator[None]:
-    """Turn a budget that no Gaussian noise meets into the reason for its absence."""
     if workload.total.exact_delta == 0:
         raise PlanError("Gaussian noise gives no (epsilon, 0)")
     try:

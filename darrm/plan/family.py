@@ -157,8 +157,6 @@ def largest_rate(workload: Workload, charge: Callable[[float], Charge], start: f
 
 
 class _Climb:
-    """One parameter on its way up."""
-
     def __init__(self, search: Search, parameter: Parameter) -> None:
         self.search, self.parameter = search, parameter
         self.total = parameter.workload.total
@@ -171,7 +169,6 @@ class _Climb:
         self.rate = self._estimated()
 
     def _estimated(self) -> float:
-        """Return the largest rate that an estimate of the charge admits."""
         parameter, estimate = self.parameter, self.parameter.estimate
         if estimate is None:
             return parameter.start
@@ -288,7 +285,6 @@ class _Climb:
 
 
 def _option(search: Search, family: Family, proposal: Proposal, place: tuple[Parameter, float]) -> Option:
-    """Account for all queries of a proposal, and look at its law."""
     work, measure = search.workload, search.measure
     law = proposal.law if proposal.proved is None else proposal.proved()
     aggregator = None if family.only_compared or proposal.release is None else proposal.release()
@@ -317,7 +313,6 @@ def _option(search: Search, family: Family, proposal: Proposal, place: tuple[Par
 
 
 def _excess(workload: Workload, charge: Charge) -> float:
-    """Compute log(ε of Q charges/total ε), at most 0 where the accountant admits them."""
     total, account = workload.total, account_of(workload, charge)
     spent = account.smallest_epsilon(total.delta)
     # exact sums may meet the total where floats do not
@@ -327,7 +322,6 @@ def _excess(workload: Workload, charge: Charge) -> float:
 
 
 def _ratio(value: float, other: float) -> float:
-    """Compute log(value/other)."""
     return math.log(value / other) if 0.0 < value < math.inf and 0.0 < other < math.inf else value - other
 
 
@@ -374,7 +368,6 @@ def _last_below(
 
 
 def _is_close(ends: dict[bool, tuple[float, float]], precision: Precision) -> bool:
-    """Whether nothing is left between two rates, or little of what a jump leaves."""
     (inside, value), (outside, above) = ends[True], ends[False]
     if inside == 0.0 or not outside - inside <= precision.narrow * outside:
         return False

@@ -74,7 +74,6 @@ def under_renyi(search: Search) -> Iterable[Parameter]:
 
 
 def _gammas_per_query(search: Search) -> list[Parameter]:
-    """Turn up the ε of the optimal γ of one query, for several δ."""
     releases = releases_of(search.workload)
     parameters = [
         _gamma_of_one(search, release, delta, shape, followed=FOLLOWED * len(releases))
@@ -91,7 +90,6 @@ def _gammas_per_query(search: Search) -> list[Parameter]:
 
 
 def _plurality_of_one(search: Search, work: Workload) -> Parameter:
-    """Turn up the ε of the optimal plurality of one query, half of its share of δ being its own."""
     each = _solvable(work).voters.each
     _solvable(search.workload)  # for whom the table is proved in the end
     if not _deltas(work):
@@ -122,7 +120,6 @@ def _plurality_of_one(search: Search, work: Workload) -> Parameter:
 
 
 def _gamma_of_one(search: Search, release: Workload, delta: Fraction, shape: str, *, followed: int) -> Parameter:
-    """Turn up ε at one δ, among γ of one shape."""
     voters, each = release.voters, release.voters.each
     most, first = largest_epsilon(release), release.total.exact_epsilon / release.queries
     once = release.queries == 1
@@ -161,7 +158,6 @@ def _gamma_of_one(search: Search, release: Workload, delta: Fraction, shape: str
 
 
 def _deltas(workload: Workload) -> list[Fraction]:
-    """List what δ one query may have, smallest first."""
     total, least = workload.total.exact_delta, workload.voters.each.exact_delta
     if workload.queries == 1:
         each = workload.voters.each
@@ -213,10 +209,8 @@ def _gamma_under_renyi(search: Search, release: Workload) -> Parameter:
 
 
 def _drawn_under_renyi(search: Search) -> list[Parameter]:
-    """Turn up the Rényi budget of a query of voters that draw their examples anew, for the best orders and near them.
-
-    Queries that rarely tell anything cost less together than their Rényi curves say: more than the budget is admitted.
-    """
+    """Turn up the Rényi budget of a query of voters that draw their examples anew, at the best orders and near."""
+    # queries that rarely tell anything cost less together than their Rényi curves say: more than the budget is admitted
     work, sampling = search.workload, search.workload.voters.sampled
     if sampling is None or sampling.scheme != "poisson" or not has_closed_form(work.voters):
         raise PlanError("it is known for people who are drawn by coins, and reach one voter each")
@@ -250,7 +244,6 @@ def _drawn_under_renyi(search: Search) -> list[Parameter]:
 
 
 def _plurality_under_renyi(search: Search, work: Workload) -> Parameter:
-    """Search the accountant's orders for a plurality."""
     _solvable(search.workload)
     if not _solvable(work).voters.are_plain:
         raise PlanError("for more than two classes its program is known for plain voters only")
@@ -303,7 +296,6 @@ def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> 
 
 
 def _of_releases(search: Search, parameter: Callable[[Search, Workload], Parameter]) -> Iterator[Parameter]:
-    """Describe a parameter for each way to count the voters; `PlanError` if there is none."""
     reasons = []
     for release in releases_of(search.workload):
         try:
@@ -315,7 +307,6 @@ def _of_releases(search: Search, parameter: Callable[[Search, Workload], Paramet
 
 
 def _solvable(workload: Workload) -> Workload:
-    """Return a workload whose program is small enough; `PlanError` for others."""
     voters = workload.voters
     if not voters.are_plain:
         check_rows(workload)

@@ -142,7 +142,6 @@ def how_to_release(workload: Workload, prior: object, family: str | None = None)
 
 
 def _flag_of(prior: Any, workload: Workload) -> str:  # noqa: ANN401 (either kind of prior)
-    """Write ``--prior``, unless it is the default."""
     if not is_built_in(prior) or prior == Measure(workload, None).prior:
         return ""
     return f" --prior {shlex.quote(prior.text)}"

@@ -56,13 +56,11 @@ def reaches_all(workload: Workload) -> tuple[str, ...]:
 
 
 def _right(measure: Measure, law: Law | None, K: int | None = None) -> float:
-    """Compute the share of right labels to two digits."""
     share = None if law is None else measure.share_right(law, K, DRAWS)
     return math.nan if share is None else share.value
 
 
 def _more_voters(best: Option, measure: Measure) -> list[str]:
-    """Find what more voters would see through the same noise, where a person does not reach them all."""
     voters = best.workload.voters
     if voters.overlap is None:
         return []
@@ -82,7 +80,6 @@ def _more_voters(best: Option, measure: Measure) -> list[str]:
 
 
 def _less_noise(best: Option, measure: Measure) -> list[str]:
-    """Find for how few queries, or for which ε, the noise would be small enough."""
     work, release = best.workload, counted(best.workload)
     if best.place is None:
         return []

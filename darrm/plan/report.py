@@ -66,7 +66,6 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
 
 
 def _of_two_classes(option: Option) -> dict[str, Any]:
-    """Write what is known of two classes only."""
     if option.expected_error is None:
         return {}
     query = {} if option.table is None else {"query": option.table.problem.target.to_json()}
@@ -90,7 +89,6 @@ def plot_report(path: Path, plan: Plan) -> None:
 
 
 def _heading(plan: Plan) -> str:
-    """Write what was asked, and how the voters are counted."""
     work = plan.workload
     lines = [
         f"Plan for {numbered(work.queries, f'{kind_of_votes(work)} vote', f'{kind_of_votes(work)} votes')}",
@@ -104,7 +102,6 @@ def _heading(plan: Plan) -> str:
 
 
 def _candidates(plan: Plan, *, everything: bool) -> str:
-    """Tabulate what was found, the winner marked, and say what was not."""
     measure = Measure(plan.workload, plan.prior)
     errors = plan.best.expected_error is not None
     wide = max(12, *(len(option.name) + 2 for option in plan.options))
@@ -132,7 +129,6 @@ def _candidates(plan: Plan, *, everything: bool) -> str:
 
 
 def _truth(plan: Plan) -> str:
-    """Tabulate the probability of the truth at some numbers of votes."""
     columns = {option.name: option.truth for option in plan.options}
     width = max(12, *(len(name) + 2 for name in columns))
     levels = Measure(plan.workload, plan.prior).levels
@@ -142,12 +138,10 @@ def _truth(plan: Plan) -> str:
 
 
 def _help(plan: Plan) -> tuple[str, ...]:
-    """Write what would make more labels right."""
     return (*reaches_all(plan.workload), *remedies(plan))
 
 
 def _closing(plan: Plan, output: Path | None) -> str:
-    """Write what is proved, and how to release."""
     table = plan.best.table
     lines = [plan.best.remark] if plan.best.remark else []
     made = "the winner, whose charge is computed anew whenever it is read"

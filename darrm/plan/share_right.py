@@ -88,7 +88,6 @@ def share_right(
 
 @lru_cache(maxsize=8)
 def _asked(prior: Prior, K: int, classes: int, most: int, missing: int) -> tuple[Rolled, Array | None]:
-    """Say what a law is asked for a share of right labels, and how histograms weigh; drawn ones are rolled once."""
     counts, weights = histograms(prior, K, classes, most)
     drawn = None
     if missing and (weights is None or len(counts) * number_of_rolls(missing, classes) > MOST_ROLLED):
@@ -219,13 +218,11 @@ class Measure:
 
 
 def _check_plurality(workload: Workload) -> None:
-    """Refuse more classes than laws are computed for."""
     advice = "release one of darrm.pate, which take more"
     checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
 
 
 def _majorities(K: int) -> NDArray[np.int64]:
-    """List the histograms of two classes in which the first has more votes, from the closest on."""
     winning = np.arange(K // 2 + 1, K + 1)
     return np.column_stack([winning, K - winning])
 

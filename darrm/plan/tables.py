@@ -223,7 +223,6 @@ def _proposal(gamma: NoiseFunction, certificate: Callable[[], Table], settings: 
 
 
 def _shrinking(workload: Workload, make: Callable[[float], Proposal]) -> Parameter:
-    """Turn up the share of a law, the rest being random answers, up to all of it."""
     return Parameter(
         workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, precision=Precision(unused=2e-6)
     )
@@ -287,7 +286,6 @@ def _by_lead(search: Search, gamma: Callable[[Array], Array]) -> Iterable[Parame
 
 
 def _subsampled(search: Search, proposal: Callable[[Problem], NoiseFunction | PluralityLaw]) -> Parameter:
-    """Turn up an allowance; `PlanError` if not even that of one voter composes within the budget."""
     work = search.workload
     check_private(work)
 

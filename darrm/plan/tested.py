@@ -61,8 +61,6 @@ def confident(search: Search) -> Iterable[Parameter]:
 
 
 class _Drawn:
-    """Runs of Q public votes: which of some histograms each has how often."""
-
     def __init__(self, search: Search) -> None:
         work = search.workload
         self.counts, weights = histograms(search.measure.prior, work.voters.K, work.classes, _HISTOGRAMS)
@@ -101,7 +99,6 @@ def _least_noise(
 
 
 def _widest(work: Workload) -> tuple[float, float]:
-    """Return the least σ, and about what is enough whatever the votes."""
     enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
     return _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
 
@@ -109,7 +106,6 @@ def _widest(work: Workload) -> tuple[float, float]:
 def _narrowed(
     drawn: _Drawn, run_of: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
 ) -> tuple[float, float] | None:
-    """Bisect between a σ with which runs pass too seldom and one with which they pass as wanted; None for none."""
     low, high = sigmas
     if drawn.chance(run_of(high)) < WANTED:
         return None
@@ -129,7 +125,6 @@ def _run(
 
 
 def _proposal(drawn: _Drawn, run: TestedRun) -> Proposal:
-    """Describe a run, and how likely it passes."""
     chance = drawn.chance(run)
     settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
     if run.check is not None:
@@ -147,7 +142,6 @@ def _proposal(drawn: _Drawn, run: TestedRun) -> Proposal:
 
 
 def _law(run: TestedRun, counts: NDArray[np.int64], chance: float) -> Array:
-    """Compute what is answered, a guess standing for no answer."""
     guess = 1.0 / counts.shape[1]
     answers = winning_probabilities(run.mechanism.law, counts)
     if run.check is not None:

@@ -161,7 +161,6 @@ def _bernoulli_exp_at_most_one(numerator: Integers, denominator: Integers, below
 
 
 def _geometric_exp_one(size: int, dtype: type, below: UniformBelow) -> Integers:
-    """Count how often in a row a coin of probability 1/e shows heads."""
     count: Integers = np.zeros(size, dtype=dtype)
     active = np.arange(size)
     while active.size:
@@ -187,7 +186,6 @@ def _uniform_below_64(limits: NDArray[np.int64], words: Callable[[int], NDArray[
 
 
 def _unbounded_below(limit: int, rng: np.random.Generator) -> int:
-    """Draw a whole number below any limit by rejection from the least number of bits that hold it."""
     bits = limit.bit_length()
     while True:
         number = int.from_bytes(rng.bytes((bits + 7) // 8), "little") >> (-bits % 8)

@@ -40,8 +40,6 @@ State = tuple[tuple[int, ...], tuple[int, ...]]  # the counts of the answers, an
 
 @dataclass(frozen=True)
 class _Votes:
-    """What the votes so far may look like, and what one more makes of them."""
-
     states: tuple[State, ...]
     following: NDArray[np.int64]  # (n, most), which state a vote leads to; the first one again where there are fewer
 
@@ -96,7 +94,6 @@ class VotersInTurn:
         return said, upper[most], lower[least], (moves, one, two, three, most, least)
 
     def _attained(self, choices: list[tuple[NDArray[np.int64], ...]], size: int) -> Array:
-        """Follow the choices from the first voter to the last: the weight of every group."""
         both, p_only, q_only = np.zeros((1, 2 * self.K + 1)), np.zeros(1), np.zeros(1)
         both[0, self.K] = 1.0
         for votes, (moves, one, two, three, most, least) in zip(self.votes[1:], choices, strict=True):
@@ -117,7 +114,6 @@ class VotersInTurn:
 
 @lru_cache(maxsize=256)
 def _votes(k: int, classes: int, answers: int) -> _Votes:
-    """List the states of k votes."""
     states = _states(k, classes, answers)
     after = {state: place for place, state in enumerate(_states(k + 1, classes, answers))}
     rows = [sorted({after[grown] for grown in _grown(state)}) for state in states]
@@ -136,7 +132,6 @@ def _states(k: int, classes: int, answers: int) -> tuple[State, ...]:
 
 
 def _grown(state: State) -> list[State]:
-    """List what one more vote makes of a state."""
     own, others = state
     return [
         *((_raised(own, place), others) for place in range(len(own))),

@@ -43,7 +43,6 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
 
 
 def _bound_of_kinds(rows: KindSet, gamma: NoiseFunction) -> tuple[float, str]:
-    """Bound the largest cost where voters differ."""
     if not gamma.is_monotone:
         advice = "where voters differ only such a γ is proved: take shape='monotone'"
         checks.fail("γ", "one that falls", "one that never falls on the way from the tie to unanimity", advice)

@@ -69,14 +69,12 @@ delta=0), renyi=…, profile=…, count=20)
 
 
 def _for_plain_voters(table: Table, voters: Voters) -> tuple[Charge, ...]:
-    """Describe one query for plain voters of whom a person reaches one, or as many as of the voters."""
     charges = (_plain_charge(table, overlap) for overlap in sorted({1, voters.reached}))
     return tuple(charge for charge in charges if charge is not None)
 
 
 @lru_cache(maxsize=64)  # tables do not change, and every charge of one asks again
 def _plain_charge(table: Table, overlap: int) -> Charge | None:
-    """Describe one query for plain voters; None where nothing bounds it."""
     K, (profile, renyi) = table.problem.voters.K, table.evidence.of_plain(table.law, overlap)
     if profile is None:
         return None

@@ -23,7 +23,6 @@ def loops() -> Iterator[Callable[..., object]]:
 
 
 def _compiled(function: Callable[..., object]) -> Callable[..., object]:
-    """Keep the code on disk where there is a place for it."""
     numba = require("numba")
     for shared in _SHARED:
         numba.extending.register_jitable(shared)
@@ -82,7 +81,6 @@ def _step(level: Array, first_weight: float, second_weight: float) -> None:
 
 
 def _falls(level: Array, most: float) -> bool:
-    """Whether T falls by more than ``most`` anywhere."""
     falls = 0
     for s in range(_U(level.size - 1)):
         falls += level[s] - level[s + _U(1)] > most
@@ -100,7 +98,6 @@ def _block_tops(level: Array, down: int, up: int, tops: Array) -> None:
 
 
 def _largest(values: Array) -> float:
-    """Find the largest of some values, eight side by side."""
     lanes = np.full(8, -np.inf)
     whole = values.size - values.size % 8
     for s in range(_U(0), _U(whole), _U(8)):
@@ -155,7 +152,6 @@ def _average_up(values: Array, weights: Array, first: int, result: Array) -> Non
 
 
 def _average_down(values: Array, weights: Array, first: int, result: Array) -> None:
-    """Compute Σ_i weights[i, first + b]·values[first + b − i] into ``result``, i ascending, where that is a place."""
     size = result.size
     row, source = weights[0][first:], values[first:]
     for b in range(_U(size)):
@@ -168,7 +164,6 @@ def _average_down(values: Array, weights: Array, first: int, result: Array) -> N
 
 
 def _screen(level: Array, tails: Array, bound: Array) -> None:
-    """Compute `numpy_loops.screen` of one T, all arrays of shape (N + 1,) but ``tails``."""
     size = level.size
     reach, wider = level.copy(), np.empty(size)
     bound[:] = level
@@ -188,7 +183,6 @@ def _screen(level: Array, tails: Array, bound: Array) -> None:
 
 
 def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
-    """Whether the screen of any cost exceeds ``least``."""
     bound = np.empty(level.size)
     _screen(level, tails, bound)
     above = 0
@@ -439,7 +433,6 @@ def _quartered(cells: NDArray[np.int64], count: int) -> int:
 def _corners_of_cells(
     window: Array, weights: Array, cells: NDArray[np.int64], tops: Array, record: tuple[float, int, int]
 ) -> tuple[float, int, int]:
-    """Find the largest value at the corners of every cell, and the best pair so far."""
     best, a, a_1 = record
     tops[: cells.shape[0]] = -np.inf
     for corner in range(4):

@@ -145,8 +145,6 @@ moved_ones_prime=2)
 
 @dataclass(frozen=True, eq=False)
 class _Law:
-    """The probabilities of start, start + 1, …, up to negligible ones; + is of independent numbers."""
-
     start: int
     values: Array
 

@@ -77,7 +77,6 @@ class DominatingFamily:
 
     @cached_property
     def _off(self) -> float:
-        """How far the sums of the short binomials are from 1."""
         return float(np.max(np.abs(self.delta_weights.sum(axis=0) - 1.0)))
 
     def rounding(self, ratio: CostRatio) -> float:
@@ -126,7 +125,6 @@ class DominatingFamily:
         return LevelMaxima(costs, ones, frozen, self.rounding(ratio), low)
 
     def _nanoseconds(self) -> float:
-        """Estimate how long numpy takes for a look."""
         places = self.windows(np.empty(self.voters.K + 1)).size / 2.0
         return (self.voters.reached + 1.0) * (self.terms + 2.0) * (places + 10_000.0)
 

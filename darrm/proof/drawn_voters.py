@@ -28,8 +28,6 @@ _ROUNDING = 2.0**-50
 
 
 class _Drawn(NamedTuple):
-    """A law's s, n and η."""
-
     random: float
     voters: int
     distance: float
@@ -52,7 +50,6 @@ def share_for_drawn(problem: Problem, each: Array) -> float | None:
 
 
 def _drawn(problem: Problem, each: Array) -> _Drawn | None:
-    """Recognize a law by the number of voters that the target's ε allows."""
     voters, C = problem.voters, problem.classes
     if len(voters.kinds) > 1 or not voters.each.is_private:
         return None
@@ -72,7 +69,6 @@ def _drawn(problem: Problem, each: Array) -> _Drawn | None:
 
 
 def _bound(problem: Problem, drawn: _Drawn) -> float:
-    """Compute the right side of the theorem, rounded up."""
     ratio = ratio_of(problem.target.exact_epsilon)
     reached = min(drawn.voters, problem.voters.reached)
     fails = float(1 - (1 - problem.voters.each.exact_delta) ** reached)

@@ -135,7 +135,6 @@ def to_list(multiplier: Multiplier) -> list[Json]:
 
 
 def _counts_to_list(row: CornerCounts) -> list[int]:
-    """Write high, low, ones and the numbers of moved voters, without trailing zeros."""
     counts = [row.high, row.low, *astuple(row)[3:]]
     while counts and counts[-1] == 0:
         counts.pop()

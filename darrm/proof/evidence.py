@@ -60,7 +60,6 @@ class Evidence:
 
 
 def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None:
-    """Describe γ that do not fall away from the tie; None where nothing is known at any order."""
     if (sampling := problem.voters.sampled) is not None:
         known = sampling.scheme == "poisson"
         lies = _log_lies(gamma)
@@ -70,7 +69,6 @@ def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None
 
 
 def _is_cheap(problem: Problem, gamma: NoiseFunction) -> bool:
-    """Whether profile and curve take less time to compute than most releases."""
     voters = problem.voters
     rows = (voters.K - voters.reached + 1) * math.comb(voters.reached + 2, 2)
     return voters.K <= _PROFILE_UP_TO or rows <= (_MONOTONE_ROWS_UP_TO if gamma.is_monotone else _ROWS_UP_TO)
@@ -88,7 +86,6 @@ def _costs_of_plain_gamma(gamma: NoiseFunction, reached: int) -> _Costs:
 
 @lru_cache(maxsize=64)  # laws do not change, and every charge of one asks again
 def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
-    """Describe a law on histograms for plain voters; nothing where there are too many pairs of neighbors."""
     try:
         return profile_of_law(law, reached), curve_of_law(law, reached)
     except ValueError:
@@ -97,7 +94,6 @@ def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
 
 @lru_cache(maxsize=64)
 def _costs_of_law(problem: Problem, law: PluralityLaw) -> _Costs:
-    """Describe a law on histograms for the voters of its problem."""
     if (sampling := problem.voters.sampled) is not None:
         known = sampling.scheme == "poisson"
         return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if known else None

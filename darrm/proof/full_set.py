@@ -76,8 +76,6 @@ class FullMaxima:
 
 @dataclass(frozen=True, eq=False)
 class _Outside:
-    """The largest computed cost of some rows, an upper bound for it, and those above a limit."""
-
     cost: float
     bound: float
     broken: tuple[Broken, ...] = ()
@@ -174,7 +172,6 @@ class FullSet:
         return max(float(np.max(low.costs)), float(np.max(costs))), tuple(broken)
 
     def _outside(self, half: Array, best: float, limit: float, deadline: float) -> _Outside:
-        """Look at the rows outside the dominating family for costs above ``best``, and name those above ``limit``."""
         level = signed_function(half, self.voters.K)
         if np.all(np.diff(level) >= 0.0):
             return _Outside(-np.inf, -np.inf)
@@ -216,7 +213,6 @@ class FullSet:
         return _Passed(level, after, levels, fall_of(level) if ended < 0 else None)
 
     def _named(self, found: LevelMaxima, limit: float) -> tuple[Broken, ...]:
-        """Name the rows above the limit among the worst of every level."""
         return tuple(
             (float(found.costs[j]), self.family.row(found, int(j))) for j in np.flatnonzero(found.costs > limit)
         )
@@ -229,7 +225,6 @@ class FullSet:
     def _examine_windows(
         self, level: Array, j: int, best: float, limit: float, *, searches: bool = True
     ) -> Iterator[_Outside]:
-        """Examine both chains once for every number of voters that may be frozen at 1: `DominatingFamily.windows`."""
         lows = np.array([0, j] if j else [0])  # without voters at (hi, lo) or (lo, hi) the two chains are one
         block = np.stack([level, -level[::-1]])[: lows.size]
         held = self.voters.K - self.voters.reached
@@ -243,7 +238,6 @@ class FullSet:
             yield found
 
     def _examine(self, window: _Window, best: float, limit: float, *, searches: bool = True) -> _Outside:
-        """Find the largest cost of every chain that may be above ``best`` or the limit."""
         ratio = self.ratio.value
         active = self._active(window, min(best, limit))
         if active.size == 0:
@@ -274,12 +268,10 @@ class FullSet:
         return _Outside(largest, bound, tuple(broken))
 
     def _active(self, window: _Window, least: float) -> NDArray[np.int64]:
-        """Find the chains with a cost that may exceed ``least``."""
         first, second = window.each(lambda block: screen(block, self.shifts.tails))
         return np.flatnonzero(np.max(first + self.ratio.value * second[:, ::-1], axis=1) > least)
 
     def _row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
-        """Name a row of a window: ``ones`` touched voters near 1, and the frozen ones with them."""
         low, all_ones = int(window.lows[chain]), ones + window.frozen
         return CornerCounts(window.j - low, low, self.voters.K - window.j - all_ones, all_ones, *moves)
 

@@ -266,7 +266,6 @@ def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | KindSet:
 
 
 def _ball_of_kind(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:
-    """Average T over the voters of a kind that sit as ``state`` says: n values fewer."""
     moved = state.moved_zeros if up else state.moved_ones_prime
     for probability in [p] * state.high + ([delta] if up else [1 - delta]) * moved:
         level = [(1 - probability) * low + probability * high for low, high in pairwise(level)]

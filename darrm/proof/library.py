@@ -157,7 +157,6 @@ def _entry(setting: Setting, table: Table) -> Document:
 
 
 def _table_json(problem: Problem, entry: dict[str, Any], library: dict[str, Any]) -> Document:
-    """Complete a library entry to what `Table.from_json` reads."""
     return {
         "format": CORNERS.format,
         "version": library["version"],
@@ -211,7 +210,6 @@ def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
 
 
 def _difference(setting: Setting, K: int, m: float) -> str:
-    """Name a near setting, leaving out what agrees."""
     parts = [f"K = {setting.K}"] if setting.K != K else []
     parts += [f"m = {setting.m}"] if setting.m != m else []
     return ", ".join([*parts, f"each = {setting.each}"])

@@ -163,7 +163,6 @@ def search(
 
 
 def _moved(window: Array, zeros: Array, ones: Array) -> Array:
-    """Compute Σ_i zeros[i]·(Σ_k window[i, k]·ones[k]), terms in this order."""
     total: Array = 0.0 * zeros[0] * ones[0]
     for weight, row in zip(zeros, window, strict=True):
         inner = row[0] * ones[0]
@@ -174,7 +173,6 @@ def _moved(window: Array, zeros: Array, ones: Array) -> Array:
 
 
 def _quarters(low: NDArray[np.int64], high: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut the sides of cells that are longer than one step in the middle: shapes (2, c) twice → (2, at most 4c)."""
     for side in (0, 1):
         long = high[side] - low[side] > 1
         middle = np.where(long, (low[side] + high[side]) // 2, high[side])

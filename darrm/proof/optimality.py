@@ -157,7 +157,6 @@ class Optimality:
             raise TableError("optimality", str(error)) from error
 
     def _check_fields(self, law: Law) -> None:
-        """Check everything that needs no computation; `ValueError` if it fails."""
         checks.one_of(SHAPES, shape=self.shape)
         checks.one_of((*OBJECTIVES, SHARE_RIGHT), objective=self.objective)
         checks.one_of(STATUSES, status=self.status)

@@ -171,7 +171,6 @@ def _log_rows(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bool_]
 
 
 def _many_levels(levels: Iterable[Array]) -> Iterator[Array]:
-    """Put levels side by side until they have `_ROWS_TOGETHER` rows."""
     held: list[Array] = []
     rows = 0
     for level in levels:
@@ -194,7 +193,6 @@ def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAUL
 
 
 def _significant(values: Array) -> Array:
-    """Round up to `_DIGITS` significant digits."""
     known = np.isfinite(values) & (values > _SMALLEST)
     unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - _DIGITS)
     return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
@@ -212,7 +210,6 @@ def _log_denominators(probabilities: Array, possible: NDArray[np.bool_]) -> Arra
 
 
 def _distance(above: Array, under: Array) -> Array:
-    """Compute |above − under|, 0 where an answer cannot happen under either law."""
     impossible = above == -np.inf
     return np.asarray(np.abs(np.where(impossible, 0.0, above) - np.where(impossible, 0.0, under)))
 

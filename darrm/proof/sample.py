@@ -57,7 +57,6 @@ def sample_of(table: Table) -> Sample | None:
 
 
 def _majority_of_sample(K: int, ones: int, size: int) -> Fraction:
-    """Compute γ_n(l) exactly."""
     drawn = range(max(0, size - (K - ones)), min(size, ones) + 1)
     lead = sum(
         (1 if 2 * j > size else -1) * math.comb(ones, j) * math.comb(K - ones, size - j) for j in drawn if 2 * j != size

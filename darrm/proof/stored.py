@@ -91,7 +91,6 @@ def reading(field: str) -> Iterator[None]:
 
 
 def _text_of(error: Exception) -> str:
-    """Return an error's text, with its kind where that says more."""
     return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
 
 

@@ -126,7 +126,6 @@ class Table:
         }
 
     def _content(self) -> dict[str, Json]:
-        """Write what the digest is of."""
         return {"problem": self.evidence.problem_to_json(self.problem), self.evidence.field: self.law.to_json()}
 
     @classmethod
@@ -196,7 +195,6 @@ def certify(problem: Problem, law: Law) -> Table:
 
 
 def _claim(data: dict[str, Json], problem: Problem, law: Law, version: int) -> Optimality:
-    """Read what is said about how good a law is."""
     claim = Optimality.from_json(data, problem)
     # the text of a prior in version 1 of a γ's table was rounded, and an own prior could have the name of another:
     # where the error is not the one that the file claims, the text is a name only

@@ -236,7 +236,6 @@ class CornerSet:
         return np.asarray(total + self._told_by_others(level, values, best))
 
     def _best(self, values: Array, best: np.ufunc, moving: int) -> Array:
-        """Let one more voter say the best class."""
         left = histograms_of(self.voters.K - moving, self.classes)
         return np.array(best.reduce([values[:, left.plus(label)] for label in range(self.classes)]))
 
@@ -260,7 +259,6 @@ class CornerSet:
         return total if alike else np.asarray(self._weight_of_others(level, values.dtype)[:, None] * total)
 
     def _weight_of_others(self, level: Level, dtype: np.dtype[Any]) -> Array:
-        """Sum the weights of all that are reached and do not move."""
         told = self.numbers.told
         if self.voters.overlap is not None:
             return np.array([told[0] * (self.voters.reached - level.moving)], dtype=dtype)
@@ -412,5 +410,4 @@ def _most_rows(voters: Voters) -> int:
 
 
 def _at_least(delta: Fraction) -> Fraction:
-    """Round Δ up to a multiple of 2^{−128}."""
     return Fraction(-(-delta * _UNIT // 1), _UNIT)

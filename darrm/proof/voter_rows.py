@@ -136,7 +136,6 @@ def _most_and_least(before: Array, after: Array) -> tuple[int, int]:
 
 
 def _is_reached(seat: Seat, problem: Problem) -> bool:
-    """Whether voters at a corner say anything else on neighboring data."""
     says_more = seat.more != seat.more_after and problem.voters.kinds[seat.kind][1].exact_delta > 0
     return says_more or seat.first != seat.second
 

@@ -196,7 +196,6 @@ def _exact_gamma(gamma: Number | None, smallest: float = 0.0) -> Fraction:
 
 
 def _smallest_m(gamma: Fraction, rho: float) -> int:
-    """Return the least m of inequality (1)."""
     with localcontext(_WORK):
         gap = _decimal(gamma) - Decimal(rho)
         return _ceiling(-Decimal(rho).ln() / (2 * (gap * gap)))

@@ -232,7 +232,6 @@ def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
 
 
 def _name_of(sampler: RecordSampler) -> str:
-    """Name a sampler by its place in its module; an anonymous one gets a name that no other sampler has."""
     name = getattr(sampler, "__qualname__", "") or "<anonymous>"
     return f"unnamed distribution {secrets.token_hex(4)}" if "<" in name else f"{sampler.__module__}.{name}"
 

@@ -122,7 +122,6 @@ def build_parser(job: str = "") -> CommandLine:
 
 
 def _add_file(parser: CommandLine) -> None:
-    """Add the flags of a file of votes."""
     parser.add_argument(
         "votes", type=Path, metavar="VOTES", help=".npy, .csv, .parquet or a folder of these: one row a query"
     )
@@ -137,7 +136,6 @@ def _add_file(parser: CommandLine) -> None:
 
 
 def _add_stream(parser: CommandLine) -> None:
-    """Add the flags of a stream of questions."""
     _add_release(parser)
     parser.add_argument(
         "--stream", default="", metavar="NAME", help="which answers go on, where several share a ledger"
@@ -154,7 +152,6 @@ def _add_stream(parser: CommandLine) -> None:
 
 
 def _add_recover(parser: CommandLine) -> None:
-    """Add the flags of a recovery."""
     parser.add_argument("entry", metavar="ENTRY", help="the number of the ledger's entry")
     parser.add_argument("--ledger", type=Path, required=True, metavar="L.sqlite", help="what paid")
     _add_cluster(parser)
@@ -162,7 +159,6 @@ def _add_recover(parser: CommandLine) -> None:
 
 
 def _add_release(parser: CommandLine) -> None:
-    """Add the flags of what releases and what pays."""
     parser.add_argument("--votes-format", choices=FORMATS, default="auto", help="what the votes are (default auto)")
     add_classes(parser, "the labels that stand for 0, 1, … (default 0,1,…)")
     parser.add_argument(
@@ -202,7 +198,6 @@ def _add_release(parser: CommandLine) -> None:
 
 
 def _add_cluster(parser: _ActionsContainer) -> None:
-    """Add the flag of a cluster."""
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help="work on Parquet files side by side: where a Dask scheduler listens"
     )
@@ -230,7 +225,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _file(options: Namespace) -> int:
-    """Draw, pay, keep, write: the votes of a file, or of files in parts."""
     if Path("-") in {options.votes, options.output}:
         raise ValueError(f"- is now {PROGRAM} stream, without votes and --output: it reads and writes as it answers")
     in_parts = is_parquet(options.votes)
@@ -250,7 +244,6 @@ def _file(options: Namespace) -> int:
 
 
 def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
-    """Release the votes of a file; return the ledger and how many labels."""
     aggregator, classes = _aggregator_of(options)
     K = aggregator.voters.K
     votes = Votes.read(
@@ -277,7 +270,6 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
 
 
 def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
-    """Survey, pay, draw and publish file by file; return the ledger and how many labels."""
     if options.missing != "refuse":
         raise ValueError("--missing coin is for votes in .npy and .csv files: of .parquet files leave such rows out")
     aggregator, classes = _aggregator_of(options)
@@ -301,7 +293,6 @@ def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger,
 
 
 def _stream(options: Namespace) -> int:
-    """Answer the questions on standard input as they come."""
     if sys.stdin is None:  # a shell's <&-
         raise ValueError("standard input is closed: questions come from there")
     first = None if options.first is None else integer("--first", options.first, 1)
@@ -330,7 +321,6 @@ def _stream(options: Namespace) -> int:
 
 
 def _recover(options: Namespace) -> int:
-    """Write labels that were paid for, or draw on where that was begun."""
     _check_output(options)
     ledger, number = PrivacyLedger(options.ledger), integer("ENTRY", options.entry, 1)
     if ledger.kept_manifest(number) is None:
@@ -344,7 +334,6 @@ _DOING = {"file": _file, "stream": _stream, "recover": _recover}
 
 
 def _check_output(options: Namespace) -> None:
-    """Refuse an output that cannot be written; what a folder may be is said where its files are read."""
     if options.output is None:
         raise ValueError("--output is needed: a new .npy or .csv file for the labels, or .parquet for such votes")
     if not options.output.is_dir():
@@ -372,7 +361,6 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
 
 
 def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
-    """Open the ledger, or make it where ``--create-budget`` admits so many queries."""
     if options.create_budget is None:
         return PrivacyLedger(options.ledger, signing_key=options.signing_key)
     budget = privacy_pair("--create-budget", options.create_budget, "3,1e-5")
@@ -430,7 +418,6 @@ def _rounded_up(number: float) -> str:
 
 
 def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:
-    """Say what was written and what is spent; whatever fails here, the labels are paid for and written."""
     told = numbered(labels, "label", "labels")
     try:
         print_report(

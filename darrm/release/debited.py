@@ -247,7 +247,6 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
 
 
 def _holds(path: Path, labels: NDArray[Any]) -> bool:
-    """Return whether a file exists and is what these labels are written as."""
     if not path.is_file():
         return False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

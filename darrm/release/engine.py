@@ -82,7 +82,6 @@ def _said(error: BaseException) -> str:
 
 @contextmanager
 def _in_a_line() -> Iterator[None]:
-    """Turn what a cluster raises of itself into `ValueError` with one line; our own errors are theirs."""
     try:
         yield
     except FileNotFoundError as error:

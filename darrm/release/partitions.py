@@ -280,7 +280,6 @@ def survey(
 
 
 def _check_alike(partitions: tuple[Partition, ...]) -> None:
-    """Raise `ValueError` unless there are rows, and all files have the same columns."""
     for partition in partitions:
         if partition.types != partitions[0].types:
             other = checks.Found(f"{partition.name!r} with other types than {partitions[0].name!r}")
@@ -378,7 +377,6 @@ def _real(output: str | os.PathLike[str]) -> Path:
 
 
 def _check_names(source: Path, target: Path, *, single: bool) -> None:
-    """Raise `ValueError` unless labels can go to ``target`` where votes come from ``source``."""
     if single and (target.suffix.lower() != SUFFIX or source.suffix.lower() != SUFFIX):
         checks.fail("the output", str(target), "a file that ends in .parquet", "one file of votes makes one of labels")
     if target.suffix.lower() in SUFFIXES:
@@ -417,7 +415,6 @@ def _staged(manifest: Manifest, target: Path) -> Iterator[tuple[Path, str]]:
 
 @lru_cache(maxsize=4)
 def _manifest(staging: str, digest: str) -> Manifest:
-    """Read a manifest and prove its table, once in a process; `ValueError` unless it has this digest."""
     content = Path(staging, _MANIFEST).read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         raise ValueError(f"the manifest in {staging!r} was changed after the debit: restore it")
@@ -427,7 +424,6 @@ def _manifest(staging: str, digest: str) -> Manifest:
 
 
 def _inspect(source: str, name: str, layout: Layout, advance: Advance) -> Partition:
-    """Read a file of votes to its end and return what it is; `ValueError` if some vote is none."""
     path, rows = Path(source, name), 0
     stamp = stamp_of(path)
     _, types = check_types(path, layout)
@@ -477,7 +473,6 @@ def _refuse_change(source: Path) -> None:
 def _finish(
     engine: Engine, manifest: Manifest, staging: Path, digest: str, target: Path, line: StatusLine | None
 ) -> None:
-    """Decide what is not decided, and publish."""
     missing = [index for index, each in enumerate(manifest.partitions) if not (staging / _DECIDED / each.name).exists()]
     rows = sum(manifest.partitions[index].rows for index in missing)
     with _progress(line, "drawing labels", rows) as advance:
@@ -498,7 +493,6 @@ def _finish(
 
 
 def _published(target: Path, release: str, rows: int) -> int:
-    """Return how many files the output has if it is all of a release; 0 if it is none or another one."""
     if not os.path.lexists(target):
         return 0
     folder = target if target.is_dir() else target.parent
@@ -511,13 +505,11 @@ def _published(target: Path, release: str, rows: int) -> int:
 
 
 def _digests(target: Path) -> dict[str, str]:
-    """Return the SHA-256 of the bytes of every file of an output, by its name in it."""
     folder = target if target.is_dir() else target.parent
     return {name: stamp_of(folder / name).sha256 for name in partitions_of(target)}
 
 
 def _of_entry(ledger: PrivacyLedger, number: int) -> tuple[str, str]:
-    """Return the name of an entry's release and the digest of its manifest."""
     kept = ledger.kept_manifest(number)
     if kept is None:
         checks.fail("the entry", number, "a release of Parquet files", "recover writes its labels to a .npy or .csv")
@@ -540,7 +532,6 @@ def _recovered(staging: Path, digest: str, number: int) -> Manifest:
 
 @contextmanager
 def _progress(line: StatusLine | None, what: str, total: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yield what is told of rows that were read, and shows how many there were, and how many a second."""
     done, start = 0, time.monotonic()
 
     def advance(rows: int) -> None:

@@ -102,7 +102,6 @@ class Questions:
 
     @property
     def _is_there(self) -> bool:
-        """Whether a whole line was read already, or the last one."""
         place = self._buffer.find(b"\n", self._searched)
         self._searched = len(self._buffer) if place < 0 else place
         return place >= 0 or (self._ended and bool(self._buffer))
@@ -148,7 +147,6 @@ class Questions:
         return batch, None
 
     def _question(self, text: str) -> tuple[Votes, str]:
-        """Return the votes of a line, and its id; `ValueError` if it has none."""
         fields = self._fields(self._read, text)
         question = fields.pop(0).strip() if self._ids else ""
         if self._ids:
@@ -156,7 +154,6 @@ class Questions:
         return self._votes_of(self._read, fields), question
 
     def _votes_of(self, line: int, fields: list[str]) -> Votes:
-        """Return the votes that fields say; `ValueError` if they say none."""
         kind = self._kinds.get(len(fields))
         if kind is None:
             each = {"labels": "votes, one of each voter", "counts": "counts, one of each class"}
@@ -336,7 +333,6 @@ def _json_line(number: int, label: object) -> bytes:
 
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:
-    """Yield whole lines together, as many as a pipe takes all at once or not at all."""
     piece = b""
     for line in lines:
         if piece and len(piece) + len(line) > select.PIPE_BUF:

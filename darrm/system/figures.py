@@ -107,7 +107,6 @@ def say_instead(axes: Axes, words: str) -> None:
 
 
 def _apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Move heights in [0, 1] apart, in their order, as little as a pass up and a pass down do."""
     order = sorted(range(len(heights)), key=heights.__getitem__)
     placed = [heights[place] for place in order]
     for place in range(1, len(placed)):

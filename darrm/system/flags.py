@@ -222,7 +222,6 @@ def voters_of(options: argparse.Namespace) -> Voters:
 
 
 def _sampled_voters(options: argparse.Namespace, K: int) -> Voters:
-    """Read voters that draw their examples anew for every query."""
     records = 1 if options.records_each is None else integer("--records-each", options.records_each, 1)
     said = options.voters not in {"private", "plain"} or options.models
     if said or options.epsilon is not None or options.each_delta is not None:

@@ -344,7 +344,6 @@ def release_and_rows(path: Path) -> tuple[str, int]:
 
 
 def _type_of(classes: Sequence[object]) -> Untyped:
-    """Return text, or the smallest whole number that holds every class: its width tells nothing of the labels."""
     arrow = require("pyarrow")
     if any(isinstance(name, str) for name in classes):
         return arrow.string()
@@ -355,7 +354,6 @@ def _type_of(classes: Sequence[object]) -> Untyped:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; `ValueError` for what is none, `OSError` for what cannot be read."""
     parquet = require("pyarrow.parquet")
     check_regular(path, MOST_BYTES)
     with _translated(path):

@@ -92,7 +92,6 @@ def read_words(
 def _values_of(
     data: bytes, width: int, keys: NDArray[np.uint64], values: NDArray[np.int32]
 ) -> NDArray[np.int32] | None:
-    """Return the (lines, width) values of whole lines, or None if one has another word or other fields."""
     characters = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero((characters == _COMMA) | (characters == _NEWLINE))
     lengths = np.diff(ends, prepend=-1) - 1

@@ -116,7 +116,6 @@ def blocks(rows: Rows, size: int, line: StatusLine, what: str) -> Iterator[Rows]
 
 
 def _bar(what: str, done: int, total: int) -> str:
-    """Write how much is done."""
     filled = BAR_WIDTH if total == 0 else round(BAR_WIDTH * done / total)
     return f"{what} [{('#' * filled).ljust(BAR_WIDTH)}] {done:,}/{total:,}"
 

@@ -67,14 +67,12 @@ _NPY_HEADER = re.compile(
 
 
 def _check_suffix(name: str, path: Path) -> None:
-    """Raise `ValueError` unless the name ends in .npy or .csv."""
     if path.suffix.lower() not in SUFFIXES:
         advice = "write tables of other programs as .csv with commas, arrays by numpy.save"
         checks.fail(name, str(path), "a file that ends in .npy or .csv", advice if name == "votes" else "")
 
 
 def _size_of(path: Path, most_bytes: int) -> int:
-    """Return the size of a regular file of at most so many bytes."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ValueError("it is no regular file: copy what it holds into one")
@@ -114,7 +112,6 @@ def load_matrix(
 
 
 def _map_npy(path: Path, *, dimensions: int) -> NDArray[Any]:
-    """Map the array of an .npy file whose header and size agree."""
     size = _size_of(path, MOST_NPY_BYTES)
     with path.open("rb") as file:
         magic, version = file.read(len(_NPY_MAGIC)), file.read(2)
@@ -145,7 +142,6 @@ def _map_npy(path: Path, *, dimensions: int) -> NDArray[Any]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line of a .csv file; a quoted field may hold line breaks."""
     _size_of(path, MOST_CSV_BYTES)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(lines_of(file), strict=True)
@@ -188,7 +184,6 @@ def is_text(text: str) -> bool:
 def _read_csv(
     path: Path, names: Sequence[str] | None, progress: StatusLine | None, missing: Collection[str]
 ) -> NDArray[Any]:
-    """Read the numbers of a .csv file, or the places of its words among the names."""
     places = None if names is None else {name: place for place, name in enumerate(names)}
     if (votes := _read_plain(path, places, progress)) is not None:  # none of them is missing
         return votes
@@ -215,7 +210,6 @@ def _read_csv(
 
 
 def _read_plain(path: Path, places: dict[str, int] | None, progress: StatusLine | None) -> NDArray[Any] | None:
-    """Read a table of small whole numbers, or of the names of classes, the quick way; None for any other file."""
     _size_of(path, MOST_CSV_BYTES)
     names = map(str, range(_PLAIN_NUMBERS)) if places is None else filter(_PLAIN_WORD.fullmatch, places)
     meanings = {name: _meaning(name, places) for name in names}
@@ -238,7 +232,6 @@ def _read_plain(path: Path, places: dict[str, int] | None, progress: StatusLine 
 
 
 def _meaning(field: str, places: dict[str, int] | None) -> float | None:
-    """Return the number that a field is, or the place of the class that it names; None if it is none."""
     word = field.strip(" \t")
     if places is not None:
         return places.get(word)
@@ -266,7 +259,6 @@ def _is_missing(field: str) -> bool:
 
 
 def _complaint(field: str, places: dict[str, int] | None, missing: Collection[str]) -> str:
-    """Say why a field is no vote."""
     if _is_missing(field) and missing:
         return f"{field!r} is no vote, and a missing one is {' or '.join(map(repr, missing))}"
     if _is_missing(field):
@@ -278,7 +270,6 @@ def _complaint(field: str, places: dict[str, int] | None, missing: Collection[st
 
 
 def _refuse_header(fields: list[str], places: dict[str, int] | None, missing: Collection[str] = ()) -> None:
-    """Raise `ValueError` if line 1 names the columns, or counts them from 0 or 1; or has no commas but others."""
     words = [field.strip(" \t") for field in fields]
     for mark, name in _OTHER_MARKS.items():
         parts = words[0].split(mark)
@@ -305,7 +296,6 @@ def _refuse_header(fields: list[str], places: dict[str, int] | None, missing: Co
 
 
 def _shown(words: Collection[str]) -> str:
-    """Quote the first few words, shortened."""
     return ", ".join(repr(word[:40]) for word in islice(words, 4)) + (", …" if len(words) > 4 else "")
 
 
@@ -338,7 +328,6 @@ def write_labels(path: Path, labels: Labels, line: StatusLine | None = None) -> 
 
 
 def _npy_pieces(labels: Labels, line: StatusLine | None) -> Iterator[bytes]:
-    """Yield what an .npy file of labels holds, some at a time."""
     header = BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(labels))
     yield header.getvalue()
@@ -437,7 +426,6 @@ def _typed(texts: list[str]) -> Labels:
 
 
 def _in_order(numbered: dict[int, str], others: list[str]) -> Labels:
-    """Return the labels of lines ``number,label``, as questions are answered one by one."""
     first = min(numbered)
     if others or max(numbered) - first + 1 != len(numbered):
         raise ValueError("some lines are numbered answers: then all must be, with no number left out")
@@ -445,7 +433,6 @@ def _in_order(numbered: dict[int, str], others: list[str]) -> Labels:
 
 
 def _digits_of_csv(path: Path) -> NDArray[np.int64] | None:
-    """Read labels of one digit each the quick way; None for any other file."""
     _size_of(path, MOST_CSV_BYTES)
     digits = {digit: int(digit) for digit in string.digits}
     found = read_characters(path, digits, 3, lambda _: None)
@@ -453,8 +440,6 @@ def _digits_of_csv(path: Path) -> NDArray[np.int64] | None:
 
 
 class _Lines(dict[str, str]):
-    """The line of each label that was written before."""
-
     def __missing__(self, text: str) -> str:
         line = _quoted(text) + "\n"
         if len(self) < _MOST_REMEMBERED:

@@ -78,7 +78,6 @@ def build_parser() -> CommandLine:
 
 
 def _head(text: str) -> ShownHead:
-    """Read a head from its line, or from a file that holds one."""
     if text.startswith(HEAD):
         return read_head(text)
     check_regular(Path(text), _MOST_BYTES)

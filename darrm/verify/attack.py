@@ -281,7 +281,6 @@ def attack(
 
 
 def _progress(report: Callable[[str], None], words: str, total: int) -> Callable[[int], None]:
-    """Return what reports how many of so many draws are done."""
     done = 0
 
     def advance(draws: int) -> None:
@@ -293,7 +292,6 @@ def _progress(report: Callable[[str], None], words: str, total: int) -> Callable
 
 
 def _claims(charge: Charge, orders: tuple[float, ...]) -> list[Bound]:
-    """List what is claimed of one query: its (ε, δ), points of its profile, and its Rényi curve at some orders."""
     curve, points = charge.renyi, []
     if charge.guarantee is not None:
         points.append((charge.guarantee.delta, charge.guarantee.epsilon))
@@ -315,14 +313,12 @@ def _events(cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
-    """Choose for every claimed ε the cells that are e^ε times as frequent on one side: (2, 2C) → (sets, 2C) of 0, 1."""
     ratios = [math.exp(min(claim.claimed or 0.0, _LARGEST_LOSS)) for claim in claims if claim.is_epsilon]
     sets = [own > ratio * other for ratio in ratios for own, other in (cells, cells[::-1])]
     return np.array(sets, dtype=np.int64)
 
 
 def _departures(name: str, bounds: Intervals, laws: Array) -> list[str]:
-    """Name the sides on which events are more, or less, frequent than by their laws, (2, events)."""
     outside = (laws < bounds.lower - _LAW_ERROR) | (laws > bounds.upper + _LAW_ERROR)
     counts = [f"{np.sum(side)} of {side.size} events, {name}, side {place}" for place, side in enumerate(outside, 1)]
     return [count for count, side in zip(counts, outside, strict=True) if np.any(side)]
@@ -356,7 +352,6 @@ def _cells(
 
 
 def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) -> Histogram:
-    """Draw votes, (draws, C): those of voters with the same law are multinomial."""
     votes = np.zeros((draws, laws.shape[1]), dtype=np.int64)
     for n, law in zip(sizes.tolist(), laws, strict=True):
         said = np.flatnonzero(law)
@@ -372,7 +367,6 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
 
 
 def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.Generator) -> dict[str, Pair]:
-    """Choose the neighbors on which labels are drawn, by name: those that cost most, ties, and random ones."""
     voters, C, sampled = voters_of(aggregator), aggregator.classes, aggregator.voters.sampled
     rate = 1.0 if sampled is None else float(rate_of(sampled))
     if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:

@@ -82,8 +82,6 @@ class Audit:
 
 @dataclass(eq=False)
 class _Judging:
-    """An audit on its way: what was read, and what was found so far."""
-
     classes: tuple[str, ...] | None
     report: Callable[[str], None]
     keys: Sequence[PublicKey] = ()
@@ -161,7 +159,6 @@ def audit(
 
 
 def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Sequence[ShownHead]) -> None:
-    """Judge all files of every role, first those that others are judged by."""
     for piece in by_role[RELEASE]:
         _judge_release(now, piece)
     estimators = _estimators(now, by_role[ESTIMATOR])
@@ -192,7 +189,6 @@ def _judge_all(now: _Judging, by_role: Mapping[str, Sequence[Piece]], heads: Seq
 
 
 def _judge_release(now: _Judging, piece: Piece) -> None:
-    """Judge a table or a mechanism."""
     now.report(f"proving {piece.path}")
     answering, verdicts = judge_release(piece.content)
     now.add(piece.path, verdicts)
@@ -201,7 +197,6 @@ def _judge_release(now: _Judging, piece: Piece) -> None:
 
 
 def _estimators(now: _Judging, pieces: Sequence[Piece]) -> dict[str, Saved]:
-    """Read saved estimators, with what answers in them; what is none is false."""
     estimators = {}
     for piece in pieces:
         now.report(f"reading {piece.path}")
@@ -216,7 +211,6 @@ def _estimators(now: _Judging, pieces: Sequence[Piece]) -> dict[str, Saved]:
 
 
 def _receipts(now: _Judging, pieces: Sequence[Piece]) -> list[Receipt]:
-    """Read receipts; what is none is false."""
     receipts = []
     for piece in pieces:
         receipt = read_receipt(piece)
@@ -228,14 +222,12 @@ def _receipts(now: _Judging, pieces: Sequence[Piece]) -> list[Receipt]:
 
 
 def _noted(now: _Judging, piece: Piece) -> list[ShownHead]:
-    """Read the heads of a text; what is none is false."""
     found = list(heads_in(piece))
     now.add(piece.path, [one for one in found if isinstance(one, Verdict)])
     return [one for one in found if isinstance(one, ShownHead)]
 
 
 def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[ShownHead]) -> None:
-    """Judge ledgers, each with its heads, with what answered it among the files, and with what no ledger names."""
     for piece in pieces:
         now.report(f"reading {piece.path}")
         try:
@@ -270,7 +262,6 @@ def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[Shown
 
 
 def _attack(now: _Judging, draws: int) -> None:
-    """Draw labels from every release, and say what they refute."""
     judge_attack = import_module(_ATTACK).judge_attack
     for path, answering in now.releases.items():
         aggregator = Release(answering) if isinstance(answering, Table) else answering

@@ -188,7 +188,6 @@ def judge_chain(path: Path, heads: Iterable[ShownHead] = (), keys: Sequence[Publ
 
 
 def _fault(chain: Chain, head: ShownHead) -> str:
-    """Say how a head contradicts a ledger; empty if it does not."""
     last = len(chain.links) - 1
     if head.identity != chain.identity:
         return f"{head.source} is of the ledger {head.identity}, and this is {chain.identity}: another one, or renamed"

@@ -84,6 +84,5 @@ def _renyi(exact: ExactConfident, order: float, enough: float) -> Between | None
 
 
 def _gaussian(sigma: float) -> Callable[[Array], Array]:
-    """Return log w(x) of Gaussian noise."""
     rate = 1.0 / (2.0 * sigma**2)
     return lambda x: -rate * x**2

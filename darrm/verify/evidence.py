@@ -92,13 +92,11 @@ def pieces_of(paths: Sequence[Path]) -> Iterator[Piece]:
 
 
 def _odd(path: Path) -> Piece:
-    """List what is neither a file nor a folder of its own."""
     reason = "it is a link to a folder, or to nothing" if path.is_symlink() else "it is no regular file"
     return Piece(OTHER, str(path), reason=f"{reason}: give what it leads to by its name")
 
 
 def _real(path: Path) -> str:
-    """Follow links as far as they lead: of those that lead to themselves, reading says what is wrong."""
     return os.path.realpath(path)
 
 
@@ -107,7 +105,6 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 
 def _of_folder(path: Path) -> Piece:
-    """Read a file that lies in a folder, whatever it is."""
     try:
         return _named(path)
     except (ValueError, OSError) as error:
@@ -115,7 +112,6 @@ def _of_folder(path: Path) -> Piece:
 
 
 def _named(path: Path) -> Piece:
-    """Read a file that must be something."""
     check_regular(path, _MOST_BYTES)
     with path.open("rb") as file:
         start = file.read(len(_SQLITE))
@@ -135,7 +131,6 @@ def _named(path: Path) -> Piece:
 
 
 def _of_text(path: Path, content: bytes) -> Piece:
-    """Tell JSON from other text; what claims to be a release, or nothing in particular, is judged as one."""
     parts = (("", content),)
     if is_receipt(content):
         return Piece(RECEIPT, str(path), parts)
@@ -161,7 +156,6 @@ def _of_text(path: Path, content: bytes) -> Piece:
 
 
 def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:
-    """Read the labels of the Parquet files of one folder, which a release wrote together."""
     sealed = tuple(_sealed(path, f"/{path.name}") for path in paths)
     try:
         labels = LabelsFile(np.concatenate([_of_parquet(path).labels for path in paths]))
@@ -171,13 +165,11 @@ def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:
 
 
 def _sealed(path: Path, end: str) -> Sealed:
-    """Take the digest of a file that is not held."""
     with path.open("rb") as file:
         return end, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _of_parquet(path: Path) -> LabelsFile:
-    """Read the labels of a Parquet file: its only column, or the one that is called label."""
     file_of, failed = require("pyarrow.parquet").ParquetFile, require("pyarrow").lib.ArrowException
     try:
         file = file_of(path)
@@ -193,7 +185,6 @@ def _of_parquet(path: Path) -> LabelsFile:
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """Keep whole numbers in as few bytes as they need, other labels as text."""
     if values.dtype.kind not in "iu":
         return values.astype(str)
     low, high = int(values.min(initial=0)), int(values.max(initial=0))

@@ -232,7 +232,6 @@ def expected_error(K: int, half: Sequence[Fraction], p: Fraction | None) -> Frac
 
 
 def _corners(each: tuple[Fraction, Fraction] | None) -> list[_Pair]:
-    """List the corners other than (0,0) and (1,1), rounded."""
     if each is None:
         return [(_ONE, 0), (0, _ONE)]
     epsilon, delta = each
@@ -272,7 +271,6 @@ def _average(values: list[int], p: int) -> list[int]:
 
 
 def _work(numbers: ReleaseNumbers, kinds: list[_Kind]) -> int:
-    """Estimate the work: multisets of j ≤ t corners, times the length of the integers."""
     before, total = [1], 0
     for voters, least, corners in kinds:
         own = [comb(j + len(corners) - 1, j) for j in range(voters + 1)]  # also on the way to the least number

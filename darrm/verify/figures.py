@@ -97,7 +97,6 @@ def judge_told(told: Told, ledgers: Mapping[str, LedgerCopy], files: Mapping[str
 
 
 def _run_of(told: Told) -> ExactConfident | None:
-    """Read how many checks and answers there were; None for another mechanism."""
     words = str(told.facts["mechanism"])
     return of_words(words) if words.endswith(" answers") else None
 
@@ -107,20 +106,17 @@ def _pair(pair: tuple[float, float]) -> str:
 
 
 def _lowest(claim: str, stated: tuple[float, float], due: tuple[float, float], reason: str) -> Verdict:
-    """Judge that a pair is no lower than another."""
     holds = _covers(stated, due)
     return judged(ABOUT_ESTIMATOR, f"{claim}: {_pair(stated)}", f"{reason} {_pair(due)}", holds=holds)
 
 
 def _covers(stated: object, due: object) -> bool:
-    """Whether a pair (ε, δ) is no lower than another, to the digits that are shown, or something else is equal."""
     if isinstance(stated, tuple) and isinstance(due, tuple):
         return all(own >= least * (1.0 - _AGREES) for own, least in zip(stated, due, strict=True))
     return stated == due
 
 
 def _by_words(told: Told, run: ExactConfident) -> Iterator[Verdict]:
-    """Judge the cost of checks and answers whose numbers are in the words of the mechanism."""
     epsilon, delta = told.facts["spent"]
     claim = f"{run.checks:,} checks and {run.answers:,} answers with this noise cost {_pair((epsilon, delta))}"
     if max(run.sigma_check, run.sigma_answer) > _WIDEST:
@@ -147,7 +143,6 @@ def _by_words(told: Told, run: ExactConfident) -> Iterator[Verdict]:
 
 
 def _by_ledger(told: Told, path: str, ledger: LedgerCopy) -> Iterator[Verdict]:
-    """Judge what was spent when the head was written, what is promised, and what it was for."""
     number, counts = told.heads[0].number, Counter[int]()
     paid = [entry for entry in ledger.entries if entry.number <= number]
     for entry in paid:

@@ -120,7 +120,6 @@ def filter_order(epsilon: Fraction, rest: Fraction) -> Fraction:
 
 
 def _used(costs: Sequence[Cost], order: Fraction, *, confessing: bool, curves_only: bool = False) -> arb | None:
-    """Add the divergences of all queries at an order; None where nothing is known of one."""
     total = arb(0)
     for cost in costs:
         bounds = [_of_curve(cost.curve, order)]
@@ -142,7 +141,6 @@ def conversion(order: Fraction, rest: Fraction) -> arb:
 
 
 def _of_curve(curve: Curve, order: Fraction) -> arb | None:
-    """Bound ρ at an order by a curve."""
     if not curve or order > curve[-1][0]:
         return None
     if order <= curve[0][0]:
@@ -153,13 +151,11 @@ def _of_curve(curve: Curve, order: Fraction) -> arb | None:
 
 
 def _of_response(epsilon: Fraction, order: Fraction) -> arb:
-    """Enclose ρ of randomized response."""
     alpha, x = ball(order), ball(epsilon)
     return (((alpha * x).exp() + ((1 - alpha) * x).exp()) / (1 + x.exp())).log() / (alpha - 1)
 
 
 def _of_cut(profile: Sequence[Point], epsilon: Fraction, order: Fraction) -> arb:
-    """Bound ρ of what is left where likelihood ratios are cut off at e^ε, see the module."""
     points = sorted(profile)
     growth, delta = ball(points[0][0]).exp(), ball(points[0][1])
     if points[0][0] > 0:

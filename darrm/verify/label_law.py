@@ -67,7 +67,6 @@ class Pair:
         return np.array([self.rate * drawn + (1.0 - self.rate) * other, other])
 
     def _votes(self, side: Array) -> tuple[Histogram, Array]:
-        """List all votes of a side with their probabilities: (n, C) and (n,)."""
         votes, chances = np.zeros((1, side.shape[1]), dtype=np.int64), np.ones(1)
         for n, each in zip(self.sizes.tolist(), side, strict=True):
             said = np.flatnonzero(each)
@@ -113,7 +112,6 @@ def law_of(aggregator: Released) -> Law:
 
 
 def _of_weights(law: PluralityLaw) -> _OfVotes:
-    """Read a law on histograms: the classes with equally many votes share a weight."""
     stored = dict(zip(law.partitions.parts, law.to_json(), strict=True))
 
     def of_votes(votes: Histogram, classes: Histogram) -> Array:
@@ -124,7 +122,6 @@ def _of_weights(law: PluralityLaw) -> _OfVotes:
 
 
 def _of_noise(noise: IntegerNoise) -> _OfVotes:
-    """Sum over where the winner's noisy count stands."""
     reach = 1
     while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
         reach *= 2
@@ -161,7 +158,6 @@ def _enough_nodes(s: Array, product: Array) -> int:
 
 
 def _of_selection(mechanism: ExponentialMechanism | PermuteAndFlip) -> _OfVotes:
-    """Compute how likely coins show heads, which is how a class is chosen."""
     rate = mechanism.epsilon / (2 * mechanism.reached)
 
     def of_votes(votes: Histogram, classes: Histogram) -> Array:

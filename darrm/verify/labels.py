@@ -57,14 +57,12 @@ def judge_labels(
 
 
 def _may_be_none(answering: Answering) -> bool:
-    """Tell whether a query may have no label: where the check or the test of a run does not pass."""
     return isinstance(answering, TestedRun) and (answering.check is not None or answering.otherwise is None)
 
 
 def _judge_payment(
     file: LabelsFile, releases: Sequence[Answering], ledger: LedgerCopy, digests: Collection[str]
 ) -> Iterator[Verdict]:
-    """Judge that they are the labels of a debit, as many as it paid for, drawn with this table."""
     labels = file.labels
     drawn = [entry for entry in ledger.entries if entry.files]
     own = [entry for entry in drawn if set(digests) <= {digest for _, digest in entry.files}] if digests else []
@@ -119,7 +117,6 @@ def _judge_payment(
 
 
 def _judge_files(labels: int, files: int, entries: Sequence[Entry]) -> Iterator[Verdict]:
-    """Judge that files are of a debit, which holds the SHA-256 of each, and that it has paid for their labels."""
     told = [f"{files} of the {len(entry.files)} files of entry {entry.number}" for entry in entries]
     reason = f"by SHA-256 they are {', '.join(told) or 'none that an entry names'}"
     yield judged(_LABELS, "they are the labels of a debit", reason, holds=bool(entries), how=PROVED)
@@ -130,7 +127,6 @@ def _judge_files(labels: int, files: int, entries: Sequence[Entry]) -> Iterator[
 
 
 def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering]) -> Iterator[Verdict]:
-    """Judge that what released the labels of these entries is among the files."""
     if not releases or not paid:
         return
     digests = {answering.digest for answering in releases}
@@ -170,11 +166,8 @@ def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Ent
 
 
 def _logs(first: int | None, entries: Sequence[Entry]) -> list[tuple[list[Entry], Sequence[int]]]:
-    """Return the logs in which entries follow each other, and where in each labels may begin.
-
-    The entries of a stream follow each other, or those of the whole log. Answers with numbers are those of a stream to
-    its questions of these numbers, or lines of files that were numbered from 1 on.
-    """
+    """Return logs in which entries follow each other, of a stream or of all, and where in each labels may begin."""
+    # answers with numbers are those of a stream to its questions of these numbers, or lines of files numbered from 1 on
     logs = _by_output(entries)
     if first is None:
         return [(log, range(len(log))) for log in (*logs, list(entries))]
@@ -188,7 +181,6 @@ def _logs(first: int | None, entries: Sequence[Entry]) -> list[tuple[list[Entry]
 
 
 def _by_output(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Group entries by where their labels went."""
     logs: dict[str, list[Entry]] = {}
     for entry in entries:
         logs.setdefault(entry.output, []).append(entry)

@@ -235,7 +235,6 @@ def judge_ledger(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _judge_times(ledger: LedgerCopy) -> Iterator[Verdict]:
-    """Judge that no entry precedes the ledger or the one before it, as far as the clocks of machines agree."""
     if not ledger.entries:
         return
     first, last = ledger.entries[0].time, ledger.entries[-1].time
@@ -254,7 +253,6 @@ def _judge_times(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _judge_questions(ledger: LedgerCopy) -> Iterator[Verdict]:
-    """Judge which questions entries say that they paid for, as far as they name them."""
     named = [entry for entry in ledger.entries if entry.questions]
     if named:
         shown = "; ".join(f"entry {entry.number}: {', '.join(entry.questions)}" for entry in named[:_SHOWN])
@@ -269,7 +267,6 @@ def _judge_questions(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _seconds(time: str) -> float | None:
-    """Read a time of the log; None if it is none in UTC."""
     try:
         read = datetime.fromisoformat(time)
         return None if read.utcoffset() != timedelta(0) else read.timestamp()
@@ -278,7 +275,6 @@ def _seconds(time: str) -> float | None:
 
 
 def _judge_kinds(ledger: LedgerCopy) -> Iterator[Verdict]:
-    """Judge that a ledger for one kind of query has paid for one."""
     if ledger.kinds == "one" and ledger.charges:
         kinds = ", ".join(repr(charge.what) for charge in ledger.charges)
         claim = "all its queries are of one kind, as its budget asks"
@@ -286,7 +282,6 @@ def _judge_kinds(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _judge_neighbors(ledger: LedgerCopy) -> Iterator[Verdict]:
-    """Judge that all its costs are about the same neighbors, where people are drawn anew for each question."""
     samplings = sorted({charge.sampling for charge in ledger.charges if charge.sampling is not None}, key=str)
     if not samplings:
         return
@@ -299,7 +294,6 @@ def _judge_neighbors(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _judge_charges(ledger: LedgerCopy) -> Iterator[Verdict]:
-    """Judge entry by entry what answered, and what of it cannot be known without another file."""
     if not ledger.entries:
         yield Verdict(_LEDGER, "it has paid for nothing", CONSISTENT, "the log is empty")
         return
@@ -338,7 +332,6 @@ def _judge_charges(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _judge_answers(ledger: LedgerCopy, answering: Answering, own: Mapping[int, Charge]) -> Iterator[Verdict]:
-    """Judge which entries one table or mechanism answered, and that they cost what it costs."""
     what = "table" if isinstance(answering, Table) else "mechanism"
     named = [entry for entry in ledger.entries if entry.table == answering.digest]
     bare = [entry for entry in ledger.entries if not entry.table]
@@ -368,12 +361,10 @@ def _judge_words(charge: Charge, table: Answering, *, digests: set[str]) -> Verd
 
 
 def _is_charge_of(table: Answering, charge: Charge) -> bool:
-    """Whether a query costs what one with this table does, for its voters or for the models that were declared."""
     return charge.to_text() in {one.to_text() for one in _charges_of(table, charge)}
 
 
 def _charges_of(table: Answering, charge: Charge) -> list[Charge]:
-    """Compute what a query with this table costs, for the models of a charge where it declares some."""
     try:
         costs = [costs_of(table).cost(voters=charge.models, exact=exact) for exact in (True, False)]
     except ValueError:  # the table is not proved for such models
@@ -383,13 +374,11 @@ def _charges_of(table: Answering, charge: Charge) -> list[Charge]:
 
 
 def _numbered(numbers: Sequence[int]) -> str:
-    """Name entries, the first ones only where they are many."""
     more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
     return f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
 def _judge_descriptions(charge: Charge, answering: Answering) -> Iterator[Verdict]:
-    """Judge the exact descriptions of a query's cost, which the accountant composes."""
     if charge.models is not None:
         yield Verdict(_LEDGER, "a query costs what is known of its release", CONSISTENT, "computed again, it is equal")
         return
@@ -422,7 +411,6 @@ def _judge_total(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _filtered(ledger: LedgerCopy) -> bool:
-    """Whether the filter for kinds that are chosen on the way admits all queries, by arithmetic of this audit's own."""
     if any(charge.alone or charge.models is not None or charge.data_dependent for charge in ledger.charges):
         return False
     costs, budget = filters.costs_of(ledger.charges), ledger.budget
@@ -454,7 +442,6 @@ def _judge_bound(ledger: LedgerCopy, bound: Bound) -> tuple[str, str, bool]:
 
 
 def _fits(total: tuple[Fraction, Fraction] | None, allowed: PrivacyParams, spent: Spent, kinds: str) -> bool:
-    """Whether the smallest bound is within the budget; sums are compared as fractions, as at the debit."""
     share = allowed.exact_delta * SET_ASIDE.get(kinds, 1)
     adds_up = any(bound.name in _SUMS for bound in spent.bounds)  # costs of answers of trained models do not
     exactly = adds_up and total is not None and total[0] <= allowed.exact_epsilon and total[1] <= share
@@ -462,7 +449,6 @@ def _fits(total: tuple[Fraction, Fraction] | None, allowed: PrivacyParams, spent
 
 
 def _composable(ledger: LedgerCopy) -> tuple[PrivacyParams, int] | None:
-    """Return the one guarantee and its count where exact composition is quick."""
     charge = ledger.charges[0]
     if len(ledger.charges) != 1 or charge.guarantee is None or charge.count > _MOST_COMPOSED:
         return None

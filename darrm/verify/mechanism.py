@@ -151,7 +151,6 @@ def _judge_guarantee(exact: Recomputed, charge: Charge, about: str) -> Iterator[
 
 
 def _compared(about: str, what: str, where: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
-    """Judge costs that a file or the library states against those that are computed here."""
     known = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
     claim = f"{what} is at least what it costs, at {where}"
     if not known:
@@ -231,7 +230,6 @@ def _renyi(mechanism: NoisyMaximum, order: float, enough: float) -> Between | No
 
 
 def _renyi_of_drawn(mechanism: NoisyMaximum, sampling: Sampling, order: float, enough: float) -> Between | None:
-    """Enclose the divergence for a person who is drawn: by the law of two classes, or by what bounds that of more."""
     inner, rate = mechanism.mechanism, float(drawn.rate_of(sampling))
     pure, bounds = drawn.pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
     low = 0.0  # of two classes what bounds more is not attained
@@ -258,7 +256,6 @@ def _renyi_of_drawn(mechanism: NoisyMaximum, sampling: Sampling, order: float, e
 
 
 def _of_moves(mechanism: NoisyMaximum, moved: int, order: float, enough: float = 0.0) -> Between:
-    """Bound a chain of moved votes, by the p that is best for curves linear in the order, or one near it."""
     if moved == 1:
         pure = own_epsilon(mechanism) / mechanism.mechanism.reached
         found = renyi_of_label(log_weights_of(mechanism), order, lead=mechanism.voters.K, enough=enough)
@@ -320,7 +317,6 @@ def log_weights_of(mechanism: NoisyMaximum) -> Callable[[Array], Array]:
 
 
 def _pure(epsilon: float, order: float) -> float:
-    """Bound the Rényi divergence of an (ε, 0)-private answer: that of randomized response, in balls."""
     alpha, e = arb(order), ball(epsilon)
     high = e - (1 + e.exp()).log()  # logarithms of both probabilities
     low = high - e

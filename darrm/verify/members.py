@@ -72,7 +72,6 @@ def drawn_in_words(sampling: Sampling) -> str:
 
 
 def _pairs(promised: Voters, voters: Voters) -> Iterator[tuple[PrivacyParams, PrivacyParams]]:
-    """Put what members promise beside what a table counts them with."""
     left, without = list(_in_order(voters)), []
     if voters.cover(Voters(promised.K, promised.each, voters.overlap, own=promised.own)):
         yield from zip(_in_order(promised), left, strict=True)
@@ -87,12 +86,10 @@ def _pairs(promised: Voters, voters: Voters) -> Iterator[tuple[PrivacyParams, Pr
 
 
 def _covers(counted: PrivacyParams, own: PrivacyParams) -> bool:
-    """Whether what is proved for a voter holds for another."""
     return Voters(1, counted).cover(Voters(1, own))
 
 
 def _in_order(voters: Voters) -> tuple[PrivacyParams, ...]:
-    """List what each voter satisfies, from the largest ε and Δ down."""
     return voters.own or (voters.each,) * voters.K
 
 

@@ -66,7 +66,6 @@ class OfModels:
         return None
 
     def _kinds(self, count: int) -> list[Kind]:
-        """List what is known of so many models at most."""
         own = self.models.own or (self.models.each,) * count
         epsilons, deltas = (
             sorted(ends, reverse=True)[:count]
@@ -75,7 +74,6 @@ class OfModels:
         return [([pair], times) for pair, times in Counter(zip(epsilons, deltas, strict=True)).items()]
 
     def _subsampled(self, enough: Fraction) -> Fraction | None:
-        """Bound answers that look at fewer models than a person reaches."""
         if not all(_looks_at_few(charge.sample, exact) for charge, exact in self.priced):
             return None
         samples = [(charge.sample, charge.count) for charge, _ in self.priced if charge.sample is not None]
@@ -90,7 +88,6 @@ class OfModels:
         return epsilon if epsilon is not None and epsilon <= most else None
 
     def _plain(self, overlap: int) -> list[Priced] | None:
-        """Describe the same answers for plain voters of whom a person reaches so many; None where nothing is known."""
         described: list[Priced] = []
         for charge, exact in self.priced:
             fitting = [(one.reached, one) for one in charge.for_plain_voters if (one.reached or 0) >= overlap]
@@ -123,7 +120,6 @@ def of_models(priced: Sequence[Priced], delta: Fraction, sum_of: SumOf) -> OfMod
 
 
 def _proved_pair(plain: Charge, own: Recomputed | None) -> Charge:
-    """Leave out the pair (ε, δ) of one answer of a table to plain voters, where it is not proved here."""
     if plain.guarantee is None or not isinstance(own, OfTable):
         return plain
     deltas = own.deltas([plain.guarantee.exact_epsilon])

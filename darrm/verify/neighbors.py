@@ -89,12 +89,10 @@ def _moving(voters: Voters, moving: int, to: tuple[int, ...]) -> Iterator[_Seat]
 
 
 def _still(votes: Histogram) -> Iterator[_Seat]:
-    """Seat voters who say the same on both sides."""
     return ((n, _PLAIN, (label, label, label, label)) for label, n in enumerate(votes.tolist()))
 
 
 def _pair(seats: Sequence[_Seat], classes: int) -> Pair:
-    """Write voters at the corners of theorem 1 of `darrm.proof.voter_corners` as a pair."""
     taken, one = [seat for seat in seats if seat[0]], np.eye(classes)
     sides = np.empty((2, len(taken), classes))
     for place, (_, each, (a, b, u, v)) in enumerate(taken):
@@ -131,7 +129,6 @@ def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
 
 
 def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
-    """Find the row of the full set with the largest privacy cost at e^ε."""
     if voters.own is not None:
         return KindSet(voters, epsilon).maxima(gamma.half, -math.inf).broken[0][1].probabilities(voters)
     separation = FullSet(voters, epsilon)

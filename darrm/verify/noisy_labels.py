@@ -224,7 +224,6 @@ def renyi_of_bit(log_weights: Callable[[Array], Array], order: float) -> Between
 
 
 def _as_divergence(sums: tuple[float, float], order: float) -> Between:
-    """Turn exp((α − 1)·D_α) − 1 into D_α, rounded outwards."""
     low, high = (math.log1p(value) / (order - 1.0) for value in sums)
     return Between(low * (1.0 - 1e-13), high * (1.0 + 1e-13))
 
@@ -271,7 +270,6 @@ def _sum(terms: Array) -> float:
 
 
 def _noise_of(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
-    """Make the law of the noise, as short as holds."""
     try:
         return _Noise(log_weights, order)
     except TooWideError:
@@ -279,8 +277,6 @@ def _noise_of(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
 
 
 class _Noise:
-    """The law of the noise of one class, and its sums."""
-
     def __init__(
         self,
         log_weights: Callable[[Array], Array],
@@ -381,7 +377,6 @@ class _Noise:
 
 
 def _outcomes(noise: _Noise, i: Integers, j: Integers, z: int) -> list[tuple[Array, Array]]:
-    """Return p and q of a, b and neither."""
     return [
         (noise.wins(i, j + z), noise.wins(i - 1, j + 1 + z)),
         (noise.wins(j, i + 1 - z), noise.wins(j + 1, i - z)),
@@ -395,7 +390,6 @@ def _losses(p: Array, q: Array) -> Array:
 
 
 def _largest(noise: _Noise, penalty: _Penalty, lead: float, enough: float) -> tuple[float, float]:
-    """Enclose the largest Σ q·φ(L) over all places: blocks of the box, and of the three lines outside it."""
     blocks, best, highest = _first_blocks(noise), 0.0, 0.0
     allowed = penalty.sum_of(enough) * (1.0 - _ROOM)
     while blocks.shape[1]:
@@ -434,7 +428,6 @@ def _first_blocks(noise: _Noise) -> Integers:
 
 
 def _within(noise: _Noise, blocks: Integers, lead: float) -> Integers:
-    """Keep blocks with places whose votes differ by the lead at most, and single bits; in the order of i − j."""
     i, j, across, along = blocks
     gap, bit = i - j, np.abs(i - j) > 3 * noise.reach + 2
     kept = bit | ((gap - along <= lead) & (gap + across >= -lead))
@@ -448,7 +441,6 @@ def _along_diagonals(noise: _Noise, blocks: Integers) -> list[Integers]:
 
 
 def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float, few: float) -> tuple[Array, float]:
-    """Bound Σ q·φ(L) over each block, and compute the largest value in the middle of one whose bound is not few."""
     bounds = _bounds(noise, penalty, blocks)
     more = np.flatnonzero((bounds > few) | (blocks[2] + blocks[3] == 0))
     i, j, across, along = blocks[:, more]
@@ -461,7 +453,6 @@ def _judged(noise: _Noise, penalty: _Penalty, blocks: Integers, lead: float, few
 
 
 def _halved(blocks: Integers) -> Integers:
-    """Halve blocks both ways, where they are longer than one place."""
     for side in (0, 1):
         start, more = blocks[side], blocks[2 + side]
         long = more > 0
@@ -473,14 +464,12 @@ def _halved(blocks: Integers) -> Integers:
 
 
 def _values(noise: _Noise, penalty: _Penalty, i: Integers, j: Integers, z: int) -> tuple[Array, Array]:
-    """Compute Σ q·φ(L), as it is and with the roundings of each loss."""
     outcomes = [(q, [_losses(p, q)]) for p, q in _outcomes(noise, i, j, z)]
     exact, rounded = (sum(_added(noise, penalty, q, losses, by) for q, losses in outcomes) for by in (0.0, 1.0))
     return np.asarray(exact), np.asarray(rounded)
 
 
 def _bounds(noise: _Noise, penalty: _Penalty, blocks: Integers) -> Array:
-    """Bound Σ q·φ(L) over whole blocks and both z, as the module says."""
     i, j, across, along = blocks
     highest, lowest = _outcomes(noise, i, j + along, 1), _outcomes(noise, i + across, j, 0)
     nearest = noise.at_most(-i) * noise.at_most(-j - 2)

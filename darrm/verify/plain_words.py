@@ -58,12 +58,10 @@ def who_may_know(audit: Audit) -> list[str]:
 
 
 def _target(answering: Answering) -> PrivacyParams | None:
-    """Return the (ε, δ) of one label, where there is one."""
     return answering.problem.target if isinstance(answering, Table) else answering.charge().guarantee
 
 
 def _of_ledgers(audit: Audit) -> list[str]:
-    """Say what all labels of each ledger give away together."""
     if not audit.ledgers:
         return ["What several labels give away together is not said here: it takes the ledger."]
     held = sum(file.labels.size for file in audit.labels.values())
@@ -81,7 +79,6 @@ def _reach(voters: Voters) -> str:
 
 
 def _together(ledger: LedgerCopy, labels: int) -> list[str]:
-    """Say what all labels of one ledger give away together; ``labels`` of them are among the files."""
     spent, budget, proved = ledger.spent, ledger.budget, ledger.proved
     present = any(is_directed(charge.sampling) for charge in ledger.charges)
     if not spent.queries:
@@ -136,7 +133,6 @@ def to_quote(audit: Audit) -> str:
 
 
 def _neighbors(audit: Audit) -> str:
-    """Say of which neighbors the quoted figures are, where people are drawn anew for each question."""
     samplings = [charge.sampling for ledger in audit.ledgers.values() for charge in ledger.charges]
     if not audit.ledgers:
         samplings = [table.problem.voters.sampled for table in audit.tables.values()]
@@ -145,7 +141,6 @@ def _neighbors(audit: Audit) -> str:
 
 
 def _figure(ledger: LedgerCopy) -> tuple[str, str]:
-    """Return what all labels of a ledger cost, with a remark; or nothing, and why."""
     spent, proved, delta = ledger.spent, ledger.proved, ledger.budget.delta_text
     if not spent.queries:
         return "", "the ledger has paid for no label"
@@ -163,7 +158,6 @@ def _figure(ledger: LedgerCopy) -> tuple[str, str]:
 
 
 def _of_ledger(queries: int) -> str:
-    """Name all labels that a ledger paid for."""
     return "the one label of the ledger" if queries == 1 else f"all {queries:,} labels of the ledger together"
 
 

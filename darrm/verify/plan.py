@@ -75,7 +75,6 @@ def judge_workload(told: Json, exact: Costs) -> Iterator[Verdict]:
 
 
 def _workload(told: Json) -> Workload:
-    """Read a workload; an error of reading where it is none."""
     told = dict(told)
     queries, missing, classes = told.pop("queries"), told.pop("missing", 0), told.pop("classes")
     total = PrivacyParams.from_json(told.pop("total"))
@@ -86,7 +85,6 @@ def _workload(told: Json) -> Workload:
 
 
 def _read(claims: Json) -> tuple[Workload, Prior]:
-    """Read a plan's claims; an error of reading where they are none."""
     if not isinstance(claims, dict) or not _FIELDS <= claims.keys() <= _FIELDS | _MORE:
         raise ValueError(f"a plan says {', '.join(sorted(_FIELDS | _MORE))}")
     workload, spent = _workload(claims["workload"]), claims["spent"]
@@ -100,7 +98,6 @@ def _read(claims: Json) -> tuple[Workload, Prior]:
 
 
 def _judge_total(spent: Json, workload: Workload, exact: Costs) -> Iterator[Verdict]:
-    """Judge what all answers together cost."""
     one: Charge = exact.cost()
     charge = one.repeated(-(-workload.queries // one.labels))
     account = PrivacyAccountant(charges=(charge,))
@@ -122,7 +119,6 @@ def _judge_total(spent: Json, workload: Workload, exact: Costs) -> Iterator[Verd
 
 
 def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -> Iterator[Verdict]:
-    """Judge how many labels are right under the prior, and the expected error of two classes."""
     figures = [(name, claims[name]) for name in ("share_right", "expected_error") if name in claims]
     for name, figure in figures:
         value = figure["value"] if isinstance(figure, dict) else figure
@@ -147,7 +143,6 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
 
 
 def _figure(name: str, workload: Workload, prior: Prior, exact: Costs) -> tuple[float, float, float]:
-    """Compute a figure, its standard error, and that of a plan's own draws; `ValueError` where it is not known."""
     K, law_of_label = workload.voters.K, law_of(exact.aggregator)
     counts, weights = _histograms(prior, K, workload.classes)
     if name == "expected_error":
@@ -167,7 +162,6 @@ def _figure(name: str, workload: Workload, prior: Prior, exact: Costs) -> tuple[
 
 
 def _histograms(prior: Prior, K: int, C: int) -> tuple[NDArray[np.int64], Array | None]:
-    """List partitions with their probabilities under a Dirichlet prior, or draw histograms from any prior."""
     if C == 2:
         ones = np.arange(K + 1)
         counts = np.column_stack([K - ones, ones])
@@ -193,5 +187,4 @@ def _dirichlet(counts: NDArray[np.int64], concentration: float) -> Array:
 
 
 def _arrangements(part: list[int]) -> float:
-    """Count the histograms of a partition."""
     return math.factorial(len(part)) / math.prod(math.factorial(part.count(votes)) for votes in set(part))

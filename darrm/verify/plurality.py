@@ -176,7 +176,6 @@ def _law(table: Table) -> dict[Histogram, dict[int, int]]:
 
 @lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
 def _renyi(table: Table, order: float, reached: int) -> Between | None:
-    """Enclose the Rényi divergence of labels of plain voters over all pairs of histograms."""
     C = table.problem.classes
     if len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C > MOST_WORK:
         return None
@@ -217,7 +216,6 @@ def _laws_of_histograms(
     both: tuple[_Weights, _Weights],
     first: int = 0,
 ) -> Iterator[tuple[_Weights, _Weights]]:
-    """Yield both laws for every multiset of corners in which at most so many voters change, a voter at a time."""
     if not any(sizes):
         yield both
         return
@@ -242,7 +240,6 @@ def _with_one_more(law: _Weights, voter: Sequence[int]) -> _Weights:
 
 
 def _mean(side: _Weights, law: dict[Histogram, dict[int, int]], label: int) -> int:
-    """Compute the probability of an answer, in the units of both."""
     return sum(weight * law[tuple(sorted(counts, reverse=True))][counts[label]] for counts, weight in side.items())
 
 
@@ -278,7 +275,6 @@ def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _within(part: Histogram, reached: int) -> set[Histogram]:
-    """List all histograms that so many voters can make of a partition."""
     found = {part}
     for _ in range(reached):
         found |= {

@@ -76,7 +76,6 @@ def _thinned(points: list[Point], tilt: float, most: int) -> list[Point]:
 
 
 def _growth(three: Sequence[_Corner], tilt: float) -> float:
-    """Compute what the moment grows by without the second of three corners, see the module."""
     before, own, after = three
     share = (after.t - own.t) / (after.t - before.t)
     chord = share * _moment(before.t, tilt) + (1.0 - share) * _moment(after.t, tilt)
@@ -84,12 +83,10 @@ def _growth(three: Sequence[_Corner], tilt: float) -> float:
 
 
 def _moment(t: float, tilt: float) -> float:
-    """Compute φ(t)."""
     return float(t ** (1.0 + tilt) + t**-tilt)
 
 
 def _second_moment(corners: Sequence[_Corner]) -> float:
-    """Compute E[L²] of a query with these corners."""
     slopes = [*(_slope(*pair) for pair in pairwise(corners)), 0.0]
     rises = [max(0.0, after - before) for before, after in pairwise(slopes)]
     return sum(log(corner.t) ** 2 * (corner.t + 1.0) * rise for corner, rise in zip(corners[1:], rises, strict=True))
@@ -104,5 +101,4 @@ def _corners(points: Sequence[Point]) -> list[_Corner]:
 
 
 def _distinct(points: Sequence[Point]) -> list[Point]:
-    """Sort points, one of each ε."""
     return sorted(dict(sorted(points, reverse=True)).items())

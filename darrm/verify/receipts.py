@@ -54,7 +54,6 @@ def read_receipt(piece: Piece) -> Receipt | Verdict:
 
 
 def _check_repeats(data: Mapping[str, Json], head: ShownHead) -> None:
-    """Raise `ValueError` unless a receipt has its fields, and its head says the same in fields as in its line."""
     if not {"format", "head", "entry"} <= data.keys() <= {"format", "head", "entry", "files", "signature"}:
         raise ValueError("a receipt has a format, a head, an entry, and files and a signature of some")
     if not str(data.get("signature", SIGNED)).startswith(SIGNED):
@@ -119,7 +118,6 @@ def _is_of(receipt: Receipt, ledger: LedgerCopy) -> bool:
 
 
 def _repeats(receipt: Receipt, ledger: LedgerCopy) -> tuple[str, bool]:
-    """Return what differs from the entry of a ledger, and whether nothing does; as a reason and ``holds``."""
     found = [entry for entry in ledger.entries if entry.number == receipt.head.number]
     if not found:
         return f"it has {len(ledger.entries)} entries", False
@@ -129,7 +127,6 @@ def _repeats(receipt: Receipt, ledger: LedgerCopy) -> tuple[str, bool]:
 
 
 def _told(entry: Entry, ledger: LedgerCopy) -> Document:
-    """Return what a receipt says of an entry."""
     told = {name: getattr(entry, name) for name in _FIELDS}
     return {**told, "cost": ledger.costs[entry.kind].to_text()} if entry.kind in ledger.costs else told
 

@@ -62,7 +62,6 @@ def text_report(audit: Audit) -> str:
 
 
 def _claiming(audit: Audit) -> list[str]:
-    """List the files about which something is claimed, in their order."""
     return list(dict.fromkeys(verdict.file for verdict in audit.verdicts))
 
 
@@ -90,7 +89,6 @@ def json_report(audit: Audit) -> dict[str, Any]:
 
 
 def _ledger(ledger: LedgerCopy) -> dict[str, Any]:
-    """Write a ledger as plain data."""
     return {
         "budget": ledger.budget.to_json(),
         "kinds": ledger.kinds,
@@ -168,7 +166,6 @@ def _promise(answering: Answering) -> str:
 
 
 def _verdicts(audit: Audit) -> Iterator[str]:
-    """Show the claims file by file, the false ones first, then what was not judged."""
     order = {FALSE: 0, PROVED: 1, CONSISTENT: 2, CLAIMED: 3, UNKNOWN: 4}
     words = "".join(f"<b>{name}</b>: {escape(_MEANINGS[name])}. " for name in VERDICTS)
     yield _section("The claims, file by file", f'<p class="note">{words}</p>')

@@ -42,7 +42,6 @@ def judge_sanitized(content: bytes, ledgers: Mapping[str, LedgerCopy]) -> Iterat
 
 
 def _judge(told: Json, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
-    """Judge the parts of a figure; an error of reading where it has none."""
     epsilon, delta, order, noisy, public, chance = (Fraction(float(told[name])) for name in _NUMBERS)
     run, parameters = told["run"], told["run"]["parameters"]
     if (told.keys(), run.keys()) != _FIELDS or parameters.keys() not in _PARAMETERS:
@@ -82,7 +81,6 @@ def _covers(stated: Fraction, due: float) -> bool:
 
 
 def _checks(run: Json, order: Fraction) -> Iterator[Between]:
-    """Enclose what the checks of a run cost whatever the votes; nothing where there are none, or by the data."""
     read, queries = _MECHANISM.fullmatch(run["mechanism"]), run["queries"]
     by_data = run["check"] == "data-dependent" and "deviation" not in run["parameters"]
     if read is None or type(queries) is not int or queries < 1 or not (by_data or run["check"] == "data-independent"):
@@ -95,7 +93,6 @@ def _checks(run: Json, order: Fraction) -> Iterator[Between]:
 
 
 def _publication(parameters: Json, order: Fraction) -> Between:
-    """Enclose what the publication itself costs; see the module."""
     if "deviation" in parameters:
         cost = float(order) / (2.0 * parameters["deviation"] ** 2)
         return Between(cost * (1.0 - 1e-15), cost * (1.0 + 1e-15))

@@ -70,7 +70,6 @@ def judge_estimator(saved: Saved, ledgers: Mapping[str, LedgerCopy]) -> Iterator
 
 
 def _judge_saved(saved: Saved, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Verdict]:
-    """Judge what a saved estimator says; an error of reading where its fields are none."""
     state, told = saved.state, saved.parameters
     yield Verdict(ABOUT_ESTIMATOR, _WHOLE, CONSISTENT, f"a {saved.kind}; its teachers or student are not judged")
     if saved.kind == STUDENT:  # whatever else stands in it
@@ -92,7 +91,6 @@ def _judge_saved(saved: Saved, ledgers: Mapping[str, LedgerCopy]) -> Iterator[Ve
 
 
 def _judge_parameters(told: Mapping[str, Json], workload: Mapping[str, Json]) -> Verdict:
-    """Judge that it was planned for what it was made with: whoever has it may set that anew."""
     asked = (told.get("epsilon"), told.get("delta"), told.get("max_queries"))
     claim = "it was made for ({!r}, {!r}) and {!r} queries".format(*asked)
     planned = (float(workload["total"]["epsilon"]), float(workload["total"]["delta"]), workload["queries"])
@@ -103,7 +101,6 @@ def _judge_parameters(told: Mapping[str, Json], workload: Mapping[str, Json]) ->
 
 
 def _told(saved: Saved) -> Told:
-    """Gather the figures that a model card repeats; an error of reading where there are none."""
     state = saved.state
     if saved.kind != STUDENT:
         work = state["workload"]
@@ -123,7 +120,6 @@ def _told(saved: Saved) -> Told:
 
 
 def _document(content: bytes) -> dict[str, Json]:
-    """Read the plain data of a file; an error of reading where there is none."""
     with ZipFile(BytesIO(content)) as archive:
         if archive.getinfo("schema.json").file_size > _MOST_BYTES:
             raise ValueError("its description is too large")
@@ -134,7 +130,6 @@ def _document(content: bytes) -> dict[str, Json]:
 
 
 def _plain(node: Json) -> Json:
-    """Read a node of a tree: dictionaries, lists, texts and numbers; None for all else."""
     content = node.get("content")
     match node.get("__class__"):
         case "dict":

@@ -163,7 +163,6 @@ def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
 
 
 def _loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
-    """Round the loss of one query up to the multiples of a step, see the module."""
     fine = bits + _GUARD
     one = 1 << fine
     sides = [_corners(points, one)] * 2
@@ -190,10 +189,8 @@ def _loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
 
 
 def _corners(points: Sequence[Point], one: int, both: Sequence[tuple[int, int]] = ()) -> list[tuple[int, int]]:
-    """List (e^ε, δ), rounded up, from ε = 0 on: the corners of the largest convex function below them.
-
-    Points of one direction hold beside those of ``both``.
-    """
+    """List (e^ε, δ), rounded up, from ε = 0 on: the corners of the largest convex function below them."""
+    # points of one direction hold beside those of ``both``
     proved = sorted((ceil(exponential(epsilon).upper * one), ceil(delta * one)) for epsilon, delta in points)
     middle = (-((growth - one + 2 * height) * one // -(growth + one)) for growth, height in proved)
     start = both or [(one, min(middle))]
@@ -211,7 +208,6 @@ def _corners(points: Sequence[Point], one: int, both: Sequence[tuple[int, int]] 
 
 
 def _height(corners: Sequence[tuple[int, int]], at: int) -> int:
-    """Round the chord of corners up, at a place from the first on."""
     after = bisect_right(corners, at, key=itemgetter(0))
     if after == len(corners):
         return corners[-1][1]
@@ -236,7 +232,6 @@ def _times(first: _Law, second: _Law, bits: int) -> _Law:
 
 
 def _cut(law: _Law, spare: int) -> _Law:
-    """Cut off both ends, each of a mass up to ``spare``: the upper is missing then, the lower moves up."""
     lowest, masses = law
     last, cut = len(masses), 0
     while last > 1 and cut + masses[last - 1] <= spare:
@@ -248,7 +243,6 @@ def _cut(law: _Law, spare: int) -> _Law:
 
 
 def _sums(kinds: Sequence[Kind], delta: Fraction) -> Iterator[LossSum]:
-    """Yield sums, the step of one half of that before, while they take less than a minute; or one that is exact."""
     queries, products = sum(count for _, count in kinds), sum(min(count.bit_length(), 4) for _, count in kinds)
     largest = max((max(points)[0] for points, _ in kinds), default=_NOTHING) or Fraction(1)
     finest = largest * Fraction(_REACH * sqrt(queries) / _MOST_CELLS)  # no sum spreads further
@@ -287,7 +281,6 @@ def _common_step(kinds: Sequence[Kind]) -> Fraction | None:
 
 
 def _settled(values: Iterator[Fraction | None], gain: Fraction, enough: Fraction) -> Fraction | None:
-    """Return the smallest of values up to one that is ``enough``, or gains less than a part of the one before."""
     best: Fraction | None = None
     for value in values:
         if value is None:

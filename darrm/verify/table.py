@@ -197,7 +197,6 @@ def judge_privacy(written: Mapping[str, object], exact: Exact) -> Iterator[Verdi
 def _judge_target(
     exact: Exact, certain: PrivacyParams, worst: Enclosure | None, allowed: Enclosure, proved: str
 ) -> Verdict:
-    """Judge that one label is as private as its target, where ``certain`` is proved for a person who takes part."""
     problem = exact.table.problem
     target, sampling = problem.target, problem.voters.sampled
     claim = f"one label is {target}-differentially private"

@@ -61,7 +61,6 @@ def judge_run(data: Json) -> tuple[TestedRun | None, list[Verdict]]:
 
 
 def _broken(run: TestedRun) -> Iterator[int]:
-    """List the levels from which, or to which, one vote may tell more than the budget."""
     epsilon, delta = ball(run.budget.epsilon), ball(run.budget.delta)
     other = None if run.otherwise is None else run.otherwise.charge(run.queries).renyi
     curve = (

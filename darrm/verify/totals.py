@@ -70,7 +70,6 @@ def smallest(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Pro
 
 
 def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterator[tuple[float, str]]:
-    """Yield what is proved of all answers together, and how."""
     of_models = bounds_of_models(priced, delta)
     for name in models.NAMES if of_models is not None else ():
         if of_models is not None and (proved := of_models.proved(name, Fraction(enough))) is not None:
@@ -102,13 +101,11 @@ def bounds_of_models(priced: Sequence[Priced], delta: Fraction) -> models.OfMode
 
 
 def _simple(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[float, str] | None:
-    """Add what each query guarantees."""
     total = exact_sum(tuple(charge for charge, _ in priced))
     return None if total is None or total[1] > delta else (rounded_up(total[0]), "")
 
 
 def _renyi(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[float, str] | None:
-    """Add Rényi divergences at the order at which the charges' curves are best."""
     curves = [charge.renyi.repeated(charge.count) for charge, _ in priced if charge.renyi is not None]
     if len(curves) < len(priced) or not delta or any(not np.array_equal(c.orders, curves[0].orders) for c in curves):
         return None
@@ -128,7 +125,6 @@ def _renyi(priced: Sequence[Priced], delta: Fraction, _enough: float) -> tuple[f
 
 
 def _losses(priced: Sequence[Priced], delta: Fraction, enough: float, *, most: int) -> tuple[float, str] | None:
-    """Add privacy losses, from the points of each query's profile that tell most and are proved."""
     kinds = kinds_of([charge for charge, _ in priced])
     if kinds is None:
         return None
@@ -151,7 +147,6 @@ def _losses(priced: Sequence[Priced], delta: Fraction, enough: float, *, most: i
 
 
 def _proved_points(exact: Recomputed, points: Sequence[Point], *, back: bool = False) -> list[Point]:
-    """Prove δ at the ε of points; nothing where it takes too long."""
     own = exact.deltas([epsilon for epsilon, _ in points], [float(delta) for _, delta in points], back=back)
     return [] if own is None else [(epsilon, most.upper) for (epsilon, _), most in zip(points, own, strict=True)]
 
