@@ -34,7 +34,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.release.delivery import Delivery, StreamSink
 from darrm.system.extras import Untyped
-from darrm.votes import Votes
+from darrm.votes import Labels, Votes
 
 # the ledgers in memory of this process by a name that nobody guesses: a copy finds the very ledger, or none
 _IN_MEMORY: "WeakValueDictionary[str, PrivacyLedger]" = WeakValueDictionary()
@@ -57,7 +57,7 @@ class Written:
     """An aggregator whose answers, numbers of classes, are written as the labels that the ledger keeps."""
 
     aggregator: Aggregator
-    write: Callable[[NDArray[np.int64]], NDArray[Any]]
+    write: Callable[[NDArray[np.int64]], Labels]
 
     @property
     def guarantee(self) -> Untyped:
@@ -68,7 +68,7 @@ class Written:
         """Describe what so many answers cost."""
         return self.aggregator.charge(queries)
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[Any]:
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release what the aggregator answers, as it is to be kept; `ValueError` from ``write`` pays nothing."""
         return self.write(np.asarray(self.aggregator.release(votes, rng=rng)))
 
@@ -138,7 +138,7 @@ class LedgerHandle:
             self._streams[here] = StreamSink(self.ledger, f"{note} {name or secrets.token_hex(8)}")
         return self._streams[here]
 
-    def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: StreamSink) -> NDArray[Any]:
+    def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: StreamSink) -> Labels:
         """Release labels, paid for and kept by this ledger; errors as `release_debited` and `check_owner`."""
         self.check_owner()
         labels = Delivery(aggregator, self.ledger, self.owner or note).deliver(votes, sink)

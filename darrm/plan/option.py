@@ -19,6 +19,7 @@ from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.parameter import Parameter
 from darrm.plan.share_right import Law, Measure, ShareRight
 from darrm.problem import Workload
+from darrm.proof.table import Table
 from darrm.system.flags import flags_of
 
 NO_NOISE = "No noise is needed: any number of answers is post-processing of models that are private already."
@@ -98,9 +99,10 @@ class Option:
         return self.name
 
     @property
-    def table(self) -> Any:  # noqa: ANN401 (of two classes or of more)
+    def table(self) -> Table | None:
         """The proven table that it releases from; None for a mechanism that needs no proof of its own."""
-        return getattr(self.aggregator, "table", None)
+        table = getattr(self.aggregator, "table", None)
+        return table if isinstance(table, Table) else None
 
     @property
     def cost(self) -> Bound:
@@ -126,7 +128,7 @@ class Option:
         return 1.0 - NoiseFunction(self.workload.voters.K - self.workload.missing, gamma).expected_error(prior)
 
 
-def how_to_release(workload: Workload, prior: object, family: str | None = None) -> tuple[str, ...]:
+def how_to_release(workload: Workload, prior: Prior, family: str | None = None) -> tuple[str, ...]:
     """Write the commands that make and use what releases a workload: the best, or the best of one family."""
     only = "" if family is None else f" --family {shlex.quote(family)}"
     made: tuple[str, ...] = (
@@ -141,7 +143,7 @@ def how_to_release(workload: Workload, prior: object, family: str | None = None)
     return (*made, release_command("plan.json", workload))
 
 
-def _flag_of(prior: Any, workload: Workload) -> str:  # noqa: ANN401 (either kind of prior)
+def _flag_of(prior: Prior, workload: Workload) -> str:
     if not is_built_in(prior) or prior == Measure(workload, None).prior:
         return ""
     return f" --prior {shlex.quote(prior.text)}"

@@ -36,6 +36,7 @@ from darrm.plan.family import Family, calibrate
 from darrm.plan.option import Option, how_to_release
 from darrm.plan.share_right import Measure
 from darrm.problem import Workload
+from darrm.proof.table import Table
 from darrm.system.progress import StatusLine
 
 # voters times one more than those whom one person reaches: beyond, a plan takes a minute or more
@@ -79,7 +80,7 @@ class Plan:
         return self.best
 
     @property
-    def table(self) -> Any:  # noqa: ANN401 (of two classes or of more)
+    def table(self) -> Table:
         """The proven table of the best, to be saved and released from; `PlanError` where it has none."""
         if self.best.table is None:
             raise PlanError("a noisy maximum has no table: say plan.aggregator, or plan.save(path)")
@@ -88,8 +89,9 @@ class Plan:
     @property
     def aggregator(self) -> Released:
         """What releases the answers."""
-        aggregator: Any = self.best.aggregator
-        return aggregator  # type: ignore[no-any-return]
+        if not isinstance(self.best.aggregator, Released):
+            raise PlanError(f"{self.best.name} is only compared: no file releases it")
+        return self.best.aggregator
 
     def save(self, path: str | Path) -> None:
         """Write what releases the answers, and `claims`, to a file that `darrm.pate.files.load_release` reads."""

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import Any
 
 from darrm.errors import TableError, checks
 from darrm.laws.priors import Prior, to_json
@@ -20,7 +19,7 @@ from darrm.problem import Problem, Voters
 from darrm.proof.evidence import CORNERS
 from darrm.proof.optimality import SHAPES
 from darrm.proof.table import Table, certify
-from darrm.system.files import Document
+from darrm.system.files import Document, Json
 
 _LIBRARY_FORMAT = "darrm table library"
 _LIBRARY_VERSION = 3
@@ -156,7 +155,7 @@ def _entry(setting: Setting, table: Table) -> Document:
     }
 
 
-def _table_json(problem: Problem, entry: dict[str, Any], library: dict[str, Any]) -> Document:
+def _table_json(problem: Problem, entry: dict[str, Json], library: dict[str, Json]) -> Document:
     return {
         "format": CORNERS.format,
         "version": library["version"],
@@ -174,11 +173,11 @@ def _table_json(problem: Problem, entry: dict[str, Any], library: dict[str, Any]
     }
 
 
-def _read(K: int) -> dict[str, Any]:
+def _read(K: int) -> dict[str, Json]:
     name = f"K{K}.json.gz"
     try:
         packed = resources.files("darrm").joinpath("tables", name).read_bytes()
-        data: dict[str, Any] = json.loads(gzip.decompress(packed))
+        data: dict[str, Json] = json.loads(gzip.decompress(packed))
     except (OSError, EOFError, ValueError) as error:
         raise TableError(
             "library", f"the file {name!r} of the package is damaged ({error}): install it again"

@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from darrm.errors import CertificationError, TableError, checks
 from darrm.system.files import Document, Json, parse_json, read_json, write_text
@@ -16,7 +15,7 @@ _WRITTEN = "wanted is what table.save or --output of optimize or plan wrote"
 _MESSAGE = 200  # characters of another error that a message repeats
 
 
-def read_document(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
+def read_document(path: str | os.PathLike[str]) -> Json:
     """Read the JSON of a table's file; `TableError` if it holds none, `OSError` if it cannot be read."""
     checks.file_name(path=path)
     try:
@@ -25,7 +24,7 @@ def read_document(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 (whateve
         raise TableError("file", f"{error}; {_WRITTEN}") from error
 
 
-def parse_document(text: str) -> Any:  # noqa: ANN401 (as above)
+def parse_document(text: str) -> Json:
     """Parse the text of a table's file that another file holds, within the same bounds; `TableError` as above."""
     if len(text) > MOST_BYTES:
         raise TableError("file", f"it holds more than {MOST_BYTES:,} characters; {_WRITTEN}")
@@ -64,16 +63,16 @@ def check_head(data: Json, formats: Mapping[str, Collection[int]]) -> tuple[str,
     return kind, version
 
 
-def problem_of(data: dict[str, Any]) -> dict[str, Any]:
+def problem_of(data: dict[str, Json]) -> dict[str, Json]:
     """Return the problem as it is stored; `TableError` unless its pairs are decimals as text."""
     with reading("problem"):
-        stored: dict[str, Any] = field_of(data, "problem")
+        stored: dict[str, Json] = field_of(data, "problem")
         for pair in (stored["each"], stored["target"]):
             texts(pair)
         return stored
 
 
-def provenance_of(data: dict[str, Any]) -> dict[str, str]:
+def provenance_of(data: dict[str, Json]) -> dict[str, str]:
     """Return where a table comes from, as far as it says so."""
     with reading("provenance"):
         return texts(data.get("provenance") or {})
@@ -109,14 +108,14 @@ def texts(data: dict[str, str]) -> dict[str, str]:
     return dict(data)
 
 
-def field_of(data: dict[str, Any], name: str) -> Any:  # noqa: ANN401 (whatever a JSON file holds)
+def field_of(data: dict[str, Json], name: str) -> Json:
     """Return a field; `TableError` if it is missing."""
     if name not in data:
         raise TableError(name, "it is missing")
     return data[name]
 
 
-def scale_of(certificate: dict[str, Any]) -> float:
+def scale_of(certificate: dict[str, Json]) -> float:
     """Return how far a proposal was shrunk, as a certificate says it."""
     scale = certificate["scale"]
     checks.probability(scale=scale)

@@ -18,9 +18,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
@@ -29,7 +28,7 @@ from darrm.release.delivery import Delivery, Sink, check_ledger
 from darrm.system.files import sync
 from darrm.system.progress import StatusLine
 from darrm.system.votes_file import check_new, save_labels
-from darrm.votes import Votes
+from darrm.votes import Labels, Votes
 
 _LONGEST_PREFIX = 100  # characters of a name in that of the folder beside it
 _SECONDS_TO_LOCK = 2.0  # a folder of another process may not be locked yet
@@ -44,7 +43,7 @@ class LabelsFile(Sink):
         self.line = line
 
     @contextmanager
-    def prepared(self) -> Iterator[Callable[[NDArray[Any]], None]]:
+    def prepared(self) -> Iterator[Callable[[Labels], None]]:
         """Yield what publishes labels, after the folder was seen to take files and links."""
         path = self.output
         check_new(path)
@@ -54,7 +53,7 @@ class LabelsFile(Sink):
             temporary.touch()
             check_links(temporary, temporary.with_stem("second-name"), path)
 
-            def publish(labels: NDArray[Any]) -> None:
+            def publish(labels: Labels) -> None:
                 save_labels(temporary, labels, self.line)
                 os.link(temporary, path)
                 shutil.rmtree(folder, ignore_errors=True)  # before the ledger forgets: who dies now is recovered
@@ -140,7 +139,7 @@ def release_debited(
     note: str = "",
     output: str | os.PathLike[str] | None = None,
     line: StatusLine | None = None,
-) -> NDArray[Any]:
+) -> Labels:
     """Release one label for each query, with the ledger debited for all at once before a label leaves.
 
     Nothing is paid for predictable draws, so there is no ``rng``.
@@ -203,7 +202,7 @@ def check_links(file: Path, second: Path, output: Path) -> None:
         checks.fail("output", str(output), allowed, "a link publishes labels without replacing a file; name another")
 
 
-def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) -> NDArray[Any]:
+def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) -> Labels:
     """Write the labels of an entry that was paid for and not delivered, once, and pay nothing.
 
     Where ``output`` holds these very labels already (a process died between publishing and saying so), it is left.
@@ -246,7 +245,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
     return labels
 
 
-def _holds(path: Path, labels: NDArray[Any]) -> bool:
+def _holds(path: Path, labels: Labels) -> bool:
     if not path.is_file():
         return False
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -33,14 +33,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from darrm.account.ledger import PrivacyLedger, Turn, reason_of
 from darrm.aggregator import Aggregator
 from darrm.errors import PaidError, checks
 from darrm.losses.charges import Charge
 from darrm.system.progress import StatusLine
-from darrm.votes import Votes
+from darrm.votes import Labels, Votes
 
 HandOver = Callable[[Any], object]
 
@@ -89,7 +87,7 @@ class StreamSink(Sink):
         self.turn = Turn(turn.stream, mine[-1].number if mine else 0)
         self.paid_for = sum(entry.count for entry in mine)
         waits = bool(mine) and not mine[-1].delivered
-        self.unclaimed: NDArray[Any] | None = ledger.kept_labels(self.turn.after) if waits else None
+        self.unclaimed: Labels | None = ledger.kept_labels(self.turn.after) if waits else None
 
     def acknowledge(self, number: int) -> None:
         """Count on from this entry: it is dropped by the debit of the next one."""
@@ -124,7 +122,7 @@ class Delivery:
         check_ledger(self.ledger)
         check_aggregator(self.aggregator)
 
-    def deliver(self, votes: Votes, sink: Sink) -> NDArray[Any]:
+    def deliver(self, votes: Votes, sink: Sink) -> Labels:
         """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`."""
         with self._paid(sink) as pay:
             labels = self.aggregator.release(votes)
@@ -141,11 +139,11 @@ class Delivery:
             pay(queries, None)
 
     @contextmanager
-    def _paid(self, sink: Sink) -> Iterator[Callable[[int, NDArray[Any] | None], None]]:
+    def _paid(self, sink: Sink) -> Iterator[Callable[[int, Labels | None], None]]:
         """Yield what pays; whatever fails, or is interrupted, after the debit becomes a `PaidError`."""
         paid = False
 
-        def pay(queries: int, labels: NDArray[Any] | None) -> None:
+        def pay(queries: int, labels: Labels | None) -> None:
             def deliver(number: int) -> Mapping[str, str] | None:
                 nonlocal paid
                 paid = True

@@ -31,7 +31,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
@@ -40,7 +40,7 @@ from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
 from darrm.release.delivery import Delivery, StreamSink, check_aggregator, check_by_query, check_ledger
 from darrm.system.extras import Untyped
-from darrm.votes import Classes, Votes
+from darrm.votes import Classes, Labels, Votes
 
 
 def open_release(
@@ -141,13 +141,13 @@ class OneByOne(StreamSink):
         return labels
 
     @contextmanager
-    def prepared(self) -> Iterator[Callable[[NDArray[Any]], None]]:
+    def prepared(self) -> Iterator[Callable[[Labels], None]]:
         """Yield what hands labels out, with their numbers."""
         if self.unclaimed is not None:
             advice = "they were paid for before: take them by waiting()"
             checks.fail("the labels that wait", self.unclaimed.size, "taken before the next question", advice)
 
-        def hand_over(labels: NDArray[Any]) -> None:
+        def hand_over(labels: Labels) -> None:
             self.paid_for += labels.size
             self.hand_out(labels.tolist())
 

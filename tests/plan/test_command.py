@@ -19,6 +19,7 @@ from darrm.mechanisms.release import Release
 from darrm.plan import plan, report
 from darrm.plan.__main__ import main
 from darrm.plan.families import named
+from darrm.plan.option import Option
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.proof.table import Table
@@ -33,6 +34,12 @@ MODELS = "--K 5 --each-delta 1e-5 --overlap 2 --models --queries 10 --total 2,1e
 @pytest.fixture(autouse=True)
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     share(monkeypatch)
+
+
+def table_of(option: Option) -> Table:
+    """The proven table of an option that has one."""
+    assert option.table is not None
+    return option.table
 
 
 def truth_of(table: Table) -> list[float]:
@@ -87,7 +94,7 @@ def test_every_number_of_the_text_is_the_plans() -> None:
     head, *rows = text.partition("true majority of l votes\n")[2].splitlines()
     assert head.split() == ["l", *(word for found in plan.options for word in found.name.split())]
     levels = plan.table.gamma.levels.tolist()
-    exact = [truth_of(found.table) for found in plan.options]
+    exact = [truth_of(table_of(found)) for found in plan.options]
     shown = [row.split() for row in rows[: rows.index("")]]
     assert [int(row[0]) for row in shown] == levels
     for row in shown:
@@ -97,11 +104,11 @@ def test_every_number_of_the_text_is_the_plans() -> None:
         (line,) = (line for line in text.splitlines() if line[2:].startswith(found.name + " ") and " by " in line)
         (share, error), total = line[14:].split()[:2], line.partition("(")[2].partition(")")[0]
         weights = plan.prior.weights(21)
-        told = np.array(truth_of(found.table))
+        told = np.array(truth_of(table_of(found)))
         assert float(share) == pytest.approx(2.0 * float(told.sum()) / 22, abs=1e-5)  # 0 … 21 ones, equally likely
         assert float(error) == pytest.approx(float(weights @ (1.0 - told)), rel=1e-5)
         epsilon, delta = (float(part) for part in total.split(","))
-        account = PrivacyAccountant(charges=[Release(found.table).charge(40)])
+        account = PrivacyAccountant(charges=[Release(table_of(found)).charge(40)])
         assert epsilon == pytest.approx(account.spent(1e-5).epsilon, rel=1e-5)
         assert delta == 1e-5
         assert line.startswith("*") is (found is plan.best)
@@ -117,12 +124,12 @@ def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
     assert said["counted_as"] == said["workload"]
     assert len(said["candidates"]) == len(plan.options) > 1
     for shown, found in zip(said["candidates"], plan.options, strict=True):
-        told = np.array(truth_of(found.table))
-        spent = PrivacyAccountant(charges=[Release(found.table).charge(work.queries)]).spent(work.total.delta)
+        told = np.array(truth_of(table_of(found)))
+        spent = PrivacyAccountant(charges=[Release(table_of(found)).charge(work.queries)]).spent(work.total.delta)
         assert shown["truth"] == pytest.approx(told, abs=1e-15)
         assert shown["expected_error"] == pytest.approx(float(plan.prior.weights(K) @ (1.0 - told)), rel=1e-12)
         assert shown["settings"] == found.settings
-        assert PrivacyParams.from_json(shown["query"]) == found.table.problem.target
+        assert PrivacyParams.from_json(shown["query"]) == table_of(found).problem.target
         assert shown["spent"] == {"epsilon": spent.epsilon, "delta": work.total.delta, "bound": spent.bound}
 
 
@@ -140,7 +147,7 @@ def test_two_queries_to_models_are_not_summed(
     work = Workload(Voters(3, PrivacyParams("0.1", "1e-5"), overlap=2), 2, PrivacyParams("0.5", "1e-3"))
     models = plan(replace(work, voters=replace(work.voters, models=True)))
     for found in models.candidates:
-        assert found.table.problem.voters == models.workload.voters
+        assert table_of(found).problem.voters == models.workload.voters
         assert {bound.name for bound in found.spent.bounds} <= set(MODELS_BOUNDS)
     assert "at a time, as voters draw fresh randomness" in report.text_report(plan(work), None)
 
@@ -168,7 +175,7 @@ def test_the_picture_shows_the_truth_of_every_candidate(tmp_path: Path, monkeypa
     assert len(axes.lines) == len(plan.options)
     for line, found in zip(axes.lines, plan.options, strict=True):
         assert line.get_xdata().tolist() == plan.table.gamma.levels.tolist()
-        assert line.get_ydata().tolist() == pytest.approx(truth_of(found.table), abs=1e-15)
+        assert line.get_ydata().tolist() == pytest.approx(truth_of(table_of(found)), abs=1e-15)
 
 
 def test_what_found_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
