@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
     with status_line(quiet=options.quiet) as line:
-        families = FAMILIES if options.votes_look_like is None else (*TESTED, *FAMILIES)
+        families = None if options.votes_look_like is None else (*TESTED, *FAMILIES)
         prior = parsed(prior_of(options), workload.classes)
         found = advise(workload, prior=prior, families=families, report=line.show)
     print_report(options, text=lambda: text_report(found, everything=options.all), document=lambda: json_report(found))

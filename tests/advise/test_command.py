@@ -127,5 +127,5 @@ def test_flags_are_read_back() -> None:
 def test_names_of_classes_count_as_their_number() -> None:
     parser = build_parser()
     assert workload_of(parser.parse_args(["--total", "2,0", "--classes", "cat, dog,horse"])).classes == 3
-    with pytest.raises(ValueError, match="--classes must be their number or different labels"):
+    with pytest.raises(ValueError, match="--classes must be their number, different labels"):
         workload_of(parser.parse_args(["--total", "2,0", "--classes", "cat,dog,cat"]))

@@ -72,6 +72,8 @@ def test_a_check_has_its_own_threshold_and_noise(monkeypatch: pytest.MonkeyPatch
 def one_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "_ORDERS", (1.0,))
     monkeypatch.setattr(tested, "_CHECKS", tested._CHECKS[:1])
+    monkeypatch.setattr(tested, "_HISTOGRAMS", 128)
+    monkeypatch.setattr(tested, "_MORE_STEPS", 2)
 
 
 @pytest.mark.parametrize(
