@@ -4,7 +4,8 @@ Labels (Q, K) say what each of K voters answered to each of Q queries; counts (Q
 C classes. Nothing in an array tells the two apart (a row of 50 labels looks like the counts of 50 classes), and an
 aggregator that takes one for the other claims a privacy that it does not have. So it is said once, when votes are made.
 
-Both are held as counts: an answer depends on how many voters chose what, never on who they were.
+Both are held as counts: an answer depends on how many voters chose what, never on who they were. Of many classes only
+the counts above zero are held, and of answers that nobody listed there are no others.
 
 A vote may be missing, if that is asked for: a fair coin stands for it, of more than two classes a fair die. *Theorem.*
 What a release of K votes guarantees it guarantees with coins for some of them, if which ones are missing does not
@@ -17,9 +18,10 @@ t votes differ, appear or disappear, t being the overlap; the others, and which 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -29,8 +31,10 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.errors import checks
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, require_generator, uniform_below
-from darrm.problem import MOST_CLASSES
+from darrm.problem import OPEN, Open
+from darrm.sparse_counts import SparseCounts
 from darrm.system import votes_file
+from darrm.system.answers import Normalize, Vocabulary, is_missing
 from darrm.system.extras import Untyped
 from darrm.system.parquet_file import SUFFIX, Layout, count_batches, layout_of
 from darrm.system.progress import StatusLine, blocks
@@ -42,30 +46,38 @@ FORMATS = ("auto", "labels", "counts")
 MISSING = ("refuse", "coin")  # what is done about a vote that is missing
 ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
 MOST_VOTERS = 2**31 - 1
-MOST_COUNTS = 2**29  # Q·C: four gigabytes of counts
+MOST_NAMES = 10**6  # classes that are listed
+MOST_COUNTS = 2**29  # Q·C: four gigabytes of counts that stand beside each other
+_MOST_DENSE = 256  # classes: of more the zeros are not kept
 _COINS_AT_ONCE = 2**20
 
 _NAMES = (str, int, float, np.integer, np.floating, np.bool_)
 
 Classes = int | Sequence[Any] | None
+_Rows = Iterator[tuple[int, list[Any]]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Votes:
-    """The votes of K voters on Q queries; made by `of_labels`, `of_counts` or `read`.
+    """The votes of K voters on Q queries; made by `of_labels`, `of_counts`, `of_answers` or `read`.
 
     Attributes
     ----------
-    counts
-        (Q, C) how many voters chose each class; every row sums to K, less the votes that are missing.
+    held
+        (Q, C) how many voters chose each class, or `SparseCounts`; every row sums to K, less the votes that are
+        missing. `counts` is the one and `sparse` the other, whatever is held.
     voters
         K ≥ 1.
     classes
-        What the C ≥ 2 classes are called, 0 … C − 1 unless they were named.
+        What the C ≥ 2 classes are called, 0 … C − 1 unless they were named; empty for open answers.
     given
-        What the votes were made from: ``"labels"`` or ``"counts"``.
+        What the votes were made from: ``"labels"``, ``"counts"`` or ``"answers"``.
     missing
         (Q,) how many votes of each query are missing; None if all are there.
+    vocabulary
+        The strings that were said, of open answers: what the columns of `sparse` are called.
+    normalized
+        What was done to open answers before they were counted; empty for nothing.
 
     Examples
     --------
@@ -76,50 +88,76 @@ class Votes:
     ([[1, 2], [3, 0]], [2, 0])
     """
 
-    counts: NDArray[np.int64]
+    held: NDArray[np.int64] | SparseCounts
     voters: int
     classes: tuple[Any, ...]
-    given: Literal["labels", "counts"]
+    given: Literal["labels", "counts", "answers"]
     missing: NDArray[np.int64] | None = None
+    vocabulary: tuple[str, ...] = ()
+    normalized: str = ""
 
     def __post_init__(self) -> None:
-        counts = _whole_numbers(_array("vote counts", self.counts))  # a copy that nobody else can write to
-        names = class_names(self.classes)
-        if len(names) != counts.shape[1]:
-            checks.fail("classes", len(names), f"the number of columns of the counts, {counts.shape[1]}")
-        if counts.size and counts.min() < 0:
+        # a copy that nobody else can write to, or what nobody can
+        held = self.held
+        counts = held if isinstance(held, SparseCounts) else _whole_numbers(_array("vote counts", held))
+        checks.one_of((*FORMATS[1:], "answers"), given=self.given)
+        names = self._open_names() if self.given == "answers" else class_names(self.classes)
+        columns = counts.classes if isinstance(counts, SparseCounts) else counts.shape[1]
+        if len(names) != columns:
+            checks.fail("classes", len(names), f"the number of columns of the counts, {columns}")
+        if not isinstance(counts, SparseCounts) and counts.size and counts.min() < 0:
             row = int(np.argmax((counts < 0).any(axis=1)))
             advice = f"row {row} is wrong; a count says how many voters chose a class"
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
         checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
-        checks.one_of(FORMATS[1:], given=self.given)
-        missing = None if self.missing is None else self._missing_of(counts)
-        sums = _row_sums(counts) if missing is None else _row_sums(counts) + missing
+        missing = None if self.missing is None else self._missing_of(len(counts))
+        sums = counts.sums if isinstance(counts, SparseCounts) else _row_sums(counts)
+        sums = sums if missing is None else sums + missing
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
             advice = "every voter must answer every query; for labels, a column a voter, say Votes.of_labels"
             checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
-        self._hold(counts, int(self.voters), names, missing)
+        classes, vocabulary = ((), names) if self.given == "answers" else (names, ())
+        self._hold(held=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
 
-    def _missing_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _open_names(self) -> tuple[str, ...]:
+        """Return what the columns of open answers are called, checked."""
+        if not isinstance(self.held, SparseCounts) or self.classes != () or self.missing is not None:
+            allowed = "SparseCounts without classes, of which none is missing"
+            checks.fail("open answers", checks.Found("others"), allowed)
+        words = Vocabulary()
+        words.places_of([(0, self.vocabulary)] if self.vocabulary else [])
+        if len(words) != len(self.vocabulary):
+            checks.fail("vocabulary", checks.Found("the same string twice"), "different strings")
+        return tuple(words)
+
+    def _missing_of(self, queries: int) -> NDArray[np.int64]:
         missing = np.array(self.missing)
-        if missing.shape != (len(counts),) or missing.dtype.kind not in "iu" or np.any(missing < 0):
+        if missing.shape != (queries,) or missing.dtype.kind not in "iu" or np.any(missing < 0):
             found = checks.Found(f"shape {missing.shape}, type {missing.dtype}")
-            checks.fail("missing", found, f"{len(counts)} whole numbers of at least 0, one a query")
+            checks.fail("missing", found, f"{queries} whole numbers of at least 0, one a query")
         if self.given == "counts":
             checks.fail("missing", checks.Found("some"), "None, or about labels", "counts do not say whose are missing")
         return missing.astype(np.int64)
 
-    def _hold(
-        self, counts: NDArray[np.int64], voters: int, names: tuple[Any, ...], missing: NDArray[np.int64] | None
-    ) -> None:
-        if missing is not None and not missing.any():
-            missing = None
-        for array in (counts, missing):
-            if array is not None:
-                array.setflags(write=False)
-        for name, value in (("counts", counts), ("voters", voters), ("classes", names), ("missing", missing)):
-            object.__setattr__(self, name, value)
+    def _hold(self, **attributes: object) -> None:
+        for name, value in attributes.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            is_none = name == "missing" and isinstance(value, np.ndarray) and not value.any()
+            object.__setattr__(self, name, None if is_none else value)
+
+    @classmethod
+    def _made(cls, **attributes: object) -> Votes:
+        """Return votes that were counted just now, in arrays that nobody else has: neither checked again nor copied."""
+        votes = object.__new__(cls)
+        votes._hold(**{"missing": None, "vocabulary": (), "normalized": "", **attributes})
+        return votes
+
+    @classmethod
+    def _made_like(cls, votes: Votes, **changes: object) -> Votes:
+        """Return votes with other values of some attributes, which are not checked again."""
+        return cls._made(**{**{field.name: getattr(votes, field.name) for field in fields(votes)}, **changes})
 
     @classmethod
     def of_labels(
@@ -177,22 +215,108 @@ class Votes:
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = class_names(2 if classes is None else classes)
         checks.one_of(MISSING, missing=missing)
-        if len(matrix) * len(names) > MOST_COUNTS:
-            found = f"{len(matrix):,} queries and {len(names):,} classes"
-            advice = "count some of the queries at a time"
-            checks.fail("votes", checks.Found(found), f"at most {MOST_COUNTS:,} counts", advice)
-        counts = np.empty((len(matrix), len(names)), dtype=np.int64)
         absent = np.zeros(len(matrix), dtype=np.int64) if missing == "coin" else None
-        start = 0
+        several: list[SparseCounts] = []
+        is_sparse = len(names) > _MOST_DENSE
+        if not is_sparse and len(matrix) * len(names) > MOST_COUNTS:
+            _refuse_counts(len(matrix), len(names))
+        counts = np.empty((0 if is_sparse else len(matrix), len(names)), dtype=np.int64)
+        start, many = 0, _ManyClasses(names) if is_sparse else None
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
             rows = slice(start, start + len(block))
-            _count(block, names, start, counts[rows], None if absent is None else absent[rows])
+            gone = None if absent is None else absent[rows]
+            if many is None:
+                _count(block, names, start, counts[rows], gone)
+            else:
+                several.append(many.count(block, start, gone))
             start += len(block)
-        # counted just now, in an array that nobody else has: neither checked again nor copied
-        votes = object.__new__(cls)
-        object.__setattr__(votes, "given", "labels")
-        votes._hold(counts, matrix.shape[1], names, absent)
-        return votes
+        held = SparseCounts.joined(several or [SparseCounts.of_dense(counts)]) if is_sparse else counts
+        return cls._made(held=held, missing=absent, voters=matrix.shape[1], classes=names, given="labels")
+
+    @classmethod
+    def of_answers(
+        cls,
+        rows: Iterable[Sequence[str]] | ArrayLike,
+        numbers: Iterable[Sequence[int]] | None = None,
+        *,
+        normalize: Normalize = None,
+    ) -> Votes:
+        """Read answers that nobody listed: one row a query, with one string of each voter, or each string once.
+
+        Strings are equal or different, to the last space, unless ``normalize`` makes them alike. None of them stands
+        for no vote, whatever it says, and there is no die over strings that nobody listed: an empty string is refused,
+        and who says nothing has no vote. A word that all of them may say for it, like "none", is an answer as others.
+
+        Parameters
+        ----------
+        rows
+            (Q, K) strings of 1 to 200 characters; with ``numbers`` rows of any lengths.
+        numbers
+            How many voters said each of them: rows of whole numbers above 0 that sum to K.
+        normalize
+            What is done to each answer before it is counted: ``"casefold"``, ``"nfc"`` (Unicode's composed form),
+            ``"spaces"`` (each run of white space is one space, none at the ends), ``"strip"``, several with commas, in
+            this order; or a function of one answer. It must be public, the same for all voters, and independent of the
+            votes. A ledger's log says what it was.
+
+        Raises
+        ------
+        ValueError
+            If an answer is no such string, or rows are not of K votes.
+
+        Examples
+        --------
+        >>> votes = Votes.of_answers([["flu", "Flu ", "cold"], ["asthma", "none", "none"]], normalize="strip,casefold")
+        >>> votes
+        Votes(2 queries to 3 voters, open answers; from answers, normalized by strip,casefold)
+        >>> votes.names, votes.sparse.dense().tolist()
+        (('flu', 'cold', 'asthma', 'none'), [[2, 1, 0, 0], [0, 0, 1, 2]])
+        >>> votes.labeled(np.array([0, ABSTAIN])).tolist()
+        ['flu', None]
+        >>> Votes.of_answers([["flu", "cold"], ["none"]], [[2, 1], [3]]).voters
+        3
+        """
+        matrix: Any = rows
+        if hasattr(matrix, "__array__"):
+            matrix = _array("answers", matrix)
+        vocabulary = Vocabulary(normalize)
+        if numbers is not None:
+            return cls._of_numbers(_rows(matrix), _rows(numbers), vocabulary)
+        places = vocabulary.places_of(_rows(matrix))
+        if not places.shape[0]:
+            checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
+        return cls.of_places(places, vocabulary)
+
+    @classmethod
+    def of_places(cls, places: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
+        """Count (Q, K) columns of a vocabulary."""
+        return cls._open(SparseCounts.of_places(places, len(vocabulary.columns)), places.shape[1], vocabulary)
+
+    @classmethod
+    def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary) -> Votes:
+        words = tuple(vocabulary.columns)
+        named = {"classes": (), "vocabulary": words, "normalized": vocabulary.normalized}
+        return cls._made(held=counts, voters=voters, given="answers", **named)
+
+    @classmethod
+    def _of_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
+        """Read strings and how many voters said each; two that are made alike are one."""
+        counted, voters = [], 0
+        for (query, row), (_, times) in zip(rows, numbers, strict=True):
+            if len(row) != len(times):
+                found = checks.Found(f"{len(row)} strings and {len(times)} numbers")
+                checks.fail(f"query {query}", found, "as many strings as numbers of voters who said them")
+            checks.integer_at_least(1, most=MOST_VOTERS, **{f"numbers of query {query}": n for n in times})
+            entries: dict[int, int] = {}
+            for column, number in zip(vocabulary.places_of([(query, row)], field_name="string")[0], times, strict=True):
+                entries[int(column)] = entries.get(int(column), 0) + int(number)
+            voters = voters or sum(entries.values())
+            if sum(entries.values()) != voters:
+                checks.fail(f"the sum of query {query}", sum(entries.values()), f"K = {voters}, that of query 0")
+            counted.append(entries)
+        if not counted:
+            checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
+        return cls._open(SparseCounts.of_rows(counted, len(vocabulary.columns)), voters, vocabulary)
 
     @classmethod
     def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
@@ -302,7 +426,36 @@ class Votes:
     @property
     def queries(self) -> int:
         """Q, the number of queries."""
-        return len(self.counts)
+        return len(self.held)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answers are strings that nobody listed."""
+        return self.given == "answers"
+
+    @property
+    def names(self) -> tuple[Any, ...]:
+        """What the columns are called: the classes, or the strings that were said."""
+        return self.vocabulary if self.is_open else self.classes
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """(Q, C) how many voters chose each class; `ValueError` for open answers, and for too many zeros."""
+        if not isinstance(self.held, SparseCounts):
+            return self.held
+        if self.is_open:
+            advice = "their counts are votes.sparse, what its columns are called votes.names"
+            checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
+        if self.queries * len(self.classes) > MOST_COUNTS:
+            _refuse_counts(self.queries, len(self.classes))
+        counts = self.held.dense()
+        counts.setflags(write=False)
+        return counts
+
+    @cached_property
+    def sparse(self) -> SparseCounts:
+        """The same counts without zeros, whatever is held."""
+        return self.held if isinstance(self.held, SparseCounts) else SparseCounts.of_dense(self.held)
 
     @property
     def ones(self) -> NDArray[np.int64]:
@@ -310,7 +463,7 @@ class Votes:
         if len(self.classes) != 2:
             checks.fail(
                 "votes",
-                checks.Found(f"{len(self.classes)} classes"),
+                checks.Found("open answers" if self.is_open else f"{len(self.classes)} classes"),
                 "about two classes",
                 "see Plurality and GNMax for more",
             )
@@ -324,16 +477,32 @@ class Votes:
         Votes(2 queries to 2 voters, classes 0, 1; from labels, 1 missing)
         """
         first = several[0]
-        if any((each.voters, each.classes) != (first.voters, first.classes) for each in several):
+        told = (first.voters, first.classes, first.is_open, first.normalized)
+        if any((votes.voters, votes.classes, votes.is_open, votes.normalized) != told for votes in several):
             checks.fail("votes", checks.Found("those of others among them"), "of the same voters on the same classes")
+        if first.is_open:
+            return cls._joined_open(several)
         given: Literal["labels", "counts"] = "labels" if any(each.given == "labels" for each in several) else "counts"
         none = [np.zeros(each.queries, dtype=np.int64) for each in several]
         missing = [
             each.missing if each.missing is not None else zeros for each, zeros in zip(several, none, strict=True)
         ]
-        counts = np.concatenate([each.counts for each in several])
-        are_missing = any(each.missing is not None for each in several)
-        return cls(counts, first.voters, first.classes, given, np.concatenate(missing) if are_missing else None)
+        if isinstance(first.held, SparseCounts):
+            held: NDArray[np.int64] | SparseCounts = SparseCounts.joined(votes.sparse for votes in several)
+        else:
+            held = np.concatenate([votes.counts for votes in several])
+        return cls._made_like(first, held=held, given=given, missing=np.concatenate(missing))
+
+    @classmethod
+    def _joined_open(cls, several: Sequence[Votes]) -> Votes:
+        """Put open answers one after the other, with one column for each string."""
+        columns: dict[str, int] = {}
+        for votes in several:
+            for word in votes.vocabulary:
+                columns.setdefault(word, len(columns))
+        called = (np.array([columns[word] for word in votes.vocabulary], dtype=np.int64) for votes in several)
+        parts = (votes.sparse.renumbered(new, len(columns)) for votes, new in zip(several, called, strict=True))
+        return cls._made_like(several[0], held=SparseCounts.joined(parts), vocabulary=tuple(columns))
 
     def completed(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes of which none is missing: a fair coin, of more classes a die, tossed now, stands for each.
@@ -356,6 +525,9 @@ class Votes:
         """
         if rng is not None:
             require_generator(rng)
+        if self.is_open:
+            advice = "there is no die over strings that nobody listed, and none of these votes is missing"
+            checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
         if self.missing is None:
             return self
         if len(self.classes) > 2:
@@ -383,7 +555,7 @@ class Votes:
         """Return these votes, or raise `ValueError` unless they are of K voters."""
         if self.voters != K:
             found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
-            if self.given == "labels":
+            if self.given != "counts":
                 found = f"{self.voters} columns"
                 advice = self._advice_on_columns(K)
                 if self.queries == K:
@@ -392,7 +564,7 @@ class Votes:
         return self
 
     def _advice_on_columns(self, K: int) -> str:
-        if self.voters == len(self.classes):
+        if self.voters == len(self.classes) and not self.is_open:
             return "one column is one voter; for counts say --votes-format counts, or Votes.of_counts"
         there_are = f"plan for the {self.voters} voters that there are"
         if self.voters > K:
@@ -401,7 +573,13 @@ class Votes:
         return f"one column is one voter: {empty}{there_are}"
 
     def labeled(self, answers: NDArray[np.int64]) -> Labels:
-        """Return the names of the classes in ``answers``, (Q,) → (Q,); `ABSTAIN` stays what it is."""
+        """Return the names of the classes in ``answers``, (Q,) → (Q,); `ABSTAIN` stays what it is.
+
+        Of open answers these are columns of `sparse`, and what leaves is an array of strings, with None for `ABSTAIN`:
+        a voter may have said "-1".
+        """
+        if self.is_open:
+            return self._strings[answers]
         if self.classes == tuple(range(len(self.classes))):
             return answers
         names, declined = np.asarray(self.classes)[answers], answers == ABSTAIN
@@ -409,17 +587,27 @@ class Votes:
             return names
         return np.where(declined, str(ABSTAIN) if names.dtype.kind == "U" else ABSTAIN, names)
 
+    @cached_property
+    def _strings(self) -> Labels:
+        """What the columns of open answers are called, as objects: a type as wide as the longest would tell of it."""
+        return np.array((*self.vocabulary, None), dtype=object)
+
     def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Votes:
         """Return the votes on some queries."""
         if not isinstance(rows, slice | np.ndarray):
             raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
         missing = None if self.missing is None else self.missing[rows]
-        return Votes(self.counts[rows], self.voters, self.classes, self.given, missing)
+        if isinstance(self.held, SparseCounts):
+            return self._made_like(self, held=self.held.rows(rows), missing=None if missing is None else missing.copy())
+        return Votes(self.held[rows], self.voters, self.classes, self.given, missing)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
+        what = "open answers" if self.is_open else f"classes {names}"
         missing = "" if self.missing is None else f", {self.missing.sum():,} missing"
-        return f"Votes({self.queries:,} queries to {self.voters:,} voters, classes {names}; from {self.given}{missing})"
+        normalized = f", normalized by {self.normalized}" if self.normalized else ""
+        told = f"{self.queries:,} queries to {self.voters:,} voters, {what}; from {self.given}"
+        return f"Votes({told}{missing}{normalized})"
 
 
 def vote_batches(path: Path, layout: Layout) -> Iterator[tuple[Votes, Untyped]]:
@@ -459,6 +647,11 @@ def require_votes(votes: object) -> Votes:
     return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
 
 
+def _refuse_counts(queries: int, classes: int) -> NoReturn:
+    found = checks.Found(f"{queries:,} queries and {classes:,} classes")
+    checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
+
+
 def _array(name: str, values: ArrayLike) -> Labels:
     if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
         advice = "every voter must answer every query; an array of objects says None for a vote that is missing"
@@ -471,23 +664,38 @@ def _array(name: str, values: ArrayLike) -> Labels:
 
 def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
     """Return what the classes are called, in order."""
+    if is_open(classes):
+        advice = "answers that nobody listed are read by Votes.of_answers(rows)"
+        checks.fail("classes", checks.Found(OPEN), "listed, or their number", advice)
     if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
-        if classes > MOST_CLASSES:
-            checks.fail("classes", classes, f"at most {MOST_CLASSES:,}")
-        return tuple(range(classes))
+        if classes > MOST_NAMES:
+            checks.fail("classes", classes, f"at most {MOST_NAMES:,}")
+        return _numbers(int(classes))
     if isinstance(classes, set | frozenset):
         checks.fail("classes", classes, "in order, the one for class 0 first", "a set has none: say a tuple")
     names = () if isinstance(classes, str) or not isinstance(classes, Iterable) else tuple(classes)
     for name in names:
+        if type(name) is str and name.isascii() and "\0" not in name and len(name) <= LONGEST_NAME:
+            continue
         if not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biufU" or name != name:  # noqa: PLR0124
             checks.fail("classes", name, "text or numbers", "labels are kept in files")
         if isinstance(name, str) and not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
             checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
-    if not 2 <= len(names) <= MOST_CLASSES or len(set(names)) != len(names) or len(set(map(str, names))) != len(names):
-        allowed = f"different labels, at least two and at most {MOST_CLASSES:,}, class 0 first; or their number"
+    if not 2 <= len(names) <= MOST_NAMES or len(set(names)) != len(names) or len(set(map(str, names))) != len(names):
+        allowed = f"different labels, at least two and at most {MOST_NAMES:,}, class 0 first; or their number"
         checks.fail("classes", names[:5] or classes, allowed)
     return names
+
+
+@lru_cache(maxsize=4)
+def _numbers(classes: int) -> tuple[int, ...]:
+    return tuple(range(classes))
+
+
+def is_open(classes: object) -> bool:
+    """Whether classes are those that nobody listed, `darrm.problem.OPEN` or the word "open"."""
+    return isinstance(classes, Open) or (isinstance(classes, str) and classes == repr(OPEN))
 
 
 def words_of(names: tuple[Any, ...]) -> tuple[str, ...]:
@@ -527,7 +735,7 @@ def _count(
         if block.dtype == object:
             block = block.copy()
             block[absent] = None  # pandas' NA compares with nothing
-    elif block.dtype == object and (unclear := np.frompyfunc(_is_missing, 1, 1)(block).astype(bool)).any():
+    elif block.dtype == object and (unclear := np.frompyfunc(is_missing, 1, 1)(block).astype(bool)).any():
         query, voter = map(int, np.argwhere(unclear)[0])
         _no_vote(names, block[query, voter], voter, first_row + query)
     for column, name in enumerate(names):
@@ -544,15 +752,59 @@ def _count(
         _no_vote(names, block[query, voter], voter, first_row + query, coin=missing is not None)
 
 
-def _is_missing(vote: object) -> bool:
-    """Whether an object stands for no vote: None, NaN, or pandas' NA and NaT, which compare with nothing."""
-    return vote is None or (not isinstance(vote, str) and str(vote) in {"nan", "<NA>", "NaT"})
+class _ManyClasses:
+    """Counts votes on many classes as `_count` does, at a cost that does not grow with their number."""
+
+    def __init__(self, names: tuple[Any, ...]) -> None:
+        self.names = names
+        self.are_numbered = names == _numbers(len(names))
+        self.are_numbers = self.are_numbered or all(isinstance(name, int | float) for name in names)
+
+    @cached_property
+    def index(self) -> dict[Any, int]:
+        """The place of each name."""
+        return {name: place for place, name in enumerate(self.names)}
+
+    def places_in(self, block: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the place of each vote, -1 for what is none."""
+        if self.are_numbered and block.dtype.kind in "biu":
+            return np.where((block >= 0) & (block < len(self.names)), block, -1).astype(np.int64)
+        if block.dtype == object:
+            places = [self.index.get(vote, -1) if isinstance(vote, Hashable) else -1 for vote in block.ravel()]
+            return np.array(places, dtype=np.int64).reshape(block.shape)
+        index = self.index
+        if block.dtype.kind == "f" and self.are_numbers:  # a name is what it is in the type of the votes
+            index = dict(zip(np.asarray(self.names).astype(block.dtype).tolist(), range(len(self.names)), strict=True))
+        values, which = np.unique(block, return_inverse=True)
+        return np.array([index.get(value, -1) for value in values.tolist()])[which].reshape(block.shape)
+
+    def count(self, block: NDArray[Any], first_row: int, missing: NDArray[np.int64] | None) -> SparseCounts:
+        """Count the votes in (n, K) labels, and the missing ones into (n,) where they are allowed."""
+        absent = np.zeros(block.shape, dtype=bool) if missing is None else _is_absent(block, self.names)
+        places = self.places_in(block)
+        if np.any(wrong := (places < 0) & ~absent):
+            query, voter = map(int, np.argwhere(wrong)[0])
+            _no_vote(self.names, block[query, voter], voter, first_row + query, coin=missing is not None)
+        places[absent] = -1
+        if missing is not None:
+            missing[:] = absent.sum(axis=1)
+        return SparseCounts.of_places(places, len(self.names))
+
+
+def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (whatever has rows)
+    """Yield the rows of answers, or of their numbers, with the number of each query."""
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        checks.fail("answers", checks.Found(type(rows).__name__), "rows of strings", "one row is one query")
+    for query, row in enumerate(rows):
+        if isinstance(row, str | Mapping) or not isinstance(row, Iterable):
+            checks.fail(f"query {query}", row, "a row of strings, one a voter", "one row is one query")
+        yield query, row.tolist() if isinstance(row, np.ndarray) else list(row)
 
 
 def _is_absent(block: NDArray[Any], names: tuple[Any, ...]) -> NDArray[np.bool_]:
     words = [word for word in ABSENT if word not in names]
     if block.dtype == object:
-        return np.asarray(np.frompyfunc(lambda vote: _is_missing(vote) or vote in words, 1, 1)(block), dtype=bool)
+        return np.asarray(np.frompyfunc(lambda vote: is_missing(vote) or vote in words, 1, 1)(block), dtype=bool)
     if block.dtype.kind == "U":
         return np.isin(block, words)
     return np.isnan(block) if block.dtype.kind == "f" else np.zeros(block.shape, dtype=bool)
@@ -573,7 +825,7 @@ def _no_vote(
     label = vote.item() if isinstance(vote, np.generic) else vote
     if isinstance(label, float) and label.is_integer():
         label = int(label)  # 2, as it stands in a .csv file whose numbers became floats
-    if _is_missing(label) or label in ABSENT:
+    if is_missing(label) or label in ABSENT:
         advice = f"it is missing, and every voter must answer every query: leave the query out, or {OR_A_COIN}"
     elif coin and label == ABSTAIN:
         advice = "a vote that is missing is NaN or None, in text it is empty or NA"

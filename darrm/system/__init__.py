@@ -1,6 +1,7 @@
 """What every door shares with the machine: files, optional libraries, figures, command lines."""
 
 __all__ = [
+    "answers",
     "command_line",
     "extras",
     "figures",
