@@ -4,8 +4,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -24,9 +22,9 @@ from darrm.release import debited
 from darrm.system.command_line import run
 from darrm.system.votes_file import labels_digest, save_labels
 from tests.exhaustive import EXHAUSTIVE
+from tests.killed import KILLED, apart, ended
 
 QUERIES = 64  # two releases draw the same labels with probability about 2⁻⁴⁰: a digest tells whose labels a file holds
-KILLED = -9
 FIRST_PAGES = 1000  # bytes; no ledger is as small
 MODES = ("single", "concurrent", "full disk")
 
@@ -112,12 +110,12 @@ def kill_many(folder: Path, kills: int, mode: str, seed: int) -> Counter[int]:
             time.sleep(generator.uniform(0.0, 1.1 * whole))
             for number in children:
                 os.kill(number, signal.SIGKILL)
-        ended = {note: os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) for number, note in children.items()}
+        found = {note: ended(number) for number, note in children.items()}
         whole = max(whole, time.monotonic() - start) if kill < 3 else whole
-        statuses.update(ended.values())
+        statuses.update(found.values())
         entries = ledger.entries()
         by_note = {entry.note: entry for entry in entries}
-        for note, status in ended.items():
+        for note, status in found.items():
             assert status in {0, 2, 3, KILLED}, (note, status)
             if status != KILLED:
                 assert (status == 2) == (note not in by_note), (note, status)
@@ -148,17 +146,9 @@ def recover_all(folder: Path) -> int:
 
 
 def run_kills(folder: Path, kills: int, mode: str, seed: int) -> str:
-    """Run the kills in a fresh process, which has no threads when it forks."""
     prepare(folder)
-    script = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_kills as kills; "
-        f"from pathlib import Path; folder = Path({str(folder)!r}); "
-        f"print(sorted(kills.kill_many(folder, {kills}, {mode!r}, {seed}).items()), kills.recover_all(folder))"
-    )
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    count = f"sorted(kills.kill_many(folder, {kills}, {mode!r}, {seed}).items())"
+    return apart(__file__, folder, f"{count}, kills.recover_all(folder)")
 
 
 @pytest.mark.parametrize("mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])])

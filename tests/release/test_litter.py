@@ -2,13 +2,9 @@
 
 import fcntl
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
@@ -16,32 +12,10 @@ from darrm.errors import PaidError
 from darrm.laws import baselines
 from darrm.release import debited
 from darrm.release.__main__ import main
-from darrm.release.debited import recover
 from darrm.system.command_line import run
 
 PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
 VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
-KILLED = """
-import os, signal, sys
-from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
-from darrm.laws import baselines
-from darrm.release import debited
-def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
-release = Release(certify(problem, baselines.double_subsampling(problem)))
-votes = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
-for name, folder in zip(*[iter(sys.argv[1:])] * 2):
-    child = os.fork()
-    if not child:
-        try:
-            os.chdir(folder)
-            setattr(debited, name, die)
-            release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.npy")
-        finally:
-            os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-PLACES = {"check_links": False, "save_labels": True, "sync": True}  # and whether the release is paid for
 
 
 @pytest.fixture
@@ -53,36 +27,6 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PrivacyLedger:
 
 def left(path: Path) -> list[str]:
     return [file.name for file in path.iterdir() if file.name.startswith(".labels-")]
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders in which a release died at a place: one process forks them all."""
-    folders = {place: tmp_path_factory.mktemp("killed") for place in PLACES}
-    for folder in folders.values():
-        PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9))
-    words = [str(word) for both in folders.items() for word in both]
-    done = subprocess.run([sys.executable, "-c", KILLED, *words], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(PLACES)
-    return folders
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_what_a_killed_release_leaves_goes_with_the_next_one(
-    place: str, killed: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(killed[place])
-    monkeypatch.setattr(debited, "_SECONDS_TO_LOCK", -1.0)
-    ledger, tmp_path, paid = PrivacyLedger("ledger.sqlite"), killed[place], PLACES[place]
-    assert len(left(tmp_path)) == (place != "sync")
-    assert [entry.count for entry in ledger.undelivered()] == [2] * paid
-    if paid:
-        recover(ledger, 1, "labels.npy")
-    else:
-        aggregator = Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM)))
-        release_debited(aggregator, VOTES, ledger=ledger, output="labels.npy")
-    assert left(tmp_path) == []
-    assert np.load("labels.npy").shape == (2,)
 
 
 def test_a_folder_that_somebody_holds_stays(tmp_path: Path, ledger: PrivacyLedger) -> None:

@@ -42,6 +42,7 @@ from darrm.system.command_line import run  # noqa: E402 (as above)
 from darrm.system.parquet_file import layout_of  # noqa: E402 (as above)
 from darrm.votes import Votes, class_names, vote_batches  # noqa: E402 (as above)
 from tests.exhaustive import EXHAUSTIVE  # noqa: E402 (as above)
+from tests.killed import KILLED, apart, ended  # noqa: E402 (as above)
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -730,9 +731,9 @@ def kill_many(folder: Path, kills: int, seed: int) -> tuple[int, int]:
         if kill >= 2:
             time.sleep(whole * moments.uniform(0.0, 1.0))
             os.kill(number, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+        status = ended(number)
         whole = time.monotonic() - start if kill < 2 else whole
-        assert status in {0, -9}, status
+        assert status in {0, KILLED}, status
         ledger = ledger_in(folder)
         waiting = ledger.undelivered()
         paid = [entry for entry in ledger.entries() if entry.output == str(folder / output)]
@@ -754,14 +755,7 @@ def kill_many(folder: Path, kills: int, seed: int) -> tuple[int, int]:
 
 
 def run_kills(folder: Path, kills: int, seed: int) -> tuple[int, int]:
-    """Run the kills in a fresh process, which has no threads when it forks."""
-    script = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_partitions as tests; "
-        f"from pathlib import Path; print(*tests.kill_many(Path({str(folder)!r}), {kills}, {seed}))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    after, before = map(int, done.stdout.split())
+    after, before = map(int, apart(__file__, folder, f"*kills.kill_many(folder, {kills}, {seed})").split())
     return after, before
 
 

@@ -4,8 +4,6 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import product
@@ -27,8 +25,8 @@ from darrm.release import pipe
 from darrm.system.command_line import run
 from darrm.system.votes_file import labels_digest
 from tests.exhaustive import EXHAUSTIVE
+from tests.killed import KILLED, apart, ended
 
-KILLED = -9
 # where a process kills itself: before (False) or after (True) a call
 POINTS: dict[str, tuple[Any, str, bool]] = {
     "drawn, not paid": (Release, "release", True),
@@ -92,10 +90,6 @@ def start(folder: Path, *words: str, deadline: float = 0.0, point: str = "", cal
         status = run(lambda: release.main(["stream", *files, "--quiet", *words]))
     finally:
         os._exit(status)
-
-
-def ended(number: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
 
 
 def receive(answers: Any, got: dict[int, str]) -> int:
@@ -182,16 +176,7 @@ def kill_many(folder: Path, how: str, points: list[str], seed: int, amount: int)
 
 
 def run_kills(folder: Path, how: str, points: list[str], seed: int, amount: int) -> str:
-    """Run the kills in a fresh process, which has no threads when it forks."""
-    script = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_pipe_kills as kills; "
-        f"from pathlib import Path; folder = Path({str(folder)!r}); "
-        f"print(dict(kills.kill_many(folder, {how!r}, {points!r}, {seed}, {amount})))"
-    )
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return apart(__file__, folder, f"dict(kills.kill_many(folder, {how!r}, {points!r}, {seed}, {amount}))")
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,18 @@ from darrm.system.command_line import run
 
 PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
 VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
-# a release that dies before a step: what the step is called, and where
+# a release that dies before a step: where that is, and whether its folder is left beside the labels
 STEPS = {
-    "labels are drawn, nothing is paid": ("PrivacyLedger", "debit"),
-    "paid": ("debited", "save_labels"),
-    "labels are published": ("debited", "leave_receipt"),
-    "the receipt is made": ("PrivacyLedger", "receipt"),
-    "the receipt is written": ("json_link", ""),
-    "the receipt is published": ("PrivacyLedger", "forget_labels"),
+    "the folder is tried": ("debited", "check_links", True),
+    "labels are drawn, nothing is paid": ("PrivacyLedger", "debit", True),
+    "paid": ("debited", "save_labels", True),
+    "labels are published, and not yet for ever": ("debited", "sync", False),
+    "labels are published": ("debited", "leave_receipt", False),
+    "the receipt is made": ("PrivacyLedger", "receipt", False),
+    "the receipt is written": ("json_link", "", True),
+    "the receipt is published": ("PrivacyLedger", "forget_labels", False),
 }
+UNPAID = ("the folder is tried", "labels are drawn, nothing is paid")
 DYING = """
 import os, signal, sys
 from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
@@ -107,7 +110,7 @@ def dead(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {step: tmp_path_factory.mktemp("dead") for step in STEPS}
     for folder in folders.values():
         PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9), population="ward 7")
-    words = [str(word) for step, folder in folders.items() for word in (*STEPS[step], folder)]
+    words = [str(word) for step, folder in folders.items() for word in (*STEPS[step][:2], folder)]
     done = subprocess.run([sys.executable, "-c", DYING, *words], check=True, capture_output=True, text=True)
     assert done.stdout.split() == [str(-signal.SIGKILL)] * len(STEPS)
     return folders
@@ -122,13 +125,17 @@ def test_who_dies_leaves_labels_and_receipt_to_a_recovery(
     ledger = PrivacyLedger("ledger.sqlite")
     release_debited(aggregator, VOTES, ledger=ledger)  # others go on meanwhile
     waiting = [entry.number for entry in ledger.undelivered()]
-    assert waiting == [] if step.endswith("nothing is paid") else [1]
+    assert waiting == ([] if step in UNPAID else [1])
     assert Path("labels.csv.receipt.json").exists() is (step == "the receipt is published")
+    assert any(path.name.startswith(".") for path in Path().iterdir()) is STEPS[step][2]
     for number in waiting:
         recover(ledger, number, "labels.csv")
         check(ledger, number, "labels.csv")
+    if step in UNPAID:
+        release_debited(aggregator, VOTES, ledger=ledger, output="labels.csv")
     assert ledger.undelivered() == ()
-    assert [path.name for path in Path().iterdir() if path.name.startswith(".") and waiting] == []
+    assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
+    assert len(Path("labels.csv").read_text(encoding="utf-8").split()) == 2
 
 
 def test_a_receipt_of_other_labels_is_never_lost(
