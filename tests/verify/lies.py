@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from pathlib import Path
 from shutil import copy, copytree
 from typing import Any
@@ -432,8 +433,13 @@ IN_A_TABLE: dict[str, tuple[str, object]] = {
     "fewer rows": ("certificate/rows", 3),
     "another method": ("certificate/method", "Lean"),
     "no method": ("certificate/method", None),
+    "no worst cost": ("certificate/worst_cost", None),
+    "no budget": ("certificate/budget", None),
+    "no rows": ("certificate/rows", None),
     "a scale": ("certificate/scale", 2.0),
     "a note on the proof": ("certificate/note", "proved in Lean"),
+    "a note on the optimum": ("optimality/note", "proved in Lean"),
+    "a note on the problem": ("problem/note", "proved in Lean"),
     "a smaller error": ("optimality/value", times(0.9)),
     "a larger error": ("optimality/value", times(1.1)),
     "a better bound": ("optimality/bound", times(1.1)),
@@ -479,7 +485,9 @@ OF_MODELS: dict[str, tuple[str, object]] = {
 def lies_in_tables() -> Iterator[Lie]:
     """Change proven tables, their checksum written anew."""
     for name, (where, value) in IN_A_TABLE.items():
-        yield Lie("majority", f"a table with {name}", partial(changed, "table.json", where, value))
+        tell = partial(changed, "table.json", where, value)
+        yield Lie("majority", f"a table with {name}", tell)
+        yield Lie("majority", f"alone, a table with {name}", alone("table.json", tell))
     for name, (where, value) in IN_A_PLURALITY.items():
         yield Lie("plurality", f"a table with {name}", partial(changed, "unused.json", where, value))
     for name, (where, value) in OF_DIFFERING.items():
@@ -527,6 +535,47 @@ IN_A_LEDGER: dict[str, tuple[str, ...]] = {
         "UPDATE charges SET id = 2 WHERE id = 99",
     ),
 }
+# of the ledger that pays for two files and a stream, of which the last answer waits; false without a head, too
+FORGED: dict[str, tuple[str, ...]] = {
+    **{
+        f"entry {n} costs nearly nothing": (
+            f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '')",
+            f"UPDATE charges SET kind = 9 WHERE id = {n}",
+        )
+        for n in (1, 2, 3, 14, 26)
+    },
+    **{
+        f"of {kinds} kinds, entry 1 costs nearly nothing": (
+            f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '')",
+            "UPDATE charges SET kind = 9 WHERE id = 1",
+            f"UPDATE budget SET kinds = '{kinds}'",
+        )
+        for kinds in ("planned", "adaptive")
+    },
+    **{
+        f"it is called {words!r}": (f"UPDATE kinds SET what = '{words}'",)
+        for words in ("DaRRM over 99 voters", "99 voters", "GNMax", "a survey", " ")
+    },
+    **{
+        f"entry {n} has the time {time!r}": (f"UPDATE charges SET time = '{time}' WHERE id = {n}",)
+        for n, time in product(
+            (1, 2, 9),
+            ("1999-01-01T00:00:00.000+00:00", "soon", "2026-02-30T00:00:00.000+00:00", "", "2026-11-23T08:00:00.000"),
+        )
+    },
+    **{
+        f"{count} of 20 labels were counted": (f"UPDATE charges SET count = {count} WHERE id = 1",)
+        for count in (1, 2, 19, 21)
+    },
+    "a small entry beside an equal one": (
+        "UPDATE charges SET digest = (SELECT digest FROM charges WHERE id = 1), count = 2 WHERE id = 2",
+    ),
+    "other labels wait": ("UPDATE charges SET labels = x'00' WHERE id = 26",),
+    "no labels wait": ("UPDATE charges SET labels = x'' WHERE id = 26",),
+    "more labels wait": ("UPDATE charges SET count = 2 WHERE id = 26",),
+    "entry 1 names another table": ("UPDATE charges SET proof = 'ab' WHERE id = 1",),
+    "entry 1 has other labels": ("UPDATE charges SET digest = 'ab' WHERE id = 1",),
+}
 _WHOLE = "it is the ledger that it was"
 # the budget and what nobody else repeats: no file but a head shows it
 _WITHOUT_HEAD = {"a budget twice as large", "a larger δ", "another identity", "another population",
@@ -554,6 +603,8 @@ def lies_in_ledgers() -> Iterator[Lie]:
         unknown = _WHOLE if name in _WITHOUT_HEAD else ""
         tell = without_receipts(forged(*statements))
         yield Lie("majority", f"without a head, a ledger with {name}", tell, unknown or _WHOLE)
+    for name, statements in FORGED.items():
+        yield Lie("majority", f"forged, {name}", without_receipts(forged(*statements)))
     yield Lie("majority", "a stream's last answer is gone, and so is its line", _forgotten, "it is no older copy")
 
 
@@ -688,7 +739,9 @@ def lies_in_labels() -> Iterator[Lie]:
         yield Lie("parquet", f"without a head, a Parquet file with {name}", without_receipts(lie))
     for name in ("the first label turned", "the last label turned", "all labels equal", "another release's labels"):
         yield Lie("majority", f"a stream with {name}", partial(lines, "answers.csv", EDITS[name]))
-    yield Lie("majority", "a stream numbered from 2", partial(lines, "answers.csv", _later))
+    for first in (-7, 0, 2, 3, 24, 25, 1000):
+        tell = partial(lines, "answers.csv", partial(_later, first - 1))
+        yield Lie("majority", f"a stream numbered from {first}", tell)
     tell = partial(in_parquet, "labels/year=2/a.parquet", turned["a label turned"])
     yield Lie("nested", "a label turned", tell)
     yield Lie("parquet", "files exchanged", partial(swapped, "labels/a.parquet", "labels/b.parquet"))
@@ -697,9 +750,9 @@ def lies_in_labels() -> Iterator[Lie]:
               and (folder / "labels.csv").write_text("0\n" * 20))  # fmt: skip
 
 
-def _later(old: list[str]) -> list[str]:
-    """Number answers by one more."""
-    return [f"{int(line.split(',')[0]) + 1},{line.split(',')[1]}" for line in old]
+def _later(step: int, old: list[str]) -> list[str]:
+    """Number answers by so much more."""
+    return [f"{int(line.split(',')[0]) + step},{line.split(',')[1]}" for line in old]
 
 
 IN_A_RECEIPT: dict[str, tuple[str, object]] = {

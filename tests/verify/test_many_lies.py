@@ -66,6 +66,38 @@ QUICK = {
     "gnmax: the first label turned",
     "majority: an array with a label less",
     "majority: a stream numbered from 2",
+    *(
+        f"majority: forged, {name}"
+        for name in (
+            "entry 1 costs nearly nothing",
+            "entry 26 costs nearly nothing",
+            "of planned kinds, entry 1 costs nearly nothing",
+            "it is called '99 voters'",
+            "it is called 'GNMax'",
+            "entry 1 has the time 'soon'",
+            "entry 1 has the time '1999-01-01T00:00:00.000+00:00'",
+            "entry 1 has the time '2026-11-23T08:00:00.000'",
+            "1 of 20 labels were counted",
+            "21 of 20 labels were counted",
+            "a small entry beside an equal one",
+            "other labels wait",
+            "no labels wait",
+            "more labels wait",
+            "entry 1 names another table",
+            "entry 1 has other labels",
+        )
+    ),
+    *(
+        f"majority: alone, a table with a note{place}"
+        for place in ("", " on the proof", " on the optimum", " on the problem")
+    ),
+    *(f"majority: alone, a table with no {field}" for field in ("method", "worst cost", "budget", "rows")),
+    *(
+        f"majority: alone, a table with a {claim}"
+        for claim in ("smaller worst cost", "larger budget", "smaller error", "better bound")
+    ),
+    "majority: a stream numbered from 0",
+    "majority: a stream numbered from 25",
     "parquet: without a head, a Parquet file with a label turned",
     "exponential: a receipt with another cost",
     "gnmax: two receipts exchanged",
