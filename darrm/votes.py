@@ -34,11 +34,11 @@ from darrm.probability.exact_sampling import UniformBelow, require_generator, un
 from darrm.problem import OPEN, Open
 from darrm.sparse_counts import SparseCounts
 from darrm.system import votes_file
-from darrm.system.answers import Normalize, Vocabulary, is_missing
+from darrm.system.answers import Normalize, Vocabulary, is_missing, name_of
 from darrm.system.extras import Untyped
-from darrm.system.parquet_file import SUFFIX, Layout, count_batches, layout_of
+from darrm.system.parquet_file import SUFFIX, Layout, answer_batches, count_batches, layout_of
 from darrm.system.progress import StatusLine, blocks
-from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, is_csv, is_text, load_matrix
+from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, answer_rows, is_csv, is_text, load_matrix
 
 Labels = votes_file.Labels
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
@@ -361,6 +361,7 @@ class Votes:
         classes: Classes = None,
         votes_format: str = "auto",
         missing: str = "refuse",
+        normalize: Normalize = None,
         line: StatusLine | None = None,
     ) -> Votes:
         """Read a .npy, .csv or .parquet file with one row a query; all but .csv are looked at in blocks of rows.
@@ -376,12 +377,15 @@ class Votes:
         voters
             K, where it is known.
         classes
-            As in `of_labels`; names as text become numbers where an .npy file holds numbers.
+            As in `of_labels`; names as text become numbers where an .npy file holds numbers. ``"open"``: the file holds
+            the answers of `of_answers`, one column a voter, to the last space as they stand there.
         votes_format
             ``"labels"``, ``"counts"``, or ``"auto"``, which refuses what could be either.
         missing
             As in `of_labels`; with ``"coin"`` the file holds labels, and in a .csv file an empty field or NA is a
             missing vote.
+        normalize
+            As in `of_answers`, of open answers.
         line
             Where to show progress.
 
@@ -396,6 +400,10 @@ class Votes:
         checks.file_name(path=path)
         path, coin = Path(path), missing == "coin"
         checks.one_of(MISSING, missing=missing)
+        check_open(classes, votes_format, missing, normalize)
+        if is_open(classes):
+            votes = cls._read_open(path, voters, normalize, line)
+            return votes if voters is None else votes.of_voters(voters)
         if coin and votes_format == "counts":
             advice = "counts do not say whose votes are missing: give labels, one column a voter"
             checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
@@ -422,6 +430,21 @@ class Votes:
                 raise
             raise ValueError(f"{error} (in {str(path)!r} query 0, or row 0, is line 1)") from error
         return votes if voters is None else votes.of_voters(voters)
+
+    @classmethod
+    def _read_open(cls, path: Path, voters: int | None, normalize: Normalize, line: StatusLine | None) -> Votes:
+        if path.suffix.lower() == SUFFIX:
+            layout = layout_of(path, (), voters, normalize=normalize)
+            none = cls.of_places(np.empty((0, len(layout.votes)), np.int32), Vocabulary(normalize))
+            return cls.joined([none, *(votes for votes, _ in vote_batches(path, layout))])
+        vocabulary, names = Vocabulary(normalize), ("line", "field") if is_csv(path) else ("query", "voter")
+        try:
+            places = vocabulary.places_of(answer_rows(path, line), *names)
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} is no table of open answers: {error}") from error
+        if not len(places):
+            raise ValueError(f"{str(path)!r} must hold at least one line: every line is a query")
+        return cls.of_places(places, vocabulary)
 
     @property
     def queries(self) -> int:
@@ -615,13 +638,17 @@ def vote_batches(path: Path, layout: Layout) -> Iterator[tuple[Votes, Untyped]]:
 
     `ValueError` names the file and the row of what is no vote.
     """
+    if layout.given == "answers":
+        for places, vocabulary, batch in answer_batches(path, layout):
+            yield Votes.of_places(places, vocabulary), batch
+        return
     voters = layout.voters
     for counts, first, batch in count_batches(path, layout):
         try:
             if layout.given == "labels":
                 votes = Votes(counts, len(layout.votes), layout.classes, "labels")
             else:
-                votes = Votes.of_counts(counts, voters, layout.classes)
+                votes = Votes.of_counts(np.asarray(counts), voters, layout.classes)
         except ValueError as error:
             raise ValueError(f"{str(path)!r}: {error} (row 0 is row {first:,} of the file)") from error
         voters = votes.voters
@@ -696,6 +723,22 @@ def _numbers(classes: int) -> tuple[int, ...]:
 def is_open(classes: object) -> bool:
     """Whether classes are those that nobody listed, `darrm.problem.OPEN` or the word "open"."""
     return isinstance(classes, Open) or (isinstance(classes, str) and classes == repr(OPEN))
+
+
+def check_open(classes: Classes, votes_format: str, missing: str, normalize: Normalize) -> None:
+    """Raise `ValueError` for what open answers are not asked for, and for what is asked of them alone."""
+    if not is_open(classes):
+        if normalize is not None:
+            advice = "listed classes are compared as they are called; say classes='open' (--classes open) for answers"
+            checks.fail("normalize (--normalize)", name_of(normalize), "left out where classes are listed", advice)
+        return
+    if votes_format == "counts":
+        advice = "counts have a column for each class, and open answers have none"
+        checks.fail("votes_format (--votes-format)", votes_format, "auto or labels", advice)
+    if missing == "coin":
+        advice = "there is no die over strings that nobody listed: let a word stand for it, or leave the question out"
+        checks.fail("missing (--missing)", missing, "'refuse' for open answers", advice)
+    name_of(normalize)
 
 
 def words_of(names: tuple[Any, ...]) -> tuple[str, ...]:

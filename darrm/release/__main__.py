@@ -27,6 +27,7 @@ from darrm.losses.charges import Charge
 from darrm.pate.files import Released, load_release
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
+from darrm.problem import classes_in_words
 from darrm.release.debited import receipt_path, recover, release_debited
 from darrm.release.delivery import Delivery
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
@@ -45,7 +46,7 @@ from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
 from darrm.system.progress import StatusLine, status_line
 from darrm.system.votes_file import check_new
-from darrm.votes import ABSTAIN, FORMATS, MISSING, Votes
+from darrm.votes import ABSTAIN, FORMATS, MISSING, Votes, is_open
 
 PAID_STATUS = 3
 _SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of what is proposed where a budget is too small
@@ -160,7 +161,17 @@ def _add_recover(parser: CommandLine) -> None:
 
 def _add_release(parser: CommandLine) -> None:
     parser.add_argument("--votes-format", choices=FORMATS, default="auto", help="what the votes are (default auto)")
-    add_classes(parser, "the labels that stand for 0, 1, … (default 0,1,…)")
+    add_classes(
+        parser,
+        "the labels that stand for 0, 1, … (default 0,1,…), in a file one a line; open: a voter answers with any "
+        "string, and an empty field is no answer",
+    )
+    parser.add_argument(
+        "--normalize",
+        metavar="A,B,…",
+        help="what makes open answers alike before they are counted: some of casefold, nfc, spaces, strip, in this "
+        "order; the ledger's log says it",
+    )
     parser.add_argument(
         "--missing",
         choices=MISSING,
@@ -252,6 +263,7 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
         classes=classes,
         votes_format=options.votes_format,
         missing=options.missing,
+        normalize=options.normalize,
         line=line,
     )
     if votes.missing is not None and not options.quiet:
@@ -261,7 +273,10 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
     note = note_of(options)
     ledger = _ledger_of(options, aggregator, votes.queries, note)
     labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output, line=line)
-    if np.all(labels.astype(str) == str(ABSTAIN)) and not options.quiet:
+    if votes.is_open and not labels.any() and not options.quiet:
+        line.wipe()
+        complain("no query has a label (an empty field): no string had enough votes; the budget is spent", 0, "note")
+    if not votes.is_open and np.all(labels.astype(str) == str(ABSTAIN)) and not options.quiet:
         line.wipe()
         complain(
             f"no query has a label ({ABSTAIN} stands for none): the test did not pass; the budget is spent", 0, "note"
@@ -282,6 +297,7 @@ def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger,
         cluster=options.cluster,
         line=line,
         classes=classes,
+        normalize=options.normalize,
         votes_format=options.votes_format,
         columns=None if options.columns is None else options.columns.split(","),
         keep=() if options.keep is None else options.keep.split(","),
@@ -307,6 +323,7 @@ def _stream(options: Namespace) -> int:
             options.votes_format,
             json_lines=as_json,
             missing=options.missing,
+            normalize=options.normalize,
             ids=options.ids,
         )
         ledger = _ledger_of(options, aggregator, 1, options.note)
@@ -356,7 +373,8 @@ def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]
     classes = number if named is None else named
     if (classes if isinstance(classes, int) else len(classes)) != number:
         allowed = "two different labels, like no,yes" if number == 2 else f"{number} different labels, or their number"
-        checks.fail("--classes", options.classes, allowed, f"{options.table.name} is for {number} classes")
+        allowed = "open, or left out" if is_open(number) else allowed
+        checks.fail("--classes", options.classes, allowed, f"{options.table.name} is for {classes_in_words(number)}")
     return aggregator, classes
 
 

@@ -23,6 +23,9 @@ of step 3. (b) The commit is atomic and durable: it holds the debit and what is 
 step 5 only, after step 4, and (ii) holds by then. (c) A query's labels are those that were kept, handed over as often
 as it takes, or by (iii) those of the manifest. ∎
 
+What is done to open answers before they are counted is public, and part of the note that the ledger's log keeps. The
+ledger keeps their labels as text, in which no answer is the empty string, which no voter can say.
+
 Labels that are returned in memory are the caller's to lose. Whoever wants them to outlive the process names an output,
 or takes them from a stream, which is acknowledged later.
 """
@@ -38,6 +41,7 @@ from darrm.aggregator import Aggregator
 from darrm.errors import PaidError, checks
 from darrm.losses.charges import Charge
 from darrm.system.progress import StatusLine
+from darrm.system.votes_file import as_text
 from darrm.votes import Labels, Votes
 
 HandOver = Callable[[Any], object]
@@ -124,7 +128,7 @@ class Delivery:
 
     def deliver(self, votes: Votes, sink: Sink) -> Labels:
         """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`."""
-        with self._paid(sink) as pay:
+        with self._paid(sink, getattr(votes, "normalized", "")) as pay:
             labels = self.aggregator.release(votes)
             if labels.size:
                 pay(int(labels.size), labels)
@@ -133,15 +137,20 @@ class Delivery:
                 checks.fail("votes", found, "at least one query", "there is nothing to write")
             return labels
 
-    def deliver_later(self, queries: int, sink: Sink) -> None:
-        """Deliver so many labels, which the sink draws as its manifest says when it hands them over."""
-        with self._paid(sink) as pay:
+    def deliver_later(self, queries: int, sink: Sink, normalized: str = "") -> None:
+        """Deliver so many labels, which the sink draws as its manifest says when it hands them over.
+
+        ``normalized`` is what is done to open answers before they are counted.
+        """
+        with self._paid(sink, normalized) as pay:
             pay(queries, None)
 
     @contextmanager
-    def _paid(self, sink: Sink) -> Iterator[Callable[[int, Labels | None], None]]:
+    def _paid(self, sink: Sink, normalized: str) -> Iterator[Callable[[int, Labels | None], None]]:
         """Yield what pays; whatever fails, or is interrupted, after the debit becomes a `PaidError`."""
-        paid = False
+        paid, note = False, self.note
+        if normalized:
+            note = f"{note}; answers normalized by {normalized}".removeprefix("; ")
 
         def pay(queries: int, labels: Labels | None) -> None:
             def deliver(number: int) -> Mapping[str, str] | None:
@@ -154,8 +163,8 @@ class Delivery:
                 self.line.show(f"debiting {queries:,} queries")
             number = self.ledger.debit(
                 self.aggregator.charge(queries) if self.cost is None else self.cost.repeated(queries),
-                note=self.note,
-                labels=labels,
+                note=note,
+                labels=None if labels is None else as_text(labels),
                 manifest=sink.manifest,
                 output=sink.output,
                 turn=sink.turn,

@@ -40,7 +40,7 @@ from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
 from darrm.release.delivery import Delivery, StreamSink, check_aggregator, check_by_query, check_ledger
 from darrm.system.extras import Untyped
-from darrm.votes import Classes, Labels, Votes
+from darrm.votes import Classes, Labels, Votes, is_open
 
 
 def open_release(
@@ -117,6 +117,7 @@ class OneByOne(StreamSink):
             checks.fail("the ledger's kinds", ledger.kinds, "one, renyi or adaptive", advice)
         super().__init__(ledger, stream)
         self._charge, self._classes = aggregator.charge(1), classes
+        self._is_open = is_open(getattr(aggregator, "classes", None))
         self._delivery = Delivery(aggregator, ledger, note, cost=self._charge)
 
     @property
@@ -135,6 +136,8 @@ class OneByOne(StreamSink):
         They answer the last questions, up to number `answered`; before it was called nothing further is answered.
         """
         labels: list[Any] = [] if self.unclaimed is None else self.unclaimed.tolist()
+        if self._is_open:
+            labels = [label or None for label in labels]
         self.unclaimed = None
         if labels:
             self.hand_out(labels)
@@ -188,7 +191,9 @@ class OneByOne(StreamSink):
             If anything failed, or was interrupted, after the debit: the label waits in the ledger.
         """
         row: Any = votes
-        given = row if isinstance(row, Votes) else Votes.of_labels([row], self._classes)
+        if not isinstance(row, Votes):
+            row = Votes.of_answers([row]) if self._is_open else Votes.of_labels([row], self._classes)
+        given: Votes = row
         if given.queries != 1:
             checks.fail("votes", checks.Found(f"{given.queries} queries"), "on one question")
         return self.answer_together(given, (question,) if question else ())[0]

@@ -49,9 +49,11 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError, checks
 from darrm.pate.files import Released, document_of, release_of
+from darrm.problem import OPEN
 from darrm.release.debited import check_links, check_no_receipt, leave_receipt
 from darrm.release.delivery import Delivery, HandOver, Sink, check_by_query, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
+from darrm.system.answers import name_of
 from darrm.system.extras import Untyped
 from darrm.system.files import sync
 from darrm.system.parquet_file import (
@@ -69,7 +71,7 @@ from darrm.system.parquet_file import (
 )
 from darrm.system.progress import StatusLine
 from darrm.system.votes_file import SUFFIXES
-from darrm.votes import ABSTAIN, FORMATS, Classes, class_names, vote_batches
+from darrm.votes import ABSTAIN, FORMATS, Classes, check_open, class_names, is_open, vote_batches
 
 _FORMAT = "darrm-partitions"
 _MANIFEST, _DECIDED, _DRAWING = "manifest.json", "labels", "drawing"  # what stands in the staging
@@ -172,7 +174,9 @@ class Reading(TypedDict, total=False):
     Attributes
     ----------
     classes
-        What the classes are called, or their number; by default that of the aggregator.
+        What the classes are called, their number, or "open"; by default that of the aggregator.
+    normalize
+        What is done to open answers before they are counted, in words, as in `Votes.of_answers`.
     votes_format
         ``"labels"`` (a column a voter), ``"counts"`` (a column a class), or ``"auto"``: the number of columns says it.
     columns
@@ -182,6 +186,7 @@ class Reading(TypedDict, total=False):
     """
 
     classes: Classes
+    normalize: str | None
     votes_format: str
     columns: Iterable[str] | None
     keep: Iterable[str]
@@ -217,7 +222,7 @@ def release_partitions(
     line
         Where to show progress.
     **reading
-        ``classes``, ``votes_format``, ``columns`` and ``keep``, as `Reading` says.
+        ``classes``, ``normalize``, ``votes_format``, ``columns`` and ``keep``, as `Reading` says.
 
     Raises
     ------
@@ -254,8 +259,12 @@ def survey(
     voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # what has a document
     classes = reading.get("classes")
     classes = number if classes is None else classes
-    if (classes if isinstance(classes, int) else len(classes)) != number:
-        checks.fail("classes", classes, f"{number} different labels, or their number")
+    open_answers, normalize = is_open(classes), reading.get("normalize")
+    if (OPEN if open_answers else classes if isinstance(classes, int) else len(classes)) != number:
+        allowed = repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
+        checks.fail("classes", classes, allowed)
+    if normalize is not None:
+        checks.instance(str, normalize=normalize, advice="a function of yours does not stand in the manifest")
     single = not root.is_dir()
     _check_names(root, target, single=single)
     names = partitions_of(root)
@@ -263,13 +272,15 @@ def survey(
     columns = reading.get("columns")
     votes_format = reading.get("votes_format", "auto")
     checks.one_of(FORMATS, votes_format=votes_format)
+    check_open(classes, votes_format, "refuse", normalize)
     layout = layout_of(
         folder / names[0],
-        class_names(classes),
+        () if open_answers else class_names(classes),
         voters.K,
         votes_format=votes_format,
         columns=None if columns is None else tuple(columns),
         keep=tuple(reading.get("keep", ())),
+        normalize=normalize,
     )
     with engine_of(cluster) as engine, _progress(line, "checking votes") as advance:
         tasks = [(str(folder), name, layout) for name in names]
@@ -297,7 +308,7 @@ def release_surveyed(
 ) -> ReleasedPartitions:
     """Debit and release what was surveyed; see `release_partitions`."""
     sink = Staged(manifest, _real(output), cluster, delivery.line)
-    delivery.deliver_later(manifest.rows, sink)
+    delivery.deliver_later(manifest.rows, sink, name_of(manifest.layout.normalize))
     return ReleasedPartitions(sink.output, manifest.rows, len(manifest.partitions))
 
 
@@ -445,7 +456,7 @@ def _draw(staging: str, digest: str, index: int, advance: Advance) -> Partition:
     if stamp_of(source) != partition.stamp:
         _refuse_change(source)
     temporary = Path(staging, _DRAWING, f"{index}-{secrets.token_hex(8)}{SUFFIX}")
-    names = (*layout.classes, str(ABSTAIN) if isinstance(layout.classes[0], str) else ABSTAIN)
+    names = layout.classes and (*layout.classes, str(ABSTAIN) if isinstance(layout.classes[0], str) else ABSTAIN)
     try:
         with label_file(temporary, kept_types(source, layout), names, manifest.release) as write:
             for votes, batch in vote_batches(source, layout):

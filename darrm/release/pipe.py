@@ -26,15 +26,15 @@ import termios
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from io import StringIO
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from darrm.account.ledger import check_id, reason_of
 from darrm.errors import BudgetExceededError, PaidError, checks
 from darrm.release.one_by_one import OneByOne
+from darrm.system.answers import Vocabulary
 from darrm.system.extras import Untyped
-from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings
-from darrm.votes import Votes, class_names, words_of
+from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings, quoted
+from darrm.votes import Votes, check_open, class_names, is_open, words_of
 
 MOST_TOGETHER = 64  # questions of one debit: as many may be printed again after a death
 _READ_BYTES = 2**16
@@ -42,6 +42,21 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a vote in a message
 _TAKEN_WITHIN = 200  # milliseconds, for whoever is killed to let go of both ends of its pipes
 T = TypeVar("T")
+
+
+class VoteReading(TypedDict, total=False):
+    """How `Questions` takes votes.
+
+    Attributes
+    ----------
+    missing
+        ``refuse`` or ``coin``, as in `Votes.of_labels`; JSON null is a missing vote, too.
+    normalize
+        What is done to open answers before they are counted, as in `Votes.of_answers`.
+    """
+
+    missing: str
+    normalize: str | None
 
 
 class Questions:
@@ -52,15 +67,15 @@ class Questions:
     source
         What is read.
     voters, classes
-        K, and C or the names of the classes.
-    missing
-        ``refuse`` or ``coin``, as in `Votes.of_labels`; JSON null is a missing vote, too.
+        K, and C or the names of the classes, or "open" for answers that nobody listed.
     votes_format
         ``labels``, ``counts``, or ``auto``: the number of fields says it.
     json_lines
         Whether a line is a JSON array, of numbers and strings.
     ids
         Whether the first field of a line is the public id of its question.
+    **reading
+        ``missing`` and ``normalize``, as `VoteReading` says.
 
     Raises
     ------
@@ -76,12 +91,15 @@ class Questions:
         votes_format: str,
         *,
         json_lines: bool,
-        missing: str = "refuse",
         ids: bool = False,
+        **reading: Unpack[VoteReading],
     ) -> None:
+        missing, self._normalize = reading.get("missing", "refuse"), reading.get("normalize")
+        check_open(classes, votes_format, missing, self._normalize)
+        self._is_open = is_open(classes)
         self._source, self._voters, self._ids = source, voters, ids
         self._fields = partial(_json_fields, absent=missing == "coin") if json_lines else _csv_fields
-        self._names = class_names(classes)
+        self._names = () if self._is_open else class_names(classes)
         words = None if isinstance(classes, int) else words_of(self._names)
         places = None if words is None else {word: place for place, word in enumerate(words)}
         self._places = {"labels": places, "counts": None}
@@ -92,10 +110,10 @@ class Questions:
             [word for word in ABSENT if missing == "coin" and word not in self._names],
         )
         # labels whose id was forgotten may be an id and counts; of two classes they do not add up to K
-        if votes_format == "auto" and (voters == C or (ids and voters == C + 1 > 3)):
+        if votes_format == "auto" and not self._is_open and (voters == C or (ids and voters == C + 1 > 3)):
             found = checks.Found(f"auto, with {voters} voters and {C} classes")
             checks.fail("--votes-format", found, "labels or counts", "a line of votes looks like either")
-        kinds = {"labels": voters, "counts": C}
+        kinds = {"labels": voters} if self._is_open else {"labels": voters, "counts": C}
         self._kinds = {width: kind for kind, width in kinds.items() if votes_format in {"auto", kind}}
         self._buffer, self._searched, self._ended, self._read = bytearray(), 0, False, 0
         self._texts = lines_of(self)  # type: ignore[arg-type]  # it needs no more of a file than its lines
@@ -162,6 +180,9 @@ class Questions:
             few = len(fields) < self._voters in self._kinds
             advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
             raise ValueError(f"line {line} has {len(fields)} fields{after}, where a question has {allowed}{advice}")
+        if self._is_open:
+            vocabulary = Vocabulary(self._normalize)
+            return Votes.of_places(vocabulary.places_of([(line, fields)], "line", "field"), vocabulary)
         absent = {"", *self._absent} if self._missing == "coin" and kind == "labels" else set()
         if absent.issuperset(field.strip() for field in fields):
             raise ValueError(f"line {line} has no vote at all: leave the question out")
@@ -323,9 +344,7 @@ def answer_lines(release: Pipe, questions: Questions, *, first: int | None = Non
 
 
 def _csv_line(number: int, label: object) -> bytes:
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerow((number, label))
-    return text.getvalue().encode()
+    return f"{number},{'' if label is None else quoted(str(label))}\n".encode()
 
 
 def _json_line(number: int, label: object) -> bytes:

@@ -15,7 +15,7 @@ from darrm.privacy import PrivacyParams, decimal_text, exact_number
 from darrm.problem import MOST_QUERIES, OPEN, Voters, Workload, classes_to_json
 from darrm.sampling import Sampling
 from darrm.system.files import check_regular
-from darrm.system.votes_file import LONGEST_NAME
+from darrm.system.votes_file import LONGEST_NAME, listed_names
 
 _COLUMNS = ["name", "epsilon", "delta"]
 _MOST_BYTES = 2**22
@@ -85,11 +85,13 @@ def integers(flag: str, text: str) -> list[int]:
 
 def add_classes(parser: argparse._ActionsContainer, what: str, default: str | None = None) -> None:
     """Add the flag of the classes, which `classes_of` reads."""
-    parser.add_argument("--classes", metavar="C|A,B,…|open", default=default, help=what)
+    parser.add_argument("--classes", metavar="C|A,B,…|FILE.csv|open", default=default, help=what)
 
 
 def classes_of(text: str | None) -> int | tuple[str, ...] | None:
     """Read ``--classes``: how many classes there are, or what they are called; `OPEN` where nobody lists them.
+
+    A word that ends in .csv is a file with one name a line.
 
     >>> classes_of("10"), classes_of("no, yes"), classes_of("open")
     (10, ('no', 'yes'), open)
@@ -101,6 +103,8 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
         return int(parts[0])
+    if len(parts) == 1 and text.lower().endswith(".csv"):
+        return listed_names(Path(text))
     if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
         allowed = "their number, different labels, at least two, like no,yes, or open"
         checks.fail("--classes", text[:LONGEST_NAME], allowed)

@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import checks
+from darrm.sparse_counts import SparseCounts
+from darrm.system.answers import Normalize, Vocabulary
 from darrm.system.extras import Untyped, require
 from darrm.system.files import check_folder, check_regular
 from darrm.system.votes_file import ALREADY_THERE
@@ -39,6 +42,7 @@ _HIDDEN = (".", "_")  # how names begin that Spark, Hive and pyarrow do not read
 _SHOWN = 200  # characters of what pyarrow says
 _SHORT = 40  # characters of a name or a vote
 _RELEASE = b"darrm.release"
+_MOST_COMPARED = 256  # classes: votes on more are looked up, and counted without zeros
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,9 @@ class Layout:
     classes
         What the C classes are called: whole numbers, or text.
     given
-        ``"labels"`` or ``"counts"``.
+        ``"labels"``, ``"counts"``, or ``"answers"``, which have no classes.
+    normalize
+        What is done to open answers before they are counted.
     """
 
     votes: tuple[str, ...]
@@ -147,6 +153,7 @@ class Layout:
     voters: int | None
     classes: tuple[Any, ...]
     given: str
+    normalize: Normalize = None
 
 
 def layout_of(
@@ -157,10 +164,12 @@ def layout_of(
     votes_format: str = "auto",
     columns: tuple[str, ...] | None = None,
     keep: tuple[str, ...] = (),
+    normalize: Normalize = None,
 ) -> Layout:
     """Return what the columns of a file are; `ValueError` if they are no votes of so many voters on these classes.
 
     Without ``voters`` as many columns as classes could be labels or counts, and otherwise there is a voter a column.
+    Answers are open where there are no names.
     """
     _, types = rows_and_types(path)
     votes = tuple(name for name in types if name not in keep) if columns is None else columns
@@ -171,18 +180,20 @@ def layout_of(
         advice = f"a column is votes or kept, once, and {LABEL!r} is what the labels are called"
         checks.fail("the columns", checks.Found("the same name twice"), "different", advice)
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
-    if all(isinstance(name, str) for name in names) and not any(_is_text(types[name]) for name in votes):
+    if names and all(isinstance(name, str) for name in names) and not any(_is_text(types[name]) for name in votes):
         names = _as_numbers(names)
-    if not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
+    if not names:
+        votes_format = "answers"
+    elif not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
         checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
     given = _given(len(votes), voters, len(names)) if votes_format == "auto" else votes_format
-    expected = (len(votes) if voters is None else voters) if given == "labels" else len(names)
+    expected = len(names) if given == "counts" else len(votes) if voters is None else voters
     if len(votes) != expected:
         found = checks.Found(f"{len(votes)} columns in {str(path)!r}")
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
-        one = "voter" if given == "labels" else "class"
+        one = "class" if given == "counts" else "voter"
         checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
-    layout = Layout(votes, keep, len(votes) if given == "labels" else voters, names, given)
+    layout = Layout(votes, keep, voters if given == "counts" else len(votes), names, given, normalize)
     check_types(path, layout)
     return layout
 
@@ -194,13 +205,14 @@ def check_types(path: Path, layout: Layout) -> tuple[int, tuple[str, ...]]:
     for name in (*layout.votes, *layout.keep):
         if name not in found:
             checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
-    whole = layout.given == "counts" or not any(isinstance(name, str) for name in layout.classes)
+    whole = layout.given == "counts" or any(isinstance(name, int) for name in layout.classes)
     for name in layout.votes:
         kind = found[name]
         kind = kind.value_type if types.is_dictionary(kind) else kind
         boolean = types.is_boolean(kind) and layout.given == "labels" and layout.classes == (0, 1)
         if not ((types.is_integer(kind) or boolean) if whole else _is_text(kind)):
-            allowed = "whole numbers" if whole else f"text, of the classes {', '.join(layout.classes[:5])}"
+            listed = f", of the classes {', '.join(map(str, layout.classes[:5]))}" if layout.classes else ""
+            allowed = "whole numbers" if whole else f"text{listed}"
             advice = "classes that are words are named (--classes A,B), a column that is no vote is kept (--keep ID)"
             checks.fail(
                 f"column {name[:_SHORT]!r} of {str(path)!r}",
@@ -217,7 +229,7 @@ def kept_types(path: Path, layout: Layout) -> list[tuple[str, Any]]:
     return [(name, types[name]) for name in layout.keep]
 
 
-def count_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[Any], int, Untyped]]:
+def count_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[Any] | SparseCounts, int, Untyped]]:
     """Yield the (n, C) counts of some rows at a time, the number of the first, and the record batch they stand in.
 
     Labels are counted, and `ValueError` names what is no vote; counts are as they stand there.
@@ -229,6 +241,27 @@ def count_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[Any], in
             yield _counted(columns, layout, path, first), first, batch
         else:
             yield np.column_stack([_plain(column).to_numpy() for column in columns]), first, batch
+        first += batch.num_rows
+
+
+def answer_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[np.int32], Vocabulary, Untyped]]:
+    """Yield the (n, K) columns of open answers in a vocabulary of their own, and the record batch they stand in."""
+    first = 0
+    for batch in record_batches(path, (*layout.votes, *layout.keep)):
+        vocabulary = Vocabulary(layout.normalize)
+        places = np.empty((batch.num_rows, len(layout.votes)), dtype=np.int32)
+        for voter, name in enumerate(layout.votes):
+            where = f"{str(path)!r}, column {name[:_SHORT]!r}, row"
+            # anew, for a dictionary may hold words that nobody said
+            column = _plain(_complete(batch.column(name), path, first, name)).dictionary_encode()
+            indices, said = column.indices.to_numpy(), np.empty(len(column.dictionary), dtype=np.int32)
+            for place in range(said.size):
+                try:
+                    said[place] = vocabulary[column.dictionary[place].as_py()]
+                except ValueError as error:
+                    raise ValueError(f"{where} {first + int(np.argmax(indices == place)):,}: {error}") from error
+            places[:, voter] = said[indices]
+        yield places, vocabulary, batch
         first += batch.num_rows
 
 
@@ -284,23 +317,39 @@ def _places(column: Untyped, names: tuple[Untyped, ...]) -> NDArray[Untyped]:
     values = values.view(np.int8) if values.dtype == np.bool_ else values
     if names == tuple(range(len(names))):
         return values
+    if len(names) > _MOST_COMPARED:
+        index = _index(names)
+        distinct, which = np.unique(values, return_inverse=True)
+        return np.array([index.get(value, -1) for value in distinct.tolist()], dtype=np.int64)[which]
     places = np.full(len(values), -1)
     for place, name in enumerate(names):
         places[values == name] = place
     return places
 
 
-def _counted(columns: list[Any], layout: Layout, path: Path, first: int) -> NDArray[np.int64]:
+@lru_cache(maxsize=2)
+def _index(names: tuple[object, ...]) -> dict[object, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _counted(columns: list[Any], layout: Layout, path: Path, first: int) -> NDArray[np.int64] | SparseCounts:
     """Count the votes of a batch, column by column, which is how they lie in memory: (n, C)."""
     number = len(layout.classes)
-    counts = np.zeros((number, len(columns[0])), dtype=np.int32)
-    for name, column in zip(layout.votes, columns, strict=True):
+    many = number > _MOST_COMPARED
+    chosen = np.empty((len(columns[0]), len(columns) if many else 0), dtype=np.int32)
+    counts = np.zeros((0 if many else number, len(columns[0])), dtype=np.int32)
+    for voter, (name, column) in enumerate(zip(layout.votes, columns, strict=True)):
         places = _places(column, layout.classes)
         if len(places) and (int(places.min()) < 0 or int(places.max()) >= number):
             row = int(np.argmax((places < 0) | (places >= number)))
             _no_vote(column[row], layout.classes, f"{str(path)!r}, row {first + row:,}, column {name[:_SHORT]!r}")
+        if many:
+            chosen[:, voter] = places
+            continue
         for place in range(1, number):
             counts[place] += places == place
+    if many:
+        return SparseCounts.of_places(chosen, number)
     counts[0] = len(columns) - counts[1:].sum(axis=0)
     return counts.T.astype(np.int64)
 
@@ -321,7 +370,8 @@ def label_file(
 ) -> Iterator[Callable[[NDArray[Any], Any], None]]:
     """Write a file of labels beside columns that are kept; yield what adds a batch of both.
 
-    ``classes`` are all names that a label may have: whole numbers, or text. The file carries the name of the release.
+    ``classes`` are all names that a label may have: whole numbers, or text, and for open answers none; no answer is
+    null. The file carries the name of the release.
     """
     arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
     kind = _type_of(classes)
@@ -330,7 +380,7 @@ def label_file(
     with parquet.ParquetWriter(str(path), schema, **options) as writer:
 
         def write(labels: NDArray[Untyped], batch: Untyped) -> None:
-            column = arrow.array(labels.tolist() if labels.dtype.kind == "U" else labels, type=kind)
+            column = arrow.array(labels.tolist() if labels.dtype.kind in "UO" else labels, type=kind)
             arrays = [batch.column(name) for name, _ in kept]
             writer.write_batch(arrow.record_batch([*arrays, column], schema=schema))
 
@@ -345,7 +395,7 @@ def release_and_rows(path: Path) -> tuple[str, int]:
 
 def _type_of(classes: Sequence[object]) -> Untyped:
     arrow = require("pyarrow")
-    if any(isinstance(name, str) for name in classes):
+    if not classes or any(isinstance(name, str) for name in classes):
         return arrow.string()
     numbers = [int(str(name)) for name in classes]
     kinds = (np.min_scalar_type(min(number, -number - 1)) for number in numbers)  # of both signs, so none is unsigned

@@ -111,6 +111,34 @@ def load_matrix(
         raise ValueError(f"{str(path)!r} is no table of votes: {error}") from error
 
 
+def answer_rows(path: Path, line: StatusLine | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a table of text as they stand there, with their numbers: of lines from 1, of arrays from 0."""
+    _check_suffix("votes", path)
+    if is_csv(path):
+        for number, fields in _records(path):
+            if number == 1 and len(fields) >= _LEAST_COUNTED:
+                _refuse_header(fields, {field.strip(): 0 for field in fields})  # that it numbers the columns
+            if line is not None and number % _LINES_BETWEEN == 0:
+                line.show(f"reading {path.name}: {number:,} lines")
+            yield number, fields
+        return
+    matrix = _map_npy(path, dimensions=2)
+    if matrix.dtype.kind != "U":
+        raise ValueError(f"open answers are text, and its type is {matrix.dtype}: save an array of strings")
+    for number, row in enumerate(matrix):
+        yield number, row.tolist()
+
+
+def listed_names(path: Path) -> tuple[str, ...]:
+    """Read a long list of classes: a .csv file with one name a line."""
+    names = []
+    for line, fields in _records(path):
+        if len(fields) != 1:
+            raise ValueError(f"{str(path)!r}, line {line} has {len(fields)} fields: a line is the name of a class")
+        names += fields
+    return tuple(names)
+
+
 def _map_npy(path: Path, *, dimensions: int) -> NDArray[Any]:
     size = _size_of(path, MOST_NPY_BYTES)
     with path.open("rb") as file:
@@ -320,7 +348,8 @@ def save_labels(path: Path, labels: Labels, line: StatusLine | None = None) -> N
 def write_labels(path: Path, labels: Labels, line: StatusLine | None = None) -> None:
     """Write labels to a file that nobody reads yet; `load_labels` reads them back.
 
-    A .csv file has one label a line, quoted where it holds a comma, a quote or a line break, or ends in a space.
+    A .csv file has one label a line, quoted where it holds a comma, a quote or a line break, or ends in a space. No
+    answer to an open question is an empty text, in quotes where it stands alone.
     """
     with path.open("wb") as file:
         for piece in _csv_pieces(labels, line) if is_csv(path) else _npy_pieces(labels, line):
@@ -328,7 +357,7 @@ def write_labels(path: Path, labels: Labels, line: StatusLine | None = None) -> 
 
 
 def _npy_pieces(labels: Labels, line: StatusLine | None) -> Iterator[bytes]:
-    header = BytesIO()
+    header, labels = BytesIO(), as_text(labels)
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(labels))
     yield header.getvalue()
     for block in _label_blocks(labels, line):
@@ -439,9 +468,20 @@ def _digits_of_csv(path: Path) -> NDArray[np.int64] | None:
     return None if found is None else found[:, 0].astype(np.int64)
 
 
+def as_text(labels: Labels) -> Labels:
+    """Return labels of open answers as text, in which the empty string, which nobody can say, is no answer.
+
+    >>> as_text(np.array(["None", None], dtype=object))
+    array(['None', ''], dtype='<U4')
+    """
+    if labels.dtype != object:
+        return labels
+    return np.array(["" if label is None else label for label in labels], dtype=np.str_)
+
+
 class _Lines(dict[str, str]):
     def __missing__(self, text: str) -> str:
-        line = _quoted(text) + "\n"
+        line = quoted(text) + "\n"
         if len(self) < _MOST_REMEMBERED:
             self[text] = line
         return line
@@ -450,7 +490,7 @@ class _Lines(dict[str, str]):
 def _csv_pieces(labels: Labels, line: StatusLine | None = None) -> Iterator[bytes]:
     """Yield labels as text that says where each one ends, some at a time."""
     known = _Lines()
-    for block in _label_blocks(labels, line):
+    for block in _label_blocks(as_text(labels), line):
         if block.dtype.kind in "iu" and block.min() >= 0 and block.max() <= 9:
             lines = np.full((len(block), 2), ord("\n"), dtype=np.uint8)
             lines[:, 0] = block
@@ -460,5 +500,6 @@ def _csv_pieces(labels: Labels, line: StatusLine | None = None) -> Iterator[byte
             yield "".join(map(known.__getitem__, map(str, block.tolist()))).encode()
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a field of a .csv file, in quotes where it needs them."""
     return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'

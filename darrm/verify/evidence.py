@@ -176,6 +176,8 @@ def _of_parquet(path: Path) -> LabelsFile:
         names = file.schema_arrow.names
         name = _LABEL if _LABEL in names else names[-1]
         columns = [batch.column(0) for batch in file.iter_batches(columns=[name])]
+        if str(file.schema_arrow.field(name).type) == "string":  # of open answers null is no answer
+            columns = [column.fill_null("") for column in columns]
         if any(column.null_count for column in columns):
             raise ValueError("there are rows without a label")  # noqa: TRY301 (as of damaged files)
         parts = [_narrow(column.to_numpy(zero_copy_only=False)) for column in columns]

@@ -93,7 +93,8 @@ def judge_receipt(
     claim = f"the labels of {Path(receipt.labels).name} are those that were paid for"
     beside = [piece for piece in pieces if receipt.files and Path(piece.path) == Path(receipt.labels)]
     if beside:
-        found = {name.lstrip("/"): digest for name, _, digest in beside[0].digests}
+        own_name = Path(receipt.labels).name  # of a single file, which is no folder's
+        found = {name.lstrip("/") or own_name: digest for name, _, digest in beside[0].digests}
         wrong = sorted(
             name for name in found.keys() | receipt.files.keys() if found.get(name) != receipt.files.get(name)
         )

@@ -1,0 +1,303 @@
+"""Answers that nobody listed, through every door that reads them, and what leaves: strings, or no answer."""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.account.ledger import PrivacyLedger
+from darrm.errors import PaidError
+from darrm.laws.noise_function import NoiseFunction
+from darrm.losses.charges import Charge
+from darrm.pate import __main__ as pate
+from darrm.privacy import PrivacyParams
+from darrm.problem import OPEN, Problem, Voters
+from darrm.proof.table import certify
+from darrm.release import __main__ as command
+from darrm.release import debited, open_release, partitions, release_debited
+from darrm.release.debited import recover
+from darrm.release.partitions import recover_partitions, release_partitions
+from darrm.system.command_line import run
+from darrm.system.flags import classes_of
+from darrm.system.votes_file import labels_digest, load_labels, save_labels
+from darrm.verify import __main__ as verify
+from darrm.votes import ABSTAIN, Votes
+from tests.test_open_votes import STRANGE
+
+ROWS = [[word, "other", word] for word in STRANGE] + [["all", "of them", "differ"]]
+LABELS = [*STRANGE, None]
+
+
+class MostSaid:
+    """Answers with the string that more than half of three voters say: no privacy, so that a test can foretell it."""
+
+    voters, classes = Voters(3, PrivacyParams("inf"), overlap=1), OPEN
+    guarantee = PrivacyParams(1)
+
+    def charge(self, queries: int = 1) -> Charge:
+        return Charge("open answers of 3", guarantee=self.guarantee).repeated(queries)
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Any:  # noqa: ARG002
+        places = np.full(votes.of_voters(3).queries, ABSTAIN)
+        many = votes.sparse.values >= 2
+        places[votes.sparse.row_of[many]] = votes.sparse.columns[many]
+        return votes.labeled(places)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(command, "load_release", lambda _: MostSaid())
+    monkeypatch.setattr(partitions, "document_of", lambda _: {"format": "most said"})
+    monkeypatch.setattr(partitions, "release_of", lambda _: MostSaid())
+    PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(1000, "0.1"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, rows: list[list[str]]) -> None:
+    if path.suffix == ".npy":
+        np.save(path, np.array(rows))
+    elif path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    else:
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        columns = {f"v{k}": [row[k] for row in rows] for k in range(len(rows[0]))}
+        columns["v0"] = arrow.array(columns["v0"]).dictionary_encode()
+        parquet.write_table(arrow.table(columns), path)
+
+
+def read(path: Path) -> list[str | None]:
+    if path.suffix == ".parquet":
+        labels: list[str | None] = pytest.importorskip("pyarrow.parquet").read_table(path)["label"].to_pylist()
+        return labels
+    return [label or None for label in load_labels(path).tolist()]
+
+
+def do(*words: str) -> int:
+    return run(lambda: command.main([*words, "--ledger", "l.sqlite", "--quiet"]))
+
+
+def paid(folder: Path) -> int:
+    return PrivacyLedger(folder / "l.sqlite").accountant().queries
+
+
+@pytest.mark.parametrize(
+    ("votes", "labels"),
+    [("v.csv", "l.csv"), ("v.npy", "l.npy"), ("v.csv", "l.npy"), ("v.parquet", "l.parquet")],
+)
+def test_what_was_said_leaves_as_it_was_said(votes: str, labels: str, folder: Path) -> None:
+    write(folder / votes, ROWS)
+    assert do("file", votes, "--table", "t.json", "--output", labels) == 0
+    assert read(folder / labels) == LABELS
+    assert paid(folder) == len(ROWS)
+    assert run(lambda: verify.main(["l.sqlite", labels, f"{labels}.receipt.json", "--quiet"])) == 0
+    counted = Votes.read(folder / votes, classes="open", voters=3)
+    assert MostSaid().release(counted).tolist() == LABELS
+
+
+def test_labels_in_memory_in_a_file_and_in_the_ledger_are_the_same(folder: Path) -> None:
+    labels = MostSaid().release(Votes.of_answers(ROWS))
+    for name in ("a.csv", "a.npy"):
+        save_labels(folder / name, labels)
+        assert labels_digest(load_labels(folder / name)) == labels_digest(labels)
+    assert labels_digest(labels) != labels_digest(np.array([*LABELS[:-1], "None"], dtype=object))
+    save_labels(folder / "none.csv", np.array([None, None], dtype=object))
+    assert (folder / "none.csv").read_bytes() == b'""\n""\n'
+    assert load_labels(folder / "none.csv").tolist() == ["", ""]
+    save_labels(folder / "short.npy", np.array(["ab", None], dtype=object))
+    assert np.load(folder / "short.npy").dtype == np.dtype("<U2")  # as wide as what leaves, not as what was said
+
+
+def test_what_was_paid_for_and_not_delivered_is_recovered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    with monkeypatch.context() as broken:
+        broken.setattr(debited, "save_labels", lambda *_: os.fsync(-1))
+        with pytest.raises(PaidError):
+            release_debited(MostSaid(), Votes.of_answers(ROWS), ledger=ledger, output=folder / "l.csv")
+    (entry,) = ledger.undelivered()
+    assert recover(ledger, entry.number, folder / "l.csv").tolist() == [label or "" for label in LABELS]
+    assert read(folder / "l.csv") == LABELS
+    assert ledger.undelivered() == ()
+    handed = release_debited(MostSaid(), Votes.of_answers(ROWS), ledger=ledger)
+    assert handed.tolist() == LABELS
+
+
+def ask(folder: Path, questions: str, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    (folder / "questions").write_bytes(questions.encode())
+    with (folder / "questions").open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        return do("stream", "--table", "t.json", *words)
+
+
+def test_a_stream_answers_with_strings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = "".join(json.dumps(row) + "\n" for row in ROWS)
+    assert ask(folder, asked, monkeypatch, "--format", "json") == 0
+    answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert answers == [{"query": number, "label": label} for number, label in enumerate(LABELS, 1)]
+    rows = [row for row in ROWS if "\n" not in row[0]]
+    assert ask(folder, "".join(",".join(map(quoted, row)) + "\n" for row in rows), monkeypatch, "--stream", "b") == 0
+    (folder / "answers.csv").write_text(capfd.readouterr().out, encoding="utf-8", newline="")
+    assert read(folder / "answers.csv") == [label for label in LABELS if label != "two\nlines"]
+    assert (folder / "answers.csv").read_text(encoding="utf-8").endswith(f"{len(rows)},\n")
+
+
+def quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'
+
+
+def test_answers_that_wait_are_handed_out_again(folder: Path) -> None:
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    open_release(MostSaid(), ledger).answer(["a", "b", "c"])  # and its process dies
+    again = open_release(MostSaid(), ledger)
+    assert again.waiting() == [None]
+    assert again.answer(["None", "None", "c"]) == "None"
+    third = open_release(MostSaid(), ledger)
+    assert (third.waiting(), third.answered) == (["None"], 2)
+
+
+@pytest.mark.parametrize("door", ["file", "stream", "folder", "python"])
+def test_what_was_done_to_the_answers_is_in_the_log(door: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, flags = [["Flu ", "flu", "cold"]], ["--classes", "open", "--normalize", "casefold,strip"]
+    if door == "stream":
+        assert ask(folder, "Flu ,flu,cold\n", monkeypatch, *flags, "--note", "mine") == 0
+    elif door == "python":
+        votes = Votes.of_answers(rows, normalize="casefold,strip")
+        release_debited(MostSaid(), votes, ledger=PrivacyLedger(folder / "l.sqlite"), note="mine")
+    else:
+        name = "votes.csv" if door == "file" else "votes.parquet"
+        write(folder / name, rows)
+        output = f"labels{Path(name).suffix}"
+        assert do("file", name, "--table", "t.json", *flags, "--note", "mine", "--output", output) == 0
+        assert read(folder / output) == ["flu"]
+    (entry,) = PrivacyLedger(folder / "l.sqlite").entries()
+    assert entry.note == "mine; answers normalized by casefold,strip"
+
+
+def test_a_folder_of_answers_is_drawn_again_where_it_was_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "votes").mkdir()
+    for name in "ab":
+        write(folder / "votes" / f"{name}.parquet", ROWS)
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    with monkeypatch.context() as broken:
+        broken.setattr(partitions, "_finish", lambda *_: os.fsync(-1))
+        with pytest.raises(PaidError):
+            release_partitions(MostSaid(), "votes", ledger=ledger, output="labels", normalize="casefold")
+    done = recover_partitions(ledger, 1, "labels")
+    assert (done.rows, paid(folder)) == (2 * len(ROWS), 2 * len(ROWS))
+    for name in "ab":
+        expected = [label and label.casefold() for label in LABELS]
+        assert read(folder / "labels" / f"{name}.parquet") == expected
+    assert run(lambda: verify.main(["l.sqlite", "labels", "labels.receipt.json", "--quiet"])) == 0
+
+
+FLAGS: dict[str, tuple[list[str], str]] = {
+    "a coin": (["--missing", "coin"], "missing (--missing) must be 'refuse' for open answers"),
+    "counts": (["--votes-format", "counts"], "counts have a column for each class, and open answers have none"),
+    "no normalizer": (["--normalize", "upper"], "must be some of casefold, nfc, spaces, strip"),
+    "classes": (["--classes", "a,b"], "--classes must be open, or left out, got 'a,b': t.json is for open answers"),
+}
+
+
+@pytest.mark.parametrize("case", FLAGS)
+@pytest.mark.parametrize("door", ["file", "stream", "folder"])
+def test_flags_of_listed_classes_are_refused(
+    case: str, door: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flags, message = FLAGS[case]
+    if door == "stream":
+        assert ask(folder, "a,b,c\n", monkeypatch, *flags) == 2
+    else:
+        name = "votes.csv" if door == "file" else "votes.parquet"
+        write(folder / name, ROWS)
+        assert do("file", name, "--table", "t.json", "--output", f"l{Path(name).suffix}", *flags) == 2
+    said = capfd.readouterr().err
+    assert message in said or (case == "a coin" and "--missing coin is for votes in .npy and .csv" in said)
+    assert (said.count("\n"), paid(folder)) == (1, 0)
+
+
+def test_open_answers_are_refused_where_classes_are_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3), NoiseFunction(3, [0, 0.05]))
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    table.save(folder / "t.json")
+    write(folder / "v.csv", ROWS)
+    for words, message in (
+        (["--classes", "open"], "--classes must be two different labels, like no,yes, got 'open': t.json is for 2"),
+        (["--normalize", "strip"], "normalize (--normalize) must be left out where classes are listed, got 'strip'"),
+    ):
+        assert do("file", "v.csv", "--table", "t.json", "--output", "l.csv", *words) == 2
+        assert message in capfd.readouterr().err
+    assert run(lambda: pate.main(["v.csv", "--classes", "open", "--sigma2", "40", "--delta", "1e-5"])) == 2
+    assert "votes must be about classes that are listed, got open answers" in capfd.readouterr().err
+
+
+WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an empty field": (lambda path: path.write_text("a,b,c\na,,c\n"), "line 2, field 2: an answer must be text with"),
+    "too few": (lambda path: path.write_text("a,b,c\na,b\n"), "line 2 has 2 answers, and those before it 3"),
+    "a blank line": (lambda path: path.write_text("a,b,c\n\n"), "line 2 is blank"),
+    "no line": (lambda path: path.write_text(""), "at least one line"),
+    "other voters": (lambda path: path.write_text("a,b\n"), "of K = 3 voters, got 2 columns"),
+    "numbers of columns": (lambda path: path.write_text("0,1,2,3,4\n"), "line 1 looks like a header"),
+    "no UTF-8": (lambda path: path.write_bytes(b"a,b,\xe9\n"), "line 1 is not in UTF-8"),
+    "too long": (lambda path: path.write_text(f"a,b,{'c' * 201}\n"), "line 1, field 3: .* at most 200 characters"),
+    "no text": (lambda path: np.save(path, [[1, 2, 3]]), "open answers are text, and its type is int64"),
+    "nothing in an array": (lambda path: np.save(path, [["a", "", "b"]]), "query 0, voter 1: an answer must be text"),
+    "a null": (
+        lambda path: write(path, [["a", "b", "c"], ["a", "b", None]]),  # type: ignore[list-item]
+        "row 1, column 'v2' holds no vote: it is missing",
+    ),
+    "an empty string": (
+        lambda path: write(path, [["a", "b", "c"], ["a", "", "c"]]),
+        "column 'v1', row 1: an answer must be text with at least one",
+    ),
+    "four columns": (lambda path: write(path, [["a", "b", "c", "d"]]), "3 columns, one a voter"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_files_that_hold_no_answers_are_named(case: str, tmp_path: Path) -> None:
+    spoil, message = WRONG[case]
+    suffix = ".npy" if "array" in case or case == "no text" else ".csv"
+    path = tmp_path / f"votes{'.parquet' if case in list(WRONG)[-3:] else suffix}"
+    spoil(path)
+    with pytest.raises(ValueError, match=message) as caught:
+        Votes.read(path, classes=OPEN, voters=3)
+    assert "\n" not in str(caught.value)
+
+
+def test_words_of_a_dictionary_that_nobody_said_are_not_said(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    column = arrow.DictionaryArray.from_arrays([1, 1], ["", "a", "b"])
+    parquet.write_table(arrow.table({"v": column}), tmp_path / "v.parquet")
+    assert Votes.read(tmp_path / "v.parquet", classes=OPEN).names == ("a",)
+    parquet.write_table(arrow.table({"v": column.slice(0, 0)}), tmp_path / "none.parquet")
+    assert Votes.read(tmp_path / "none.parquet", classes=OPEN, normalize="strip").queries == 0
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy", ".parquet"])
+def test_a_long_list_is_read_from_a_file(suffix: str, tmp_path: Path) -> None:
+    names = [f"{place}.{place % 7}" for place in range(1000)]
+    write(tmp_path / "names.csv", [[name] for name in names])
+    rows = np.array(names)[np.random.default_rng(0).integers(0, 1000, (20, 5))].tolist()
+    write(tmp_path / f"v{suffix}", rows)
+    votes = Votes.read(tmp_path / f"v{suffix}", classes=classes_of(str(tmp_path / "names.csv")))
+    assert np.array_equal(votes.counts, Votes.of_labels(rows, names).counts)
+    assert votes.classes == tuple(names)
+    if suffix == ".parquet":
+        numbers = [[int(word.partition(".")[0]) * 3 for word in row] for row in rows]
+        write(tmp_path / "n.parquet", numbers)  # type: ignore[arg-type]
+        listed = tuple(range(0, 3000, 3))
+        assert np.array_equal(Votes.read(tmp_path / "n.parquet", classes=listed).counts, votes.counts)
+        with pytest.raises(ValueError, match=r"row 0, column 'v0' holds '\d+', and a vote is one of 1, 4"):
+            Votes.read(tmp_path / "n.parquet", classes=tuple(range(1, 3000, 3)))
