@@ -58,6 +58,7 @@ _REACH = 24.0  # standard deviations of a sum, at most, that are kept
 _GAIN, _GAIN_OF_DELTA = Fraction(1, 2000), Fraction(1, 100)  # relative: a half step that gains less is the last
 _NEAR, _MOST_RATIO = Fraction(1, 10**9), 1024  # relative: of an ε to a lattice; of the smallest ε to a common step
 _PARTS = 2**40  # of a step, to which ε is rounded
+_AROUND = 2**10
 
 
 class Directed(list[Point]):
@@ -95,9 +96,12 @@ class LossSum:
         if not enough:
             return None
         cell, above, damped = enough[-1]
-        low, high = 0, _PARTS
+        low, high, near = 0, _PARTS, 0
+        if 0 < above - allowed < damped:  # first on both sides of where floats see it: they are right to a few parts
+            near = floor(_PARTS * (math.log(damped) - math.log(above - allowed)) / self.step)
         while high - low > 1:
-            middle = (low + high) // 2
+            places = [place for place in (near - _AROUND, near + _AROUND) if low < place < high]
+            middle = places[0] if places else (low + high) // 2
             fits = (above - allowed) * exponential(self.step * middle / _PARTS).upper <= damped
             low, high = (middle, high) if fits else (low, middle)
         return max(_NOTHING, (cell - Fraction(low, _PARTS)) * self.step)

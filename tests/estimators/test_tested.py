@@ -10,7 +10,8 @@ from darrm.plan import tested
 
 
 def test_labels_leave_after_a_test_where_teachers_are_said_to_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested, "_ORDERS", (1.0,))
+    for name, less in (("_ORDERS", (1.0,)), ("_HISTOGRAMS", 128), ("_MORE_STEPS", 2)):
+        monkeypatch.setattr(tested, name, less)
     X, y = make_classification(3000, 6, n_informative=4, n_redundant=0, class_sep=3.0, flip_y=0.0, random_state=1)
     pate = PATEClassifier(
         LogisticRegression(),

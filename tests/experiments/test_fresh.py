@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from darrm.plan.families import named
 from darrm.votes import Votes
 from experiments.fresh import __main__ as fresh
+from experiments.fresh import rivals
 from experiments.fresh.__main__ import PRIOR, Setting, claims_of, results_of, rows_of
 from experiments.fresh.prompts import Examples, load, told, votes_of
 from experiments.fresh.rivals import least_noise, private_model
@@ -59,6 +61,7 @@ def test_what_is_kept_is_added_up_exactly() -> None:
 def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(fresh, "EPSILONS", (3,))
+    monkeypatch.setattr("darrm.plan.search.FAMILIES", [named("GNMax by label"), named("exponential mechanism")])
     (row,) = rows_of(load("digits"), Setting(10, 4, 20))
     assert row["spent"] <= row["epsilon"] == 3
     assert row["still"]["kept"] < row["gaussian"]["kept"] < row["ours"]["kept"] <= 1.0
@@ -77,8 +80,9 @@ def test_noise_of_rivals_is_the_least() -> None:
     assert spent[0] <= 2.0 < spent[1]
 
 
-def test_a_private_model_learns() -> None:
+def test_a_private_model_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
+    monkeypatch.setattr(rivals, "STEPS", 100)
     assert private_model(corners(4_000, 100), 8.0, 1e-5, rng=np.random.default_rng(3)) == 1.0
 
 

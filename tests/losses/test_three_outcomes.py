@@ -49,6 +49,7 @@ def supremum(noise: Noise, ratio: Fraction) -> Fraction:
     return max(hockey(outcomes(noise, i, j, z), outcomes(noise, i - 1, j + 1, z), ratio) for i, j, z in places)
 
 
+@cache
 def conditional(noise: Noise, a: int, b: int, height: int, order: tuple[str, ...]) -> Law:
     """The law of a, b and another for so many votes and a known best of the others, by enumeration."""
     law = dict.fromkeys("abo", Fraction(0))

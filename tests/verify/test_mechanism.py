@@ -289,7 +289,7 @@ def test_random_mechanisms_cost_what_the_prover_says_or_little_less() -> None:
 
 
 SEVERAL = [
-    GNMax(5.0, reached=2),
+    pytest.param(GNMax(5.0, reached=2), marks=pytest.mark.slow),
     GNMax(7.0, reached=3),
     LNMax(0.3, reached=2),
     ShapedMax(ShapedNoise(6.0, 8.0, 2.0, 1.5), reached=2),

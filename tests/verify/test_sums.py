@@ -12,7 +12,7 @@ from types import ModuleType
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm import PrivacyParams
@@ -100,7 +100,6 @@ def check_course(compose: Compose, kinds: list[Kind], whole: Pair, step: Fractio
                 assert pair.delta(exponential(least).upper) <= delta
 
 
-@settings(max_examples=40)
 @given(courses(), st.fractions(Fraction(1, 50), 3, max_denominator=60))
 def test_no_adaptive_course_costs_more(course: tuple[list[Kind], Pair], step: Fraction) -> None:
     check_course(sums.compose, *course, step, Fraction(1, 10**9))
