@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from darrm.losses.missed_label import MissedLabel
 from darrm.pate.vote_scale import MARKS_A_VOTE, VoteScale
 
-POINTS = range(-4, 5)  # D before the move; every subset of them is an event
+POINTS = range(-3, 4)  # D before the move; every subset of them is an event
 THIRD = Fraction(1, 3)
 ALPHA = 2
 
@@ -19,6 +20,7 @@ def f(k: int) -> Fraction:
     return THIRD / 2 ** abs(k)
 
 
+@cache
 def t(kappa: Fraction) -> Fraction:
     """Pr[D ≥ κ], linear between whole κ."""
 
@@ -29,6 +31,7 @@ def t(kappa: Fraction) -> Fraction:
     return whole(low) + (kappa - low) * (whole(low + 1) - whole(low))
 
 
+@cache
 def place_of(probability: Fraction) -> Fraction:
     """The κ with t(κ) = probability."""
     low = next(k for k in range(-60, 60) if t(Fraction(k + 1)) <= probability)
