@@ -53,15 +53,19 @@ def private_model(examples: Examples, epsilon: float, delta: float, *, rng: np.r
     targets = np.eye(classes)[examples.y]
     for _ in range(STEPS):
         batch = np.flatnonzero(rng.random(people) < rate)
-        x = examples.x[batch].astype(np.float64)
-        wrong = _softmax(x @ weights) - targets[batch]
-        # a gradient is the outer product of features, of length 1, and these
-        clipped = wrong * np.minimum(1.0, CLIP / np.maximum(np.linalg.norm(wrong, axis=1, keepdims=True), 1e-12))
-        gradient = (x.T @ clipped + noise * rng.normal(size=weights.shape)) / (rate * people)
+        summed = clipped_sum(examples.x[batch].astype(np.float64), targets[batch], weights)
+        gradient = (summed + noise * rng.normal(size=weights.shape)) / (rate * people)
         moving = MOMENTUM * moving + gradient
         weights = weights - RATE * moving
     guessed = np.argmax(examples.questions.astype(np.float64) @ weights, axis=1)
     return float(np.mean(guessed == examples.answers))
+
+
+def clipped_sum(x: Array, targets: Array, weights: Array) -> Array:
+    """Add up the gradients of people whose features have length 1, none of more than ``CLIP``: shape of ``weights``."""
+    wrong = _softmax(x @ weights) - targets  # a gradient is the outer product of features and these
+    clipped = wrong * np.minimum(1.0, CLIP / np.maximum(np.linalg.norm(wrong, axis=1, keepdims=True), 1e-12))
+    return np.asarray(x.T @ clipped)
 
 
 def _softmax(scores: Array) -> Array:

@@ -1,9 +1,12 @@
 """Prompts of fresh samples: who is drawn, what they vote, and what is claimed of them."""
 
+import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.stats import binom, norm
 
 from darrm.plan.families import named
 from darrm.votes import Votes
@@ -11,7 +14,7 @@ from experiments.fresh import __main__ as fresh
 from experiments.fresh import rivals
 from experiments.fresh.__main__ import PRIOR, Setting, claims_of, results_of, rows_of
 from experiments.fresh.prompts import Examples, load, told, votes_of
-from experiments.fresh.rivals import least_noise, private_model
+from experiments.fresh.rivals import CLIP, STEPS, clipped_sum, gaussian_counts, least_noise, private_model
 from tests.experiments.test_tested import DOCS
 
 
@@ -32,19 +35,42 @@ def test_prompts_that_see_everybody_vote_rightly_and_empty_ones_guess() -> None:
     assert abs(nobody.mean() - 0.5) <= 4.9 * 0.5 / math.sqrt(4_000)  # false alarms: 1e-6
 
 
-def test_everybody_is_drawn_as_often_as_said() -> None:
-    # only person 0 is of class 1, and all questions are his: a vote for 1 is he, or a guess of a prompt with nobody
-    people, K, rate, questions = 60, 4, 0.2, 3_000
-    x = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (people, 1))
-    x[0] = [0.0, 1.0]
-    y = np.zeros(people, dtype=np.int64)
-    y[0] = 1
-    asked = np.tile(np.array([[0.0, 1.0]], dtype=np.float32), (questions, 1))
-    examples = Examples("one", x, y, asked, np.ones(questions, dtype=np.int64))
-    ones = votes_of(examples, K, rate, questions, rng=np.random.default_rng(2)).ones
-    empty = (1.0 - rate / K) ** people  # of a prompt without anybody: half of them guess 1
-    expected = rate + 0.5 * K * empty
-    assert abs(ones.mean() - expected) <= 4.9 * math.sqrt(expected / questions) + 0.02 * expected
+def two_people(rate: float, classes: int) -> dict[tuple[int, int], float]:
+    """The chances of how many of two prompts answer as person 0 and as person 1, whom they believe less."""
+    chances: dict[tuple[int, int], float] = {}
+    seats = {0: rate / 2.0, 1: rate / 2.0, None: 1.0 - rate}
+    guesses = {0: 1.0 / classes, 1: 1.0 / classes, 2: 1.0 - 2.0 / classes}
+    for (seated, p), (other, q) in itertools.product(seats.items(), repeat=2):
+        for (guess, r), (second, s) in itertools.product(guesses.items(), repeat=2):
+            said = [0 if seated == k else 1 if other == k else (guess, second)[k] for k in (0, 1)]
+            key = said.count(0), said.count(1)
+            chances[key] = chances.get(key, 0.0) + p * q * r * s
+    return chances
+
+
+def test_everybody_is_drawn_and_seated_by_coins_of_his_own() -> None:
+    rate, classes, questions = 0.85, 50, 2_000
+    x, y = np.array([[1.0, 0.0], [0.6, 0.8]], dtype=np.float32), np.arange(2)
+    examples = Examples("two", x, y, x[:1], np.array([classes - 1]))
+    counts = votes_of(examples, 2, rate, questions, rng=np.random.default_rng(2)).counts
+    seen = Counter(zip(*counts[:, :2].T.tolist(), strict=True))
+
+    def passes(law: dict[tuple[int, int], float]) -> float:
+        """The least chance, of all cells, that its number stays between the bounds below."""
+        between = (
+            binom.cdf(most[cell], questions, chance) - binom.cdf(least[cell] - 1, questions, chance)
+            for cell, chance in law.items()
+        )
+        return float(min(between))
+
+    # each of the six numbers leaves its bounds with a chance of 1.6e-7 at most: false alarms: 1e-6
+    honest = two_people(rate, classes)
+    least, most = ({cell: binom.ppf(tail, questions, p) for cell, p in honest.items()} for tail in (8e-8, 1.0 - 8e-8))
+    assert sum(honest.values()) == pytest.approx(1.0)
+    assert seen.keys() <= honest.keys()
+    assert all(least[cell] <= seen[cell] <= most[cell] for cell in honest)
+    assert passes(two_people(1.1 * rate, classes)) < 0.01  # so many questions that a rate 10 % too high is seen
+    assert passes(two_people(0.9 * rate, classes)) < 0.01
 
 
 def test_what_is_kept_is_added_up_exactly() -> None:
@@ -80,10 +106,57 @@ def test_noise_of_rivals_is_the_least() -> None:
     assert spent[0] <= 2.0 < spent[1]
 
 
+def test_noise_on_counts_covers_both_counts_that_a_vote_moves() -> None:
+    pytest.importorskip("dp_accounting")
+    epsilon, delta, moved = 2.0, 1e-5, math.hypot(1.0, -1.0)
+    sigma = gaussian_counts(1.0, 1, epsilon, delta)
+
+    def spent(sigma: float) -> float:
+        """δ of the Gaussian mechanism [BW18, Theorem 8]."""
+        first, second = (norm.cdf(side * moved / (2.0 * sigma) - epsilon * sigma / moved) for side in (1.0, -1.0))
+        return float(first - math.exp(epsilon) * second)
+
+    assert spent(sigma) <= delta < spent(sigma / 1.02)
+
+
 def test_a_private_model_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(rivals, "STEPS", 100)
     assert private_model(corners(4_000, 100), 8.0, 1e-5, rng=np.random.default_rng(3)) == 1.0
+
+
+def test_a_private_model_is_as_noisy_as_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # each question has one axis of its own, and two people who know its answer
+    axes = np.tile(np.eye(200, dtype=np.float32), (2, 1))
+    answers = np.arange(200) % 2
+    examples = Examples("axes", axes, np.tile(answers, 2), axes[:200], answers)
+    asked: list[tuple[float, ...]] = []
+
+    def right(noise: float) -> float:
+        def least(*budget: float) -> float:
+            asked.append(budget)
+            return noise
+
+        monkeypatch.setattr(rivals, "least_noise", least)
+        return private_model(examples, 3.0, 1e-5, rng=np.random.default_rng(3))
+
+    assert right(0.0) == 1.0
+    # at most 2 · STEPS of signal in noise of √STEPS · 10⁴: 200 answers by chance, false alarms: 1e-6
+    assert abs(right(1e4) - 0.5) <= 4.9 * 0.5 / math.sqrt(200)
+    assert asked == [(1.0, STEPS, 3.0, 1e-5)] * 2
+
+
+def test_no_person_moves_a_step_by_more_than_is_paid_for() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(50, 6))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    targets, weights = np.eye(3)[rng.integers(3, size=50)], 30.0 * rng.normal(size=(6, 3))
+    whole, moved = clipped_sum(x, targets, weights), []
+    for person in range(50):
+        without = clipped_sum(np.delete(x, person, 0), np.delete(targets, person, 0), weights)
+        moved.append(float(np.linalg.norm(whole - without)))
+    assert max(moved) == pytest.approx(CLIP)  # who is surely wrong has a gradient of √2
+    assert clipped_sum(x[:1], targets[:1], np.zeros((6, 3))) == pytest.approx(np.outer(x[0], 1.0 / 3.0 - targets[0]))
 
 
 def test_claims_say_what_the_numbers_say() -> None:
