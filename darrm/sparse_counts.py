@@ -71,24 +71,18 @@ class SparseCounts:
             checks.fail("columns", checks.Found("others"), "increasing within each row")
         self._hold(starts, columns, values, int(self.classes))
 
-    def _hold(
-        self, starts: NDArray[np.int64], columns: NDArray[np.integer[Any]], values: NDArray[np.int64], classes: int
-    ) -> None:
-        columns = columns.astype(np.int32, copy=False)
-        for array in (starts, columns, values):
-            array.setflags(write=False)
-        object.__setattr__(self, "starts", starts)
-        object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "classes", classes)
+    def _hold(self, *attributes: NDArray[Any] | int) -> None:
+        for name, value in zip(("starts", "columns", "values", "classes"), attributes, strict=True):
+            held = value.astype(np.int32, copy=False) if isinstance(value, np.ndarray) and name == "columns" else value
+            if isinstance(held, np.ndarray):
+                held.setflags(write=False)
+            object.__setattr__(self, name, held)
 
     @classmethod
-    def _made(
-        cls, starts: NDArray[np.int64], columns: NDArray[np.integer[Any]], values: NDArray[np.int64], classes: int
-    ) -> SparseCounts:
+    def _made(cls, *attributes: NDArray[Any] | int) -> SparseCounts:
         """Return rows that were made here, in arrays that nobody else has: neither checked nor copied."""
         counts = object.__new__(cls)
-        counts._hold(starts, columns, values, classes)
+        counts._hold(*attributes)
         return counts
 
     @classmethod
@@ -119,7 +113,7 @@ class SparseCounts:
         [[0, 1, 0, 2], [2, 0, 0, 0]]
         """
         queries, voters = places.shape
-        lengths, columns, values = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+        lengths, columns, values = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], [np.empty(0, np.int32)]
         at_once = max(1, _PLACES_AT_ONCE // max(1, voters))
         for start in range(0, queries, at_once):
             chosen = np.sort(places[start : start + at_once], axis=1)
@@ -130,8 +124,11 @@ class SparseCounts:
             kept = column >= 0
             lengths.append(np.count_nonzero(begins & (chosen >= 0), axis=1))
             columns.append(column[kept].astype(np.int32))
-            values.append(run[kept])
-        return cls._made(np.cumsum(np.concatenate(lengths)), np.concatenate(columns), np.concatenate(values), classes)
+            values.append(run[kept].astype(np.int32))  # at most K, below 2^31
+        together = np.concatenate(columns)
+        columns.clear()  # before the values stand twice, too
+        starts, counts = np.cumsum(np.concatenate(lengths)), np.concatenate(values, dtype=np.int64)
+        return cls._made(starts, together, counts, classes)
 
     @classmethod
     def joined(cls, several: Iterable[SparseCounts]) -> SparseCounts:

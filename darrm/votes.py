@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -158,6 +158,10 @@ class Votes:
     def _made_like(cls, votes: Votes, **changes: object) -> Votes:
         """Return votes with other values of some attributes, which are not checked again."""
         return cls._made(**{**{field.name: getattr(votes, field.name) for field in fields(votes)}, **changes})
+
+    def called(self, names: tuple[Any, ...]) -> Votes:
+        """Return the same votes on classes that are called so, by as many names as `class_names` returned."""
+        return self._made_like(self, classes=names)
 
     @classmethod
     def of_labels(
@@ -417,7 +421,7 @@ class Votes:
             names = class_names(classes)
             matrix = load_matrix(path, words_of(names), line, absent=coin)
             places = cls.of_labels(matrix, len(names), missing=missing, line=line)
-            votes = replace(places, classes=names)
+            votes = places.called(names)
             return votes if voters is None else votes.of_voters(voters)
         matrix = load_matrix(path, line=line, absent=coin)
         kind = "labels" if coin else _guess(matrix, voters, classes) if votes_format == "auto" else votes_format
@@ -603,7 +607,7 @@ class Votes:
         """
         if self.is_open:
             return self._strings[answers]
-        if self.classes == tuple(range(len(self.classes))):
+        if self.classes == _numbers(len(self.classes)):
             return answers
         names, declined = np.asarray(self.classes)[answers], answers == ABSTAIN
         if not declined.any():

@@ -24,7 +24,6 @@ import select
 import stat
 import termios
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -194,7 +193,7 @@ class Questions:
         try:
             if kind == "counts":
                 return Votes.of_counts([row], self._voters, self._names)
-            return replace(Votes.of_labels([row], len(self._names), missing=self._missing), classes=self._names)
+            return Votes.of_labels([row], len(self._names), missing=self._missing).called(self._names)
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
 
