@@ -13,13 +13,20 @@ depend on the private data. *Proof.* A coin does not look at the data: it is a (
 (ε, Δ)-private one, whom no person's data reach. ∎ About plain voters nothing is promised: what a person reaches of them
 may answer anything, also what a die says. So for plain voters the guarantee holds between data, too, with which up to
 t votes differ, appear or disappear, t being the overlap; the others, and which of them are missing, stay the same.
+
+There is no die over strings that nobody listed. A missing open answer, if that is asked for, counts for no string.
+*Theorem.* What a release of K answers guarantees it guarantees between data, too, with which up to t answers differ,
+appear or disappear, if it treats all strings alike but for their counts. *Proof.* Let the voter in place i who says
+nothing say a string that only he can say, and let a label that is one of these become no answer. The first replaces
+each answer that appears or disappears by another one, and the second looks at the label alone. ∎ Counts do not tell
+whose these strings are, so the columns of a row are numbered as they come, and all are called None.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -43,7 +50,7 @@ from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, answer_rows
 Labels = votes_file.Labels
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
-MISSING = ("refuse", "coin")  # what is done about a vote that is missing
+MISSING = ("refuse", "coin", "blank")  # what is done about a vote that is missing; blank, of open answers
 ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
 MOST_VOTERS = 2**31 - 1
 MOST_NAMES = 10**6  # classes that are listed
@@ -75,7 +82,8 @@ class Votes:
     missing
         (Q,) how many votes of each query are missing; None if all are there.
     vocabulary
-        The strings that were said, of open answers: what the columns of `sparse` are called.
+        The strings that were said, of open answers: what the columns of `sparse` are called, and after them None for
+        each answer to one query that is missing.
     normalized
         What was done to open answers before they were counted; empty for nothing.
 
@@ -93,7 +101,7 @@ class Votes:
     classes: tuple[Any, ...]
     given: Literal["labels", "counts", "answers"]
     missing: NDArray[np.int64] | None = None
-    vocabulary: tuple[str, ...] = ()
+    vocabulary: tuple[str | None, ...] = ()
     normalized: str = ""
 
     def __post_init__(self) -> None:
@@ -120,16 +128,26 @@ class Votes:
         classes, vocabulary = ((), names) if self.given == "answers" else (names, ())
         self._hold(held=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
 
-    def _open_names(self) -> tuple[str, ...]:
+    def _open_names(self) -> tuple[str | None, ...]:
         """Return what the columns of open answers are called, checked."""
         if not isinstance(self.held, SparseCounts) or self.classes != () or self.missing is not None:
             allowed = "SparseCounts without classes, of which none is missing"
             checks.fail("open answers", checks.Found("others"), allowed)
-        words = Vocabulary()
-        words.places_of([(0, self.vocabulary)] if self.vocabulary else [])
-        if len(words) != len(self.vocabulary):
-            checks.fail("vocabulary", checks.Found("the same string twice"), "different strings")
-        return tuple(words)
+        said, words = self.vocabulary[: self.strings], Vocabulary()
+        words.places_of([(0, said)] if said else [])
+        if len(words) != len(said) or any(word is not None for word in self.vocabulary[len(said) :]):
+            checks.fail("vocabulary", checks.Found("others"), "different strings, and None after them")
+        return self.vocabulary
+
+    @property
+    def strings(self) -> int:
+        """How many different strings were said, of open answers."""
+        return self.vocabulary.index(None) if None in self.vocabulary else len(self.vocabulary)
+
+    @property
+    def blanks(self) -> int:
+        """How many open answers are missing, which count for no string."""
+        return int(np.count_nonzero(self.sparse.columns >= self.strings)) if self.is_open else 0
 
     def _missing_of(self, queries: int) -> NDArray[np.int64]:
         missing = np.array(self.missing)
@@ -218,7 +236,7 @@ class Votes:
             advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = class_names(2 if classes is None else classes)
-        checks.one_of(MISSING, missing=missing)
+        check_open(None, "labels", missing, None)
         absent = np.zeros(len(matrix), dtype=np.int64) if missing == "coin" else None
         several: list[SparseCounts] = []
         is_sparse = len(names) > _MOST_DENSE
@@ -244,12 +262,12 @@ class Votes:
         numbers: Iterable[Sequence[int]] | None = None,
         *,
         normalize: Normalize = None,
+        missing: str = "refuse",
     ) -> Votes:
         """Read answers that nobody listed: one row a query, with one string of each voter, or each string once.
 
         Strings are equal or different, to the last space, unless ``normalize`` makes them alike. None of them stands
-        for no vote, whatever it says, and there is no die over strings that nobody listed: an empty string is refused,
-        and who says nothing has no vote. A word that all of them may say for it, like "none", is an answer as others.
+        for no vote, whatever it says, but the empty one.
 
         Parameters
         ----------
@@ -262,6 +280,9 @@ class Votes:
             ``"spaces"`` (each run of white space is one space, none at the ends), ``"strip"``, several with commas, in
             this order; or a function of one answer. It must be public, the same for all voters, and independent of the
             votes. A ledger's log says what it was.
+        missing
+            ``"refuse"``, or ``"blank"``: an answer that is missing (None, NaN, an empty string) counts for no string,
+            and nobody's label is it. There is no die over strings that nobody listed; what holds is said above.
 
         Raises
         ------
@@ -283,7 +304,10 @@ class Votes:
         matrix: Any = rows
         if hasattr(matrix, "__array__"):
             matrix = _array("answers", matrix)
-        vocabulary = Vocabulary(normalize)
+        check_open(OPEN, "labels", missing, normalize)
+        vocabulary = Vocabulary(normalize, missing)
+        if numbers is not None and missing != "refuse":
+            checks.fail("missing", missing, "'refuse' beside numbers", "they count what was said")
         if numbers is not None:
             return cls._of_numbers(_rows(matrix), _rows(numbers), vocabulary)
         places = vocabulary.places_of(_rows(matrix))
@@ -293,12 +317,19 @@ class Votes:
 
     @classmethod
     def of_places(cls, places: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
-        """Count (Q, K) columns of a vocabulary."""
-        return cls._open(SparseCounts.of_places(places, len(vocabulary.columns)), places.shape[1], vocabulary)
+        """Count (Q, K) columns of a vocabulary; those that are missing, which are below 0, have columns after them."""
+        words, most = len(vocabulary.columns), 0
+        rows = np.flatnonzero((places < 0).any(axis=1))
+        if rows.size:
+            absent = places[rows] < 0
+            ranks = np.cumsum(absent, axis=1, dtype=np.int32)
+            places, most = places.copy(), int(ranks.max())
+            places[rows] = np.where(absent, words + ranks - 1, places[rows])
+        return cls._open(SparseCounts.of_places(places, words + most), places.shape[1], vocabulary, most)
 
     @classmethod
-    def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary) -> Votes:
-        words = tuple(vocabulary.columns)
+    def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary, blanks: int = 0) -> Votes:
+        words = (*vocabulary.columns, *[None] * blanks)
         named = {"classes": (), "vocabulary": words, "normalized": vocabulary.normalized}
         return cls._made(held=counts, voters=voters, given="answers", **named)
 
@@ -387,7 +418,7 @@ class Votes:
             ``"labels"``, ``"counts"``, or ``"auto"``, which refuses what could be either.
         missing
             As in `of_labels`; with ``"coin"`` the file holds labels, and in a .csv file an empty field or NA is a
-            missing vote.
+            missing vote. Of open answers as in `of_answers`; in Parquet a null is missing, too.
         normalize
             As in `of_answers`, of open answers.
         line
@@ -403,10 +434,9 @@ class Votes:
         checks.one_of(FORMATS, votes_format=votes_format)
         checks.file_name(path=path)
         path, coin = Path(path), missing == "coin"
-        checks.one_of(MISSING, missing=missing)
         check_open(classes, votes_format, missing, normalize)
         if is_open(classes):
-            votes = cls._read_open(path, voters, normalize, line)
+            votes = cls._read_open(path, voters, Vocabulary(normalize, missing), line)
             return votes if voters is None else votes.of_voters(voters)
         if coin and votes_format == "counts":
             advice = "counts do not say whose votes are missing: give labels, one column a voter"
@@ -436,14 +466,14 @@ class Votes:
         return votes if voters is None else votes.of_voters(voters)
 
     @classmethod
-    def _read_open(cls, path: Path, voters: int | None, normalize: Normalize, line: StatusLine | None) -> Votes:
+    def _read_open(cls, path: Path, voters: int | None, vocabulary: Vocabulary, line: StatusLine | None) -> Votes:
         if path.suffix.lower() == SUFFIX:
-            layout = layout_of(path, (), voters, normalize=normalize)
-            none = cls.of_places(np.empty((0, len(layout.votes)), np.int32), Vocabulary(normalize))
+            layout = replace(layout_of(path, (), voters), **vocabulary.options)
+            none = cls.of_places(np.empty((0, len(layout.votes)), np.int32), vocabulary)
             return cls.joined([none, *(votes for votes, _ in vote_batches(path, layout))])
-        vocabulary, names = Vocabulary(normalize), ("line", "field") if is_csv(path) else ("query", "voter")
         try:
-            places = vocabulary.places_of(answer_rows(path, line), *names)
+            called = ("line", "field") if is_csv(path) else ("query", "voter")
+            places = vocabulary.places_of(answer_rows(path, line), *called)
         except ValueError as error:
             raise ValueError(f"{str(path)!r} is no table of open answers: {error}") from error
         if not len(places):
@@ -523,13 +553,18 @@ class Votes:
     @classmethod
     def _joined_open(cls, several: Sequence[Votes]) -> Votes:
         """Put open answers one after the other, with one column for each string."""
-        columns: dict[str, int] = {}
+        columns: dict[str | None, int] = {}
         for votes in several:
-            for word in votes.vocabulary:
+            for word in votes.vocabulary[: votes.strings]:
                 columns.setdefault(word, len(columns))
-        called = (np.array([columns[word] for word in votes.vocabulary], dtype=np.int64) for votes in several)
-        parts = (votes.sparse.renumbered(new, len(columns)) for votes, new in zip(several, called, strict=True))
-        return cls._made_like(several[0], held=SparseCounts.joined(parts), vocabulary=tuple(columns))
+        most = max(len(votes.vocabulary) - votes.strings for votes in several)
+        blanks, parts = range(len(columns), len(columns) + most), []
+        for votes in several:
+            called = [columns[word] for word in votes.vocabulary[: votes.strings]]
+            called += blanks[: len(votes.vocabulary) - len(called)]
+            parts.append(votes.sparse.renumbered(np.array(called, dtype=np.int64), len(columns) + most))
+        vocabulary = (*columns, *[None] * most)
+        return cls._made_like(several[0], held=SparseCounts.joined(parts), vocabulary=vocabulary)
 
     def completed(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes of which none is missing: a fair coin, of more classes a die, tossed now, stands for each.
@@ -553,7 +588,7 @@ class Votes:
         if rng is not None:
             require_generator(rng)
         if self.is_open:
-            advice = "there is no die over strings that nobody listed, and none of these votes is missing"
+            advice = "there is no die over strings that nobody listed, and what is missing counts for none"
             checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
         if self.missing is None:
             return self
@@ -631,7 +666,8 @@ class Votes:
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
         what = "open answers" if self.is_open else f"classes {names}"
-        missing = "" if self.missing is None else f", {self.missing.sum():,} missing"
+        number = self.blanks if self.missing is None else self.missing.sum()
+        missing = f", {number:,} missing" if number else ""
         normalized = f", normalized by {self.normalized}" if self.normalized else ""
         told = f"{self.queries:,} queries to {self.voters:,} voters, {what}; from {self.given}"
         return f"Votes({told}{missing}{normalized})"
@@ -731,7 +767,10 @@ def is_open(classes: object) -> bool:
 
 def check_open(classes: Classes, votes_format: str, missing: str, normalize: Normalize) -> None:
     """Raise `ValueError` for what open answers are not asked for, and for what is asked of them alone."""
+    checks.one_of(MISSING, missing=missing)
     if not is_open(classes):
+        if missing == "blank":
+            checks.fail("missing (--missing)", missing, "'refuse' or 'coin' where classes are listed")
         if normalize is not None:
             advice = "listed classes are compared as they are called; say classes='open' (--classes open) for answers"
             checks.fail("normalize (--normalize)", name_of(normalize), "left out where classes are listed", advice)
@@ -740,8 +779,8 @@ def check_open(classes: Classes, votes_format: str, missing: str, normalize: Nor
         advice = "counts have a column for each class, and open answers have none"
         checks.fail("votes_format (--votes-format)", votes_format, "auto or labels", advice)
     if missing == "coin":
-        advice = "there is no die over strings that nobody listed: let a word stand for it, or leave the question out"
-        checks.fail("missing (--missing)", missing, "'refuse' for open answers", advice)
+        advice = "there is no die over strings that nobody listed"
+        checks.fail("missing (--missing)", missing, "'refuse', or 'blank' for open answers", advice)
     name_of(normalize)
 
 

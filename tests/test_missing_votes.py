@@ -126,7 +126,7 @@ def test_missing_is_a_word() -> None:
         lambda: Votes.read("votes.csv", missing="drop"),
     )
     for call in calls:
-        with pytest.raises(ValueError, match="missing must be one of coin, refuse, got 'drop'"):
+        with pytest.raises(ValueError, match="missing must be one of blank, coin, refuse, got 'drop'"):
             call()
 
 

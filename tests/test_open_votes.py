@@ -68,6 +68,32 @@ def test_an_answer_is_named_and_no_answer_is_none() -> None:
     assert labels.tolist() == ["None", "-1", None]
 
 
+@given(
+    st.integers(1, 4).flatmap(
+        lambda K: st.lists(st.lists(st.sampled_from([None, "", *STRANGE[:3]]), min_size=K, max_size=K), min_size=1)
+    )
+)
+def test_an_answer_that_is_missing_counts_for_no_string(rows: list[list[str | None]]) -> None:
+    votes = Votes.of_answers(rows, missing="blank")  # type: ignore[arg-type]
+    joined = Votes.joined([votes[:1], Votes.of_answers([["x"] * len(rows[0])]), votes])
+    several: list[tuple[Votes, Any]] = [(votes, rows), (joined, [rows[0], ["x"] * len(rows[0]), *rows])]
+    for made, asked in several:
+        sparse = made.sparse
+        assert sparse.sums.tolist() == [made.voters] * len(asked)
+        for row, said in enumerate(asked):
+            which = sparse.row_of == row
+            named = made.labeled(sparse.columns[which]).tolist()
+            counts = sparse.values[which].tolist()
+            pairs = list(zip(named, counts, strict=True))
+            # each that is missing is alone, and its label is no answer
+            assert [n for word, n in pairs if word is None] == [1 for word in said if not word]
+            assert {word: n for word, n in pairs if word} == Counter(word for word in said if word)
+        assert made.blanks == sum(not word for said in asked for word in said)
+    again = Votes(votes.sparse, votes.voters, (), "answers", vocabulary=votes.names)
+    assert (again.blanks, again.strings) == (votes.blanks, len({word for row in rows for word in row if word}))
+    assert ("missing" in repr(votes)) == (votes.blanks > 0)
+
+
 def test_nothing_tells_how_long_the_strings_are_that_nobody_sees() -> None:
     votes = Votes.of_answers([["a", "a", "b" * 200]])
     assert votes.labeled(np.array([0])).dtype == object  # a type of 200 characters would
@@ -82,6 +108,13 @@ def test_what_listed_classes_offer_is_refused_in_one_line() -> None:
         (lambda: votes.of_voters(3), "of K = 3 voters, got 2 columns"),
         (lambda: Votes.joined([votes, Votes.of_labels([[0, 1]])]), "of the same voters on the same classes"),
         (lambda: Votes.joined([votes, Votes.of_answers([["a", "b"]], normalize="strip")]), "of the same voters"),
+        (
+            lambda: Votes.of_answers([["a"]], missing="coin"),
+            "missing .* must be 'refuse', or 'blank' .*: there is no die",
+        ),
+        (lambda: Votes.of_answers([["a"]], missing="no"), "missing must be one of blank, coin, refuse"),
+        (lambda: Votes.of_answers([["a"]], [[1]], missing="blank"), "missing must be 'refuse' beside numbers"),
+        (lambda: Votes.of_labels([[0]], missing="blank"), "missing .* must be 'refuse' or 'coin' where classes are"),
         (lambda: Votes.of_labels([["flu"]], OPEN), r"read by Votes.of_answers\(rows\)"),
         (lambda: Votes.of_labels([["flu"]], "open"), r"read by Votes.of_answers\(rows\)"),
     ):
@@ -94,8 +127,8 @@ def test_what_listed_classes_offer_is_refused_in_one_line() -> None:
     ("rows", "numbers", "message"),
     [
         ([["a", ""]], None, "query 0, voter 1: .* at least one character, got '': who says nothing has no vote"),
-        ([["a", "b"], ["c", None]], None, "query 1, voter 1: an answer must be text, got None: leave the question out"),
-        ([["a", float("nan")]], None, "query 0, voter 1: an answer must be text, got nan"),
+        ([["a", "b"], ["c", None]], None, "query 1, voter 1: an answer must be .*, got None: who says nothing has no"),
+        ([["a", float("nan")]], None, "query 0, voter 1: an answer must be text .*, got nan"),
         ([["a", 1]], None, "got 1: write numbers as text"),
         ([["a", ["b"]]], None, "query 0, voter 1: "),
         ([["a", "b"], ["c"]], None, "query 1 has 1 answers, and those before it 2"),
@@ -129,6 +162,7 @@ def test_votes_made_by_hand_are_checked() -> None:
         ((sparse, 3, (), "answers", np.array([0]), ("a", "b")), "none is missing"),
         ((sparse, 3, (), "answers", None, ("a", "a")), "different strings"),
         ((sparse, 3, (), "answers", None, ("a", "")), "at least one character"),
+        ((sparse, 3, (), "answers", None, (None, "a")), "different strings, and None after them"),
         ((sparse, 3, (), "answers", None, ("a",)), "the number of columns of the counts, 2, got 1"),
         ((sparse, 4, (), "answers", None, ("a", "b")), "the sum of row 0 of the vote counts must be K = 4, got 3"),
         ((sparse, 4, ("a", "b"), "counts"), "the sum of row 0 of the vote counts must be K = 4, got 3"),

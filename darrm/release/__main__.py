@@ -177,7 +177,8 @@ def _add_release(parser: CommandLine) -> None:
         choices=MISSING,
         default="refuse",
         help="a vote that is missing (an empty field or NA, in .npy NaN) is an error (default), or a fair coin, of "
-        "more classes a die: the guarantee stays, if which votes are missing does not depend on the private data",
+        "more classes a die: the guarantee stays, if which votes are missing does not depend on the private data; of "
+        "open answers blank: it counts for no string, and the guarantee stays",
     )
     parser.add_argument(
         "--table", type=Path, required=True, metavar="T.json", help="what a plan wrote: a proven table, or a mechanism"
@@ -269,6 +270,8 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
     if votes.missing is not None and not options.quiet:
         absent = f"{votes.missing.sum():,} of {votes.queries * K:,} votes are missing"
         complain(f"{absent}, and a fair {'coin' if aggregator.classes == 2 else 'die'} stands for each", 0, "note")
+    if votes.blanks and not options.quiet:
+        complain(f"{votes.blanks:,} of {votes.queries * K:,} answers are missing and count for no string", 0, "note")
     line.show(f"drawing {votes.queries:,} labels")
     note = note_of(options)
     ledger = _ledger_of(options, aggregator, votes.queries, note)
@@ -285,7 +288,7 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
 
 
 def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
-    if options.missing != "refuse":
+    if options.missing == "coin":
         raise ValueError("--missing coin is for votes in .npy and .csv files: of .parquet files leave such rows out")
     aggregator, classes = _aggregator_of(options)
     if options.create_budget is None:
@@ -298,6 +301,7 @@ def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger,
         line=line,
         classes=classes,
         normalize=options.normalize,
+        missing=options.missing,
         votes_format=options.votes_format,
         columns=None if options.columns is None else options.columns.split(","),
         keep=() if options.keep is None else options.keep.split(","),

@@ -39,7 +39,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -175,8 +175,9 @@ class Reading(TypedDict, total=False):
     ----------
     classes
         What the classes are called, their number, or "open"; by default that of the aggregator.
-    normalize
-        What is done to open answers before they are counted, in words, as in `Votes.of_answers`.
+    normalize, missing
+        What is done to open answers before they are counted, in words, as in `Votes.of_answers`, and about those that
+        are missing.
     votes_format
         ``"labels"`` (a column a voter), ``"counts"`` (a column a class), or ``"auto"``: the number of columns says it.
     columns
@@ -187,6 +188,7 @@ class Reading(TypedDict, total=False):
 
     classes: Classes
     normalize: str | None
+    missing: str
     votes_format: str
     columns: Iterable[str] | None
     keep: Iterable[str]
@@ -222,7 +224,7 @@ def release_partitions(
     line
         Where to show progress.
     **reading
-        ``classes``, ``normalize``, ``votes_format``, ``columns`` and ``keep``, as `Reading` says.
+        What `Reading` says, which are the columns and what they hold.
 
     Raises
     ------
@@ -272,7 +274,10 @@ def survey(
     columns = reading.get("columns")
     votes_format = reading.get("votes_format", "auto")
     checks.one_of(FORMATS, votes_format=votes_format)
-    check_open(classes, votes_format, "refuse", normalize)
+    missing = reading.get("missing", "refuse")
+    check_open(classes, votes_format, missing, normalize)
+    if missing == "coin":
+        checks.fail("missing", missing, "'refuse' for .parquet files", "leave such rows out")
     layout = layout_of(
         folder / names[0],
         () if open_answers else class_names(classes),
@@ -280,8 +285,8 @@ def survey(
         votes_format=votes_format,
         columns=None if columns is None else tuple(columns),
         keep=tuple(reading.get("keep", ())),
-        normalize=normalize,
     )
+    layout = replace(layout, normalize=normalize, missing=missing)
     with engine_of(cluster) as engine, _progress(line, "checking votes") as advance:
         tasks = [(str(folder), name, layout) for name in names]
         partitions = tuple(engine.run(_inspect, tasks, advance))

@@ -49,7 +49,7 @@ class VoteReading(TypedDict, total=False):
     Attributes
     ----------
     missing
-        ``refuse`` or ``coin``, as in `Votes.of_labels`; JSON null is a missing vote, too.
+        ``refuse``, ``coin`` or ``blank``, as in `Votes.of_labels` and `of_answers`; JSON null is a missing vote, too.
     normalize
         What is done to open answers before they are counted, as in `Votes.of_answers`.
     """
@@ -97,7 +97,9 @@ class Questions:
         check_open(classes, votes_format, missing, self._normalize)
         self._is_open = is_open(classes)
         self._source, self._voters, self._ids = source, voters, ids
-        self._fields = partial(_json_fields, absent=missing == "coin") if json_lines else _csv_fields
+        self._fields = (
+            partial(_json_fields, absent=missing == "coin" or is_open(classes)) if json_lines else _csv_fields
+        )
         self._names = () if self._is_open else class_names(classes)
         words = None if isinstance(classes, int) else words_of(self._names)
         places = None if words is None else {word: place for place, word in enumerate(words)}
@@ -180,7 +182,7 @@ class Questions:
             advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
             raise ValueError(f"line {line} has {len(fields)} fields{after}, where a question has {allowed}{advice}")
         if self._is_open:
-            vocabulary = Vocabulary(self._normalize)
+            vocabulary = Vocabulary(self._normalize, self._missing)
             return Votes.of_places(vocabulary.places_of([(line, fields)], "line", "field"), vocabulary)
         absent = {"", *self._absent} if self._missing == "coin" and kind == "labels" else set()
         if absent.issuperset(field.strip() for field in fields):

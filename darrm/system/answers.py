@@ -24,6 +24,9 @@ NORMALIZERS: dict[str, Callable[[str], str]] = {
     "strip": str.strip,
 }
 Normalize = str | Callable[[str], str] | None
+MISSING = -1  # the column of an answer that is missing, where that is allowed
+_OR_A_BLANK = 'who says nothing has no vote: leave the question out, or let it count for no string, missing="blank" \
+(--missing blank)'
 _LONGEST_WORD = 60  # of the name of a function
 _SHORT = 40  # characters of an answer in a message
 
@@ -59,7 +62,10 @@ class Vocabulary(dict[Any, int]):
     Attributes
     ----------
     columns
-        The column of each string that is counted.
+        The column of each string that is counted; a missing answer, where ``missing`` is "blank", has `MISSING`.
+
+    options
+        What it was made with.
 
     Examples
     --------
@@ -70,8 +76,10 @@ class Vocabulary(dict[Any, int]):
     ['flu', 'cold']
     """
 
-    def __init__(self, normalize: Normalize = None) -> None:
+    def __init__(self, normalize: Normalize = None, missing: str = "refuse") -> None:
         super().__init__()
+        self.options: dict[str, Any] = {"normalize": normalize, "missing": missing}
+        self._may_miss = missing == "blank"
         self.normalized = name_of(normalize)
         steps = [NORMALIZERS[word] for word in self.normalized.split(",")] if isinstance(normalize, str) else normalize
         self._steps = [] if steps is None else steps if isinstance(steps, list) else [steps]
@@ -79,15 +87,19 @@ class Vocabulary(dict[Any, int]):
 
     def __missing__(self, answer: object) -> int:
         """Look at an answer that was not seen before; `ValueError` if it is none."""
-        if is_missing(answer) or not isinstance(answer, str):
-            advice = "leave the question out" if is_missing(answer) else "write numbers as text"
-            checks.fail("an answer", answer, "text", advice)
-        word = answer
-        for step in self._steps:
-            word = step(word)
+        word: object = answer
+        if is_missing(answer):
+            word = ""
+        elif not isinstance(answer, str):
+            checks.fail("an answer", answer, "text", "write numbers as text")
+        else:
+            for step in self._steps:
+                word = step(str(word))
+        if word == "" and self._may_miss:
+            return MISSING
         if not isinstance(word, str) or not word:
-            what = "who says nothing has no vote: let a word stand for it, or leave the question out"
-            checks.fail("an answer", answer[:_SHORT], "text with at least one character", what)
+            shown = answer[:_SHORT] if isinstance(answer, str) else answer
+            checks.fail("an answer", shown, "text with at least one character", _OR_A_BLANK)
         if len(word) > LONGEST_NAME or not is_text(word) or "\0" in word:
             checks.fail("an answer", word[:_SHORT], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
         column = self.columns.setdefault(str(word), len(self.columns))

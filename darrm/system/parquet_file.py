@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import checks
 from darrm.sparse_counts import SparseCounts
-from darrm.system.answers import Normalize, Vocabulary
+from darrm.system.answers import MISSING, Normalize, Vocabulary
 from darrm.system.extras import Untyped, require
 from darrm.system.files import check_folder, check_regular
 from darrm.system.votes_file import ALREADY_THERE
@@ -144,8 +144,8 @@ class Layout:
         What the C classes are called: whole numbers, or text.
     given
         ``"labels"``, ``"counts"``, or ``"answers"``, which have no classes.
-    normalize
-        What is done to open answers before they are counted.
+    normalize, missing
+        What is done to open answers before they are counted, and about those that are missing.
     """
 
     votes: tuple[str, ...]
@@ -154,6 +154,7 @@ class Layout:
     classes: tuple[Any, ...]
     given: str
     normalize: Normalize = None
+    missing: str = "refuse"
 
 
 def layout_of(
@@ -164,7 +165,6 @@ def layout_of(
     votes_format: str = "auto",
     columns: tuple[str, ...] | None = None,
     keep: tuple[str, ...] = (),
-    normalize: Normalize = None,
 ) -> Layout:
     """Return what the columns of a file are; `ValueError` if they are no votes of so many voters on these classes.
 
@@ -193,7 +193,7 @@ def layout_of(
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
         one = "class" if given == "counts" else "voter"
         checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
-    layout = Layout(votes, keep, voters if given == "counts" else len(votes), names, given, normalize)
+    layout = Layout(votes, keep, voters if given == "counts" else len(votes), names, given)
     check_types(path, layout)
     return layout
 
@@ -248,14 +248,15 @@ def answer_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[np.int3
     """Yield the (n, K) columns of open answers in a vocabulary of their own, and the record batch they stand in."""
     first = 0
     for batch in record_batches(path, (*layout.votes, *layout.keep)):
-        vocabulary = Vocabulary(layout.normalize)
+        vocabulary = Vocabulary(layout.normalize, layout.missing)
         places = np.empty((batch.num_rows, len(layout.votes)), dtype=np.int32)
         for voter, name in enumerate(layout.votes):
             where = f"{str(path)!r}, column {name[:_SHORT]!r}, row"
-            # anew, for a dictionary may hold words that nobody said
-            column = _plain(_complete(batch.column(name), path, first, name)).dictionary_encode()
-            indices, said = column.indices.to_numpy(), np.empty(len(column.dictionary), dtype=np.int32)
-            for place in range(said.size):
+            column = _complete(batch.column(name), path, first, name, may_miss=layout.missing == "blank")
+            column = _plain(column).dictionary_encode()  # anew, for it may hold words that nobody said
+            indices = column.indices.fill_null(len(column.dictionary)).to_numpy()
+            said = np.full(len(column.dictionary) + 1, MISSING, dtype=np.int32)
+            for place in range(len(column.dictionary)):
                 try:
                     said[place] = vocabulary[column.dictionary[place].as_py()]
                 except ValueError as error:
@@ -289,7 +290,7 @@ def _plain(column: Untyped) -> Untyped:
     return column.dictionary_decode() if require("pyarrow").types.is_dictionary(column.type) else column
 
 
-def _complete(column: Untyped, path: Path, first: int, name: str) -> Untyped:
+def _complete(column: Untyped, path: Path, first: int, name: str, *, may_miss: bool = False) -> Untyped:
     """Return a column of votes without nulls: this is the one place where a missing vote is seen."""
     if hasattr(column, "dictionary"):
         ends = require("pyarrow.compute").min_max(column.indices).as_py()
@@ -298,7 +299,7 @@ def _complete(column: Untyped, path: Path, first: int, name: str) -> Untyped:
                 f"{str(path)!r} is damaged: column {name[:_SHORT]!r} names what its dictionary does not hold"
             )
     missing = column.null_count or (hasattr(column, "dictionary") and column.dictionary.null_count)
-    if missing and (missing := _plain(column)).null_count:
+    if missing and not may_miss and (missing := _plain(column)).null_count:
         row = first + int(np.argmax(missing.is_null().to_numpy(zero_copy_only=False)))
         advice = "leave the query out, or write .csv or .npy files (--missing coin)"
         raise ValueError(f"{str(path)!r}, row {row:,}, column {name[:_SHORT]!r} holds no vote: it is missing: {advice}")

@@ -191,6 +191,12 @@ def test_a_folder_of_answers_is_drawn_again_where_it_was_left(folder: Path, monk
         broken.setattr(partitions, "_finish", lambda *_: os.fsync(-1))
         with pytest.raises(PaidError):
             release_partitions(MostSaid(), "votes", ledger=ledger, output="labels", normalize="casefold")
+    for named, message in (
+        ({"normalize": str.upper}, "normalize must be a str, .* a function of yours does not stand in the manifest"),
+        ({"missing": "coin"}, "must be 'refuse', or 'blank' for open answers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            release_partitions(MostSaid(), "votes", ledger=ledger, output="more", **named)
     done = recover_partitions(ledger, 1, "labels")
     assert (done.rows, paid(folder)) == (2 * len(ROWS), 2 * len(ROWS))
     for name in "ab":
@@ -200,7 +206,7 @@ def test_a_folder_of_answers_is_drawn_again_where_it_was_left(folder: Path, monk
 
 
 FLAGS: dict[str, tuple[list[str], str]] = {
-    "a coin": (["--missing", "coin"], "missing (--missing) must be 'refuse' for open answers"),
+    "a coin": (["--missing", "coin"], "must be 'refuse', or 'blank' for open answers, got 'coin': there is no die"),
     "counts": (["--votes-format", "counts"], "counts have a column for each class, and open answers have none"),
     "no normalizer": (["--normalize", "upper"], "must be some of casefold, nfc, spaces, strip"),
     "classes": (["--classes", "a,b"], "--classes must be open, or left out, got 'a,b': t.json is for open answers"),
@@ -240,6 +246,30 @@ def test_open_answers_are_refused_where_classes_are_listed(
         assert message in capfd.readouterr().err
     assert run(lambda: pate.main(["v.csv", "--classes", "open", "--sigma2", "40", "--delta", "1e-5"])) == 2
     assert "votes must be about classes that are listed, got open answers" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("door", [".csv", ".npy", ".parquet", "json", "lines"])
+def test_answers_that_are_missing_count_for_no_string(
+    door: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [["", "", ""], ["a", "", "a"], ["NA", "NA", ""]]
+    if door == ".parquet":
+        rows = [[None if word == "" else word for word in row] for row in rows]  # type: ignore[misc]
+    if door in {"json", "lines"}:
+        said = json.dumps(rows).replace('""', "null").replace("], ", "]\n")[1:-1] + "\n"
+        said = said if door == "json" else "".join(",".join(row) + "\n" for row in rows)
+        more = ["--format", "json"] if door == "json" else []
+        assert ask(folder, said, monkeypatch, "--missing", "blank", *more) == 0
+        out = capfd.readouterr().out.splitlines()
+        labels = [json.loads(line)["label"] if more else line.partition(",")[2] or None for line in out]
+    else:
+        write(folder / f"v{door}", rows)
+        words = ["file", f"v{door}", "--table", "t.json", "--output", f"l{door}", "--ledger", "l.sqlite"]
+        assert run(lambda: command.main([*words, "--missing", "blank"])) == 0
+        labels = read(folder / f"l{door}")
+        assert ("5 of 9 answers are missing and count for no string" in capfd.readouterr().err) == (door != ".parquet")
+    assert labels == [None, "a", "NA"]
+    assert do("stream", "--table", "t.json", "--missing", "drop") == 2
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
