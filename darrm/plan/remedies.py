@@ -15,6 +15,7 @@ from darrm.plan.search import Plan
 from darrm.plan.share_right import Law, Measure, coin
 from darrm.probability.bisection import last_allowed
 from darrm.problem import MOST_VOTERS, Workload
+from darrm.system.command_line import rounded_up
 
 GOAL = 0.9  # of the labels
 MORE = 5  # times as many voters
@@ -75,7 +76,7 @@ def _more_voters(best: Option, measure: Measure) -> list[str]:
         needed = last_allowed(
             lambda K: share(K) >= GOAL, float(MOST_VOTERS), float(more), tolerance=TOLERANCE, geometric=True
         )
-        helpful.append(f"{GOAL:.0%} with about {_two_digits(needed):,}")
+        helpful.append(f"{GOAL:.0%} with about {math.ceil(rounded_up(needed, 2)):,}")
     return [" and ".join(helpful) + f" (a person reaching {voters.reached})"]
 
 
@@ -105,13 +106,3 @@ def _first(enough: Callable[[float], bool], rate: float) -> float | None:
         if enough(rate):
             return rate
     return None
-
-
-def _two_digits(number: float) -> int:
-    """Round up to two digits.
-
-    >>> _two_digits(1234.0), _two_digits(87.2)
-    (1300, 88)
-    """
-    unit: int = 10 ** max(0, math.floor(math.log10(number)) - 1)
-    return math.ceil(number / unit) * unit

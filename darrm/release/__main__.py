@@ -12,7 +12,6 @@ import threading
 from argparse import ArgumentParser, Namespace, _ActionsContainer
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +39,7 @@ from darrm.system.command_line import (
     nearest,
     numbered,
     print_report,
+    rounded_up,
     run,
 )
 from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
@@ -418,25 +418,16 @@ def _larger_budget(charge: Charge, budget: PrivacyParams, kinds: str) -> str:
 
     larger = ""
     if math.isfinite(epsilon(budget.delta)):
-        larger = f"{_rounded_up(epsilon(budget.delta))},{budget.delta_text}"
+        larger = f"{rounded_up(epsilon(budget.delta), 2)},{budget.delta_text}"
     elif epsilon(_LARGEST_DELTA) <= budget.epsilon:
         least = max(budget.delta, _SMALLEST_DELTA)
         delta = last_allowed(
             lambda delta: epsilon(delta) <= budget.epsilon, _LARGEST_DELTA, least, tolerance=_TOLERANCE, geometric=True
         )
-        larger = f"{budget.epsilon_text},{_rounded_up(delta)}"
+        larger = f"{budget.epsilon_text},{rounded_up(delta, 2)}"
     elif math.isfinite(epsilon(_LARGEST_DELTA)):
-        larger = f"{_rounded_up(epsilon(_LARGEST_DELTA))},{_LARGEST_DELTA:g}"
+        larger = f"{rounded_up(epsilon(_LARGEST_DELTA), 2)},{_LARGEST_DELTA:g}"
     return f"; {larger} would admit it, if that is private enough" if larger else ""
-
-
-def _rounded_up(number: float) -> str:
-    """Write a number with two digits, rounded up.
-
-    >>> _rounded_up(0.000721), _rounded_up(3.398), _rounded_up(12.1)
-    ('0.00073', '3.4', '13')
-    """
-    return str(Decimal(number).normalize(Context(prec=2, rounding=ROUND_CEILING)))
 
 
 def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:

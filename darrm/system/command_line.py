@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from decimal import ROUND_CEILING, Context, Decimal
 from difflib import get_close_matches
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -214,6 +215,15 @@ def numbered(count: int, one: str, many: str) -> str:
     ('1 query is', '2,000 queries are')
     """
     return f"{count:,} {one if count == 1 else many}"
+
+
+def rounded_up(number: float, digits: int) -> Decimal:
+    """Round a number up to so many digits, as one that was proved or is needed is shown.
+
+    >>> [str(rounded_up(number, 2)) for number in (0.000721, 3.398, 12.1)], f"{rounded_up(1234.0, 2):f}"
+    (['0.00073', '3.4', '13'], '1300')
+    """
+    return Decimal(number).normalize(Context(prec=digits, rounding=ROUND_CEILING))
 
 
 def spread(count: int, most: int) -> list[int]:

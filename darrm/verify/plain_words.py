@@ -10,13 +10,12 @@ of those of the other: `power_of_test`. What was proved here stands before what 
 """
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal
 
 from darrm.account.accountant import estimated
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table
-from darrm.system.command_line import numbered
+from darrm.system.command_line import numbered, rounded_up
 from darrm.verify.audit import Audit
 from darrm.verify.drawn import is_directed
 from darrm.verify.evidence import RELEASE
@@ -150,24 +149,15 @@ def _figure(ledger: LedgerCopy) -> tuple[str, str]:
         return "", f"no bound is known at δ = {delta}"
     whole = f"{_of_ledger(ledger.labels)} {'is' if ledger.labels == 1 else 'are'}"
     agrees = "agrees with the files and is not proved here"
-    of_files = f"({_rounded_up(spent.epsilon)}, {delta})-private by {spent.bound!r}"
+    of_files = f"({rounded_up(spent.epsilon, 4):f}, {delta})-private by {spent.bound!r}"
     if proved is None:
         return f"{whole} {of_files}, which {agrees}", ""
     remark = f"; {of_files} {agrees}" if spent.epsilon < proved.epsilon * (1 - _NEAR) else ""
-    return f"{whole} ({_rounded_up(proved.epsilon)}, {delta})-private, proved here by {proved.name!r}", remark
+    return f"{whole} ({rounded_up(proved.epsilon, 4):f}, {delta})-private, proved here by {proved.name!r}", remark
 
 
 def _of_ledger(queries: int) -> str:
     return "the one label of the ledger" if queries == 1 else f"all {queries:,} labels of the ledger together"
-
-
-def _rounded_up(epsilon: float) -> str:
-    """Write ε with four digits, rounded up: less would not be proved.
-
-    >>> _rounded_up(3.39834), _rounded_up(0.25), _rounded_up(6.0)
-    ('3.399', '0.25', '6')
-    """
-    return f"{Decimal(epsilon).normalize(Context(prec=4, rounding=ROUND_CEILING)):f}"
 
 
 def _learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
