@@ -12,13 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import darrm
 from darrm import optimize_plurality
 from darrm import votes as votes_module
 from darrm.account.ledger import PrivacyLedger
@@ -38,14 +36,13 @@ from darrm.plan.share_right import Measure
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.proof.table import certify
-from darrm.release import __main__ as release
 from darrm.release import debited, release_debited
 from darrm.release.debited import recover
 from darrm.system.command_line import run
 from darrm.verify import __main__ as verify
 from darrm.votes import Votes, counts_of
+from tests.doors import one_error, releasing, validated
 
-SCHEMAS = Path(darrm.__file__).parent / "schemas"
 NAN = math.nan
 NO_YES = ("no", "yes")
 TABLE = certify(Problem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-3")), 3), NoiseFunction(5, [0.3, 0.1, 0.9]))
@@ -436,7 +433,7 @@ def test_plan_and_advise_rank_by_the_votes_that_are_there(
         words = [*asked, "--missing", missing, "--format", "json"]
         assert run(partial(plan_command.main, words)) == 0
         reports.append(json.loads(capsys.readouterr().out))
-        jsonschema.validate(reports[-1], json.loads((SCHEMAS / "plan_report.json").read_text()))
+        validated(reports[-1], "plan_report")
     all_there, two_late = reports
     assert all_there["candidates"][0]["method"] == "per query"
     assert two_late["candidates"][0]["method"] == "exponential mechanism"  # it is right more often than that
@@ -467,22 +464,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def releasing(folder: Path, votes: str, *more: str, output: str = "labels.csv") -> int:
-    files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
-    return run(lambda: release.main([str(folder / votes), *files, "--output", str(folder / output), *more]))
-
-
 @pytest.mark.parametrize("votes", ["votes.csv", "votes.npy"])
 def test_a_file_is_released_paid_for_and_audited(votes: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert releasing(folder, votes) == 2
     assert "--missing coin" in capsys.readouterr().err
-    assert not (folder / "labels.csv").exists()
+    assert not (folder / "labels.npy").exists()
     assert releasing(folder, votes, "--missing", "coin", "--format", "json") == 0
     shown = capsys.readouterr()
     assert shown.err == "note: 7 of 20 votes are missing, and a fair coin stands for each\n"
     assert json.loads(shown.out)["labels"] == 4
     assert PrivacyLedger(folder / "l.sqlite").spent.queries == 4
-    audited = [str(folder / "table.json"), str(folder / "l.sqlite"), str(folder / "labels.csv")]
+    audited = [str(folder / "table.json"), str(folder / "l.sqlite"), str(folder / "labels.npy")]
     assert run(lambda: verify.main(audited)) == 0
     assert "they are the labels of a debit" in capsys.readouterr().out
     assert releasing(folder, votes, "--missing", "coin", "--quiet", output="more.npy") == 0
@@ -496,9 +488,7 @@ def test_what_has_no_coins_is_refused_and_free(folder: Path, capsys: pytest.Capt
         ("votes.csv", ("--classes", "a,b,c"), "table.json is for 2 classes"),
     ):
         assert releasing(folder, votes, "--missing", "coin", *more) == 2
-        shown = capsys.readouterr().err
-        assert message in shown
-        assert shown.count("\n") == 1
+        one_error(message, capsys)
     assert PrivacyLedger(folder / "l.sqlite").entries() == ()
 
 

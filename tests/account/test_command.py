@@ -21,6 +21,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.table import Table, certify
 from darrm.system.command_line import run
+from tests.doors import refused
 
 
 @pytest.fixture
@@ -102,11 +103,8 @@ def test_a_table_for_models_keeps_its_word(folder: Path, capsys: pytest.CaptureF
 
 
 def test_an_overlap_above_that_of_the_table_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: account.main([*models_table(folder), "1", "--models", "--overlap", "3"])) == 2
-    error = capsys.readouterr().err
-    assert "reached as little" in error
-    assert "reach at most 2 of them" in error
-    assert error.count("\n") == 1
+    words = [*models_table(folder), "1", "--models", "--overlap", "3"]
+    assert "reached as little" in refused(account.main, words, "reach at most 2 of them", capsys)
 
 
 def test_where_nothing_bounds_the_queries(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +155,4 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
 )
 def test_account_refuses(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = {"TABLE": str(folder / "table.json"), "LEDGER": str(folder / "none.sqlite")}
-    assert run(lambda: account.main([places.get(argument, argument) for argument in arguments])) == 2
-    error = capsys.readouterr().err
-    assert word in error
-    assert error.count("\n") == 1
+    refused(account.main, [places.get(argument, argument) for argument in arguments], word, capsys)

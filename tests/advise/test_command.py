@@ -5,7 +5,6 @@ import shlex
 from functools import partial
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from darrm.advise.__main__ import build_parser, main
@@ -13,9 +12,9 @@ from darrm.plan.__main__ import main as plan_main
 from darrm.plan.families import named
 from darrm.system.command_line import run
 from darrm.system.flags import flags_of, workload_of
+from tests.doors import validated
 from tests.planned import MANY_FLAGS, known, share
 
-SCHEMA = Path(__file__).parents[2] / "darrm/schemas/advice.json"
 MODELS = ["--K", "5", "--epsilon", "0.0892", "--each-delta", "1e-4", "--overlap", "1", "--models"]
 MODELS += ["--queries", "20", "--total", "1,1e-4"]
 
@@ -47,11 +46,9 @@ def test_json_follows_its_schema_and_the_text_says_the_same(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("darrm.plan.search.calibrate", known)  # asked three times, calibrated once
-    schema = json.loads(SCHEMA.read_text())
     for arguments in (MANY_FLAGS, MODELS):
         assert run(partial(main, [*arguments, "--format", "json"])) == 0
-        report = json.loads(capsys.readouterr().out)
-        jsonschema.validate(report, schema)
+        report = validated(capsys.readouterr().out, "advice")
         assert run(partial(main, arguments)) == 0
         text = capsys.readouterr().out
         for option in report["options"]:

@@ -12,18 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
 import darrm.__main__ as front
 from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Release, Voters, certify
 from darrm.system.command_line import run
+from tests.doors import one_error, validated
 from tests.planned import share
-
-SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ class TestEveryDoor:
         assert call(door, *door.arguments.split(), "--format", "json") == 0
         shown = capsys.readouterr()
         assert shown.err == ""
-        jsonschema.validate(json.loads(shown.out), schema(door))
+        validated(shown.out, door.schema)
 
     @pytest.mark.usefixtures("folder")
     def test_text_is_for_people_and_quiet_is_quiet(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,10 +147,7 @@ class TestEveryDoor:
         self, door: Door, words: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert call(door, *door.arguments.split(), *words) == 2
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        assert shown.err.startswith("error: ")
-        assert shown.err.count("\n") == 1
+        one_error("", capsys)
 
     def test_an_old_flag_says_its_new_name(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
         for old, new in door.renamed:
@@ -187,11 +181,6 @@ def assert_one_line(start: list[str]) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
-
-
-def schema(door: Door) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SCHEMAS / f"{door.schema}.json").read_text())
-    return found
 
 
 def test_every_door_is_in_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,9 +263,7 @@ def test_what_no_machine_can_do_is_refused_at_once(words: str, line: str, capsys
     started = time.process_time()
     assert front.main(words.split()) == 2
     assert time.process_time() - started < 5.0
-    shown = capsys.readouterr()
-    assert line in shown.err
-    assert shown.err.count("\n") == 1
+    one_error(line, capsys)
 
 
 @pytest.mark.usefixtures("folder")
@@ -306,4 +293,4 @@ def test_counts_and_noise_of_any_size_need_no_table(noise: list[str], capsys: py
 def test_a_ledger_keeps_its_schema_too(capsys: pytest.CaptureFixture[str]) -> None:
     door = next(door for door in DOORS if door.name == "account")
     assert call(door, "--ledger", "ledger.sqlite", "--format", "json") == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), schema(door))
+    validated(capsys.readouterr().out, door.schema)

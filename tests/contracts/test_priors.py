@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -15,9 +14,9 @@ from darrm.optimize.__main__ import main as optimize
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
 from darrm.votes import Votes
+from tests.doors import validated
 from tests.optimality import optimality_of
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "darrm/schemas/gamma_table.json").read_text())
 PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-5")), 2)
 
 
@@ -137,7 +136,7 @@ class TestEveryPrior:
         table = optimize_table(PROBLEM, prior=prior, objective=objective, draws=50)
         assert optimality_of(table).prior is prior
         table.save(tmp_path / "table.json")
-        jsonschema.validate(json.loads((tmp_path / "table.json").read_text()), SCHEMA)
+        validated(tmp_path / "table.json", "gamma_table")
         again = Table.load(tmp_path / "table.json")
         assert optimality_of(again).prior == priors.from_json(priors.to_json(prior, 5))
         # of a prior of one's own the file keeps too little to compute the bound again

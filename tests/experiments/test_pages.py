@@ -12,6 +12,7 @@ import pytest
 
 from experiments.aggregators import advice_page, plurality_page
 from experiments.pages import fill
+from tests.doors import one_error
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "reproduction"
@@ -56,10 +57,7 @@ def test_a_door_prints_its_help_and_refuses_unknown_flags(
     assert enter(door, ["--help"], monkeypatch) in (0, None)
     assert capsys.readouterr().out.startswith(f"usage: python -m {door} ")
     assert enter(door, ["--no-such-flag"], monkeypatch) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
+    one_error("", capsys)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,10 +95,7 @@ def test_bad_arguments_give_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert enter(f"experiments.{door}", [*arguments.split(), "--output", str(tmp_path)], monkeypatch) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert words in error
-    assert error.count("\n") == 1
+    one_error(words, capsys)
 
 
 def written(name: str, folder: Path, change: Any = lambda value: value) -> str:

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from darrm.laws import priors
-from darrm.system.command_line import run
 from experiments.simulations import __main__ as simulations
 from experiments.simulations import claims, curves, page, pictures, settings
+from tests.doors import refused
 
 DOCS = Path(__file__).parents[2] / "docs/reproduction/simulations"
 
@@ -147,8 +147,7 @@ def test_the_share_of_right_labels_on_the_page() -> None:
 
 def test_an_output_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    assert run(lambda: simulations.main(["--figure", "table3", "--output", str(tmp_path / "file")])) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    refused(simulations.main, ["--figure", "table3", "--output", str(tmp_path / "file")], "", capsys)
 
 
 @pytest.mark.slow

@@ -1,11 +1,9 @@
 """A mechanism and its voters: in files, in accounts of models, and what it refuses."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -19,8 +17,8 @@ from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Voters
 from darrm.votes import Votes
+from tests.doors import validated
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "darrm/schemas/release.json").read_text())
 PLAIN = Voters(50, PrivacyParams("inf"), overlap=2)
 MODELS = Voters(50, PrivacyParams("0.5", "1e-6"), overlap=2, models=True)
 EVERY = [
@@ -40,7 +38,7 @@ EVERY = [
 def test_a_file_is_the_same_aggregator(aggregator: NoisyMaximum, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     save_release(path, aggregator)
-    jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    validated(path, "release")
     found = load_release(path)
     assert found == aggregator
     assert (found.voters, found.classes) == (aggregator.voters, 3)

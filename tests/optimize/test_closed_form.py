@@ -1,12 +1,10 @@
 """Plain voters: the closed form against linear programs, grids in exact fractions and the solver."""
 
-import json
 import math
 from fractions import Fraction
 from itertools import pairwise, product
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -28,10 +26,10 @@ from darrm.proof.table import Table, certify
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
 from lp_models.row_generation import minimize_with_rows
+from tests.doors import validated
 from tests.optimality import optimality_of
 from tests.oracle import exact_budget, exact_worst_cost, exponential
 
-SCHEMAS = Path(__file__).parents[2] / "darrm/schemas"
 TARGETS = [("0.2676", "0.0003"), ("0.01", "1e-6"), ("2", "1e-5"), ("0.5", "0.2"), ("0.3", "0"), ("6", "0.9")]
 
 
@@ -150,9 +148,7 @@ def test_the_error_falls_with_the_overlap() -> None:
 def test_a_table_is_kept_released_and_charged(tmp_path: Path) -> None:
     table = optimize_table(plain(11, TARGETS[0]))
     table.save(tmp_path / "t.json")
-    jsonschema.validate(
-        json.loads((tmp_path / "t.json").read_text()), json.loads((SCHEMAS / "gamma_table.json").read_text())
-    )
+    validated(tmp_path / "t.json", "gamma_table")
     again = Table.load(tmp_path / "t.json")
     assert again.problem == table.problem
     assert again.gamma.half.tolist() == table.gamma.half.tolist()

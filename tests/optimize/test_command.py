@@ -1,6 +1,5 @@
 """The main command as a user meets it: output, files, bad input, and what it imports."""
 
-import json
 import os
 import pty
 import signal
@@ -8,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from darrm import Table
 from darrm.optimize.__main__ import main
 from darrm.system.command_line import run
+from tests.doors import refused, validated
 from tests.optimality import optimality_of
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +46,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
     ):
         assert main([*arguments, "--format", "json", "--output", str(path)]) == 0
-        report = json.loads(capsys.readouterr().out)
-        jsonschema.validate(report, json.loads((ROOT / "darrm/schemas/optimize_report.json").read_text()))
+        report = validated(capsys.readouterr().out, "optimize_report")
         assert report["noise_functions"][0]["gamma"] == Table.load(path).gamma.half.tolist()
         assert report["output"] == str(path)
         absent = [entry for entry in report["noise_functions"] if entry["gamma"] is None]
@@ -64,9 +62,8 @@ def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureF
     assert "--prior uniform:0,1" in text
     assert "(2,000 draws) that were not fitted" in text
     assert main([*arguments, "--format", "json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    jsonschema.validate(report, json.loads((ROOT / "darrm/schemas/optimize_report.json").read_text()))
-    jsonschema.validate(json.loads(path.read_text()), json.loads((ROOT / "darrm/schemas/gamma_table.json").read_text()))
+    report = validated(capsys.readouterr().out, "optimize_report")
+    validated(path, "gamma_table")
     assert report["optimality"]["held_out"]["draws"] == 2000
     assert main([*arguments[:6], "--prior", "two-sided:0.7,1"]) == 0
     assert "each 1 − q or q with q uniform on [0.7, 1]" in capsys.readouterr().out
@@ -150,17 +147,11 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_bad_input_gets_one_line_and_status_2(arguments: str, piece: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(arguments.split())) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert captured.err.startswith("error: ")
-    assert piece in captured.err
+    refused(main, arguments, piece, capsys)
 
 
 def test_bad_input_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(["--m", "0", "--output", str(tmp_path / "t.json")])) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    refused(main, ["--m", "0", "--output", str(tmp_path / "t.json")], "m must be in", capsys)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,14 +3,12 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from darrm import Table
 from darrm.optimize.__main__ import main
-from darrm.system.command_line import run
+from tests.doors import refused, validated
 
-SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
 FLAGS = ["--classes", "3", "--K", "9", "--voters", "plain", "--overlap", "1", "--target", "0.5,1e-3"]
 
 
@@ -19,13 +17,12 @@ def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.Ca
     assert main([*FLAGS, "--output", str(path)]) == 0
     text = capsys.readouterr().out
     table = Table.load(path)
-    jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / "plurality_table.json").read_text()))
+    validated(path, "plurality_table")
     assert f"Right labels      {table.share_right:.10g}" in text
     row = "".join(f"{each:8.4f}" for each in table.plurality.probabilities([[6, 3, 0]])[0])
     assert row in text
     assert main([*FLAGS, "--format", "json", "--output", str(path)]) == 0
-    report = json.loads(capsys.readouterr().out)
-    jsonschema.validate(report, json.loads((SCHEMAS / "plurality_report.json").read_text()))
+    report = validated(capsys.readouterr().out, "plurality_report")
     assert report["share_right"] == table.share_right
     assert table.optimality is not None
     assert report["optimality"]["bound"] == table.optimality.bound
@@ -60,10 +57,7 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_is_refused_in_one_line(more: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main([*FLAGS, *more])) == 2
-    captured = capsys.readouterr()
-    assert word in captured.err
-    assert captured.err.count("\n") == 1
+    refused(main, [*FLAGS, *more], word, capsys)
 
 
 def test_a_time_limit_leaves_a_proven_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from darrm.pate.__main__ import main
 from darrm.system.command_line import run
+from tests.doors import refused
 
 RNG = np.random.default_rng(9)
 SHARES = RNG.beta(6.0, 1.2, size=60)
@@ -137,11 +138,7 @@ def test_bad_input_is_one_line_and_status_2(
     matrix: np.ndarray, arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save(tmp_path / "votes.npy", matrix)
-    assert run(lambda: main([str(tmp_path / "votes.npy"), *arguments])) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
-    assert captured.out == ""
+    refused(main, [str(tmp_path / "votes.npy"), *arguments], message, capsys)
 
 
 def test_it_starts_without_heavy_libraries() -> None:

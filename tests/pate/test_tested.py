@@ -1,17 +1,14 @@
 """Test, then release: whatever the votes, test and run together are within the budget."""
 
 import itertools
-import json
 import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
-import darrm
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_rows import Entry
 from darrm.errors import BudgetExceededError, TableError
@@ -35,8 +32,7 @@ from darrm.release.debited import release_debited
 from darrm.release.one_by_one import open_release
 from darrm.release.partitions import survey
 from darrm.votes import Votes
-
-SCHEMA = json.loads((Path(darrm.__file__).parent / "schemas" / "tested_run.json").read_text())
+from tests.doors import validated
 
 
 def plain(K: int) -> Voters:
@@ -314,7 +310,7 @@ def test_a_run_is_paid_for_once_and_its_labels_are_those_of_all_queries(tmp_path
     budget = PrivacyParams(2, "1e-5")
     run = TestedRun(NoisyMaximum(GNMax(20.0), plain(250), 3), 40, budget, 8.0)
     save_release(tmp_path / "run.json", run)
-    jsonschema.validate(json.loads((tmp_path / "run.json").read_text()), SCHEMA)
+    validated(tmp_path / "run.json", "tested_run")
     assert load_release(tmp_path / "run.json") == run
     votes = Votes.of_counts([[249, 1, 0]] * 30)
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", budget)

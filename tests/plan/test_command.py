@@ -1,13 +1,11 @@
 """`python -m darrm.plan`: its report, its files, its refusals, and that the table it writes can be released from."""
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -25,9 +23,9 @@ from darrm.problem import Voters, Workload
 from darrm.proof.table import Table
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
+from tests.doors import refused, validated
 from tests.planned import FRESH, MANY, MANY_FLAGS, planned, share
 
-SCHEMA = Path(__file__).parents[2] / "darrm/schemas/plan_report.json"
 MODELS = "--K 5 --each-delta 1e-5 --overlap 2 --models --queries 10 --total 2,1e-5"
 
 
@@ -69,7 +67,7 @@ def test_the_written_table_releases_all_queries_within_the_budget(
 
 
 def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    schema, path = json.loads(SCHEMA.read_text()), tmp_path / "plan.json"
+    path = tmp_path / "plan.json"
     one = ["--family", "permute-and-flip"]
     for arguments in (
         MANY_FLAGS,
@@ -78,8 +76,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         [*MODELS.split(), *one],
     ):
         assert run(partial(main, [*arguments, "--format", "json", "--output", str(path)])) == 0
-        report = json.loads(capsys.readouterr().out)
-        jsonschema.validate(report, schema)
+        report = validated(capsys.readouterr().out, "plan_report")
         table = Table.load(path)
         best = report["candidates"][0]
         assert best["truth"] == pytest.approx(truth_of(table), abs=1e-15)
@@ -224,13 +221,3 @@ def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytes
 def test_what_is_refused_by_plan_alone(capsys: pytest.CaptureFixture[str]) -> None:
     refused(main, "--total 1e-9,0 --queries 100000000000", "no release within this budget was found", capsys)
     refused(main, "--total 1,1e-5 --output /nowhere/plan.json", "/nowhere", capsys)
-
-
-def refused(
-    door: Callable[[Sequence[str]], int], arguments: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(lambda: door(arguments.split())) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
-    assert captured.out == ""

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import permutations
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -39,6 +38,7 @@ from darrm.release import release_debited
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
 from darrm.votes import Votes
+from tests.doors import refused, validated
 from tests.planned import calibrated, share
 
 PLAIN = PrivacyParams("inf")
@@ -49,7 +49,6 @@ MODELS = Workload(
 )
 SMALL = Workload(Voters(5, PLAIN, overlap=1), 5, PrivacyParams("2", "1e-5"), classes=3)
 WORKS = [SMALL, *(pytest.param(work, marks=pytest.mark.slow) for work in (WORK, MODELS))]
-SCHEMAS = Path(__file__).parents[2] / "darrm/schemas"
 NOISY = {"GNMax by label", "LNMax by label", "shaped noise"}  # whose charges take time
 SELECTION = tuple(family for family in FAMILIES if family.name not in NOISY)
 
@@ -285,8 +284,7 @@ class TestCommands:
 
     def test_plan_release_ledger_as_it_is_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(partial(advise_main, [*FLAGS, "--format", "json"])) == 0
-        said = json.loads(capsys.readouterr().out)
-        jsonschema.validate(said, json.loads((SCHEMAS / "advice.json").read_text()))
+        said = validated(capsys.readouterr().out, "advice")
         first, second = (shlex.split(line)[3:] for line in said["commands"])
         assert run(partial(main, first)) == 0
         assert said["commands"][1] in capsys.readouterr().out
@@ -309,8 +307,7 @@ class TestCommands:
 
     def test_reports_are_the_plan(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(partial(main, [*FLAGS, "--prior", "dirichlet:0.5", "--format", "json", "--plot", "plan.png"])) == 0
-        said = json.loads(capsys.readouterr().out)
-        jsonschema.validate(said, json.loads((SCHEMAS / "plan_report.json").read_text()))
+        said = validated(capsys.readouterr().out, "plan_report")
         assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
         found = plan(WORK, prior=Dirichlet(0.5))
         assert said == json_report(found, None)
@@ -354,10 +351,7 @@ class TestCommands:
     )
     def test_bad_words_are_one_line(self, words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
         for door in (main, advise_main):
-            assert run(partial(door, [*FLAGS, *words.split()])) == 2
-            shown = capsys.readouterr()
-            assert line in shown.err
-            assert shown.err.count("\n") == 1
+            refused(door, [*FLAGS, *words.split()], line, capsys)
 
 
 @pytest.mark.parametrize("total", [PrivacyParams("1e-9", "1e-5"), PrivacyParams(2)])

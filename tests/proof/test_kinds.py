@@ -8,14 +8,12 @@ from itertools import combinations, combinations_with_replacement, product
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-import darrm
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.ledger import PrivacyLedger
@@ -45,8 +43,8 @@ from darrm.verify.neighbors import worst_pair
 from darrm.verify.plain_words import who_may_know
 from darrm.verify.table import judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, PROVED
+from tests.doors import validated
 
-SCHEMAS = Path(darrm.__file__).parent / "schemas"
 EPSILONS, DELTAS = ("0.02", "0.1", "0.5", "1", "2"), ("0", "1e-6", "0.01", "0.2")
 HOSPITALS = ("0.02", "0.05", "0.08", "0.1", "0.1", "0.1", "0.15", "0.2", "0.2", "0.3", "0.5")
 
@@ -238,7 +236,7 @@ def test_a_file_is_proved_again_and_a_changed_one_refused(tmp_path: Path) -> Non
     assert again.optimality is not None
     assert not again.optimality.claimed
     document = json.loads((tmp_path / "table.json").read_text())
-    jsonschema.validate(document, json.loads((SCHEMAS / "gamma_table.json").read_text()))
+    validated(document, "gamma_table")
 
     def refused(change: Any, field: str) -> None:
         other = json.loads(json.dumps(document))

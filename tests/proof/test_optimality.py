@@ -22,9 +22,9 @@ from darrm.proof.definition import all_multisets, counts_of
 from darrm.proof.error_bound import Multiplier, lower_bound
 from darrm.proof.optimality import SHAPES, STATUSES, Optimality
 from lp_models.program import Status
+from tests.doors import validated
 from tests.optimality import optimality_of
 from tests.oracle import exact_least_error, maximum
-from tests.proof.test_table import SCHEMAS
 from tests.strategies import problems
 
 SLOW = pytest.mark.slow
@@ -264,11 +264,10 @@ def test_the_sampled_bound_is_below_the_error_of_every_private_gamma() -> None:
 
 
 def test_multipliers_follow_the_schema(table: Table) -> None:
-    schema = json.loads((SCHEMAS / "gamma_table.json").read_text())
     data = table.to_json()
-    jsonschema.validate(data, schema)
+    validated(data, "gamma_table")
     wrongs: list[Any] = [[[-1.0]], [[1.0, 0.5]], [[1.0, -1]], [[]], 3]
     for wrong in wrongs:
         data["optimality"]["multipliers"] = wrong
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(data, schema)
+            validated(data, "gamma_table")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -17,9 +16,9 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.stored import checksum_of
 from darrm.proof.table import Table, certify
+from tests.doors import validated
 from tests.proof.test_mutated_tables import change_bytes, change_digit
 
-SCHEMA = Path(__file__).parents[2] / "darrm" / "schemas" / "plurality_table.json"
 PROBLEM = Problem(Voters(5, PrivacyParams("inf"), overlap=1), PrivacyParams("1/3", "1e-3"), 3)
 
 
@@ -36,7 +35,7 @@ def signed(data: dict[str, Any]) -> dict[str, Any]:
 def test_saved_loaded_and_proved_again(table: Table, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     table.save(path)
-    jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA.read_text()))
+    validated(path, "plurality_table")
     loaded = Table.load(path)
     assert loaded.to_json() == table.to_json()
     assert loaded.digest == table.digest
@@ -49,7 +48,7 @@ def test_saved_loaded_and_proved_again(table: Table, tmp_path: Path) -> None:
 def test_a_law_that_was_not_optimized(tmp_path: Path) -> None:
     table = certify(PROBLEM, uniform_law(5, 3))
     table.save(tmp_path / "t.json")
-    jsonschema.validate(json.loads((tmp_path / "t.json").read_text()), json.loads(SCHEMA.read_text()))
+    validated(tmp_path / "t.json", "plurality_table")
     assert Table.load(tmp_path / "t.json").share_right is None
 
 
@@ -70,7 +69,7 @@ def test_of_an_own_prior_only_the_name_is_kept_and_its_figures_are_claims(tmp_pa
     assert table.optimality is not None
     assert not table.optimality.claimed
     table.save(tmp_path / "t.json")
-    jsonschema.validate(json.loads((tmp_path / "t.json").read_text()), json.loads(SCHEMA.read_text()))
+    validated(tmp_path / "t.json", "plurality_table")
     loaded = Table.load(tmp_path / "t.json")
     assert loaded.optimality is not None
     assert loaded.optimality.claimed

@@ -14,9 +14,9 @@ from darrm.errors import TableError
 from darrm.laws import priors
 from darrm.problem import Voters
 from darrm.proof.stored import checksum_of
+from tests.doors import validated
 from tests.optimality import optimality_of
 
-SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
 PAIRS = {"each": {"epsilon": "0.1", "delta": "0"}, "target": {"epsilon": "0.3", "delta": "0"}}
 
 
@@ -54,11 +54,10 @@ def test_what_is_loaded_is_what_was_saved(table: Table, tmp_path: Path) -> None:
 
 
 def test_the_file_follows_its_schema(table: Table) -> None:
-    schema = json.loads((SCHEMAS / "gamma_table.json").read_text())
-    jsonschema.validate(table.to_json(), schema)
-    jsonschema.validate(certify(table.problem, NoiseFunction(11, np.ones(6))).to_json(), schema)
+    validated(table.to_json(), "gamma_table")
+    validated(certify(table.problem, NoiseFunction(11, np.ones(6))).to_json(), "gamma_table")
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**table.to_json(), "version": 1}, schema)
+        validated({**table.to_json(), "version": 1}, "gamma_table")
 
 
 @pytest.mark.parametrize("index", range(6))
@@ -146,7 +145,7 @@ def test_version_1_is_read_whatever_its_prior_was_called(table: Table, tmp_path:
         assert optimality_of(again) == replace(optimality_of(table), prior=prior, claimed=text == "my own")
         again.save(path)
         assert optimality_of(Table.load(path)) == optimality_of(again)
-        jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / "gamma_table.json").read_text()))
+        validated(path, "gamma_table")
 
 
 @pytest.mark.parametrize("text", ["uniform:0.6666667,1", "common", "point:0.9", "point:mine", "point:7", "uniform:0,1"])
@@ -158,7 +157,7 @@ def test_version_1_loads_under_a_prior_that_its_text_does_not_say(table: Table, 
     assert optimality_of(again) == replace(optimality_of(table), prior=priors.StoredPrior(text, ""), claimed=True)
     again.save(path)
     assert optimality_of(Table.load(path)) == optimality_of(again)
-    jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / "gamma_table.json").read_text()))
+    validated(path, "gamma_table")
     with pytest.raises(TableError, match="the expected error must be that of the law"):
         Table.load(change(table, tmp_path, optimality={**said, "prior": {"kind": "common"}}))
 
@@ -221,7 +220,7 @@ def test_overlap_and_models_survive(tmp_path: Path) -> None:
     table.save(tmp_path / "t.json")
     assert Table.load(tmp_path / "t.json").problem == problem
     data = table.to_json()
-    jsonschema.validate(data, json.loads((SCHEMAS / "gamma_table.json").read_text()))
+    validated(data, "gamma_table")
     del data["problem"]["overlap"]
     with pytest.raises(TableError, match="checksum"):
         Table.from_json(data)

@@ -19,6 +19,7 @@ from darrm.proof.table import Table, certify
 from darrm.release import __main__ as release
 from darrm.system.command_line import run
 from darrm.votes import ROWS_AT_ONCE
+from tests.doors import one_error, releasing
 
 
 @pytest.fixture
@@ -29,11 +30,6 @@ def folder(tmp_path: Path) -> Path:
     np.save(tmp_path / "votes.npy", votes)
     np.savetxt(tmp_path / "votes.csv", votes, fmt="%d", delimiter=",")
     return tmp_path
-
-
-def releasing(folder: Path, votes: str, *more: str, output: str = "labels.npy") -> int:
-    arguments = [str(folder / votes), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
-    return run(lambda: release.main([*arguments, "--output", str(folder / output), *more]))
 
 
 @pytest.mark.parametrize("suffix", ["npy", "csv"])
@@ -107,10 +103,7 @@ def test_bad_votes_debit_nothing(name: str, ledger: str, folder: Path, capsys: p
     else:
         assert releasing(folder, "bad.npy", "--create-budget", "2,1e-3") == 2
         assert not (folder / "l.sqlite").exists()
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert word in captured.err
+    one_error(word, capsys)
     assert not (folder / "labels.npy").exists()
 
 
@@ -169,9 +162,7 @@ def test_the_command_draws_before_it_debits(
 )
 def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert releasing(folder, "votes.npy", *arguments) == 2
-    error = capsys.readouterr().err
-    assert word in error
-    assert error.count("\n") == 1
+    one_error(word, capsys)
     assert not (folder / "labels.npy").exists()
     assert not (folder / "l.sqlite").exists()
 

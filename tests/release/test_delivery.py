@@ -1,6 +1,5 @@
 """Paying and keeping are one act: whatever fails after the debit, the labels can be had, once, and for nothing."""
 
-import json
 import os
 import re
 import sqlite3
@@ -11,11 +10,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
-import darrm
 from darrm.account import __main__ as account
 from darrm.account.ledger import PrivacyLedger
 from darrm.errors import LedgerError, PaidError
@@ -31,9 +28,9 @@ from darrm.system import progress, votes_file
 from darrm.system.command_line import run
 from darrm.system.votes_file import labels_digest, save_labels
 from darrm.votes import Votes
+from tests.doors import refused, validated
 
 VOTES = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
-SCHEMAS = Path(darrm.__file__).parent / "schemas"
 
 
 @pytest.fixture
@@ -119,8 +116,7 @@ def test_what_fails_after_the_debit_is_recovered_once(
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
     assert f"entry 1: 4 labels were paid for and not delivered; `{command}` writes them" in capsys.readouterr().out
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
-    document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, json.loads((SCHEMAS / "account_report.json").read_text()))
+    document = validated(capsys.readouterr().out, "account_report")
     assert document["entries"][0]["delivered"] is False
     # the name is taken until they are delivered
     assert releasing(folder) == 2
@@ -415,8 +411,5 @@ def test_each_job_has_its_own_flags_and_old_spellings_say_the_new_ones(
 ) -> None:
     files = ["--ledger", str(folder / "l.sqlite")]
     files += [] if "stream" in words else ["--output", str(folder / "x.csv")]
-    assert run(lambda: release.main([*words, *files])) == 2
-    error = capsys.readouterr().err
-    assert line in error
-    assert error.count("\n") == 1
+    refused(release.main, [*words, *files], line, capsys)
     assert not (folder / "x.csv").exists()

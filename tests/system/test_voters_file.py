@@ -13,6 +13,7 @@ from darrm.problem import Voters, Workload
 from darrm.proof.table import Table
 from darrm.system.command_line import run
 from darrm.system.flags import add_workload, flags_of, read_voters, workload_of
+from tests.doors import refused
 
 HEAD = "name,epsilon,delta\n"
 
@@ -64,10 +65,7 @@ def test_what_is_no_file_of_voters_is_refused(
 ) -> None:
     file = tmp_path / "voters.csv"
     file.write_bytes(content.encode("utf-8", "surrogateescape"))
-    status, error = status_and_error(capsys, "--voters", str(file))
-    assert status == 2
-    assert words in error
-    assert error.count("\n") == 1
+    refused(main, ["--voters", str(file)], words, capsys)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +86,7 @@ def test_what_is_no_file_of_voters_is_refused(
 def test_flags_that_contradict_each_other(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, error = status_and_error(capsys, *arguments)
-    assert (status, words in error, error.count("\n")) == (2, True, 1)
+    refused(main, arguments, words, capsys)
 
 
 def test_too_many_kinds_are_rounded_up_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:

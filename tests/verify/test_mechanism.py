@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -31,9 +30,9 @@ from darrm.verify.noisy_labels import Between
 from darrm.verify.plurality import partitions
 from darrm.verify.totals import smallest
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN
+from tests.doors import validated
 from tests.verify.test_noisy_labels import neighbors
 
-SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
 PLAIN = Voters(9, PrivacyParams("inf"), overlap=1)
 MECHANISMS: dict[str, Mechanism] = {
     "GNMax": GNMax(2.0),
@@ -188,7 +187,7 @@ def test_honest_plans_pass_with_their_total_proved(name: str, planned_file: Call
     # sums of Laplace noise in whole numbers are next to those of the accountant, not below
     assert total.verdict == (CONSISTENT if name == "LNMax by label" else PROVED)
     schema = {"table": "gamma_table", "plurality": "plurality_table"}.get(name, "release")
-    jsonschema.validate(json.loads(path.read_text()), json.loads((SCHEMAS / f"{schema}.json").read_text()))
+    validated(path, schema)
     load_release(path)
 
 

@@ -1,15 +1,12 @@
 """Members of a consortium: each finds with what the table counts it, and whether that covers its promise."""
 
-import json
 from itertools import permutations
 from pathlib import Path
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import darrm
 from darrm.laws.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -18,8 +15,8 @@ from darrm.system.command_line import run
 from darrm.verify.__main__ import main
 from darrm.verify.members import judge_members
 from darrm.verify.verdicts import CONSISTENT, FALSE
+from tests.doors import validated
 
-SCHEMA = json.loads((Path(darrm.__file__).parent / "schemas" / "verify_report.json").read_text())
 OWN = st.sampled_from(
     [*(PrivacyParams(e, d) for e in ("0.1", "0.2", "0.5") for d in ("0", "1e-6")), PrivacyParams("inf")]
 )
@@ -57,8 +54,7 @@ def test_each_member_is_told_its_row(
     path = table.parent / "voters.csv"
     path.write_text(f"name,epsilon,delta\n{lines}")
     assert run(lambda: main([str(table), "--voters", str(path), "--format", "json"])) == status
-    report = json.loads(capsys.readouterr().out)
-    jsonschema.validate(report, SCHEMA)
+    report = validated(capsys.readouterr().out, "verify_report")
     told = [(verdict["claim"], verdict["verdict"]) for verdict in report["verdicts"] if verdict["about"] == "voters"]
     wrong = {"east"} if status else set()
     assert told == [
