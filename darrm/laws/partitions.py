@@ -7,11 +7,17 @@ alike gives every class of a group the same probability, so it is one number for
 Two histograms are neighbors if one person, who reaches t voters, can turn one into the other: at most t votes leave
 their classes. Up to a common renaming of the classes such a pair is a partition n with the histogram n' aligned to it;
 the classes with equal (n_c, n'_c) form a *term* of the pair. The reverse of a pair is a pair, too.
+
+**Open answers.** Where voters answer with any string, a histogram is a partition of K into the votes for the strings
+that were said, and the answer is one of these or none. A string that nobody said is never the answer: of infinitely
+many that are alike each has the probability 0. So "no answer" takes the place of the classes without votes, a group of
+one, and a string that only n holds is a term without a group in n'. One that only n' holds costs nothing.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import factorial, prod
 
@@ -21,6 +27,7 @@ from numpy.typing import NDArray
 from darrm.errors import checks
 from darrm.laws.priors import Prior
 from darrm.probability import Array
+from darrm.problem import Open
 
 Histogram = tuple[int, ...]
 Indices = NDArray[np.int64]
@@ -28,6 +35,8 @@ Indices = NDArray[np.int64]
 # what is listed in seconds, and what programs that are solved in minutes have
 MOST_PARTITIONS, MOST_PAIRS, MOST_LISTED = 5_000, 30_000, 100
 SIZES = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
+OPEN_SIZES = "open answers of K = 24 voters are solved at overlap 1, of K = 16 at overlap 2, of K = 11 at overlap 3"
+NOBODYS = -1  # in place of the group in n', of strings that only n holds
 _LARGEST_KEY = 2**63
 _TOLERANCE = 1e-6  # of the sum of a prior's probabilities: far above rounding
 _ADVICE = f"take fewer voters, fewer classes, or a smaller overlap; {SIZES}"
@@ -41,13 +50,23 @@ class Pairs:
     second: tuple[Histogram, ...]  # the histogram n', aligned to n
     pair: Indices  # of every term, the number of its pair
     before: Indices  # the number of its group in n
-    after: Indices  # and in n' (sorted)
+    after: Indices  # and in n', or `NOBODYS`
     classes: Indices  # how many classes it holds
 
     @property
     def starts(self) -> Indices:
         """The first term of every pair."""
         return np.flatnonzero(np.diff(self.pair, prepend=-1))
+
+    def sides(self, each: Array, absent: float = 0.0) -> tuple[Array, Array]:
+        """Return what one class of each group has on both sides of every term; ``absent`` where n' has no such class.
+
+        >>> from darrm.problem import OPEN
+        >>> pairs = partitions_of(1, OPEN).pairs(1)  # the only voter's string, which nobody says then; and no answer
+        >>> [side.tolist() for side in pairs.sides(np.array([0.25, 0.75]))]
+        [[0.25, 0.75], [0.0, 0.75]]
+        """
+        return each[self.before], np.where(self.after == NOBODYS, absent, each[self.after])
 
 
 @dataclass(frozen=True)
@@ -133,6 +152,21 @@ class Partitions:
         np.put_along_axis(groups, order, self.starts[places][:, None] + np.cumsum(falls, axis=1), axis=1)
         return groups
 
+    @property
+    def advice(self) -> str:
+        """What to do where there are too many."""
+        return _ADVICE
+
+    @property
+    def random_shares(self) -> list[Fraction]:
+        """The probability of each group where the answer looks at nothing: 1/C a class."""
+        return [Fraction(size, self.classes) for size in self.sizes.tolist()]
+
+    @property
+    def random(self) -> Array:
+        """The same of one class of each group."""
+        return np.asarray(np.array(self.random_shares, dtype=np.float64) / self.sizes)
+
     def histograms(self, place: int) -> int:
         """Count the histograms of a partition, C!/Π_g m_g!."""
         counts = Counter(self.parts[place]).values()
@@ -150,14 +184,16 @@ class Partitions:
         if not hasattr(prior, "log_probabilities"):
             checks.fail("prior", prior, "a Prior", "say Dirichlet(concentration)")
         one_each = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
-        found = one_each * np.array([self.histograms(place) for place in range(len(self.parts))], dtype=float)
-        if not abs(np.sum(found) - 1.0) <= _TOLERANCE:
-            checks.fail("the sum of the prior's probabilities of histograms", float(np.sum(found)), "1")
-        return np.asarray(found)
+        arrangements = [self.histograms(place) for place in range(len(self.parts))]
+        return checked_law(one_each * np.array(arrangements, dtype=np.float64))
 
     def pairs(self, reached: int) -> Pairs:
         """List all pairs of neighbors for a person who reaches so many voters; `ValueError` if they are too many."""
         return _pairs(self, min(reached, self.K))
+
+    def neighbors(self, place: int, reached: int) -> list[Histogram]:
+        """List the neighbors of a partition, aligned to it, up to symmetry."""
+        return neighbors(self.parts[place], reached)
 
     def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
         """List the terms of a pair: the group in n, the group in n', how many classes; `KeyError` if it is none."""
@@ -166,7 +202,95 @@ class Partitions:
         return [(self.groups[place, x], self.groups[other, y], count) for (x, y), count in together.items()]
 
 
-partitions_of = lru_cache(maxsize=16)(Partitions)
+class OpenPartitions(Partitions):
+    """The partitions of K votes into the votes for each string that was said; the 0 at the end is no answer's.
+
+    >>> from darrm.problem import OPEN
+    >>> listed = partitions_of(3, OPEN)
+    >>> listed.parts
+    ((3, 0), (2, 1, 0), (1, 1, 1, 0))
+    >>> listed.votes.tolist(), listed.sizes.tolist()
+    ([3, 0, 2, 1, 0, 1, 0], [1, 1, 1, 1, 1, 3, 1])
+    """
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K)
+        count = number_of_partitions(self.K, self.K)
+        if count > MOST_PARTITIONS:
+            name, allowed = f"the number of partitions of {self.K} votes", f"at most {MOST_PARTITIONS:,}"
+            checks.fail(name, checks.Found(f"{count:,} or more"), allowed, self.advice)
+
+    @property
+    def advice(self) -> str:
+        """What to do where there are too many."""
+        return f"take fewer voters, or a smaller overlap; {OPEN_SIZES}"
+
+    @cached_property
+    def parts(self) -> tuple[Histogram, ...]:
+        """The partitions, each of the counts in falling order and a 0."""
+        return tuple((*filter(None, part), 0) for part in falling_counts(self.K, self.K, self.K))
+
+    @property
+    def random_shares(self) -> list[Fraction]:
+        """The probability of each group where the answer looks at nothing: there is none."""
+        return [Fraction(votes == 0) for votes in self.votes.tolist()]
+
+    def places_of(self, counts: Indices) -> Indices:
+        """Return the number of the partition of every row of counts, (n, any) → (n,), zeros being nobody's strings."""
+        rows = (tuple(sorted(filter(None, row), reverse=True)) for row in counts.tolist())
+        try:
+            return np.array([self.places[*row, 0] for row in rows], dtype=np.int64)
+        except KeyError as error:
+            return checks.fail("votes", list(error.args[0][:-1]), f"{self.K} votes for strings")
+
+    def groups_of(self, counts: Indices) -> Indices:
+        """Return the number of the group of every string of every row, and of no answer: (n, S) → (n, S + 1)."""
+        places, votes = self.places_of(counts).tolist(), np.pad(counts, ((0, 0), (0, 1))).tolist()
+        return np.array([[self.groups[place, v] for v in row] for place, row in zip(places, votes, strict=True)])
+
+    def histograms(self, place: int) -> int:  # noqa: ARG002 (as for listed classes)
+        """Count a partition once: a prior on open answers is one on partitions."""
+        return 1
+
+    def probabilities(self, prior: Prior) -> Array:
+        """Compute the probability of every partition under a prior; errors as for listed classes.
+
+        >>> from darrm.laws.priors import Ewens
+        >>> from darrm.problem import OPEN
+        >>> partitions_of(2, OPEN).probabilities(Ewens(3)).round(6)
+        array([0.25, 0.75])
+        """
+        return checked_law(np.exp(prior.log_of_partitions([part[:-1] for part in self.parts])))
+
+    def neighbors(self, place: int, reached: int) -> list[Histogram]:
+        """List the neighbors of a partition, with a place for each string that nobody said before."""
+        return neighbors(self._with_new(place, reached), reached)
+
+    def _with_new(self, place: int, strings: int) -> Histogram:
+        return self.parts[place][:-1] + (0,) * strings
+
+    def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
+        """List the terms of a pair, no answer last; `KeyError` if it is none."""
+        own = self._with_new(place, len(aligned) + 1 - len(self.parts[place]))
+        other = self.places[*sorted(filter(None, aligned), reverse=True), 0]
+        together = Counter((x, y) for x, y in zip(own, aligned, strict=True) if x)
+        group = self.groups
+        strings = [(group[place, x], group[other, y] if y else NOBODYS, count) for (x, y), count in together.items()]
+        return [*strings, (group[place, 0], group[other, 0], 1)]
+
+
+@lru_cache(maxsize=16)
+def partitions_of(K: int, classes: int) -> Partitions:
+    """Return the partitions of K votes for so many classes, or `OPEN`."""
+    return OpenPartitions(K, classes) if isinstance(classes, Open) else Partitions(K, classes)
+
+
+def checked_law(probabilities: Array) -> Array:
+    """Return probabilities that add up to 1; `ValueError` for others."""
+    total = float(np.sum(probabilities))
+    if not abs(total - 1.0) <= _TOLERANCE:
+        checks.fail("the sum of the prior's probabilities of histograms", total, "1")
+    return np.asarray(probabilities)
 
 
 def number_of_partitions(K: int, classes: int) -> int:
@@ -203,13 +327,13 @@ def falling_counts(K: int, classes: int, most: int) -> Iterator[Histogram]:
 def _pairs(partitions: Partitions, reached: int) -> Pairs:
     first, second = list[int](), list[Histogram]()
     terms = list[tuple[int, int, int, int]]()
-    for place, part in enumerate(partitions.parts):
-        for aligned in neighbors(part, reached):
+    for place in range(len(partitions.parts)):
+        for aligned in partitions.neighbors(place, reached):
             terms += [(len(first), *term) for term in partitions.terms(place, aligned)]
             first.append(place)
             second.append(aligned)
         if len(first) > MOST_PAIRS:
-            checks.fail("the number of pairs of neighbors", len(first), f"at most {MOST_PAIRS:,}", _ADVICE)
+            checks.fail("the number of pairs of neighbors", len(first), f"at most {MOST_PAIRS:,}", partitions.advice)
     columns = np.array(terms, dtype=np.int64).T
     return Pairs(tuple(first), tuple(second), *columns)
 

@@ -21,6 +21,7 @@ from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import Partitions, partitions_of
 from darrm.laws.priors import Prior
 from darrm.probability import Array
+from darrm.problem import Open
 from darrm.system.files import Json
 
 WEIGHT_BITS = 53
@@ -88,16 +89,18 @@ class PluralityLaw:
         return np.asarray(self.weights / (self.partitions.sizes * float(ONE)))
 
     def probabilities(self, counts: ArrayLike) -> Array:
-        """Compute the probability of every answer for (n, C) histograms → (n, C)."""
+        """Compute the probability of every answer for (n, C) histograms → (n, C).
+
+        Of open answers for n rows of strings' votes, zeros being nobody's: (n, S) → (n, S + 1), no answer last.
+        """
         return np.asarray(self.each[self.partitions.groups_of(np.asarray(counts, dtype=np.int64))])
 
     def mixed(self, share: float) -> PluralityLaw:
-        """Answer with a class drawn at random with this probability, else by this law; rounded to weights."""
+        """Answer at random, as `random_law`, with this probability, else by this law; rounded to weights."""
         checks.probability(share=share)
         part, rest = Fraction(share), 1 - Fraction(share)
-        uniform = part / self.classes
-        sizes = self.partitions.sizes.tolist()
-        shares = [rest * w / ONE + uniform * m for w, m in zip(self.weights.tolist(), sizes, strict=True)]
+        random = self.partitions.random_shares
+        shares = [rest * w / ONE + part * u for w, u in zip(self.weights.tolist(), random, strict=True)]
         return PluralityLaw(self.K, self.classes, _rounded(self.partitions, shares))
 
     @property
@@ -120,6 +123,20 @@ class PluralityLaw:
         top = self.weights[self.partitions.starts] / float(ONE)
         return min(1.0, float(self.partitions.probabilities(prior) @ top))  # rounded probabilities may exceed 1
 
+    def share_answered(self, prior: Prior) -> float:
+        """Compute the probability that there is an answer, as always to a question with listed classes.
+
+        >>> from darrm.laws.priors import Ewens
+        >>> from darrm.problem import OPEN
+        >>> law = PluralityLaw.of_probabilities(2, OPEN, [0.5, 0.5, 0.1, 0.8])  # (2): 0.5; (1, 1): 0.1 for both
+        >>> round(law.share_answered(Ewens()), 6)
+        0.35
+        """
+        if not isinstance(self.classes, Open):
+            return 1.0
+        answered = 1.0 - self.each[self.partitions.votes == 0]  # no answer is a group of one in every partition
+        return float(self.partitions.probabilities(prior) @ answered)
+
     def to_json(self) -> list[list[int]]:
         """Write the weights partition by partition."""
         return [part.tolist() for part in np.split(self.weights, self.partitions.starts[1:])]
@@ -140,10 +157,10 @@ class PluralityLaw:
         return cls(K, classes, np.array([weight for given in weights for weight in given], dtype=np.int64))
 
 
-def uniform_law(K: int, classes: int) -> PluralityLaw:
-    """Return the law that looks at nothing: every class has the probability 1/C."""
+def random_law(K: int, classes: int) -> PluralityLaw:
+    """Return the law that looks at nothing: every class has the probability 1/C; of open answers there is none."""
     partitions = partitions_of(K, classes)
-    return PluralityLaw(K, classes, _rounded(partitions, [Fraction(int(m), classes) for m in partitions.sizes]))
+    return PluralityLaw(K, classes, _rounded(partitions, partitions.random_shares))
 
 
 def true_plurality(K: int, classes: int, seen: int | None = None) -> PluralityLaw:

@@ -44,6 +44,8 @@ more, because privacy has nothing to do with the prior.
 
 import hashlib
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -55,7 +57,7 @@ from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
-from darrm.problem import is_law_a_gamma
+from darrm.problem import Open, classes_in_words, is_law_a_gamma
 from darrm.votes import Votes, require_votes
 
 Counts = NDArray[np.int64]
@@ -91,9 +93,13 @@ class Prior:
         """Compute log Pr[histogram] for (n, C) counts of one sum → (n,); `ValueError` where it is not known."""
         return checks.fail("the prior", self.text, f"one that knows the law of {counts.shape[1]} counts")
 
+    def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:  # noqa: ARG002 (whoever knows it overrides)
+        """Compute log Pr[partition] of open answers' votes; `ValueError` where it is not known."""
+        return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
+
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
-        """Draw histograms of K votes: (count, C)."""
-        if classes > 2:
+        """Draw histograms of K votes: (count, C); of open answers the counts of partitions, zeros last."""
+        if classes > 2 or isinstance(classes, Open):
             checks.fail("the prior", self.text, "about histograms of more than two classes", "say Dirichlet()")
         p = self.probabilities(K, count, rng=rng)
         ones = np.sum(rng.random(p.shape) < p, axis=1)
@@ -200,6 +206,59 @@ class Dirichlet(_Known):
         """Draw count probabilities and repeat each K times."""
         checks.integer_at_least(1, K=K, count=count)
         return np.repeat(rng.beta(self.concentration, self.concentration, (count, 1)), K, axis=1)
+
+
+@dataclass(frozen=True)
+class Ewens(_Known):
+    """Open answers: voter i + 1 says something new with probability θ/(θ + i), else what a random one before him said.
+
+    A small θ believes in few different answers, a large one in many: θ·ln(1 + K/θ) are expected, about. The law of the
+    partition is [Ewens 1972] K!/(θ ⋯ (θ + K − 1)) · Π_j (θ/j)^{m_j}/m_j!, m_j strings having j votes.
+
+    >>> np.exp(Ewens().log_of_partitions([(3,), (2, 1), (1, 1, 1)])).round(6)
+    array([0.333333, 0.5     , 0.166667])
+    >>> from darrm.problem import OPEN
+    >>> Ewens(2).sample(6, OPEN, 2, rng=np.random.default_rng(0))
+    array([[3, 1, 1, 1],
+           [5, 1, 0, 0]])
+    """
+
+    theta: float = 1.0
+    kind: ClassVar[str] = "ewens"
+
+    def __post_init__(self) -> None:
+        checks.positive(theta=self.theta)
+        object.__setattr__(self, "theta", float(self.theta))
+
+    def __str__(self) -> str:
+        return f"open answers by Ewens' law, θ = {self._decimals()['theta']}"
+
+    def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
+        """Compute the log of Ewens' formula."""
+        log_theta = math.log(self.theta)
+        rising = {K: float(np.sum(np.log(self.theta + np.arange(K)))) for K in set(map(sum, parts))}
+        return np.array(
+            [
+                math.lgamma(sum(part) + 1.0)
+                - rising[sum(part)]
+                + sum(m * (log_theta - math.log(j)) - math.lgamma(m + 1.0) for j, m in Counter(part).items())
+                for part in parts
+            ]
+        )
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw the counts of partitions, zeros last: Feller's gaps between heads of coins θ/(θ + i)."""
+        if not isinstance(classes, Open):
+            checks.fail("the prior", self.text, "about open answers", "say Dirichlet() for listed classes")
+        checks.integer_at_least(1, K=K, count=count)
+        heads = rng.random((count, K)) < self.theta / (self.theta + np.arange(K))  # the first one always
+        row, place = np.nonzero(heads)
+        last = np.append(row[1:] != row[:-1], True)
+        sizes = np.where(last, K, np.append(place[1:], 0)) - place
+        rank = np.arange(row.size) - np.searchsorted(row, row)
+        counts = np.zeros((count, int(rank.max()) + 1), dtype=np.int64)
+        counts[row, rank] = sizes
+        return -np.sort(-counts, axis=1)
 
 
 CommonP = Dirichlet  # as the paper's readers know it: one p ~ U[0, 1] shared by all voters
@@ -452,7 +511,8 @@ class StoredPrior(Prior):
         return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
 
 
-_KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Point)}
+_KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Point, Ewens)}
+_OF_OPEN = "ewens, ewens:THETA or votes:FILE"
 _OF_ANY_CLASSES = "dirichlet, dirichlet:CONCENTRATION or votes:FILE"
 _ALL_KINDS = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common, point:P, " + _OF_ANY_CLASSES
 
@@ -462,6 +522,7 @@ def parse(text: str, classes: int = 2) -> Prior:
 
     ``dirichlet``, ``dirichlet:CONCENTRATION`` or ``votes:FILE``, public votes on as many classes; for two classes also
     ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``point:P`` or ``common``, which is ``dirichlet``.
+    For open answers ``ewens``, ``ewens:THETA`` or ``votes:FILE``.
 
     `ValueError` if the text is none of these, a number is out of range, or the file holds no such votes; `OSError` if
     it cannot be read.
@@ -480,12 +541,14 @@ def parse(text: str, classes: int = 2) -> Prior:
         numbers = [float(checks.ascii_digits(part)) for part in arguments.split(",")] if colon else []
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
-    known = _KINDS.get(kind)
-    usable = known is Dirichlet or (known is not None and of_two)
-    by_default = text in {Independent.kind, Dirichlet.kind}
+    known, is_open = _KINDS.get(kind), isinstance(classes, Open)
+    usable = known is Ewens if is_open else known is Dirichlet or (known not in {None, Ewens} and of_two)
+    by_default = text in {Independent.kind, Dirichlet.kind, Ewens.kind}
     is_whole = known is not None and (len(numbers) == len(fields(known)) or by_default)
     if known is not None and usable and is_whole and not any(map(math.isnan, numbers)):
         return known(*numbers)
+    if is_open:
+        return checks.fail("the prior", text, f"{_OF_OPEN} for open answers", "for example ewens:0.5")
     if not of_two:
         return checks.fail(
             "the prior", text, f"{_OF_ANY_CLASSES} for more than two classes", "for example dirichlet:0.5"
@@ -496,6 +559,16 @@ def parse(text: str, classes: int = 2) -> Prior:
 def parsed(text: str | None, classes: int = 2) -> Prior | None:
     """Read ``--prior``; None where it is left to whoever asks."""
     return None if text is None else parse(text, classes)
+
+
+def default_of(classes: int) -> Prior:
+    """Return what is believed where nothing is said: every histogram equally likely, or Ewens' law with θ = 1.
+
+    >>> from darrm.problem import OPEN
+    >>> default_of(3), default_of(OPEN)
+    (Dirichlet(concentration=1.0), Ewens(theta=1.0))
+    """
+    return Ewens() if isinstance(classes, Open) else Dirichlet()
 
 
 def is_built_in(prior: object) -> bool:
@@ -571,6 +644,9 @@ def check(prior: object, classes: int = 2) -> None:
         checks.fail("prior", prior, "a darrm.laws.priors.Prior", advice)
     if isinstance(prior, RecordedVotes):
         prior.check_classes(classes)
+    if isinstance(classes, Open) != isinstance(prior, Ewens) and isinstance(prior, _Known):
+        advice = "say Ewens() for open answers, Dirichlet() for listed ones"
+        checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
     if classes > 2 and isinstance(prior, Independent | TwoSided | Point):
         advice = "say Dirichlet(), the belief that every histogram is equally likely"
         checks.fail("prior", prior.text, f"a belief about {classes} classes", advice)

@@ -4,12 +4,14 @@ It holds a `Table`, so its guarantee is proved before it exists, and draws exact
 
 * two classes: given l ones the output is 1 with probability (1 + g(l))/2 for the very floats g, by exact coins;
 * a law on histograms: with a whole number uniform below 2^53 the group of classes with equally many votes, then one of
-  its classes with a uniform whole number below their number, so that every class has the probability w/(m·2^53).
+  its classes with a uniform whole number below their number, so that every class has the probability w/(m·2^53). Of
+  open answers these are the strings that were said, and no answer.
 
 Subsampling and randomized response are tables, too: ``Release(certify(problem, baselines.subsampling(problem)))``.
 """
 
 import os
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol
 
@@ -23,11 +25,11 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, uniform_below
-from darrm.problem import Voters
+from darrm.problem import OPEN, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.table import Table
 from darrm.system.files import Json
-from darrm.votes import Labels, Votes, require_votes
+from darrm.votes import ABSTAIN, Labels, Votes, require_votes
 
 _BLOCK = 2**16  # queries answered at a time
 
@@ -171,13 +173,50 @@ class _Groups:
         return np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        """Answer some queries: (n, C) → (n,)."""
+        return _one_of(counts == self._votes_of_answer(counts, below)[:, None], below)
+
+    def _votes_of_answer(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        """Draw the group of the answer: how many votes its classes have, (n,)."""
         places = self.law.partitions.places_of(counts)
         drawn = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn
-        group = np.sum(drawn[:, None] >= self.bounds[places], axis=1)
-        members = counts == self.votes[places, group][:, None]
-        rank = below(members.sum(axis=1, dtype=np.int64))
-        return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
+        return np.asarray(self.votes[places, np.sum(drawn[:, None] >= self.bounds[places], axis=1)])
 
 
-_SAMPLERS = {NoiseFunction: _Coins, PluralityLaw: _Groups}
+class _Strings(_Groups):
+    """Of a law on open answers."""
+
+    def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
+        below, sparse = uniform_below(rng), votes.sparse
+        answers = [np.empty(0, dtype=np.int64)]
+        for start in range(0, votes.queries, _BLOCK):
+            rows = sparse.rows(slice(start, start + _BLOCK))
+            # a line for each query, a place for each string that it has, and zeros: the last is no answer's
+            lines, place = rows.row_of, np.arange(rows.values.size) - rows.starts[rows.row_of]
+            counts = np.zeros((rows.starts.size - 1, int(np.diff(rows.starts).max()) + 1), dtype=np.int64)
+            columns = np.full_like(counts, ABSTAIN)
+            counts[lines, place], columns[lines, place] = rows.values, rows.columns
+            answers.append(columns[np.arange(len(columns)), self._draw(counts, below)])
+        return np.concatenate(answers)
+
+    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        """Answer some queries by a place of their line: (n, S + 1) → (n,)."""
+        votes = self._votes_of_answer(counts, below)
+        members = (counts == votes[:, None]) & (votes > 0)[:, None]
+        members[:, -1] = votes == 0
+        return _one_of(members, below)
+
+
+def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
+    """Draw one of the members of every row, each as likely as the others."""
+    rank = below(members.sum(axis=1, dtype=np.int64))
+    return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
+
+
+def _of_histograms(law: PluralityLaw) -> _Groups:
+    return _Strings(law) if law.classes == OPEN else _Groups(law)
+
+
+_SAMPLERS: dict[type, Callable[..., _Sampler]] = {NoiseFunction: _Coins, PluralityLaw: _of_histograms}

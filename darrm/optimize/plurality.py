@@ -31,12 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import checks
-from darrm.laws.partitions import SIZES, Pairs, Partitions, partitions_of
-from darrm.laws.plurality_law import PluralityLaw, true_plurality, uniform_law
-from darrm.laws.priors import Dirichlet, Prior
+from darrm.laws.partitions import NOBODYS, Pairs, Partitions, partitions_of
+from darrm.laws.plurality_law import PluralityLaw, random_law, true_plurality
+from darrm.laws.priors import Prior, default_of
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
-from darrm.problem import Problem, Voters
+from darrm.problem import OPEN, Problem, Voters
 from darrm.proof import voter_corners
 from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.moves import pairs_of, share_needed
@@ -48,6 +48,7 @@ from lp_models.options import Progress, SolveOptions
 from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
 
 MOST_TERMS = 80_000  # of a program that is solved in about two minutes
+MOST_OPEN_TERMS = 150_000  # in ten seconds: of most partitions few strings matter
 SMALLEST_PROBABILITY = 2.0**-36  # of every answer under a Rényi budget: its divergence must stay finite
 FINE = SolveOptions(gap=1e-5, time_limit=60.0)
 _BROKEN = 1e-11  # a row is broken when it exceeds its limit by more than this
@@ -75,7 +76,7 @@ def optimize_plurality(
     problem
         Voters, target and classes.
     prior
-        What is publicly believed about the votes; by default every histogram is equally likely.
+        What is publicly believed about the votes; by default `darrm.laws.priors.default_of` the classes.
     options
         When to stop; nothing in it changes a guarantee.
     report
@@ -103,13 +104,13 @@ def optimize_plurality(
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target, classes)")
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
-    belief = Dirichlet() if prior is None else prior
+    belief = default_of(problem.classes) if prior is None else prior
     check_size(problem.voters, problem.classes)
     partitions = partitions_of(problem.voters.K, problem.classes)
     program = _program(partitions, belief, 0.0)
     solved = problem.for_certain  # where voters draw their examples anew; else the problem itself
     oracle = _MoveOracle(solved) if solved.voters.are_plain else _VoterOracle(solved)
-    start = uniform_law(partitions.K, partitions.classes).each
+    start = random_law(partitions.K, partitions.classes).each
     result = maximize_with_rows(program, oracle, settings, start=start, report=report)
     multipliers = oracle.multipliers(result.multipliers)
     if isinstance(oracle, _VoterOracle) and oracle.few:  # what is proved is another program's optimum
@@ -183,16 +184,18 @@ def check_size(voters: Voters, classes: int) -> None:
         partitions_of(voters.K, classes)  # refuses more than can be listed
         voter_corners.check_size(voters, classes)
         return
-    terms = partitions_of(voters.K, classes).pairs(voters.reached).pair.size
-    if terms > MOST_TERMS:
-        allowed = f"at most {MOST_TERMS:,}"
-        checks.fail("the size of the program, terms of pairs of neighbors", terms, allowed, SIZES)
+    partitions = partitions_of(voters.K, classes)
+    terms, most = partitions.pairs(voters.reached).pair.size, MOST_OPEN_TERMS if classes == OPEN else MOST_TERMS
+    if terms > most:
+        checks.fail(
+            "the size of the program, terms of pairs of neighbors", terms, f"at most {most:,}", partitions.advice
+        )
 
 
 def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram:
     """State the gains c_j = m_j P_p of the classes with the most votes; where P_p says nothing, a little more."""
     sizes = partitions.sizes.astype(np.float64)
-    believed, even = partitions.probabilities(prior), partitions.probabilities(Dirichlet())
+    believed, even = (partitions.probabilities(law) for law in (prior, default_of(partitions.classes)))
     weights = np.maximum(believed, _TIE_BREAK * np.max(believed) / np.max(even) * even)
     gains = np.zeros(sizes.size)
     gains[partitions.starts] = weights * sizes[partitions.starts]
@@ -211,26 +214,28 @@ def _drawn_laws(problem: Problem) -> list[PluralityLaw]:
 class _MoveOracle:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.pairs = problem, pairs_of(problem)
+        self.random = partitions_of(problem.voters.K, problem.classes).random
         self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
 
     def separate(self, point: Array) -> BlockSeparation:
         """Take of every broken pair the terms that are positive."""
         pairs = self.pairs
-        excess = pairs.classes * (point[pairs.before] - self.ratio * point[pairs.after])
+        before, after = pairs.sides(point)
+        excess = pairs.classes * (before - self.ratio * after)
         sums = np.bincount(pairs.pair, np.maximum(0.0, excess))
         chosen = np.flatnonzero((excess > 0.0) & (sums > self.delta + _BROKEN)[pairs.pair])
         broken, row = np.unique(pairs.pair[chosen], return_inverse=True)
-        count = pairs.classes[chosen].astype(np.float64)
+        count, said = pairs.classes[chosen].astype(np.float64), pairs.after[chosen] != NOBODYS
         rows = SparseRows.summed(
-            np.concatenate([row, row]),
-            np.concatenate([pairs.before[chosen], pairs.after[chosen]]),
-            np.concatenate([count, -self.ratio * count]),
+            np.concatenate([row, row[said]]),
+            np.concatenate([pairs.before[chosen], pairs.after[chosen][said]]),
+            np.concatenate([count, -self.ratio * count[said]]),
             np.full(broken.size, self.delta),
             point.size,
         )
         labels = [tuple(terms.tolist()) for terms in np.split(chosen, np.flatnonzero(np.diff(row)) + 1)]
         share = share_needed(self.problem, pairs, point)
-        feasible = (1.0 - share) * point + share / self.problem.classes
+        feasible = (1.0 - share) * point + share * self.random
         return BlockSeparation(rows, labels if broken.size else [], feasible)
 
     def multipliers(self, found: tuple[tuple[float, tuple[int, ...]], ...]) -> tuple[Multiplier, ...]:

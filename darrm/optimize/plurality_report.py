@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from darrm.laws.partitions import Histogram
-from darrm.laws.plurality_law import uniform_law
+from darrm.laws.plurality_law import random_law
 from darrm.optimize.report import Report, stopped_early
+from darrm.problem import OPEN, classes_in_words
 from darrm.proof.table import Table
 from darrm.system.files import Document
 
@@ -26,11 +27,13 @@ class PluralityReport(Report):
         problem = self.table.problem
         shown = shown_histograms(problem.voters.K, problem.classes)
         probabilities = self.table.plurality.probabilities(shown).tolist()
+        answered = {} if problem.classes != OPEN else {"share_answered": _share_answered(self.table)}
         return {
             "format": "darrm plurality report",
             "version": 1,
             "problem": problem.to_json(),
             "share_right": self.table.share_right,
+            **answered,
             "histograms": [
                 {"votes": list(counts), "probabilities": row} for counts, row in zip(shown, probabilities, strict=True)
             ],
@@ -41,7 +44,7 @@ class PluralityReport(Report):
 def _heading(table: Table) -> str:
     problem, optimality = table.problem, table.optimality
     lines = [
-        f"Private plurality of {problem.voters.K} voters, {problem.classes} classes",
+        f"Private plurality of {problem.voters.K} voters, {classes_in_words(problem.classes)}",
         f"  the release is  (ε, δ) = {problem.target}-differentially private",
         f"  one person's data reach at most {problem.voters.reached} of the voters",
     ]
@@ -54,17 +57,27 @@ def _right_labels(table: Table) -> str:
     problem, optimality = table.problem, table.optimality
     if optimality is None:
         return ""
-    random = uniform_law(problem.voters.K, problem.classes).share_right(optimality.prior)
+    random = random_law(problem.voters.K, problem.classes).share_right(optimality.prior)
     source = "claimed by the maker" if optimality.claimed else "proved again by whoever loads the table"
+    beside = f"of random answers {random:.4g}"
+    if problem.classes == OPEN:
+        beside = f"{_share_answered(table):.4g} of the questions have an answer"
     lines = [
-        f"Right labels      {optimality.value:.10g} of them are expected; of random answers {random:.4g}",
+        f"Right labels      {optimality.value:.10g} of them are expected; {beside}",
         f"  no private mechanism has more than {optimality.bound:.10g}: gap {optimality.gap:.1e}, {source}",
     ]
     return "\n".join([*lines, *stopped_early(optimality)])
 
 
+def _share_answered(table: Table) -> float | None:
+    """Return how often there is an answer to open questions; None without a prior."""
+    return None if table.optimality is None else table.plurality.share_answered(table.optimality.prior)
+
+
 def _answers(table: Table) -> str:
     K, C = table.problem.voters.K, table.problem.classes
+    if C == OPEN:
+        return _open_answers(table)
     width, columns = len(str(K)) + 1, min(C, _MOST_COLUMNS)
     more = " …" if columns < C else ""
     lines = ["The votes for each class, and the probability that it is the answer"]
@@ -72,6 +85,16 @@ def _answers(table: Table) -> str:
         (row,) = table.plurality.probabilities([counts]).tolist()
         votes = "".join(f"{count:{width}d}" for count in counts[:columns])
         lines.append(f"  {votes}{more}  " + "".join(f"{share:8.4f}" for share in row[:columns]) + more)
+    return "\n".join(lines)
+
+
+def _open_answers(table: Table) -> str:
+    lines = ["The votes for each string, and the probability that it is the answer; that there is none"]
+    for counts in shown_histograms(table.problem.voters.K, OPEN):
+        (row,) = table.plurality.probabilities([counts]).tolist()
+        votes, shares = counts[:_MOST_COLUMNS], row[: min(len(counts), _MOST_COLUMNS)]
+        more = " …" if len(counts) > _MOST_COLUMNS else ""
+        lines.append(f"  {' '.join(map(str, votes))}{more}:{''.join(f'{x:8.4f}' for x in shares)}{more}; {row[-1]:.4f}")
     return "\n".join(lines)
 
 
@@ -97,6 +120,10 @@ def shown_histograms(K: int, classes: int) -> list[Histogram]:
     >>> shown_histograms(4, 3)
     [(4, 0, 0), (3, 1, 0), (2, 2, 0), (2, 1, 1)]
     """
+    if classes == OPEN:  # two strings that share the votes, and one against many
+        tops = dict.fromkeys(max(1, round(share * K)) for share in _SHARES)
+        shapes = [(top, K - top) for top in tops if 2 * top >= K] + [(top, *(1,) * (K - top)) for top in tops]
+        return list(dict.fromkeys(tuple(filter(None, shape)) for shape in shapes))
     even = -(-K // classes)
     found = []
     for top in dict.fromkeys(max(even, round(share * K)) for share in _SHARES):

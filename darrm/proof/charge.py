@@ -7,7 +7,7 @@ import numpy as np
 from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters
+from darrm.problem import OPEN, Voters, classes_in_words
 from darrm.proof.sample import sample_of
 from darrm.proof.table import Table
 
@@ -43,9 +43,9 @@ def charge_of(table: Table, queries: int = 1, *, voters: Voters | None = None, e
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
     >>> charge_of(certify(problem, NoiseFunction(3, [0.2, 0.6])), 20)
     Charge(what='DaRRM over 3 voters', guarantee=PrivacyParams(epsilon=0.1, delta=0), renyi=…, profile=…, count=20)
-    >>> from darrm.laws.plurality_law import uniform_law
+    >>> from darrm.laws.plurality_law import random_law
     >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), classes=3)
-    >>> charge_of(certify(problem, uniform_law(2, 3)), 20)
+    >>> charge_of(certify(problem, random_law(2, 3)), 20)
     Charge(what='plurality of 2 voters, 3 classes, a person reaching at most 1', guarantee=PrivacyParams(epsilon=1, \
 delta=0), renyi=…, profile=…, count=20)
     """
@@ -56,7 +56,7 @@ delta=0), renyi=…, profile=…, count=20)
     reach = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
     wanted = table.evidence.is_cheap(table.problem, table.law) if exact is None else exact
     return Charge(
-        f"{table.evidence.name.format(voters.K, table.problem.classes)}{reach}",
+        f"{_name(table, voters.K)}{reach}",
         guarantee=table.problem.target,
         renyi=table.renyi if wanted else None,
         profile=table.profile if wanted else None,
@@ -66,6 +66,11 @@ delta=0), renyi=…, profile=…, count=20)
         sample=sample_of(table) if voters.are_private_models else None,
         table=table.digest,
     )
+
+
+def _name(table: Table, voters: int | str) -> str:
+    classes = table.problem.classes
+    return table.evidence.name.format(voters, classes_in_words(classes) if classes == OPEN else f"{classes} classes")
 
 
 def _for_plain_voters(table: Table, voters: Voters) -> tuple[Charge, ...]:
@@ -89,5 +94,5 @@ def _plain_charge(table: Table, overlap: int) -> Charge | None:
     if deltas[corner] < 1.0:
         params = PrivacyParams(float(np.nextafter(epsilons[corner], np.inf)), float(deltas[corner]))
     voters = Voters(K, PrivacyParams("inf"), overlap=overlap)
-    what = table.evidence.name.format(f"{K} plain", table.problem.classes)
+    what = _name(table, f"{K} plain")
     return Charge(what, params, renyi, profile, voters=voters, table=table.digest)

@@ -21,7 +21,7 @@ from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.probability import Array
-from darrm.problem import Problem
+from darrm.problem import OPEN, Problem, classes_to_json
 from darrm.proof import certify, pluralities
 from darrm.proof.certificate import Certificate
 from darrm.proof.histogram_costs import curve_of_law, profile_of_law
@@ -44,7 +44,7 @@ _Costs = tuple[PrivacyProfile | None, RenyiCurve | None]
 class Evidence:
     """How laws of one form are written, proved and described."""
 
-    name: str  # of the release, with the numbers of voters and classes
+    name: str  # of the release, with the number of voters and what they choose from
     format: str
     versions: tuple[int, ...]  # that are read; the last one is written
     field: str  # of the law in a file
@@ -87,7 +87,9 @@ def _costs_of_plain_gamma(gamma: NoiseFunction, reached: int) -> _Costs:
 @lru_cache(maxsize=64)  # laws do not change, and every charge of one asks again
 def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
     try:
-        return profile_of_law(law, reached), curve_of_law(law, reached)
+        # a string that one person alone says may vanish, and then no order has a finite divergence
+        curve = None if law.classes == OPEN else curve_of_law(law, reached)
+        return profile_of_law(law, reached), curve
     except ValueError:
         return None, None
 
@@ -95,7 +97,7 @@ def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
 @lru_cache(maxsize=64)
 def _costs_of_law(problem: Problem, law: PluralityLaw) -> _Costs:
     if (sampling := problem.voters.sampled) is not None:
-        known = sampling.scheme == "poisson"
+        known = sampling.scheme == "poisson" and law.classes != OPEN
         return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if known else None
     if problem.voters.are_plain:
         return _costs_of_plain(law, problem.voters.reached)
@@ -118,12 +120,12 @@ CORNERS = Evidence(
     of_plain=_costs_of_plain_gamma,
 )
 MOVES = Evidence(
-    name="plurality of {} voters, {} classes",
+    name="plurality of {} voters, {}",
     format="darrm plurality table",
     versions=(1,),
     field="weights",
     # two classes are named, too, as in files that were written when a plurality was a problem of its own
-    problem_to_json=lambda problem: {**problem.to_json(), "classes": problem.classes},
+    problem_to_json=lambda problem: {**problem.to_json(), "classes": classes_to_json(problem.classes)},
     law_from_json=lambda data, problem: PluralityLaw.from_json(problem.voters.K, problem.classes, data),
     said={"shape": "free", "objective": SHARE_RIGHT, "held_out": None},
     prove=pluralities.prove,

@@ -40,7 +40,7 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):
         logs, counts = np.log(law.each), np.log(pairs.classes)
-    before, after = logs[pairs.before], logs[pairs.after]
+    before, after = pairs.sides(logs, absent=-np.inf)
     impossible = np.isneginf(before)
     if rate < 1.0:
         # without him the law is the one after the move or, as moves go both ways, the one before
@@ -79,8 +79,8 @@ def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
     # a row for each pair, a column for each of its terms; what is missing is 0
     place = np.arange(pairs.pair.size) - pairs.starts[pairs.pair]
     before, after = np.zeros((2, len(pairs.first), int(place.max()) + 1))
-    before[pairs.pair, place] = pairs.classes * law.each[pairs.before]
-    after[pairs.pair, place] = pairs.classes * law.each[pairs.after]
+    for rows, side in zip((before, after), pairs.sides(law.each), strict=True):
+        rows[pairs.pair, place] = pairs.classes * side
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(after > 0.0, np.log(before) - np.log(after), np.where(before > 0.0, np.inf, -np.inf))
     falling = np.argsort(-loss, axis=1, kind="stable")

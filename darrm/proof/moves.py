@@ -6,11 +6,12 @@ A law (`darrm.laws.plurality_law`) is (ε, δ)-private if for every pair (n, n')
 
 the largest difference Pr[S | n] − e^ε Pr[S | n'] of any set S of answers. With L = lcm(1 … C) every h is a whole number
 over L·2^53, and e^ε is at least a whole number over 2^128: so the sum over the terms of a pair, rounded up, is a whole
-number over L·2^181, and (1) is decided without a float. Pairs up to a renaming of the classes are all pairs.
+number over L·2^181, and (1) is decided without a float. Pairs up to a renaming of the classes are all pairs. Of open
+answers no answer is one of the classes c, and a string that only n holds has h_c(n') = 0.
 
-**Repair.** For u = 1/C, (1 − s)h + s·u answers at random with probability s. The left side of (1) is jointly convex and
-positively homogeneous in (h(n), h(n')), and at (u, u) it is 0: so it falls at least by the factor 1 − s, and some s < 1
-proves any law for any ε, δ > 0.
+**Repair.** With u = 1/C, of open answers all of it on no answer, (1 − s)h + s·u answers at random with probability s.
+The left side of (1) is jointly convex and positively homogeneous in (h(n), h(n')), and at (u, u) it is 0: so it falls
+at least by the factor 1 − s, and some s < 1 proves any law for any ε, δ > 0.
 """
 
 import math
@@ -44,9 +45,11 @@ def largest_excess(law: PluralityLaw, pairs: Pairs, epsilon: Fraction) -> Fracti
     >>> largest_excess(voter, partitions_of(1, 3).pairs(1), Fraction(1))
     Fraction(1, 1)
     """
-    common, ratio = math.lcm(*range(1, law.classes + 1)), whole_below(ratio_of(epsilon).ball)
-    numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
-    shifted, grown = [number << PRECISION_BITS for number in numbers], [number * ratio for number in numbers]
+    sizes = law.partitions.sizes.tolist()
+    common, ratio = math.lcm(*set(sizes)), whole_below(ratio_of(epsilon).ball)
+    numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), sizes, strict=True)]
+    # what nobody says in n' is the last one
+    shifted, grown = [number << PRECISION_BITS for number in numbers], [number * ratio for number in [*numbers, 0]]
     sums = [0] * len(pairs.first)
     terms = (pairs.pair.tolist(), pairs.before.tolist(), pairs.after.tolist(), pairs.classes.tolist())
     for pair, before, after, count in zip(*terms, strict=True):
@@ -64,11 +67,13 @@ def share_needed(problem: Problem, pairs: Pairs, each: Array) -> float:
     ratio, delta = float(ratio_of(problem.target.exact_epsilon).value), problem.target.delta
     # an excess that rounding hides is made up for by the budget, or by what a random answer has to spare
     spare = max(delta, min(1.0, math.expm1(problem.target.epsilon)), _ROUNDING)
-    differences = each[pairs.before] - ratio * each[pairs.after]
+    differences, random = (
+        before - ratio * after
+        for before, after in map(pairs.sides, (each, partitions_of(problem.voters.K, problem.classes).random))
+    )
 
     def allowed(share: float) -> bool:
-        random = share * (ratio - 1.0) / problem.classes
-        positive = pairs.classes * np.maximum(0.0, (1.0 - share) * differences - random)
+        positive = pairs.classes * np.maximum(0.0, (1.0 - share) * differences + share * random)
         return bool(np.max(np.bincount(pairs.pair, positive)) <= delta)
 
     return min(1.0, _SAFELY * last_allowed(allowed, 1.0, 0.0) + _ROUNDING / spare)

@@ -15,6 +15,13 @@ to the voters and to the classes, and undo that of the classes in the answer: th
 are jointly convex, and a prior that calls voters and classes by no name sees the same share of right labels. What comes
 out depends on the histogram only and treats classes alike. ∎
 
+**Open answers.** The same holds for mechanisms on strings: (1) bounds their share of right labels if the K voters'
+strings are renamed by a random permutation of N strings, for every N up to what vanishes with N, and so their least
+share over all names. *Proof.* For such a permutation a mechanism becomes one that treats the N strings alike, and says
+each that nobody said with a probability of at most 1/(N − K). Of a sequence of N some h converge for all partitions;
+in the limit a string that only n holds has h_c(n') = 0, and those that neither holds, put together with no answer, make
+one term: a sum of positive parts is at least the positive part of the sum. So the limit fulfills every row. ∎
+
 **Private voters.** For multipliers z_r ≥ 0 of rows E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ of voters at corners
 (`darrm.proof.voter_rows`), with coefficients a_{r,j} and ρ_j = c_j − Σ_r z_r a_{r,j}, the bound is δ Σ_r z_r + Σ_p
 max_{j in p} ρ_j/m_j, for the same reasons; a permutation of the voters is harmless where all promise the same. Where
@@ -33,7 +40,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 
 from darrm.errors import checks
-from darrm.laws.partitions import Histogram, partitions_of
+from darrm.laws.partitions import NOBODYS, Histogram, partitions_of
 from darrm.laws.priors import Prior
 from darrm.problem import Problem
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
@@ -71,7 +78,8 @@ class PairMultipliers(NamedTuple):
         for (before, after, count), weight in zip(terms, self.weights, strict=True):
             z = arb(weight)
             reduced[before] -= z
-            reduced[after] += ratio * z
+            if after != NOBODYS:
+                reduced[after] += ratio * z
             largest = largest.max(z / count)
         return largest
 

@@ -6,6 +6,9 @@ So it names a law h on every histogram. It is (ε, δ)-private exactly if Σ_c m
 histograms n and n' with Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, n may be taken among the partitions; n' runs
 over all histograms, class by class. With the least common multiple of 1 … C all numbers are whole; only e^ε is rounded.
 
+Of open answers a list has no zeros, and its last number is the probability of no answer. A histogram n' has places for
+t strings that nobody said in n; the answer is never a string that nobody says, so h_c is 0 where a count is.
+
 Private voters sit at corners: on the two data sets one says (a, b) with probabilities (hi, lo) and (lo, hi), and with
 probability Δ u and v instead. Every multiset of them is walked through, voter by voter, as a law on histograms; with hi
 and Δ rounded either way the result is enclosed.
@@ -20,10 +23,10 @@ from math import comb, factorial, lcm, prod
 
 import numpy as np
 
-from darrm.laws.priors import Dirichlet
+from darrm.laws.priors import Dirichlet, Ewens
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters
+from darrm.problem import OPEN, Voters
 from darrm.proof.charge import charge_of
 from darrm.proof.evidence import MOVES
 from darrm.proof.table import Table
@@ -33,8 +36,9 @@ from darrm.verify.exact import Enclosure, exponential
 from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import CLAIMED, Verdict
 
-MOST_WORK = 20_000_000  # classes of pairs of histograms: about twenty seconds
+MOST_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
 _UNIT, _GRAIN = 2**53, 2**64
+_NO_ANSWER = -1  # in place of the votes for it
 
 Histogram = tuple[int, ...]
 _Weights = dict[Histogram, int]
@@ -71,15 +75,8 @@ class ExactPlurality(OfTable):
 
     def laws(self) -> tuple[list[Laws], int] | None:
         """List the laws of a label on all histograms that differ by a person's votes, one of them a partition."""
-        C, reached = self.classes, self.voters.reached
-        if len(self.table.plurality.to_json()) * (C * (C - 1)) ** reached > MOST_PAIRS:
-            return None
-        law, pairs = _law(self.table), list[Laws]()
-        for part, own in law.items():
-            for other in _within(part, reached):
-                theirs = law[tuple(sorted(other, reverse=True))]
-                pairs.append(([own[votes] for votes in part], [theirs[votes] for votes in other]))
-        return pairs, lcm(*range(1, C + 1)) * _UNIT
+        table, reached = self.table, self.voters.reached
+        return None if _number(table, reached) > MOST_PAIRS else (list(_pairs(table, reached)), _common(table) * _UNIT)
 
     def value(self) -> Fraction | None:
         """Compute the share of right labels exactly; None if the file does not hold the prior."""
@@ -114,15 +111,16 @@ class ExactPlurality(OfTable):
         law, voters = self.table.plurality, self.table.problem.voters
         top = law.weights[law.partitions.starts] / 2.0**53
         truth = f"with a probability between {top.min():.4g} and {top.max():.4g} that depends on the votes"
+        if law.classes == OPEN:
+            said = f"one that most of {voters.K} voters gave"
+            return f"{labels} is an answer that some voter gave, {said} {truth}; else there is none."
         return f"{labels} is one of {law.classes} classes: one with the most votes of {voters.K} voters {truth}."
 
 
 def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Enclosure] | None:
     """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε; None if there are too many pairs."""
-    C = table.problem.classes
-    if len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C * len(epsilons) > MOST_WORK:
+    if _number(table, reached) * _places(table, reached) * len(epsilons) > MOST_WORK:
         return None
-    common, law = lcm(*range(1, C + 1)), _law(table)
     ratios = [exponential(epsilon) for epsilon in epsilons]
     bits = 1 << 128
     below, above = (
@@ -130,15 +128,12 @@ def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) 
         for ends, extra in (([ratio.lower for ratio in ratios], 0), ([ratio.upper for ratio in ratios], 1))
     )
     worst = [[0, 0] for _ in epsilons]
-    for part, own in law.items():
-        for other in _within(part, reached):
-            theirs = law[tuple(sorted(other, reverse=True))]
-            pairs = [(own[x], theirs[y]) for x, y in zip(part, other, strict=True)]
-            for at, ends in enumerate(zip(above, below, strict=True)):
-                for end, ratio in enumerate(ends):
-                    total = sum(max(0, p * bits - ratio * q) for p, q in pairs)
-                    worst[at][end] = max(worst[at][end], total)
-    unit = common * _UNIT * bits
+    for own, theirs in _pairs(table, reached):
+        for at, ends in enumerate(zip(above, below, strict=True)):
+            for end, ratio in enumerate(ends):
+                total = sum(max(0, p * bits - ratio * q) for p, q in zip(own, theirs, strict=True))
+                worst[at][end] = max(worst[at][end], total)
+    unit = _common(table) * _UNIT * bits
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
 
 
@@ -150,7 +145,7 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
     multisets = prod(comb(n + len(corners) - 1, n) for (n, _), corners in zip(kinds, ends[0], strict=True))
     if multisets * comb(K + C - 1, K) * 4 > MOST_WORK:
         return None
-    common, law = lcm(*range(1, C + 1)), _law(table)
+    common, law = _common(table), _law(table)
     ratios, bits = [exponential(epsilon) for epsilon in epsilons], 1 << 128
     worst, nobody = [[0, 0] for _ in epsilons], ({(0,) * C: 1}, {(0,) * C: 1})
     for end, corners in enumerate(ends):
@@ -164,28 +159,53 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners") for low, high in worst]
 
 
-def _law(table: Table) -> dict[Histogram, dict[int, int]]:
-    """Return Pr[a class with so many votes] for each partition, in units of 2^-53 over lcm(1 … C)."""
-    K, C = table.problem.voters.K, table.problem.classes
-    common, law = lcm(*range(1, C + 1)), {}
-    for part, given in zip(partitions(K, C, K), table.plurality.to_json(), strict=True):
-        values = sorted(set(part), reverse=True)
-        law[part] = {votes: w * common // part.count(votes) for votes, w in zip(values, given, strict=True)}
+def _places(table: Table, reached: int) -> int:
+    """Count the classes of a pair of histograms: those that are listed, or the strings of both."""
+    C = table.problem.classes
+    return table.problem.voters.K + reached if C == OPEN else C
+
+
+def _number(table: Table, reached: int) -> int:
+    """Count the pairs of histograms, up to those that are reached twice."""
+    C = _places(table, reached)
+    return int(len(table.plurality.to_json()) * (C * (C - 1)) ** reached)
+
+
+def _common(table: Table) -> int:
+    """Return the least common multiple of the numbers of classes that may have equally many votes."""
+    return lcm(*range(1, _places(table, 0) + 1))
+
+
+def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
+    """Return Pr[a class with so many votes] for each partition, and no answer's, in units of 2^-53 over `_common`."""
+    K, C, common = table.problem.voters.K, table.problem.classes, _common(table)
+    law = {}
+    for part, weights in zip(partitions(K, C or K, K), table.plurality.to_json(), strict=True):
+        values = sorted(set(part) - ({0} if C == OPEN else set()), reverse=True)
+        own = {votes: w * common // part.count(votes) for votes, w in zip(values, weights, strict=C != OPEN)}
+        if C == OPEN:
+            own |= {0: 0, _NO_ANSWER: weights[len(values)] * common}
+        law[(*part, *(0,) * reached) if C == OPEN else part] = own
     return law
+
+
+def _pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list[int]]]:
+    """List the laws of a label on all pairs of histograms, up to classes that have equally many votes in the first."""
+    law = _law(table, reached)
+    for part, own in law.items():
+        for aligned in {tuple(sorted(zip(part, other, strict=True))) for other in _within(part, reached)}:
+            theirs = law[tuple(sorted((y for _, y in aligned), reverse=True))]
+            answers = [*aligned, (_NO_ANSWER, _NO_ANSWER)] if _NO_ANSWER in own else aligned
+            yield [own[x] for x, _ in answers], [theirs[y] for _, y in answers]
 
 
 @lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
 def _renyi(table: Table, order: float, reached: int) -> Between | None:
-    C = table.problem.classes
-    if len(table.plurality.to_json()) * (C * (C - 1)) ** reached * C > MOST_WORK:
+    if _number(table, reached) * _places(table, reached) > MOST_WORK:
         return None
-    law, unit, largest = _law(table), float(lcm(*range(1, C + 1)) * _UNIT), 0.0
-    for part, own in law.items():
-        others = [(other, law[tuple(sorted(other, reverse=True))]) for other in sorted(_within(part, reached))]
-        after = np.array([[weights[votes] for votes in other] for other, weights in others], dtype=float) / unit
-        before = np.array([own[votes] for votes in part], dtype=float) / unit
-        largest = max(largest, divergence(np.broadcast_to(before, after.shape), after, order))
-    return between(largest)
+    pairs, unit = list(_pairs(table, reached)), float(_common(table) * _UNIT)
+    before, after = (np.array(side, dtype=float) / unit for side in zip(*pairs, strict=True))
+    return between(divergence(before, after, order))
 
 
 def _corners(each: PrivacyParams, C: int, *, up: bool) -> list[_Corner]:
@@ -246,9 +266,12 @@ def _mean(side: _Weights, law: dict[Histogram, dict[int, int]], label: int) -> i
 def share_right(table: Table) -> Fraction | None:
     """Compute the share of right labels exactly; None if the file does not hold the prior.
 
-    A Dirichlet law of concentration a gives n the probability K!/Π n_c! · Π (a)_{n_c}/(Ca)_K, (a)_n = a·…·(a + n − 1).
+    A Dirichlet law of concentration a gives n the probability K!/Π n_c! · Π (a)_{n_c}/(Ca)_K, (a)_n = a·…·(a + n − 1);
+    Ewens' law a partition of which m_j strings have j votes K!/(θ)_K · Π (θ/j)^{m_j}/m_j!.
     """
     optimality, problem = table.optimality, table.problem
+    if optimality is not None and isinstance(optimality.prior, Ewens):
+        return _share_right_open(table, Fraction(repr(optimality.prior.theta)))
     if optimality is None or not isinstance(optimality.prior, Dirichlet):
         return None
     K, C, a = problem.voters.K, problem.classes, Fraction(repr(optimality.prior.concentration))
@@ -258,6 +281,14 @@ def share_right(table: Table) -> Fraction | None:
         arrangements = factorial(C) // prod(factorial(part.count(votes)) for votes in set(part))
         total += arrangements * prod((rising[votes] for votes in part), start=Fraction(1)) * given[0]
     return total * factorial(K) / prod((C * a + i for i in range(K)), start=Fraction(1)) / _UNIT
+
+
+def _share_right_open(table: Table, theta: Fraction) -> Fraction:
+    K, total = table.problem.voters.K, Fraction(0)
+    for part, weights in zip(partitions(K, K, K), table.plurality.to_json(), strict=True):
+        counts = {votes: part.count(votes) for votes in set(part) - {0}}
+        total += weights[0] * prod((theta / votes) ** m / factorial(m) for votes, m in counts.items())
+    return total * factorial(K) / prod((theta + i for i in range(K)), start=Fraction(1)) / _UNIT
 
 
 def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.laws.plurality_law import ONE, PluralityLaw, uniform_law
+from darrm.laws.plurality_law import ONE, PluralityLaw, random_law
 from darrm.losses.charges import Charge
 from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import optimize_plurality
@@ -83,11 +83,11 @@ def test_more_queries_than_a_block(table: Table) -> None:
 
 
 def test_many_classes_are_found_without_keys() -> None:
-    law = uniform_law(22, 22)  # 23^22 is beyond a key of 64 bits
+    law = random_law(22, 22)  # 23^22 is beyond a key of 64 bits
     counts = np.zeros((2, 22), dtype=np.int64)
     counts[0, 5], counts[1, 3], counts[1, 9] = 22, 1, 21
     assert [law.partitions.parts[place][:3] for place in law.partitions.places_of(counts)] == [(22, 0, 0), (21, 1, 0)]
-    small = uniform_law(4, 3)
+    small = random_law(4, 3)
     histograms = np.array([n for n in itertools.product(range(5), repeat=3) if sum(n) == 4])
     found = [small.partitions.parts[place] for place in small.partitions.places_of(histograms)]
     assert found == [tuple(sorted(row, reverse=True)) for row in histograms.tolist()]

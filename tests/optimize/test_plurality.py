@@ -10,7 +10,7 @@ import pytest
 
 from darrm.errors import CertificationError
 from darrm.laws.partitions import partitions_of
-from darrm.laws.plurality_law import ONE, PluralityLaw, uniform_law
+from darrm.laws.plurality_law import ONE, PluralityLaw, random_law
 from darrm.laws.priors import Dirichlet, Prior, RecordedVotes
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
@@ -213,7 +213,7 @@ def test_any_multipliers_bound_and_none_lies_below_the_optimum() -> None:
 
 
 def test_a_random_answer_is_a_law_for_every_histogram() -> None:
-    law = uniform_law(6, 3)
+    law = random_law(6, 3)
     assert law.probabilities([[2, 2, 2], [6, 0, 0]]) == pytest.approx(1 / 3)
     assert law.share_right(Dirichlet()) == pytest.approx(  # ties are right more often
         np.mean([max(n) == np.array(n) for n in all_histograms(6, 3)], axis=0).sum() / 3

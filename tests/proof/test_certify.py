@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from darrm.errors import CertificationError
 from darrm.laws import baselines
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.plurality_law import uniform_law
+from darrm.laws.plurality_law import random_law
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof import balls, certify, corners, full_set, table
@@ -165,4 +165,4 @@ def test_a_proof_is_for_the_problems_that_it_is_about() -> None:
     with pytest.raises(ValueError, match="γ is about two classes"):
         scale_and_prove(three, NoiseFunction(2, [0.1]))
     with pytest.raises(ValueError, match="about 3 votes for 2 classes"):
-        mix_and_prove(Problem(Voters(3, PrivacyParams(1)), PrivacyParams(1)), uniform_law(2, 2))
+        mix_and_prove(Problem(Voters(3, PrivacyParams(1)), PrivacyParams(1)), random_law(2, 2))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from darrm.errors import TableError
-from darrm.laws.plurality_law import uniform_law
+from darrm.laws.plurality_law import random_law
 from darrm.laws.priors import Dirichlet, Prior
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
@@ -46,7 +46,7 @@ def test_saved_loaded_and_proved_again(table: Table, tmp_path: Path) -> None:
 
 
 def test_a_law_that_was_not_optimized(tmp_path: Path) -> None:
-    table = certify(PROBLEM, uniform_law(5, 3))
+    table = certify(PROBLEM, random_law(5, 3))
     table.save(tmp_path / "t.json")
     validated(tmp_path / "t.json", "plurality_table")
     assert Table.load(tmp_path / "t.json").share_right is None

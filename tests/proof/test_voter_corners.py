@@ -17,7 +17,7 @@ from darrm import PrivacyParams, Problem, Table, Voters, Votes, available_tables
 from darrm.errors import TableError
 from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import partitions_of
-from darrm.laws.plurality_law import PluralityLaw, true_plurality, uniform_law
+from darrm.laws.plurality_law import PluralityLaw, random_law, true_plurality
 from darrm.laws.priors import Dirichlet, weights_of
 from darrm.losses.vote_counts import undominated
 from darrm.mechanisms.release import Release
@@ -273,7 +273,7 @@ def test_two_answers_together_may_tell_more_than_one() -> None:
 def test_many_voters_in_turn_lose_nothing_to_rounding() -> None:
     for K, epsilon, delta in ((40, "1", "0"), (30, "2", "1e-6")):
         problem = Problem(Voters(K, PrivacyParams(epsilon, delta)), PrivacyParams(3, "1e-4"), 3)
-        worst, _ = VotersInTurn(problem, 1).worst(uniform_law(K, 3).each)
+        worst, _ = VotersInTurn(problem, 1).worst(random_law(K, 3).each)
         assert abs(worst - (1.0 - exp(3.0)) / 3.0) < 1e-9
 
 
@@ -337,7 +337,7 @@ def error_by_the_program_for_any_classes(problem: Problem, weights: Array) -> fl
     for weight, votes in zip(weights, range(problem.voters.first_majority, problem.voters.K + 1), strict=True):
         gains[partitions.groups[partitions.places[votes, problem.voters.K - votes], votes]] = weight
     program = BlockProgram(gains, partitions.sizes.astype(float), partitions.blocks)
-    start = uniform_law(problem.voters.K, 2).each
+    start = random_law(problem.voters.K, 2).each
     result = maximize_with_rows(program, _VoterOracle(problem), SolveOptions(), start=start)
     return float(weights.sum() - result.value)
 

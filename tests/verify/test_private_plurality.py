@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from darrm import PrivacyParams, Problem, Voters, certify, optimize_table
-from darrm.laws.plurality_law import uniform_law
+from darrm.laws.plurality_law import random_law
 from darrm.verify.__main__ import main
 from darrm.verify.plurality import worst_of_private_voters
 from tests.proof.test_voter_corners import any_law, worst_by_hand
@@ -38,7 +38,7 @@ def test_the_auditor_finds_the_worst_of_all_multisets(voters: Voters, classes: i
 
 def test_what_is_too_large_is_left_to_the_prover() -> None:
     voters = Voters(14, PrivacyParams("0.4"))
-    table = certify(Problem(voters, PrivacyParams("0.9"), 3), uniform_law(14, 3))
+    table = certify(Problem(voters, PrivacyParams("0.9"), 3), random_law(14, 3))
     assert worst_of_private_voters(table, [Fraction(1)]) is None
 
 
