@@ -26,7 +26,7 @@ class PluralityReport(Report):
         """Write the share of right labels and what is answered for a few histograms."""
         problem = self.table.problem
         shown = shown_histograms(problem.voters.K, problem.classes)
-        probabilities = self.table.plurality.probabilities(shown).tolist()
+        probabilities = [self.table.plurality.probabilities([counts])[0].tolist() for counts in shown]
         answered = {} if problem.classes != OPEN else {"share_answered": _share_answered(self.table)}
         return {
             "format": "darrm plurality report",

@@ -1,6 +1,7 @@
 """Answers drawn from a proven plurality: exactly its probabilities, by listing the numbers that may be drawn."""
 
 import itertools
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,7 @@ from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_sampling import UniformBelow
-from darrm.problem import Problem, Voters
+from darrm.problem import OPEN, Problem, Voters
 from darrm.proof.table import Table
 from darrm.votes import Votes
 
@@ -100,3 +101,30 @@ def test_only_a_proven_table_is_taken() -> None:
     assert Fraction(int(law.weights[0]), ONE) == 1
     with pytest.raises(ValueError, match="a Table"):
         Release(law)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answers", ["aaaa", "aabb", "abbb", "abcd", "aabc"])
+def test_open_answers_are_drawn_for_as_many_numbers_as_their_weight(answers: str) -> None:
+    table = optimize_plurality(Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("2", "0.05"), OPEN))
+    counts, sampler = Counter(answers), vars(Release(table))["_sampler"]
+    line = np.array([[counts.get(string, 0) for string in "abcde"]])  # the last place is no answer's
+    law, groups = table.plurality, table.plurality.partitions.groups
+    place, total = law.partitions.places[*sorted(counts.values(), reverse=True), 0], 0
+    for votes in sorted({*counts.values(), 0}, reverse=True):
+        weight = int(law.weights[groups[place, votes]])
+        members = ["abcd".index(string) for string in "abcd" if counts[string] == votes] if votes else [4]
+        for rank, expected in enumerate(members if weight else []):
+            for number in (total, total + weight - 1):
+                assert sampler._draw(line, scripted([number, rank])).tolist() == [expected]
+        total += weight
+    assert total == ONE
+
+
+def test_open_answers_leave_as_strings_that_were_said() -> None:
+    table = optimize_plurality(Problem(Voters(6, PrivacyParams("inf"), overlap=1), PrivacyParams("3", "0.05"), OPEN))
+    rows = [["yes"] * 6, ["None"] * 5 + [""], list("abcdef")]
+    votes = Votes.of_answers(rows * 200, missing="blank")
+    labels = Release(table).release(votes, rng=np.random.default_rng(3)).reshape(200, 3)
+    assert "yes" in set(labels[:, 0]) <= {"yes", None}
+    assert "None" in set(labels[:, 1]) <= {"None", None}  # the blank is a string that nobody says
+    assert set(labels[:, 2]) <= {*"abcdef", None}
