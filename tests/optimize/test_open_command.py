@@ -23,7 +23,7 @@ def test_from_a_table_to_labels(tmp_path: Path, capsys: pytest.CaptureFixture[st
     jsonschema.validate(json.loads(table.read_text()), json.loads((SCHEMAS / "plurality_table.json").read_text()))
     votes.write_text("tea,tea,tea,tea,tea,tea\na,b,c,d,e,f\n")
     arguments = ["file", str(votes), "--table", str(table), "--classes", "open", "--output", str(labels)]
-    assert release([*arguments, "--ledger", str(tmp_path / "ledger.db"), "--total", "6,0.2"]) == 0
+    assert release([*arguments, "--ledger", str(tmp_path / "ledger.db"), "--create-budget", "6,0.2"]) == 0
     answers = labels.read_text().splitlines()
     assert len(answers) == 2
     assert answers[0] in {"tea", ""}
