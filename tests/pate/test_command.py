@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -139,10 +137,3 @@ def test_bad_input_is_one_line_and_status_2(
 ) -> None:
     np.save(tmp_path / "votes.npy", matrix)
     refused(main, [str(tmp_path / "votes.npy"), *arguments], message, capsys)
-
-
-def test_it_starts_without_heavy_libraries() -> None:
-    heavy = ("torch", "cvxpy", "dp_accounting", "matplotlib", "scipy.stats")
-    code = f"import sys, darrm.pate; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

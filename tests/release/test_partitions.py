@@ -805,15 +805,6 @@ def test_ten_times_the_rows_take_hardly_more_memory(tmp_path: Path) -> None:
     assert taken[1] - taken[0] < 30_000, taken
 
 
-def test_other_commands_load_neither_pyarrow_nor_dask() -> None:
-    script = (
-        "import sys, darrm.release.__main__, darrm.account.__main__; "
-        "print({'pyarrow', 'distributed', 'dask'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENVIRONMENT)
-    assert done.stdout.strip() == "set()"
-
-
 def test_a_misspelt_keyword_is_refused_before_anything_is_paid(folder: Path) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'colums'"):
         release(folder, colums=["v0"])
