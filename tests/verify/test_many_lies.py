@@ -64,6 +64,8 @@ QUICK = {
     "majority: without a head, a ledger with a budget twice as large",
     "majority: a stream's last answer is gone, and so is its line",
     "gnmax: the first label turned",
+    "majority: the first label turned",
+    "majority: a label more",
     "majority: an array with a label less",
     "majority: a stream numbered from 2",
     *(

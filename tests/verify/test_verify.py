@@ -6,7 +6,7 @@ import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -41,7 +41,7 @@ from darrm.mechanisms.release import Release
 from darrm.proof import certify as prover
 from darrm.proof.charge import charge_of
 from darrm.system.command_line import run
-from darrm.system.votes_file import LabelsFile, labels_digest, load_labels, read_labels, save_labels
+from darrm.system.votes_file import LabelsFile, labels_digest, read_labels, save_labels
 from darrm.verify import majority
 from darrm.verify import table as table_claims
 from darrm.verify.__main__ import main
@@ -49,11 +49,9 @@ from darrm.verify.audit import audit
 from darrm.verify.labels import judge_labels
 from darrm.verify.ledger import LedgerCopy, judge_ledger, read_ledger
 from darrm.verify.plain_words import to_quote, who_may_know
-from darrm.verify.table import differences, exact_of, judge_optimality, judge_table
+from darrm.verify.table import exact_of, judge_optimality, judge_table
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict
 from tests.doors import refused, validated
-from tests.exhaustive import EXHAUSTIVE
-from tests.relinked import relink
 
 BUDGET = PrivacyParams(20, "1e-2")
 
@@ -441,9 +439,6 @@ class TestLiesInATable:
 
         assert "falls" in self.lie(trio, change) or "shape" in self.lie(trio, change)
 
-    def test_a_field_that_no_table_has(self, trio: Trio) -> None:
-        assert "/approved" in self.lie(trio, lambda data: data.update(approved="by the board"))
-
     def test_a_field_that_went_by_another_name(self, trio: Trio) -> None:
         assert "optimality" in self.lie(trio, lambda data: data.update(optimalitz=data.pop("optimality")))
 
@@ -454,15 +449,6 @@ class TestLiesInALedger:
         PrivacyLedger.create(trio.ledger_path, BUDGET).debit(charge)
         assert run(lambda: main([str(trio.table_path), str(trio.ledger_path), "--quiet"])) == 1
         return false_claims(list(judge_ledger(read_ledger(trio.ledger_path).answered_by([trio.table]))))
-
-    def test_a_line_of_the_log_is_gone(self, trio: Trio) -> None:
-        with sqlite3.connect(trio.ledger_path) as connection:
-            connection.execute("DELETE FROM charges WHERE id = 1")
-        connection.close()
-        found = audit([trio.table_path, trio.ledger_path])
-        assert found.status == 1
-        assert "corrupted" in false_claims(list(found.verdicts))
-        assert str(trio.ledger_path) in false_claims(list(found.verdicts))
 
     def test_the_cost_of_a_query(self, trio: Trio) -> None:
         charge = replace(Release(trio.table).charge(20), guarantee=PrivacyParams("0.2", "1e-5"))
@@ -550,21 +536,6 @@ class TestLiesInALedger:
         connection.close()
         found = audit([trio.table_path, trio.ledger_path, trio.labels_path])
         assert "it is a whole ledger" in false_claims(list(found.verdicts))
-
-    @pytest.mark.parametrize(
-        ("column", "value", "claim"),
-        [
-            ("count", 5, "as many were paid for as there are"),
-            ("digest", "ab" * 32, "they are the labels of a debit"),
-            ("proof", "ab" * 32, "they were drawn with this table"),
-        ],
-    )
-    def test_an_entry_that_was_sealed_anew(self, trio: Trio, column: str, value: object, claim: str) -> None:
-        written = f"'{value}'" if isinstance(value, str) else value
-        relink(trio.ledger_path, f"UPDATE charges SET {column} = {written} WHERE id = 1")  # noqa: S608 (a test's own words)
-        found = audit([trio.table_path, trio.ledger_path, trio.labels_path])
-        assert claim in false_claims(list(found.verdicts))
-        assert "it is a whole ledger" not in false_claims(list(found.verdicts))
 
     def test_a_table_that_was_charged_at_less(self, trio: Trio) -> None:
         copy = read_ledger(trio.ledger_path)
@@ -695,34 +666,10 @@ class TestLiesInLabels:
             verdict.verdict for verdict in judge_labels(LabelsFile(np.array([1] * 99)), {}, {"l": ledger}, None)
         }
 
-    def test_one_label_is_another(self, trio: Trio) -> None:
-        content = trio.labels_path.read_bytes()
-        flipped = (b"1" if content[:1] == b"0" else b"0") + content[1:]
-        assert "they are the labels of a debit" in self.judged(trio, flipped)
-
-    def test_one_more_label_than_was_paid_for(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
-        trio.labels_path.write_bytes(trio.labels_path.read_bytes() + b"1\n")
-        assert run(lambda: main(trio.arguments())) == 1
-        assert "FALSE                 labels: " in capsys.readouterr().out
-
     def test_a_third_class(self, trio: Trio) -> None:
         content = trio.labels_path.read_bytes()
         assert "of 2 classes" in self.judged(trio, content + b"2\n")
         assert "of the classes no, yes" in self.judged(trio, content, classes=("no", "yes"))
-
-    def test_labels_of_another_table(self, trio: Trio) -> None:
-        labels = read_labels(trio.labels_path)
-        other = certify(trio.table.problem, NoiseFunction(3, [0.1, 0.2]))
-        found = list(judge_labels(labels, {"t": other}, {"l": read_ledger(trio.ledger_path)}, None))
-        assert "they were drawn with this table" in false_claims(found)
-
-    def test_a_count_that_the_debit_does_not_have(self, trio: Trio) -> None:
-        labels = read_labels(trio.labels_path)
-        copy = read_ledger(trio.ledger_path)
-        lying = replace(copy, entries=(replace(copy.entries[0], count=19), copy.entries[1]))
-        assert "as many were paid for" in false_claims(
-            list(judge_labels(labels, {"t": trio.table}, {"l": lying}, None))
-        )
 
     @pytest.mark.parametrize(
         ("name", "content"),
@@ -859,97 +806,3 @@ class TestTheAttack:
         trio.table_path.write_bytes(rewritten(trio, lambda data: data.update(gamma=[1.0, 1.0])))
         assert run(lambda: main([str(trio.table_path), "--attack", "1000"])) == 1
         assert "without a table no label was drawn" in capsys.readouterr().out
-
-
-# what the report calls the maker's own words
-WORDS = ("/provenance", "/optimality/status", "/optimality/objective", "/certificate/scale")
-RECOMPUTED = {"/optimality/bound", "/optimality/value", "/optimality/multipliers"}
-ROUNDING = 1e-12  # to which an expected error is recomputed
-MUTATIONS = 10_000
-
-
-def mutations(content: bytes, seed: int, count: int = MUTATIONS) -> Iterator[bytes]:
-    """Replace one byte by another, or one bit, at random places."""
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        damaged = bytearray(content)
-        damaged[rng.integers(len(content))] ^= int(1 << rng.integers(8) if rng.random() < 0.5 else rng.integers(1, 256))
-        yield bytes(damaged)
-
-
-@pytest.mark.slow
-class TestDamagedBytes:
-    """Every mutation is found (status 1 or 2), or what is read says the same as before."""
-
-    def test_in_a_table(self, trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
-        content, found = trio.table_path.read_bytes(), Counter[str]()
-        honest = trio.table.to_json()
-        monkeypatch.setattr(majority, "_SEARCH_SECONDS", 1.0)
-        for damaged in mutations(content, 1):
-            try:
-                table, verdicts = judge_table(damaged)
-            except ValueError:
-                found["status 2"] += 1
-                continue
-            if false_claims(verdicts):
-                found["status 1"] += 1
-                continue
-            assert table is not None
-            read = table.to_json()
-            differing = [path for path in differences(read, honest, "") if not path.startswith(WORDS)]
-            assert set(differing) <= RECOMPUTED
-            if differing:
-                change = {name: read["optimality"][name] - honest["optimality"][name] for name in ("value", "bound")}
-                assert abs(change["value"]) <= ROUNDING
-                assert change["bound"] <= ROUNDING  # a weaker bound is implied by the file's own
-                found["a rounding, or a weaker bound"] += 1
-                continue
-            found["the maker's words" if read != honest else "equal"] += 1
-        assert sum(found.values()) == MUTATIONS
-
-    def test_in_a_ledger(self, trio: Trio) -> None:
-        content, found = trio.ledger_path.read_bytes(), Counter[str]()
-        honest, table = read_ledger(trio.ledger_path), trio.table
-        count = MUTATIONS if EXHAUSTIVE else 1500
-        for damaged in mutations(content, 2, count):
-            trio.ledger_path.write_bytes(damaged)
-            try:
-                copy = read_ledger(trio.ledger_path)
-            except LedgerError:
-                found["status 1"] += 1
-                continue
-            except ValueError:
-                found["status 2"] += 1
-                continue
-            if copy == honest:
-                found["equal"] += 1
-                continue
-            nameless = [replace(entry, time="", note="") for entry in honest.entries]
-            if [
-                replace(entry, time="", note="") for entry in copy.entries
-            ] == nameless and copy.charges == honest.charges:
-                assert (copy.budget, copy.kinds) == (honest.budget, honest.kinds)
-                found["the maker's words"] += 1
-                continue
-            assert false_claims(list(judge_ledger(copy.answered_by([table])))) != ""
-            found["status 1"] += 1
-        assert sum(found.values()) == count
-
-    @pytest.mark.parametrize("name", ["labels.csv", "more.npy"])
-    def test_in_labels(self, trio: Trio, name: str) -> None:
-        path, found = trio.folder / name, Counter[str]()
-        copy, table = read_ledger(trio.ledger_path), trio.table
-        honest = load_labels(path).tolist()
-        for damaged in mutations(path.read_bytes(), 3):
-            path.write_bytes(damaged)
-            try:
-                labels = read_labels(path)
-            except ValueError:
-                found["status 2"] += 1
-                continue
-            if labels.labels.tolist() == honest:
-                found["equal"] += 1
-                continue
-            assert false_claims(list(judge_labels(labels, {"t": table}, {"l": copy}, None))) != ""
-            found["status 1"] += 1
-        assert sum(found.values()) == MUTATIONS
