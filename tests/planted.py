@@ -141,8 +141,8 @@ PLANTS = (
     ),
     plant(
         "mixed with C times a random answer",
-        "uniform = part / self.classes",
-        "uniform = part",
+        "/ ONE + part * u for w, u",
+        "/ ONE + part * self.classes * u for w, u",
         "tests/laws",
         "tests/mechanisms",
         "tests/optimize",

@@ -151,6 +151,7 @@ def optimize_plurality_under_renyi(
     than `check_size` allows, or the prior only samples.
 
     >>> from darrm import PrivacyParams
+    >>> from darrm.laws.priors import Dirichlet
     >>> one = Voters(1, PrivacyParams("inf"))
     >>> round(optimize_plurality_under_renyi(one, 3, Dirichlet(), 2.0, 0.5).value, 4)
     0.5481
