@@ -45,7 +45,7 @@ from darrm.system.answers import Normalize, Vocabulary, is_missing, name_of
 from darrm.system.extras import Untyped
 from darrm.system.parquet_file import SUFFIX, Layout, answer_batches, count_batches, layout_of
 from darrm.system.progress import StatusLine, blocks
-from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, answer_rows, is_csv, is_text, load_matrix
+from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, Names, answer_rows, is_csv, is_text, load_matrix
 
 Labels = votes_file.Labels
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
@@ -98,7 +98,7 @@ class Votes:
 
     held: NDArray[np.int64] | SparseCounts
     voters: int
-    classes: tuple[Any, ...]
+    classes: Names
     given: Literal["labels", "counts", "answers"]
     missing: NDArray[np.int64] | None = None
     vocabulary: tuple[str | None, ...] = ()
@@ -129,7 +129,6 @@ class Votes:
         self._hold(held=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
 
     def _open_names(self) -> tuple[str | None, ...]:
-        """Return what the columns of open answers are called, checked."""
         if not isinstance(self.held, SparseCounts) or self.classes != () or self.missing is not None:
             allowed = "SparseCounts without classes, of which none is missing"
             checks.fail("open answers", checks.Found("others"), allowed)
@@ -177,7 +176,7 @@ class Votes:
         """Return votes with other values of some attributes, which are not checked again."""
         return cls._made(**{**{field.name: getattr(votes, field.name) for field in fields(votes)}, **changes})
 
-    def called(self, names: tuple[Any, ...]) -> Votes:
+    def called(self, names: Names) -> Votes:
         """Return the same votes on classes that are called so, by as many names as `class_names` returned."""
         return self._made_like(self, classes=names)
 
@@ -335,7 +334,6 @@ class Votes:
 
     @classmethod
     def _of_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
-        """Read strings and how many voters said each; two that are made alike are one."""
         counted, voters = [], 0
         for (query, row), (_, times) in zip(rows, numbers, strict=True):
             if len(row) != len(times):
@@ -491,7 +489,7 @@ class Votes:
         return self.given == "answers"
 
     @property
-    def names(self) -> tuple[Any, ...]:
+    def names(self) -> Names:
         """What the columns are called: the classes, or the strings that were said."""
         return self.vocabulary if self.is_open else self.classes
 
@@ -552,7 +550,6 @@ class Votes:
 
     @classmethod
     def _joined_open(cls, several: Sequence[Votes]) -> Votes:
-        """Put open answers one after the other, with one column for each string."""
         columns: dict[str | None, int] = {}
         for votes in several:
             for word in votes.vocabulary[: votes.strings]:
@@ -729,7 +726,7 @@ def _array(name: str, values: ArrayLike) -> Labels:
         return checks.fail(name, checks.Found("rows of different lengths"), "a rectangular array")
 
 
-def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
+def class_names(classes: int | Sequence[Any]) -> Names:
     """Return what the classes are called, in order."""
     if is_open(classes):
         advice = "answers that nobody listed are read by Votes.of_answers(rows)"
@@ -784,7 +781,7 @@ def check_open(classes: Classes, votes_format: str, missing: str, normalize: Nor
     name_of(normalize)
 
 
-def words_of(names: tuple[Any, ...]) -> tuple[str, ...]:
+def words_of(names: Names) -> tuple[str, ...]:
     """Return the names of classes as a .csv file spells them, where spaces around a vote do not count."""
     words = tuple(map(str, names))
     for word in words:
@@ -806,7 +803,7 @@ def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
 
 def _count(
     block: NDArray[Any],
-    names: tuple[Any, ...],
+    names: Names,
     first_row: int,
     counts: NDArray[np.int64],
     missing: NDArray[np.int64] | None,
@@ -839,9 +836,7 @@ def _count(
 
 
 class _ManyClasses:
-    """Counts votes on many classes as `_count` does, at a cost that does not grow with their number."""
-
-    def __init__(self, names: tuple[Any, ...]) -> None:
+    def __init__(self, names: Names) -> None:
         self.names = names
         self.are_numbered = names == _numbers(len(names))
         self.are_numbers = self.are_numbered or all(isinstance(name, int | float) for name in names)
@@ -887,7 +882,7 @@ def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (whatever has rows)
         yield query, row.tolist() if isinstance(row, np.ndarray) else list(row)
 
 
-def _is_absent(block: NDArray[Any], names: tuple[Any, ...]) -> NDArray[np.bool_]:
+def _is_absent(block: NDArray[Any], names: Names) -> NDArray[np.bool_]:
     words = [word for word in ABSENT if word not in names]
     if block.dtype == object:
         return np.asarray(np.frompyfunc(lambda vote: is_missing(vote) or vote in words, 1, 1)(block), dtype=bool)
@@ -901,7 +896,7 @@ def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> Labels:
 
 
 def _no_vote(
-    names: tuple[Any, ...],
+    names: Names,
     vote: Untyped,
     voter: int,
     query: int,

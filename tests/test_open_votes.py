@@ -55,7 +55,7 @@ def test_answers_are_counted(rows: list[list[str]]) -> None:
     numbers = [list(row.values()) for row in expected]
     assert counted(Votes.of_answers([list(row) for row in expected], numbers)) == expected
     assert counted(Votes.of_answers(np.array(rows, dtype=object))) == expected
-    again = Votes(votes.sparse, votes.voters, (), "answers", vocabulary=votes.names)
+    again = Votes(votes.sparse, votes.voters, (), "answers", vocabulary=votes.vocabulary)
     assert counted(Votes.joined([again[1:], votes[:0], Votes.of_answers(rows[:1])])) == expected[1:] + expected[:1]
     cut = votes[np.arange(len(rows)) % 2 == 1]
     assert counted(cut) == expected[1::2]
@@ -89,7 +89,7 @@ def test_an_answer_that_is_missing_counts_for_no_string(rows: list[list[str | No
             assert [n for word, n in pairs if word is None] == [1 for word in said if not word]
             assert {word: n for word, n in pairs if word} == Counter(word for word in said if word)
         assert made.blanks == sum(not word for said in asked for word in said)
-    again = Votes(votes.sparse, votes.voters, (), "answers", vocabulary=votes.names)
+    again = Votes(votes.sparse, votes.voters, (), "answers", vocabulary=votes.vocabulary)
     assert (again.blanks, again.strings) == (votes.blanks, len({word for row in rows for word in row if word}))
     assert ("missing" in repr(votes)) == (votes.blanks > 0)
 

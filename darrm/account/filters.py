@@ -137,7 +137,6 @@ def _left_after_cut(profile: PrivacyProfile, epsilon: float, order: float) -> fl
 
 
 def _last(rest: float) -> float:
-    """Return log(α − 1) of the order 1/r, at which no room is left."""
     return max(math.log(1.0 / rest - 1.0), _LEAST + 1.0)
 
 

@@ -375,6 +375,5 @@ def neighbors(part: Histogram, reached: int) -> list[Histogram]:
 
 
 def _aligned(part: Histogram, counts: list[int]) -> Histogram:
-    """Let counts fall where the partition's are equal."""
     ordered = sorted(zip(part, counts, strict=True), reverse=True)
     return tuple(count for _, count in ordered)

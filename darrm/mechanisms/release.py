@@ -185,8 +185,6 @@ class _Groups:
 
 
 class _Strings(_Groups):
-    """Of a law on open answers."""
-
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
         below, sparse = uniform_below(rng), votes.sparse
@@ -210,7 +208,6 @@ class _Strings(_Groups):
 
 
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
-    """Draw one of the members of every row, each as likely as the others."""
     rank = below(members.sum(axis=1, dtype=np.int64))
     return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
 

@@ -70,7 +70,6 @@ def _right_labels(table: Table) -> str:
 
 
 def _share_answered(table: Table) -> float | None:
-    """Return how often there is an answer to open questions; None without a prior."""
     return None if table.optimality is None else table.plurality.share_answered(table.optimality.prior)
 
 

@@ -208,8 +208,8 @@ def may_decline(votes: Votes) -> Votes:
     """Return votes of which no class is called what ⊥ is called; `ValueError` for others, and for no `Votes`."""
     for name in require_votes(votes).classes:
         try:
-            taken = float(name) == ABSTAIN  # by value: −1.0 and "-1.0" are read as −1, too
-        except (TypeError, ValueError, OverflowError):
+            taken = float(str(name)) == ABSTAIN  # by value: −1.0 and "-1.0" are read as −1, too
+        except ValueError:
             continue
         if taken:
             checks.fail("classes", votes.classes, f"other than {ABSTAIN}", "so is a query called that is not answered")

@@ -388,7 +388,7 @@ def recover_partitions(
 
 
 def _real(output: str | os.PathLike[str]) -> Path:
-    """Return one name for one file: of a link to its folder, not of what stands at the name itself."""
+    # of a link to its folder, not of what stands at the name itself
     return Path(os.path.realpath(Path(output).parent)) / Path(output).name
 
 

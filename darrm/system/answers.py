@@ -123,7 +123,6 @@ class Vocabulary(dict[Any, int]):
         return np.frombuffer(places, dtype=np.int32).reshape(-1, max(1, width))
 
     def _explain(self, row: Sequence[Any], where: str, first: int) -> None:
-        """Raise `ValueError` that says which answer of a row is none."""
         for place, answer in enumerate(row, first):
             try:
                 self[answer]

@@ -30,7 +30,7 @@ from darrm.sparse_counts import SparseCounts
 from darrm.system.answers import MISSING, Normalize, Vocabulary
 from darrm.system.extras import Untyped, require
 from darrm.system.files import check_folder, check_regular
-from darrm.system.votes_file import ALREADY_THERE
+from darrm.system.votes_file import ALREADY_THERE, Names
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -151,7 +151,7 @@ class Layout:
     votes: tuple[str, ...]
     keep: tuple[str, ...]
     voters: int | None
-    classes: tuple[Any, ...]
+    classes: Names
     given: str
     normalize: Normalize = None
     missing: str = "refuse"
@@ -159,7 +159,7 @@ class Layout:
 
 def layout_of(
     path: Path,
-    names: tuple[Any, ...],
+    names: Names,
     voters: int | None = None,
     *,
     votes_format: str = "auto",
@@ -272,10 +272,9 @@ def _given(columns: int, voters: int | None, classes: int) -> str:
     return "counts" if columns == classes else "labels"
 
 
-def _as_numbers(names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return class names that were typed as words as whole numbers, if all of them are."""
+def _as_numbers(names: Names) -> Names:
     try:
-        return tuple(map(int, names))
+        return tuple(int(str(name)) for name in names)
     except ValueError:
         return names
 

@@ -16,7 +16,7 @@ import string
 import sys
 from array import array
 from codecs import BOM_UTF8
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
@@ -32,6 +32,7 @@ from darrm.system.plain_csv import read_characters, read_words
 from darrm.system.progress import StatusLine, blocks
 
 Labels = NDArray[Any]  # (Q,) names of classes: whole numbers or texts
+Names = tuple[Hashable, ...]  # of the classes, in their order
 
 SUFFIXES = (".npy", ".csv")
 MOST_CSV_BYTES = 2**30  # its numbers may take four times as much memory; an .npy file is mapped and may be larger

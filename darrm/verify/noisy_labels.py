@@ -265,7 +265,7 @@ def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
 
 
 def _sum(terms: Array) -> float:
-    """Add up positive numbers, off by 512 roundings at most."""
+    # positive numbers, whose sum is off by 512 roundings at most
     return math.fsum(np.add.reduceat(terms, np.arange(0, terms.size, 512)).tolist()) if terms.size else 0.0
 
 

@@ -166,13 +166,12 @@ def _places(table: Table, reached: int) -> int:
 
 
 def _number(table: Table, reached: int) -> int:
-    """Count the pairs of histograms, up to those that are reached twice."""
+    # of pairs of histograms, up to those that are reached twice
     C = _places(table, reached)
     return int(len(table.plurality.to_json()) * (C * (C - 1)) ** reached)
 
 
 def _common(table: Table) -> int:
-    """Return the least common multiple of the numbers of classes that may have equally many votes."""
     return lcm(*range(1, _places(table, 0) + 1))
 
 
