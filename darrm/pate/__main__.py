@@ -90,11 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the votes, account for them, print, write and draw."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    for name in (*REALS, *PUBLICATION, "safety"):
-        text = getattr(options, name)
-        flag = f"--{name.replace('_', '-')}"
-        least = -math.inf if name == "threshold" else 0.0
-        setattr(options, name, None if text is None else real(flag, text, least))
+    _read_numbers(options)
     aggregator = aggregator_of(options)
     smooth, on_votes = publication_of(options)
     with status_line(quiet=options.quiet) as line:
@@ -128,6 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_text(options.output, json.dumps(document, indent=1) + "\n")
     print_report(options, text=str, document=lambda: document)  # as text it was printed when it was known
     return 0
+
+
+def _read_numbers(options: Namespace) -> None:
+    for name in (*REALS, *PUBLICATION, "safety"):
+        text = getattr(options, name)
+        flag = f"--{name.replace('_', '-')}"
+        least = -math.inf if name == "threshold" else 0.0
+        setattr(options, name, None if text is None else real(flag, text, least))
 
 
 def _print(options: Namespace, line: StatusLine, text: str) -> None:

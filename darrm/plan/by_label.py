@@ -115,12 +115,9 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
         raise PlanError("of the shapes that were tried none is right more often than a Gaussian")
     noise = shape.noise
 
-    def scaled(scale: float) -> ShapedNoise:
-        left = float(rounded(scale * noise.left / noise.right, ROUND_CEILING))
-        return ShapedNoise(scale, left, noise.right_power, noise.left_power)
-
     def make(scale: float) -> Proposal:
-        return _of(work, ShapedMax(scaled(scale), work.voters.reached), **asdict(scaled(scale)))
+        scaled = _scaled(noise, scale)
+        return _of(work, ShapedMax(scaled, work.voters.reached), **asdict(scaled))
 
     certified = ShapedMax(noise, work.voters.reached).guarantee  # known already
     shorter = min(1.0, noise.left / noise.right)
@@ -138,6 +135,11 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
             precision=PRECISION[True],
         )
     ]
+
+
+def _scaled(noise: ShapedNoise, scale: float) -> ShapedNoise:
+    left = float(rounded(scale * noise.left / noise.right, ROUND_CEILING))
+    return ShapedNoise(scale, left, noise.right_power, noise.left_power)
 
 
 def gaussian_of(workload: Workload) -> Parameter:
