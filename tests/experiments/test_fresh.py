@@ -100,7 +100,7 @@ def test_noise_of_rivals_is_the_least() -> None:
     noise = least_noise(0.05, 50, 2.0, 1e-5)
     spent = []
     for tried in (noise, noise / 1.02):
-        account = pld_privacy_accountant.PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+        account = pld_privacy_accountant.PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-3)
         account.compose(accounting.PoissonSampledDpEvent(0.05, accounting.GaussianDpEvent(tried)), 50)
         spent.append(account.get_epsilon(1e-5))
     assert spent[0] <= 2.0 < spent[1]

@@ -29,7 +29,8 @@ def agreeing(K: int = 100, queries: int = 1000, seed: int = 1) -> Votes:
     return Votes.of_counts(np.column_stack([top, K - top, np.zeros(queries, dtype=np.int64)]))
 
 
-def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says() -> None:
+def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "_HISTOGRAMS", 128)
     measure = Measure(WORK, RecordedVotes("public", agreeing()))
     option = calibrate(WORK, GNMAX, measure=measure)
     usual = calibrate(WORK, named("GNMax by label"), measure=measure)
@@ -95,30 +96,17 @@ def test_the_command_asks_for_runs_where_it_is_said_what_votes_look_like(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one_test(monkeypatch)
+    monkeypatch.setattr("darrm.plan.__main__.FAMILIES", [named("GNMax by label"), named("exponential mechanism")])
     public = tmp_path / "public.csv"
     np.savetxt(public, agreeing().counts, fmt="%d", delimiter=",")
-    asked = [
-        "--K",
-        "100",
-        "--voters",
-        "plain",
-        "--overlap",
-        "1",
-        "--queries",
-        "100",
-        "--total",
-        "2,1e-5",
-        "--classes",
-        "3",
-        "--output",
-    ]
     output = tmp_path / "run.json"
+    asked = f"--K 100 --voters plain --overlap 1 --queries 100 --total 2,1e-5 --classes 3 --output {output}".split()
     like = ["--votes-look-like", str(public)]
-    assert main([*asked, str(output), *like]) == 0
+    assert main([*asked, *like]) == 0
     said = capsys.readouterr().out
     assert "* GNMax, tested first, else by label" in said
     assert "Labels leave only if a private test passes" in said
     assert isinstance(load_release(output), TestedRun)
     assert json.loads(output.read_text())["plan"]["family"] == "GNMax, tested first, else by label"
     with pytest.raises(ValueError, match="leave --prior out"):
-        main([*asked, str(output), *like, "--prior", "dirichlet"])
+        main([*asked, *like, "--prior", "dirichlet"])
