@@ -467,8 +467,8 @@ class Votes:
     def _read_open(cls, path: Path, voters: int | None, vocabulary: Vocabulary, line: StatusLine | None) -> Votes:
         if path.suffix.lower() == SUFFIX:
             layout = replace(layout_of(path, (), voters), **vocabulary.options)
-            none = cls.of_places(np.empty((0, len(layout.votes)), np.int32), vocabulary)
-            return cls.joined([none, *(votes for votes, _ in vote_batches(path, layout))])
+            none, batches = np.empty((0, len(layout.votes)), np.int32), answer_batches(path, layout, vocabulary)
+            return cls.of_places(np.concatenate([none, *(places for places, _, _ in batches)]), vocabulary)
         try:
             called = ("line", "field") if is_csv(path) else ("query", "voter")
             places = vocabulary.places_of(answer_rows(path, line), *called)

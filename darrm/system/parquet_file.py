@@ -244,26 +244,36 @@ def count_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[Any] | S
         first += batch.num_rows
 
 
-def answer_batches(path: Path, layout: Layout) -> Iterator[tuple[NDArray[np.int32], Vocabulary, Untyped]]:
-    """Yield the (n, K) columns of open answers in a vocabulary of their own, and the record batch they stand in."""
+def answer_batches(
+    path: Path, layout: Layout, vocabulary: Vocabulary | None = None
+) -> Iterator[tuple[NDArray[np.int32], Vocabulary, Untyped]]:
+    """Yield the (n, K) columns of open answers in a vocabulary, of their own unless one is given, and their batch."""
     first = 0
     for batch in record_batches(path, (*layout.votes, *layout.keep)):
-        vocabulary = Vocabulary(layout.normalize, layout.missing)
+        said = Vocabulary(layout.normalize, layout.missing) if vocabulary is None else vocabulary
         places = np.empty((batch.num_rows, len(layout.votes)), dtype=np.int32)
         for voter, name in enumerate(layout.votes):
-            where = f"{str(path)!r}, column {name[:_SHORT]!r}, row"
             column = _complete(batch.column(name), path, first, name, may_miss=layout.missing == "blank")
             column = _plain(column).dictionary_encode()  # anew, for it may hold words that nobody said
             indices = column.indices.fill_null(len(column.dictionary)).to_numpy()
-            said = np.full(len(column.dictionary) + 1, MISSING, dtype=np.int32)
-            for place in range(len(column.dictionary)):
-                try:
-                    said[place] = vocabulary[column.dictionary[place].as_py()]
-                except ValueError as error:
-                    raise ValueError(f"{where} {first + int(np.argmax(indices == place)):,}: {error}") from error
-            places[:, voter] = said[indices]
-        yield places, vocabulary, batch
+            try:
+                columns = [*map(said.__getitem__, column.dictionary.to_pylist()), MISSING]
+            except ValueError as error:  # an answer that is none, or bytes that are no text
+                row = first + _first_refused(column.dictionary, indices, said)
+                raise ValueError(f"{str(path)!r}, column {name[:_SHORT]!r}, row {row:,}: {error}") from error
+            places[:, voter] = np.array(columns, dtype=np.int32)[indices]
+        yield places, said, batch
         first += batch.num_rows
+
+
+def _first_refused(words: Untyped, indices: NDArray[Any], vocabulary: Vocabulary) -> int:
+    """Return the first row of a word that is no answer."""
+    for place in range(len(words)):
+        try:
+            vocabulary[words[place].as_py()]
+        except ValueError:
+            return int(np.argmax(indices == place))
+    return 0
 
 
 def _given(columns: int, voters: int | None, classes: int) -> str:
@@ -311,20 +321,25 @@ def _places(column: Untyped, names: tuple[Untyped, ...]) -> NDArray[Untyped]:
     if arrow.types.is_dictionary(column.type):
         return np.asarray(_places(column.dictionary, names)[column.indices.to_numpy()])
     if _is_text(column.type):
-        found = require("pyarrow.compute").index_in(column, value_set=arrow.array(names, type=column.type))
+        found = require("pyarrow.compute").index_in(column, value_set=_value_set(names, str(column.type)))
         return np.asarray(found.fill_null(-1).to_numpy())
     values = np.asarray(column.to_numpy(zero_copy_only=False))
     values = values.view(np.int8) if values.dtype == np.bool_ else values
-    if names == tuple(range(len(names))):
-        return values
     if len(names) > _MOST_COMPARED:
         index = _index(names)
         distinct, which = np.unique(values, return_inverse=True)
         return np.array([index.get(value, -1) for value in distinct.tolist()], dtype=np.int64)[which]
+    if names == tuple(range(len(names))):
+        return values
     places = np.full(len(values), -1)
     for place, name in enumerate(names):
         places[values == name] = place
     return places
+
+
+@lru_cache(maxsize=2)
+def _value_set(names: tuple[str, ...], kind: str) -> Untyped:
+    return require("pyarrow").array(names, type=kind)
 
 
 @lru_cache(maxsize=2)

@@ -69,7 +69,7 @@ SHAPES = ("(4, 3)", "(True, 11)", "(3,)", "()", "(0, 3)", "(-1, 3)", "(4, 3, 1)"
           "(4294967296, 4294967296)", "4", "(1.5, 2)", "('a', 2)", f"({'9' * 5000}, 1)")  # fmt: skip
 
 
-CLASSES: tuple[Any, ...] = (2, 3, ("no", "yes"), ("0", "1"))
+CLASSES: tuple[Any, ...] = (2, 3, ("no", "yes"), ("0", "1"), ())
 TORCH = find_spec("torch") is not None
 PYARROW = find_spec("pyarrow") is not None
 
@@ -173,7 +173,7 @@ def parquet_file(rng: Random) -> tuple[str, Case]:
     keep, kind = rng.choice([(), ("key",)]), rng.choice(["auto", "labels", "counts"])
 
     def read(path: Path) -> object:
-        layout = layout_of(path, class_names(classes), voters, votes_format=kind, keep=keep)
+        layout = layout_of(path, classes and class_names(classes), voters, votes_format=kind, keep=keep)
         return sum(votes.queries for votes, _ in vote_batches(path, layout))
 
     shown = f"{raw[:200]!r} … {raw[-200:]!r} voters={voters} classes={classes} keep={keep} votes_format={kind}"
@@ -311,7 +311,7 @@ def _refused_in_a_line(call: Callable[[], object]) -> None:
 
 def _read_votes(rng: Random, suffix: str, raw: bytes) -> tuple[str, Case]:
     voters = rng.choice([None, 3, 32])
-    classes = rng.choice([None, 2, 3, ("0", "1"), ("no", "yes"), 2**31])
+    classes = rng.choice([None, 2, 3, ("0", "1"), ("no", "yes"), 2**31, "open", "open", range(300)])
     kind = rng.choice(["auto", "labels", "counts"])
 
     def read(path: Path) -> object:

@@ -331,3 +331,13 @@ def test_a_long_list_is_read_from_a_file(suffix: str, tmp_path: Path) -> None:
         assert np.array_equal(Votes.read(tmp_path / "n.parquet", classes=listed).counts, votes.counts)
         with pytest.raises(ValueError, match=r"row 0, column 'v0' holds '\d+', and a vote is one of 1, 4"):
             Votes.read(tmp_path / "n.parquet", classes=tuple(range(1, 3000, 3)))
+
+
+def test_bytes_that_are_no_text_are_named_with_their_row(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    offsets, content = arrow.py_buffer(np.array([0, 1, 2, 4], dtype=np.int32)), arrow.py_buffer(b"aa\xe9a")
+    column = arrow.Array.from_buffers(arrow.string(), 3, [None, offsets, content])
+    parquet.write_table(arrow.table({"v": column}), tmp_path / "v.parquet")
+    with pytest.raises(ValueError, match=r"v\.parquet', column 'v', row 2: ") as caught:
+        Votes.read(tmp_path / "v.parquet", classes=OPEN)
+    assert type(caught.value) is ValueError
