@@ -5,6 +5,7 @@ __all__ = [
     "histograms",
     "law",
     "noise_function",
+    "open_law",
     "partitions",
     "plurality_law",
     "priors",

@@ -39,6 +39,10 @@ class Law(Protocol):
         """Compute the probability that the answer is one of the classes with the most votes; None where unknown."""
         ...
 
+    def share_answered(self, prior: Prior) -> float:
+        """Compute the probability that there is an answer: 1 but for open answers."""
+        ...
+
     def expected_error(self, prior: Prior) -> float:
         """Compute the expected error [D, Definition 2.4] of two classes; `ValueError` for more."""
         ...

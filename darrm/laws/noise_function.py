@@ -194,6 +194,10 @@ class NoiseFunction:
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
         return summarize(errors_of(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
 
+    def share_answered(self, prior: Prior) -> float:  # noqa: ARG002 (as all laws have it)
+        """Return 1: there always is an answer."""
+        return 1.0
+
     def share_right(self, prior: Prior) -> float | None:
         """Compute the share of right labels, Σ_l Pr[l ones]·(1 + γ(l))/2, where at a tie both labels are right.
 

@@ -97,6 +97,13 @@ class Prior:
         """Compute log Pr[partition] of open answers' votes; `ValueError` where it is not known."""
         return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
 
+    def strings(self, K: int) -> Array:  # noqa: ARG002 (whoever knows it overrides)
+        """Compute how many strings with n votes, the largest other having m, are expected: (K + 1, K + 1) over n and m.
+
+        `ValueError` where it is not known.
+        """
+        return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
+
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         """Draw histograms of K votes: (count, C); of open answers the counts of partitions, zeros last."""
         if classes > 2 or isinstance(classes, Open):
@@ -245,6 +252,30 @@ class Ewens(_Known):
                 for part in parts
             ]
         )
+
+    def strings(self, K: int) -> Array:
+        """Compute (θ/n)·(c_m − c_{m−1})(K − n)/c_K(K), c_m(L) being the coefficient of z^L in exp(θ Σ_{j ≤ m} z^j/j).
+
+        It is the weight of all permutations of L whose cycles are of at most m, over L!, and L·c_m(L) = θ Σ_{j ≤ m}
+        c_m(L − j).
+
+        >>> Ewens().strings(2)  # two votes for one string half of the time, else one each
+        array([[0. , 0. , 0. ],
+               [0. , 1. , 0. ],
+               [0.5, 0. , 0. ]])
+        """
+        checks.integer_at_least(1, K=K)
+        most, weights = np.arange(K + 1), np.zeros((K + 1, K + 1))
+        sums = np.zeros((K + 1, K + 2))  # of c_m(0 … L − 1)
+        weights[:, 0] = sums[:, 1] = 1.0
+        for length in range(1, K + 1):
+            weights[:, length] = self.theta / length * (sums[:, length] - sums[most, np.maximum(0, length - most)])
+            sums[:, length + 1] = sums[:, length] + weights[:, length]
+        exactly = np.diff(weights, axis=0, prepend=np.zeros((1, K + 1))) / weights[K, K]
+        expected = np.zeros((K + 1, K + 1))
+        for n in range(1, K + 1):
+            expected[n, : K - n + 1] = self.theta / n * np.maximum(0.0, exactly[: K - n + 1, K - n])
+        return expected
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         """Draw the counts of partitions, zeros last: Feller's gaps between heads of coins θ/(θ + i)."""

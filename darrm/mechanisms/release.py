@@ -11,7 +11,7 @@ Subsampling and randomized response are tables, too: ``Release(certify(problem, 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Protocol
 
@@ -20,12 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.open_law import OpenLaw, largest_others
 from darrm.laws.plurality_law import ONE, PluralityLaw
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, uniform_below
-from darrm.problem import OPEN, Voters
+from darrm.problem import OPEN, Voters, classes_in_words
 from darrm.proof.charge import charge_of
 from darrm.proof.table import Table
 from darrm.system.files import Json
@@ -160,11 +161,7 @@ class _Groups:
 
     def read(self, votes: Votes | ArrayLike) -> Votes:
         """Take votes about as many classes."""
-        given = votes if isinstance(votes, Votes) else require_votes(votes)
-        if len(given.classes) != self.law.classes:
-            number = checks.Found(f"about {len(given.classes)} classes")
-            checks.fail("votes", number, f"about the table's {self.law.classes}")
-        return given
+        return _of_classes(votes, self.law.classes)
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query: (Q,)."""
@@ -187,15 +184,8 @@ class _Groups:
 class _Strings(_Groups):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
-        below, sparse = uniform_below(rng), votes.sparse
-        answers = [np.empty(0, dtype=np.int64)]
-        for start in range(0, votes.queries, _BLOCK):
-            rows = sparse.rows(slice(start, start + _BLOCK))
-            # a line for each query, a place for each string that it has, and zeros: the last is no answer's
-            lines, place = rows.row_of, np.arange(rows.values.size) - rows.starts[rows.row_of]
-            counts = np.zeros((rows.starts.size - 1, int(np.diff(rows.starts).max()) + 1), dtype=np.int64)
-            columns = np.full_like(counts, ABSTAIN)
-            counts[lines, place], columns[lines, place] = rows.values, rows.columns
+        below, answers = uniform_below(rng), [np.empty(0, dtype=np.int64)]
+        for counts, columns in _lines(votes):
             answers.append(columns[np.arange(len(columns)), self._draw(counts, below)])
         return np.concatenate(answers)
 
@@ -207,6 +197,49 @@ class _Strings(_Groups):
         return _one_of(members, below)
 
 
+class _Leads:
+    """Of a law on open answers of many voters."""
+
+    def __init__(self, law: OpenLaw) -> None:
+        self.law = law
+
+    def read(self, votes: Votes | ArrayLike) -> Votes:
+        """Take open answers."""
+        return _of_classes(votes, OPEN)
+
+    def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
+        below, answers = uniform_below(rng), [np.empty(0, dtype=np.int64)]
+        for counts, columns in _lines(votes):
+            weights = self.law.weights[counts, largest_others(counts)]
+            drawn = below(np.full(len(counts), ONE, dtype=np.int64))
+            # the first string whose weights, with those before it, exceed the number drawn; else the last place
+            place = np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1)
+            answers.append(columns[np.arange(len(columns)), place])
+        return np.concatenate(answers)
+
+
+def _of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
+    """Return votes about so many classes; `ValueError` for others."""
+    given = votes if isinstance(votes, Votes) else require_votes(votes)
+    if len(given.classes) != classes:
+        number = checks.Found(f"about {classes_in_words(len(given.classes) or OPEN)}")
+        checks.fail("votes", number, f"about the table's {classes_in_words(classes)}")
+    return given
+
+
+def _lines(votes: Votes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Write some queries at a time as lines of counts and their columns; the last place of a line is no answer's."""
+    sparse = votes.sparse
+    for start in range(0, votes.queries, _BLOCK):
+        rows = sparse.rows(slice(start, start + _BLOCK))
+        lines, place = rows.row_of, np.arange(rows.values.size) - rows.starts[rows.row_of]
+        counts = np.zeros((rows.starts.size - 1, int(np.diff(rows.starts).max()) + 1), dtype=np.int64)
+        columns = np.full_like(counts, ABSTAIN)
+        counts[lines, place], columns[lines, place] = rows.values, rows.columns
+        yield counts, columns
+
+
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
     rank = below(members.sum(axis=1, dtype=np.int64))
     return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
@@ -216,4 +249,8 @@ def _of_histograms(law: PluralityLaw) -> _Groups:
     return _Strings(law) if law.classes == OPEN else _Groups(law)
 
 
-_SAMPLERS: dict[type, Callable[..., _Sampler]] = {NoiseFunction: _Coins, PluralityLaw: _of_histograms}
+_SAMPLERS: dict[type, Callable[..., _Sampler]] = {
+    NoiseFunction: _Coins,
+    PluralityLaw: _of_histograms,
+    OpenLaw: _Leads,
+}

@@ -34,6 +34,7 @@ from darrm.errors import checks
 from darrm.laws.partitions import NOBODYS, Pairs, Partitions, partitions_of
 from darrm.laws.plurality_law import PluralityLaw, random_law, true_plurality
 from darrm.laws.priors import Prior, default_of
+from darrm.optimize import open_answers
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import OPEN, Problem, Voters
@@ -48,6 +49,7 @@ from lp_models.options import Progress, SolveOptions
 from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
 
 MOST_TERMS = 80_000  # of a program that is solved in about two minutes
+MOST_LISTED_VOTERS = 24  # of open answers: more have a law in two counts
 MOST_OPEN_TERMS = 150_000  # in ten seconds: of most partitions few strings matter
 SMALLEST_PROBABILITY = 2.0**-36  # of every answer under a Rényi budget: its divergence must stay finite
 FINE = SolveOptions(gap=1e-5, time_limit=60.0)
@@ -105,6 +107,10 @@ def optimize_plurality(
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
     belief = default_of(problem.classes) if prior is None else prior
+    if problem.classes == OPEN and problem.voters.K > MOST_LISTED_VOTERS:
+        open_law, result = open_answers.best_open_law(problem, belief, settings, report)
+        made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
+        return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by)
     check_size(problem.voters, problem.classes)
     partitions = partitions_of(problem.voters.K, problem.classes)
     program = _program(partitions, belief, 0.0)

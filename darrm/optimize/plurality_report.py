@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from darrm.laws.open_law import OpenLaw
 from darrm.laws.partitions import Histogram
 from darrm.laws.plurality_law import random_law
 from darrm.optimize.report import Report, stopped_early
@@ -26,7 +27,7 @@ class PluralityReport(Report):
         """Write the share of right labels and what is answered for a few histograms."""
         problem = self.table.problem
         shown = shown_histograms(problem.voters.K, problem.classes)
-        probabilities = [self.table.plurality.probabilities([counts])[0].tolist() for counts in shown]
+        probabilities = [self.table.law.probabilities([counts])[0].tolist() for counts in shown]
         answered = {} if problem.classes != OPEN else {"share_answered": _share_answered(self.table)}
         return {
             "format": "darrm plurality report",
@@ -57,11 +58,12 @@ def _right_labels(table: Table) -> str:
     problem, optimality = table.problem, table.optimality
     if optimality is None:
         return ""
-    random = random_law(problem.voters.K, problem.classes).share_right(optimality.prior)
     source = "claimed by the maker" if optimality.claimed else "proved again by whoever loads the table"
-    beside = f"of random answers {random:.4g}"
     if problem.classes == OPEN:
         beside = f"{_share_answered(table):.4g} of the questions have an answer"
+    else:
+        random = random_law(problem.voters.K, problem.classes).share_right(optimality.prior)
+        beside = f"of random answers {random:.4g}"
     lines = [
         f"Right labels      {optimality.value:.10g} of them are expected; {beside}",
         f"  no private mechanism has more than {optimality.bound:.10g}: gap {optimality.gap:.1e}, {source}",
@@ -70,7 +72,7 @@ def _right_labels(table: Table) -> str:
 
 
 def _share_answered(table: Table) -> float | None:
-    return None if table.optimality is None else table.plurality.share_answered(table.optimality.prior)
+    return None if table.optimality is None else table.law.share_answered(table.optimality.prior)
 
 
 def _answers(table: Table) -> str:
@@ -90,7 +92,7 @@ def _answers(table: Table) -> str:
 def _open_answers(table: Table) -> str:
     lines = ["The votes for each string, and the probability that it is the answer; that there is none"]
     for counts in shown_histograms(table.problem.voters.K, OPEN):
-        (row,) = table.plurality.probabilities([counts]).tolist()
+        (row,) = table.law.probabilities([counts]).tolist()
         votes, shares = counts[:_MOST_COLUMNS], row[: min(len(counts), _MOST_COLUMNS)]
         more = " …" if len(counts) > _MOST_COLUMNS else ""
         lines.append(f"  {' '.join(map(str, votes))}{more}:{''.join(f'{x:8.4f}' for x in shares)}{more}; {row[-1]:.4f}")
@@ -100,6 +102,8 @@ def _open_answers(table: Table) -> str:
 def _proof(table: Table) -> str:
     certificate = table.certificate
     covered = "neighboring histograms, up to the names of classes"
+    if isinstance(table.law, OpenLaw):
+        covered = "counts of the two strings that a vote moves between, and of the two largest others"
     if not table.problem.voters.are_plain:
         covered = "multisets of voters who change, and histograms of the others"
     return "\n".join(

@@ -13,6 +13,7 @@ __all__ = [
     "library",
     "loops",
     "moves",
+    "open_rows",
     "optimality",
     "profile",
     "renyi",

@@ -7,7 +7,7 @@ one ask `evidence_of`, and know nothing of either.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
+from darrm.laws.open_law import OpenLaw
 from darrm.laws.plurality_law import PluralityLaw
 from darrm.losses.amplification import rate_of
 from darrm.losses.profile import PrivacyProfile
@@ -22,7 +23,7 @@ from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.probability import Array
 from darrm.problem import OPEN, Problem, classes_to_json
-from darrm.proof import certify, pluralities
+from darrm.proof import certify, open_rows, pluralities
 from darrm.proof.certificate import Certificate
 from darrm.proof.histogram_costs import curve_of_law, profile_of_law
 from darrm.proof.optimality import SHARE_RIGHT
@@ -135,8 +136,19 @@ MOVES = Evidence(
     is_cheap=lambda problem, _law: problem.voters.are_plain or are_few(problem),
     of_plain=_costs_of_plain,
 )
-BY_FORMAT = {evidence.format: evidence for evidence in (CORNERS, MOVES)}
-_BY_LAW: dict[type, Evidence] = {NoiseFunction: CORNERS, PluralityLaw: MOVES}
+OPEN_ROWS = replace(
+    MOVES,
+    format="darrm open table",
+    law_from_json=lambda data, problem: OpenLaw.from_json(problem.voters.K, data),
+    prove=open_rows.prove,
+    repair=open_rows.scale_and_prove,
+    profile=lambda _problem, _law: None,
+    renyi=lambda _problem, _law: None,
+    is_cheap=lambda _problem, _law: False,
+    of_plain=lambda _law, _reached: (None, None),
+)
+BY_FORMAT = {evidence.format: evidence for evidence in (CORNERS, MOVES, OPEN_ROWS)}
+_BY_LAW: dict[type, Evidence] = {NoiseFunction: CORNERS, PluralityLaw: MOVES, OpenLaw: OPEN_ROWS}
 
 
 def evidence_of(law: object) -> Evidence:

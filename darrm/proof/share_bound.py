@@ -22,6 +22,12 @@ each that nobody said with a probability of at most 1/(N − K). Of a sequence o
 in the limit a string that only n holds has h_c(n') = 0, and those that neither holds, put together with no answer, make
 one term: a sum of positive parts is at least the positive part of the sum. So the limit fulfills every row. ∎
 
+**Of many voters**, without multipliers: whatever the mechanism, it tells a string with n votes with a probability of at
+most π(n), where π(0) = 0 and π(n + 1) = min(c·π(n) + δ, 1 − (1 − π(n) − δ)/c), c = e^ε [DVGM20]. *Proof.* Take one vote
+from the string: Pr[s] ≤ c·Pr'[s] + δ, and 1 − Pr'[s] ≤ c·(1 − Pr[s]) + δ. ∎ So no share of right answers is above the
+sum of π(n) times how many strings with n votes, and none with more, are expected; nor above 1. Where a person reaches t
+voters, t votes are taken at a time.
+
 **Private voters.** For multipliers z_r ≥ 0 of rows E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ of voters at corners
 (`darrm.proof.voter_rows`), with coefficients a_{r,j} and ρ_j = c_j − Σ_r z_r a_{r,j}, the bound is δ Σ_r z_r + Σ_p
 max_{j in p} ρ_j/m_j, for the same reasons; a permutation of the voters is harmless where all promise the same. Where
@@ -42,7 +48,7 @@ from flint import arb, ctx, fmpq
 from darrm.errors import checks
 from darrm.laws.partitions import NOBODYS, Histogram, partitions_of
 from darrm.laws.priors import Prior
-from darrm.problem import Problem
+from darrm.problem import OPEN, Problem
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
 from darrm.proof.moves import pairs_of
 from darrm.proof.voter_rows import VoterRow, relative_error
@@ -108,8 +114,33 @@ class RowMultiplier(NamedTuple):
         return [self.weight, *self.row.to_list()]
 
 
+def most_of_one_string(problem: Problem) -> list[arb]:
+    """Compute π(0 … K), the largest probability of a string by its votes, whatever the mechanism on open answers.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> problem = Problem(Voters(3, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "0.1"), "open")
+    >>> [round(float(most.mid()), 6) for most in most_of_one_string(problem)]
+    [0.0, 0.1, 0.371828, 0.805696]
+    """
+    with ctx.workprec(PRECISION_BITS):
+        target, most = problem.target, [arb(0)]
+        ratio = ratio_of(target.exact_epsilon).ball
+        delta = arb(fmpq(target.exact_delta.numerator, target.exact_delta.denominator))
+        for n in range(1, problem.voters.K + 1):
+            before = most[max(0, n - problem.voters.reached)]
+            most.append((ratio * before + delta).min(1 - (1 - before - delta) / ratio).min(arb(1)))
+    return most
+
+
+def _bound_of_strings(problem: Problem, prior: Prior) -> float:
+    expected, most = prior.strings(problem.voters.K), most_of_one_string(problem)
+    right = np.sum(np.tril(expected), axis=1)
+    with ctx.workprec(PRECISION_BITS):
+        return min(1.0, upper_float(sum((p * arb(float(n)) for p, n in zip(most, right, strict=True)), arb(0))))
+
+
 def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier]) -> float:
-    """Compute a float that is at least (1), and at most 1, as every share is.
+    """Compute a float that is at least (1), and at most 1, as every share is; of many voters' strings, of π.
 
     Without multipliers nothing is known but that:
 
@@ -119,6 +150,8 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier
     >>> round(upper_bound(problem, Dirichlet(), []), 12)
     1.0
     """
+    if problem.classes == OPEN and not multipliers:
+        return _bound_of_strings(problem, prior)
     partitions = partitions_of(problem.voters.K, problem.classes)
     delta, sizes = problem.target.exact_delta, partitions.sizes.tolist()
     with ctx.workprec(PRECISION_BITS):
@@ -138,6 +171,8 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier
 
 def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...]:
     """Read what `to_list` wrote of each; `TypeError`, `KeyError` or `ValueError` if they are no such list."""
+    if data == []:
+        return ()
     read = _pairs_from_json if problem.voters.are_plain else _rows_from_json
     return read(data, problem)
 

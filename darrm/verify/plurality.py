@@ -28,7 +28,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters
 from darrm.proof.charge import charge_of
-from darrm.proof.evidence import MOVES
+from darrm.proof.evidence import MOVES, OPEN_ROWS
 from darrm.proof.table import Table
 from darrm.verify.answering import OfTable
 from darrm.verify.drawn import MOST_PAIRS, Laws
@@ -108,12 +108,15 @@ class ExactPlurality(OfTable):
 
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
-        law, voters = self.table.plurality, self.table.problem.voters
+        voters = self.table.problem.voters
+        if self.classes == OPEN:
+            told = "with probabilities that depend on the votes"
+            return (
+                f"{labels} is the answer that most of {voters.K} voters gave, another that some gave, or none, {told}."
+            )
+        law = self.table.plurality
         top = law.weights[law.partitions.starts] / 2.0**53
         truth = f"with a probability between {top.min():.4g} and {top.max():.4g} that depends on the votes"
-        if law.classes == OPEN:
-            said = f"one that most of {voters.K} voters gave"
-            return f"{labels} is an answer that some voter gave, {said} {truth}; else there is none."
         return f"{labels} is one of {law.classes} classes: one with the most votes of {voters.K} voters {truth}."
 
 
@@ -159,6 +162,32 @@ def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners") for low, high in worst]
 
 
+def _weights(table: Table) -> list[list[int]]:
+    """Return the weights of a file that lists them by partition, or by own votes and the most of another string."""
+    stored = table.law.to_json()
+    if table.evidence is not OPEN_ROWS:
+        return stored
+    lists, K = list[list[int]](), table.problem.voters.K
+    for part in partitions(K, K, K):
+        each = [
+            part.count(votes) * stored[votes - 1][part[0] if votes < part[0] else part[1] if K > 1 else 0]
+            for votes in sorted(set(part) - {0}, reverse=True)
+        ]
+        lists.append([*each, _UNIT - sum(each)])
+    return lists
+
+
+def _partitions(table: Table) -> int:
+    """Count the partitions of the votes."""
+    if table.evidence is not OPEN_ROWS:
+        return len(table.law.to_json())
+    ways = [1] + [0] * table.problem.voters.K
+    for size in range(1, len(ways)):
+        for total in range(size, len(ways)):
+            ways[total] += ways[total - size]
+    return ways[-1]
+
+
 def _places(table: Table, reached: int) -> int:
     """Count the classes of a pair of histograms: those that are listed, or the strings of both."""
     C = table.problem.classes
@@ -168,7 +197,7 @@ def _places(table: Table, reached: int) -> int:
 def _number(table: Table, reached: int) -> int:
     # of pairs of histograms, up to those that are reached twice
     C = _places(table, reached)
-    return int(len(table.plurality.to_json()) * (C * (C - 1)) ** reached)
+    return int(_partitions(table) * (C * (C - 1)) ** reached)
 
 
 def _common(table: Table) -> int:
@@ -179,7 +208,7 @@ def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
     """Return Pr[a class with so many votes] for each partition, and no answer's, in units of 2^-53 over `_common`."""
     K, C, common = table.problem.voters.K, table.problem.classes, _common(table)
     law = {}
-    for part, weights in zip(partitions(K, C or K, K), table.plurality.to_json(), strict=True):
+    for part, weights in zip(partitions(K, C or K, K), _weights(table), strict=True):
         values = sorted(set(part) - ({0} if C == OPEN else set()), reverse=True)
         own = {votes: w * common // part.count(votes) for votes, w in zip(values, weights, strict=C != OPEN)}
         if C == OPEN:
@@ -284,10 +313,32 @@ def share_right(table: Table) -> Fraction | None:
 
 def _share_right_open(table: Table, theta: Fraction) -> Fraction:
     K, total = table.problem.voters.K, Fraction(0)
-    for part, weights in zip(partitions(K, K, K), table.plurality.to_json(), strict=True):
+    if table.evidence is OPEN_ROWS:
+        return _share_right_of_two_counts(table, theta)
+    for part, weights in zip(partitions(K, K, K), _weights(table), strict=True):
         counts = {votes: part.count(votes) for votes in set(part) - {0}}
         total += weights[0] * prod((theta / votes) ** m / factorial(m) for votes, m in counts.items())
     return total * factorial(K) / prod((theta + i for i in range(K)), start=Fraction(1)) / _UNIT
+
+
+def _share_right_of_two_counts(table: Table, theta: Fraction) -> Fraction:
+    """Sum x(n, m) over the strings with n votes that are expected at the top, m the most of another.
+
+    Permutations of L whose cycles have at most m each weigh θ to their number, c_m(L) of them over L!: L·c_m(L) is θ
+    Σ_{j ≤ m} c_m(L − j), and a string with n votes takes θ/n.
+    """
+    K, stored = table.problem.voters.K, table.law.to_json()
+    fewer = [Fraction(1)] + [Fraction(0)] * K
+    expected = [Fraction(0)] * (K + 1)
+    for m in range(1, K + 1):
+        weighs = [Fraction(1)]
+        for length in range(1, K + 1):
+            weighs.append(theta * sum(weighs[max(0, length - m) :]) / length)
+        for n in range(m, K - m + 1):
+            expected[n] += stored[n - 1][m] * theta / n * (weighs[K - n] - fewer[K - n])
+        fewer = weighs
+    expected[K] += stored[K - 1][0] * theta / K
+    return sum(expected, Fraction(0)) / fewer[K] / _UNIT
 
 
 def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:

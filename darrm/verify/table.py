@@ -20,7 +20,7 @@ from darrm.pate import tested
 from darrm.pate.files import CLAIMS, without_claims
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
-from darrm.proof.evidence import CORNERS, MOVES
+from darrm.proof.evidence import CORNERS, MOVES, OPEN_ROWS
 from darrm.proof.table import Table
 from darrm.system.files import Json, parse_json
 from darrm.verify.drawn import follows, rate_of
@@ -35,7 +35,11 @@ from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE,
 
 Exact = ExactMajority | ExactPlurality
 Answering = Table | NoisyMaximum | TestedRun  # what answers, as a file holds it
-_BY_FORMAT: dict[object, type[Exact]] = {CORNERS.format: ExactMajority, MOVES.format: ExactPlurality}
+_BY_FORMAT: dict[object, type[Exact]] = {
+    CORNERS.format: ExactMajority,
+    MOVES.format: ExactPlurality,
+    OPEN_ROWS.format: ExactPlurality,
+}
 
 _FIGURES = 1e-9  # relative: machines agree on a figure of the certificate to so much
 # figures, which may be off by a rounding: each has a line of its own
@@ -235,7 +239,8 @@ def judge_optimality(exact: Exact) -> Iterator[Verdict]:
     yield from exact.notes()
     yield Verdict(ABOUT_TABLE, f"the solver stopped with {optimality.status!r}", CLAIMED, NOTE)
     beyond = exact.sign * (optimality.value - optimality.bound)
-    verdict, reason = PROVED, "recomputed from the multipliers in the file"
+    kept = "the multipliers in the file" if optimality.multipliers else "what any mechanism can tell of one string"
+    verdict, reason = PROVED, f"recomputed from {kept}"
     if beyond > 0.0 or (value is not None and exact.sign * (float(value) - optimality.bound) > margin):
         verdict, reason = FALSE, "the law in the file is private and better"
     elif optimality.claimed:

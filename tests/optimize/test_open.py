@@ -139,7 +139,7 @@ def test_a_table_is_proved_again_and_by_the_auditor() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: optimize_table(problem_of(25, "1", "1e-5")), "K = 24"),
+        (lambda: optimize_table(problem_of(20, "1", "1e-5", 2)), "K = 16 at overlap 2"),
         (lambda: optimize_table(problem_of(5, "1", "1e-5"), prior=Dirichlet()), "on open answers"),
         (lambda: Problem(Voters(5, PrivacyParams(1)), PrivacyParams(2), OPEN), "must be plain"),
         (lambda: Ewens(0), "theta must be a positive"),

@@ -43,7 +43,7 @@ def test_the_report_as_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) 
         (["--prior", "dirichlet"], "ewens"),
         (["--plot", "x.png"], "two classes"),
         (["--prior", "ewens:-1"], "positive"),
-        (["--K", "400"], "overlap"),
+        (["--K", "400"], "at most 80"),
     ],
 )
 def test_what_cannot_be_is_a_line(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_a_changed_number_needs_a_new_checksum(table: Table) -> None:
     data["weights"][0][1] += 1
     with pytest.raises(TableError, match="checksum does not match"):
         Table.from_json(data)
-    with pytest.raises(TableError, match="expected 'darrm gamma table' or 'darrm plurality table'"):
+    with pytest.raises(TableError, match=r"'darrm gamma table'.* 'darrm plurality table'"):
         Table.from_json({"format": "another"})
 
 

@@ -1,0 +1,120 @@
+"""The best law in own votes and the largest other, for open answers of more voters than have a program over partitions.
+
+Its rows (`darrm.proof.open_rows`) are found as they are broken: for every vote that moves the dearest histogram around
+it, and likewise those by which the probabilities of no histogram add up to more than 1. Measured on one core: K = 30 in
+a second or two, K = 50 in ten, K = 80 in three minutes.
+
+How much better another mechanism could be says π(n), the most that any can give a string with n votes
+(`darrm.proof.share_bound.most_of_one_string`). *When it is attained.* Let N be the largest n up to which π grows by its
+first branch. Up to K = N voters the law that tells each string with π(its votes) is private, if u ≤ c·u' for all moves:
+one takes exactly δ from the string that loses, and the other gains. Then it is optimal for every prior. Beyond N a
+string at the top shares what is left with the others: the difference is at most what the bound says.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.errors import checks
+from darrm.laws.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, largest_total, places
+from darrm.laws.priors import Prior
+from darrm.probability import Array
+from darrm.problem import Problem
+from darrm.proof.open_rows import Coefficients, Move, OpenRows, check_voters, filling, ratio_below, share_allowed
+from lp_models.options import Progress, SolveOptions
+from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
+from lp_models.row_generation import Result
+
+MOST_PLANNED = 80  # voters, of a program that is solved in minutes; more are proved
+_BROKEN = 1e-11
+
+
+def check_size(problem: Problem) -> None:
+    """Check before the work that the program is solved in minutes; `ValueError` if not."""
+    check_voters(problem)
+    if problem.voters.K > MOST_PLANNED:
+        advice = f"a law for up to {MOST_OPEN_VOTERS} is proved by certify; for more say how many questions, and plan"
+        checks.fail("K of one open question", problem.voters.K, f"at most {MOST_PLANNED}", advice)
+
+
+def best_open_law(
+    problem: Problem, prior: Prior, options: SolveOptions, report: Callable[[Progress], None] | None = None
+) -> tuple[OpenLaw, Result]:
+    """Find the law with the largest share of right answers; a proposal, like every law.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.laws.priors import Ewens
+    >>> problem = Problem(Voters(13, PrivacyParams("inf"), overlap=1), PrivacyParams("1.2", "1e-3"), "open")
+    >>> law, result = best_open_law(problem, Ewens(0.5), SolveOptions())
+    >>> round(law.share_right(Ewens(0.5)), 5)
+    0.91072
+    """
+    check_size(problem)
+    K = problem.voters.K
+    there, (n, m) = places(K), np.indices((K + 1, K + 1))
+    gains = np.where(m <= n, prior.strings(K), 0.0)[there]
+    # beside every x(n, m) its rest to 1, so that the two make a block of shares
+    program = BlockProgram(
+        np.column_stack([gains, np.zeros(gains.size)]).ravel(), np.ones(2 * gains.size), np.arange(gains.size).repeat(2)
+    )
+    start = np.tile([0.0, 1.0], gains.size)
+    result = maximize_with_rows(program, _OpenOracle(problem), options, start=start, report=report)
+    x = np.zeros((K + 1, K + 1))
+    x[there] = result.point[::2]
+    return OpenLaw.of_probabilities(K, x), result
+
+
+@dataclass(frozen=True, eq=False)
+class _OpenOracle:
+    """The rows of privacy, and those of probabilities."""
+
+    problem: Problem
+
+    def separate(self, point: Array) -> BlockSeparation:
+        """Take the dearest row of every pair of a giver and a taker, and of every largest count of the others."""
+        K, delta, ratio = self.problem.voters.K, self.problem.target.delta, ratio_below(self.problem)
+        there, x = places(K), np.zeros((K + 1, K + 1))
+        x[there] = point[::2]
+        rows = OpenRows(x, ratio)
+        limits, most = (delta, delta + ratio - 1.0), [0.0, 0.0]
+        broken = list[tuple[Coefficients, float]]()
+        for group in rows.groups():
+            for is_without, sums in enumerate(group.sums):
+                worst = int(np.argmax(sums))
+                most[is_without] = max(most[is_without], float(sums[worst]))
+                if sums[worst] > limits[is_without] + _BROKEN:
+                    move = Move(
+                        group.giver, group.taker, int(group.largest[worst]), int(group.second[worst]), bool(is_without)
+                    )
+                    broken.append((rows.coefficients(move), limits[is_without]))
+        broken += [(row, 1.0) for row in _totals_broken(x)]
+        share = min(share_allowed(most[0], most[1], self.problem), 1.0 / max(1.0, largest_total(x, -np.inf)))
+        feasible = np.column_stack([share * point[::2], 1.0 - share * point[::2]]).ravel()
+        return BlockSeparation(_sparse(broken, there), range(len(broken)), feasible)
+
+
+def _sparse(rows: list[tuple[Coefficients, float]], there: NDArray[np.bool_]) -> SparseRows:
+    """Write rows about x(n, m) as rows of the program, where every second variable is a rest."""
+    numbers = 2 * (np.cumsum(there.ravel()).reshape(there.shape) - 1)
+    entries = [(r, numbers[place], factor) for r, (row, _) in enumerate(rows) for place, factor in row.items()]
+    number, column, factors = np.array(entries, dtype=np.float64).reshape(-1, 3).T
+    limits = np.array([limit for _, limit in rows], dtype=np.float64)
+    return SparseRows(number.astype(np.int64), column.astype(np.int64), factors, limits)
+
+
+def _totals_broken(x: Array) -> list[Coefficients]:
+    """Return the histograms, by their two largest counts, in which probabilities add up to more than 1."""
+    K, broken = len(x) - 1, list[Coefficients]()
+    rest = largest_sums(x.T, -np.inf)
+    for top in range(1, K):
+        for second in range(1, min(top, K - top) + 1):
+            left = K - top - second
+            if x[top, second] + x[second, top] + rest[top, second, left] > 1.0 + _BROKEN:
+                row: Coefficients = {}
+                others = [second, *filling(rest[top], second, left)]
+                for place in [(top, second), *((votes, top) for votes in others)]:
+                    row[place] = row.get(place, 0.0) + 1.0
+                broken.append(row)
+    return broken
