@@ -12,11 +12,18 @@ import numpy as np
 import pytest
 
 from darrm import NoiseFunction, PrivacyAccountant, PrivacyParams, Problem, Release, Table, Voters, certify
-from darrm.account.pld import _composed
+from darrm.account.pld import _composed, on_grid
 from darrm.laws.plurality_law import PluralityLaw
-from darrm.losses.amplification import amplified, amplified_profile, drawn_curve, drawn_penalties
+from darrm.losses.amplification import (
+    amplified,
+    amplified_profile,
+    amplified_pure,
+    drawn_curve,
+    drawn_penalties,
+)
 from darrm.losses.charges import Charge
 from darrm.losses.label import exponential_label_curve, label_curve, label_of_two
+from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.mechanisms.noisy_law import winning_probabilities
@@ -330,6 +337,82 @@ def test_the_direction_that_costs_more_is_the_one_that_counts() -> None:
     assert pld >= max(sides) * (1.0 - 1e-9)
 
 
+@pytest.mark.parametrize(("certain", "q", "questions", "delta"), [(0.5, 0.5, 2, 0.1), (2.0, 0.5, 3, 0.5)])
+def test_a_sum_covers_either_direction(certain: float, q: float, questions: int, delta: float) -> None:
+    # of likely bits the direction from with him to without costs more, up to twice as much
+    lie = 1.0 / (1.0 + math.exp(certain))
+    A, B = np.array([1.0 - lie, lie]), np.array([lie, 1.0 - lie])
+    without, with_him = np.ones(1), np.ones(1)
+    for _ in range(questions):
+        without, with_him = np.outer(without, A).ravel(), np.outer(with_him, (1.0 - q) * A + q * B).ravel()
+    charge = amplified(Charge("bit", PrivacyParams(certain)), Sampling(Fraction(q)), None).repeated(questions)
+    bound = next(b.epsilon for b in PrivacyAccountant(charges=[charge]).spent(delta).bounds if b.name == "pld")
+    assert max(hockey(with_him, without, bound), hockey(without, with_him, bound)) <= delta
+    assert max(hockey(with_him, without, 0.95 * bound), hockey(without, with_him, 0.95 * bound)) > delta
+
+
+def test_few_points_of_a_grid_hold_all_that_a_profile_says() -> None:
+    epsilons = np.array([0.0, 0.3, 0.30000001, 0.71, 1.4, 2.0])
+    profile = PrivacyProfile(tuple(epsilons), tuple(0.5 * np.exp(-2.0 * epsilons)))
+    multiples = np.linspace(0.0, 2.0, 41, dtype=np.float64)
+    read = on_grid(profile, 0.05)
+    assert len(read.epsilons) < multiples.size
+    assert read.deltas_at(multiples) == pytest.approx(profile.deltas_at(multiples), rel=1e-9)
+
+
+def test_losses_of_the_rarest_draws_are_added_on_a_coarser_grid() -> None:
+    # one of a thousand answers moves with q: all of them with less than δ together
+    charge = noisy(GNMax(1.0), 25, 2, Sampling(Fraction(1, 10**9))).repeated(1000)
+    bounds = {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(1e-5).bounds}
+    assert bounds["pld"] < 0.2
+
+
+@pytest.mark.parametrize("rate", ["0.004", "0.3", "1/3"])
+def test_points_of_a_profile_are_rounded_up(rate: str) -> None:
+    # ε whose amplified ones are next to a number of few digits: what is rounded to it may lie above
+    q, sampling = Fraction(rate), Sampling(Fraction(rate))
+    for target in range(10, 3000, 15):
+        with mpmath.workdps(50):
+            exact_rate = mpmath.mpf(q.numerator) / q.denominator
+            near = float(mpmath.log1p(mpmath.expm1(mpmath.mpf(target) / 1000) / exact_rate))
+            for epsilon in (near, float(np.nextafter(near, 9.0))):
+                exact = mpmath.log1p(exact_rate * mpmath.expm1(mpmath.mpf(epsilon)))
+                drawn = amplified_profile(PrivacyProfile((0.0, epsilon), (0.5, 0.0)), sampling)
+                assert exact <= drawn.epsilons[-1] <= exact * (1.0 + 3e-11)
+                assert drawn.epsilons[-1] == pytest.approx(float(f"{drawn.epsilons[-1]:.12g}"), rel=3e-16)
+                assert amplified_pure(epsilon, float(q)) >= exact
+    for delta in (0.1, 0.3, 1e-5, 0.7):
+        drawn = amplified_profile(PrivacyProfile((0.0, 1.0), (0.9, delta)), sampling)
+        assert drawn.reverse is not None
+        assert Fraction(drawn.deltas[-1]) >= q * Fraction(delta)
+        assert min(Fraction(drawn.deltas[0]), Fraction(drawn.reverse[0])) >= q * Fraction(0.9)
+
+
+def test_nobody_is_missed_by_more_than_one_who_is_not_drawn() -> None:
+    # from without him to with him no answer loses more than 1 − q, however sure it makes of him
+    profile = amplified_profile(PrivacyProfile.of_pair(PrivacyParams(1, "0.1")), Sampling(Fraction(1, 10)))
+    reverse = profile.reverse
+    assert reverse is not None
+    assert profile.deltas[-1] == pytest.approx(0.01)
+    assert reverse[-1] == 0.0
+    assert min(e for e, d in zip(profile.epsilons, reverse, strict=True) if d == 0.0) == pytest.approx(-math.log(0.9))
+
+
+def test_only_a_pure_pair_has_a_curve() -> None:
+    sampling = Sampling(Fraction(1, 10))
+    assert amplified(Charge("label", PrivacyParams(1, "1e-9")), sampling, None).renyi is None
+    pure = amplified(Charge("label", PrivacyParams(1)), sampling, None).renyi
+    lie = 1.0 / (1.0 + math.e)
+    A, B = np.array([1.0 - lie, lie]), np.array([lie, 1.0 - lie])
+    assert pure is not None
+    for order in ORDERS:
+        assert (
+            moment(0.9 * A + 0.1 * B, A, order)
+            <= pure.values[pure.orders == order][0]
+            <= 1.001 * math.log1p(0.1 * math.expm1(1.0))
+        )
+
+
 def test_an_answer_that_only_he_brings_about_costs_all() -> None:
     with np.errstate(divide="ignore"):
         curve = curve_of_votes(np.log([0.2, 0.0]), 3, 1, 0.01)  # at three votes of three nobody ever lies
@@ -353,7 +436,7 @@ def test_far_tails_of_labels_of_two_classes() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
-@pytest.mark.parametrize("q", ["1e-4", "0.3", "1"])
+@pytest.mark.parametrize("q", ["1e-4", "0.3", "0.99", "1"])
 def test_profiles_are_those_of_the_mixtures(scheme: str, q: str) -> None:
     rate = float(q)
     lies = np.log([0.3, 0.1, 0.02])
