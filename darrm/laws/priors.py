@@ -543,7 +543,7 @@ class StoredPrior(Prior):
 
 
 _KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Point, Ewens)}
-_OF_OPEN = "ewens, ewens:THETA or votes:FILE"
+_OF_OPEN = "ewens or ewens:THETA"
 _OF_ANY_CLASSES = "dirichlet, dirichlet:CONCENTRATION or votes:FILE"
 _ALL_KINDS = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common, point:P, " + _OF_ANY_CLASSES
 
@@ -553,7 +553,7 @@ def parse(text: str, classes: int = 2) -> Prior:
 
     ``dirichlet``, ``dirichlet:CONCENTRATION`` or ``votes:FILE``, public votes on as many classes; for two classes also
     ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``point:P`` or ``common``, which is ``dirichlet``.
-    For open answers ``ewens``, ``ewens:THETA`` or ``votes:FILE``.
+    For open answers ``ewens`` or ``ewens:THETA``.
 
     `ValueError` if the text is none of these, a number is out of range, or the file holds no such votes; `OSError` if
     it cannot be read.
@@ -563,7 +563,8 @@ def parse(text: str, classes: int = 2) -> Prior:
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
-    if text.startswith(_RECORDED) and arguments:
+    is_open = isinstance(classes, Open)
+    if text.startswith(_RECORDED) and arguments and not is_open:
         return RecordedVotes(arguments, Votes.read(arguments, classes=classes))
     of_two = is_law_a_gamma(classes)
     if text == _COMMON and of_two:
@@ -572,7 +573,7 @@ def parse(text: str, classes: int = 2) -> Prior:
         numbers = [float(checks.ascii_digits(part)) for part in arguments.split(",")] if colon else []
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
-    known, is_open = _KINDS.get(kind), isinstance(classes, Open)
+    known = _KINDS.get(kind)
     usable = known is Ewens if is_open else known is Dirichlet or (known not in {None, Ewens} and of_two)
     by_default = text in {Independent.kind, Dirichlet.kind, Ewens.kind}
     is_whole = known is not None and (len(numbers) == len(fields(known)) or by_default)
