@@ -1,6 +1,6 @@
-"""Private teachers (disjoint shards, DP-SGD, calibration, votes, the student) and prompts with fresh private examples.
+"""Private teachers (disjoint shards, DP-SGD, votes, the student), prompts with fresh examples, votes for a next word.
 
-The only folder that imports torch; names are loaded when they are first used, and `FreshPrompts` needs no torch.
+The only folder that imports torch; names are loaded when first used. `FreshPrompts` and `coordinated` need no torch.
 
 >>> from darrm.ensemble import FreshPrompts, Partition, PrivateSGD, train_teachers
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.ensemble.calibration import calibrate_noise, calibrate_sampling, privacy_of
+    from darrm.ensemble.coordination import coordinated
     from darrm.ensemble.fresh_prompts import FreshPrompts
     from darrm.ensemble.network import convolutional_network, student_network
     from darrm.ensemble.partition import Partition
@@ -39,6 +40,7 @@ __all__ = [
     "calibrate_noise",
     "calibrate_sampling",
     "convolutional_network",
+    "coordinated",
     "load_votes",
     "majority",
     "privacy_of",
@@ -50,6 +52,7 @@ __all__ = [
 
 _HOMES = {
     "calibration": ("calibrate_noise", "calibrate_sampling", "privacy_of"),
+    "coordination": ("coordinated",),
     "fresh_prompts": ("FreshPrompts",),
     "network": ("convolutional_network", "student_network"),
     "partition": ("Partition",),
