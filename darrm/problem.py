@@ -479,7 +479,7 @@ class Workload:
             advice = "say PrivacyParams(epsilon, delta), what all queries together may cost"
             checks.fail("the epsilon of the total", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]", advice)
         object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
-        if isinstance(self.classes, Open) and self.missing:
+        if is_open(self.classes) and self.missing:
             checks.fail("missing", self.missing, "0 where answers are open", "a voter who says nothing has no vote")
 
     @property
@@ -507,9 +507,18 @@ def is_law_a_gamma(classes: int) -> bool:
     return classes == 2
 
 
+def is_open(classes: object) -> bool:
+    """Whether classes are those that nobody listed, `OPEN` or the word "open".
+
+    >>> is_open(OPEN), is_open("open"), is_open(0)
+    (True, True, False)
+    """
+    return isinstance(classes, Open) or (isinstance(classes, str) and classes == repr(OPEN))
+
+
 def checked_classes(classes: int | str, voters: Voters) -> int:
     """Check how many classes there are, and for open answers that nothing is promised about the voters."""
-    if not (isinstance(classes, Open) or classes == repr(OPEN)):
+    if not is_open(classes):
         checks.integer_at_least(2, most=MOST_CLASSES, classes=classes, advice="how many answers there are, or 'open'")
         return int(classes)
     if not voters.are_plain:
@@ -524,7 +533,7 @@ def classes_to_json(classes: int) -> int | str:
     >>> classes_to_json(3), classes_to_json(OPEN)
     (3, 'open')
     """
-    return repr(OPEN) if isinstance(classes, Open) else classes
+    return repr(OPEN) if is_open(classes) else classes
 
 
 def classes_in_words(classes: int) -> str:
@@ -533,7 +542,7 @@ def classes_in_words(classes: int) -> str:
     >>> classes_in_words(1000), classes_in_words(OPEN)
     ('1,000 classes', 'open answers')
     """
-    return "open answers" if isinstance(classes, Open) else f"{classes:,} classes"
+    return "open answers" if is_open(classes) else f"{classes:,} classes"
 
 
 def answer_in_words(classes: int) -> str:

@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.errors import checks
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, require_generator, uniform_below
-from darrm.problem import OPEN, Open
+from darrm.problem import OPEN, is_open
 from darrm.sparse_counts import SparseCounts
 from darrm.system import votes_file
 from darrm.system.answers import Normalize, Vocabulary, is_missing, name_of
@@ -755,11 +755,6 @@ def class_names(classes: int | Sequence[Any]) -> Names:
 @lru_cache(maxsize=4)
 def _numbers(classes: int) -> tuple[int, ...]:
     return tuple(range(classes))
-
-
-def is_open(classes: object) -> bool:
-    """Whether classes are those that nobody listed, `darrm.problem.OPEN` or the word "open"."""
-    return isinstance(classes, Open) or (isinstance(classes, str) and classes == repr(OPEN))
 
 
 def check_open(classes: Classes, votes_format: str, missing: str, normalize: Normalize) -> None:

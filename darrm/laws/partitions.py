@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from darrm.errors import checks
 from darrm.laws.priors import Prior
 from darrm.probability import Array
-from darrm.problem import Open
+from darrm.problem import is_open
 
 Histogram = tuple[int, ...]
 Indices = NDArray[np.int64]
@@ -282,7 +282,7 @@ class OpenPartitions(Partitions):
 @lru_cache(maxsize=16)
 def partitions_of(K: int, classes: int) -> Partitions:
     """Return the partitions of K votes for so many classes, or `OPEN`."""
-    return OpenPartitions(K, classes) if isinstance(classes, Open) else Partitions(K, classes)
+    return OpenPartitions(K, classes) if is_open(classes) else Partitions(K, classes)
 
 
 def checked_law(probabilities: Array) -> Array:

@@ -21,7 +21,7 @@ from darrm.laws.histograms import histograms_of
 from darrm.laws.partitions import Partitions, partitions_of
 from darrm.laws.priors import Prior
 from darrm.probability import Array
-from darrm.problem import Open
+from darrm.problem import is_open
 from darrm.system.files import Json
 
 WEIGHT_BITS = 53
@@ -132,7 +132,7 @@ class PluralityLaw:
         >>> round(law.share_answered(Ewens()), 6)
         0.35
         """
-        if not isinstance(self.classes, Open):
+        if not is_open(self.classes):
             return 1.0
         answered = 1.0 - self.each[self.partitions.votes == 0]  # no answer is a group of one in every partition
         return float(self.partitions.probabilities(prior) @ answered)

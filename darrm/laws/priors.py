@@ -57,7 +57,7 @@ from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
-from darrm.problem import Open, classes_in_words, is_law_a_gamma
+from darrm.problem import classes_in_words, is_law_a_gamma, is_open
 from darrm.votes import Votes, require_votes
 
 Counts = NDArray[np.int64]
@@ -106,7 +106,7 @@ class Prior:
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         """Draw histograms of K votes: (count, C); of open answers the counts of partitions, zeros last."""
-        if classes > 2 or isinstance(classes, Open):
+        if classes > 2 or is_open(classes):
             checks.fail("the prior", self.text, "about histograms of more than two classes", "say Dirichlet()")
         p = self.probabilities(K, count, rng=rng)
         ones = np.sum(rng.random(p.shape) < p, axis=1)
@@ -279,7 +279,7 @@ class Ewens(_Known):
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         """Draw the counts of partitions, zeros last: Feller's gaps between heads of coins θ/(θ + i)."""
-        if not isinstance(classes, Open):
+        if not is_open(classes):
             checks.fail("the prior", self.text, "about open answers", "say Dirichlet() for listed classes")
         checks.integer_at_least(1, K=K, count=count)
         heads = rng.random((count, K)) < self.theta / (self.theta + np.arange(K))  # the first one always
@@ -563,8 +563,7 @@ def parse(text: str, classes: int = 2) -> Prior:
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
-    is_open = isinstance(classes, Open)
-    if text.startswith(_RECORDED) and arguments and not is_open:
+    if text.startswith(_RECORDED) and arguments and not is_open(classes):
         return RecordedVotes(arguments, Votes.read(arguments, classes=classes))
     of_two = is_law_a_gamma(classes)
     if text == _COMMON and of_two:
@@ -574,12 +573,12 @@ def parse(text: str, classes: int = 2) -> Prior:
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
     known = _KINDS.get(kind)
-    usable = known is Ewens if is_open else known is Dirichlet or (known not in {None, Ewens} and of_two)
+    usable = known is Ewens if is_open(classes) else known is Dirichlet or (known not in {None, Ewens} and of_two)
     by_default = text in {Independent.kind, Dirichlet.kind, Ewens.kind}
     is_whole = known is not None and (len(numbers) == len(fields(known)) or by_default)
     if known is not None and usable and is_whole and not any(map(math.isnan, numbers)):
         return known(*numbers)
-    if is_open:
+    if is_open(classes):
         return checks.fail("the prior", text, f"{_OF_OPEN} for open answers", "for example ewens:0.5")
     if not of_two:
         return checks.fail(
@@ -600,7 +599,7 @@ def default_of(classes: int) -> Prior:
     >>> default_of(3), default_of(OPEN)
     (Dirichlet(concentration=1.0), Ewens(theta=1.0))
     """
-    return Ewens() if isinstance(classes, Open) else Dirichlet()
+    return Ewens() if is_open(classes) else Dirichlet()
 
 
 def is_built_in(prior: object) -> bool:
@@ -676,7 +675,7 @@ def check(prior: object, classes: int = 2) -> None:
         checks.fail("prior", prior, "a darrm.laws.priors.Prior", advice)
     if isinstance(prior, RecordedVotes):
         prior.check_classes(classes)
-    if isinstance(classes, Open) != isinstance(prior, Ewens) and isinstance(prior, _Known):
+    if is_open(classes) != isinstance(prior, Ewens) and isinstance(prior, _Known):
         advice = "say Ewens() for open answers, Dirichlet() for listed ones"
         checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
     if classes > 2 and isinstance(prior, Independent | TwoSided | Point):

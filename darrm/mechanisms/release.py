@@ -26,7 +26,7 @@ from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, uniform_below
-from darrm.problem import OPEN, Voters, classes_in_words
+from darrm.problem import OPEN, Voters, classes_in_words, is_open
 from darrm.proof.charge import charge_of
 from darrm.proof.table import Table
 from darrm.system.files import Json
@@ -246,7 +246,7 @@ def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64
 
 
 def _of_histograms(law: PluralityLaw) -> _Groups:
-    return _Strings(law) if law.classes == OPEN else _Groups(law)
+    return _Strings(law) if is_open(law.classes) else _Groups(law)
 
 
 _SAMPLERS: dict[type, Callable[..., _Sampler]] = {

@@ -37,7 +37,7 @@ from darrm.laws.priors import Prior, default_of
 from darrm.optimize import open_answers
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
-from darrm.problem import OPEN, Problem, Voters
+from darrm.problem import Problem, Voters, is_open
 from darrm.proof import voter_corners
 from darrm.proof.adaptive_voters import VotersInTurn
 from darrm.proof.moves import pairs_of, share_needed
@@ -107,7 +107,7 @@ def optimize_plurality(
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
     belief = default_of(problem.classes) if prior is None else prior
-    if problem.classes == OPEN and problem.voters.K > MOST_LISTED_VOTERS:
+    if is_open(problem.classes) and problem.voters.K > MOST_LISTED_VOTERS:
         open_law, result = open_answers.best_open_law(problem, belief, settings, report)
         made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
         return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by)
@@ -192,7 +192,7 @@ def check_size(voters: Voters, classes: int) -> None:
         voter_corners.check_size(voters, classes)
         return
     partitions = partitions_of(voters.K, classes)
-    terms, most = partitions.pairs(voters.reached).pair.size, MOST_OPEN_TERMS if classes == OPEN else MOST_TERMS
+    terms, most = partitions.pairs(voters.reached).pair.size, MOST_OPEN_TERMS if is_open(classes) else MOST_TERMS
     if terms > most:
         checks.fail(
             "the size of the program, terms of pairs of neighbors", terms, f"at most {most:,}", partitions.advice

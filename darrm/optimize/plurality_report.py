@@ -7,7 +7,7 @@ from darrm.laws.open_law import OpenLaw
 from darrm.laws.partitions import Histogram
 from darrm.laws.plurality_law import random_law
 from darrm.optimize.report import Report, stopped_early
-from darrm.problem import OPEN, classes_in_words
+from darrm.problem import OPEN, classes_in_words, is_open
 from darrm.proof.table import Table
 from darrm.system.files import Document
 
@@ -28,7 +28,7 @@ class PluralityReport(Report):
         problem = self.table.problem
         shown = shown_histograms(problem.voters.K, problem.classes)
         probabilities = [self.table.law.probabilities([counts])[0].tolist() for counts in shown]
-        answered = {} if problem.classes != OPEN else {"share_answered": _share_answered(self.table)}
+        answered = {} if not is_open(problem.classes) else {"share_answered": _share_answered(self.table)}
         return {
             "format": "darrm plurality report",
             "version": 1,
@@ -59,7 +59,7 @@ def _right_labels(table: Table) -> str:
     if optimality is None:
         return ""
     source = "claimed by the maker" if optimality.claimed else "proved again by whoever loads the table"
-    if problem.classes == OPEN:
+    if is_open(problem.classes):
         beside = f"{_share_answered(table):.4g} of the questions have an answer"
     else:
         random = random_law(problem.voters.K, problem.classes).share_right(optimality.prior)
@@ -77,7 +77,7 @@ def _share_answered(table: Table) -> float | None:
 
 def _answers(table: Table) -> str:
     K, C = table.problem.voters.K, table.problem.classes
-    if C == OPEN:
+    if is_open(C):
         return _open_answers(table)
     width, columns = len(str(K)) + 1, min(C, _MOST_COLUMNS)
     more = " …" if columns < C else ""
@@ -123,7 +123,7 @@ def shown_histograms(K: int, classes: int) -> list[Histogram]:
     >>> shown_histograms(4, 3)
     [(4, 0, 0), (3, 1, 0), (2, 2, 0), (2, 1, 1)]
     """
-    if classes == OPEN:  # two strings that share the votes, and one against many
+    if is_open(classes):  # two strings that share the votes, and one against many
         tops = dict.fromkeys(max(1, round(share * K)) for share in _SHARES)
         shapes = [(top, K - top) for top in tops if 2 * top >= K] + [(top, *(1,) * (K - top)) for top in tops]
         return list(dict.fromkeys(tuple(filter(None, shape)) for shape in shapes))

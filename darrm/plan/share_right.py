@@ -24,7 +24,7 @@ from darrm.laws.partitions import falling_counts
 from darrm.laws.priors import Dirichlet, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
 from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
 from darrm.probability import Array
-from darrm.problem import OPEN, Workload
+from darrm.problem import Workload, is_open
 from darrm.system.command_line import spread
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
@@ -218,7 +218,7 @@ class Measure:
 
 
 def _check_plurality(workload: Workload) -> None:
-    if workload.classes == OPEN:
+    if is_open(workload.classes):
         advice = "one open question is optimized: python -m darrm.optimize --classes open --target EPS,DELTA"
         checks.fail("classes (--classes)", workload.classes, f"a number from 2 to {MOST_PLANNED:,} in a plan", advice)
     advice = "release one of darrm.pate, which take more"

@@ -7,7 +7,7 @@ import numpy as np
 from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.problem import OPEN, Voters, classes_in_words
+from darrm.problem import Voters, classes_in_words, is_open
 from darrm.proof.sample import sample_of
 from darrm.proof.table import Table
 
@@ -70,7 +70,7 @@ delta=0), renyi=…, profile=…, count=20)
 
 def _name(table: Table, voters: int | str) -> str:
     classes = table.problem.classes
-    return table.evidence.name.format(voters, classes_in_words(classes) if classes == OPEN else f"{classes} classes")
+    return table.evidence.name.format(voters, classes_in_words(classes) if is_open(classes) else f"{classes} classes")
 
 
 def _for_plain_voters(table: Table, voters: Voters) -> tuple[Charge, ...]:

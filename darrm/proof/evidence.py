@@ -22,7 +22,7 @@ from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vote_counts import curve_of_votes, profile_of_votes
 from darrm.probability import Array
-from darrm.problem import OPEN, Problem, classes_to_json
+from darrm.problem import Problem, classes_to_json, is_open
 from darrm.proof import certify, open_rows, pluralities
 from darrm.proof.certificate import Certificate
 from darrm.proof.histogram_costs import curve_of_law, profile_of_law
@@ -89,7 +89,7 @@ def _costs_of_plain_gamma(gamma: NoiseFunction, reached: int) -> _Costs:
 def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
     try:
         # a string that one person alone says may vanish, and then no order has a finite divergence
-        curve = None if law.classes == OPEN else curve_of_law(law, reached)
+        curve = None if is_open(law.classes) else curve_of_law(law, reached)
         return profile_of_law(law, reached), curve
     except ValueError:
         return None, None
@@ -98,7 +98,7 @@ def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
 @lru_cache(maxsize=64)
 def _costs_of_law(problem: Problem, law: PluralityLaw) -> _Costs:
     if (sampling := problem.voters.sampled) is not None:
-        known = sampling.scheme == "poisson" and law.classes != OPEN
+        known = sampling.scheme == "poisson" and not is_open(law.classes)
         return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if known else None
     if problem.voters.are_plain:
         return _costs_of_plain(law, problem.voters.reached)

@@ -48,7 +48,7 @@ from flint import arb, ctx, fmpq
 from darrm.errors import checks
 from darrm.laws.partitions import NOBODYS, Histogram, partitions_of
 from darrm.laws.priors import Prior
-from darrm.problem import OPEN, Problem
+from darrm.problem import Problem, is_open
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
 from darrm.proof.moves import pairs_of
 from darrm.proof.voter_rows import VoterRow, relative_error
@@ -150,7 +150,7 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier
     >>> round(upper_bound(problem, Dirichlet(), []), 12)
     1.0
     """
-    if problem.classes == OPEN and not multipliers:
+    if is_open(problem.classes) and not multipliers:
         return _bound_of_strings(problem, prior)
     partitions = partitions_of(problem.voters.K, problem.classes)
     delta, sizes = problem.target.exact_delta, partitions.sizes.tolist()

@@ -26,7 +26,7 @@ from darrm.losses.charges import Charge
 from darrm.pate.files import Released, load_release
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
-from darrm.problem import classes_in_words
+from darrm.problem import classes_in_words, is_open
 from darrm.release.debited import receipt_path, recover, release_debited
 from darrm.release.delivery import Delivery
 from darrm.release.partitions import recover_partitions, release_surveyed, survey
@@ -46,7 +46,7 @@ from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
 from darrm.system.progress import StatusLine, status_line
 from darrm.system.votes_file import check_new
-from darrm.votes import ABSTAIN, FORMATS, MISSING, Votes, is_open
+from darrm.votes import ABSTAIN, FORMATS, MISSING, Votes
 
 PAID_STATUS = 3
 _SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of what is proposed where a budget is too small

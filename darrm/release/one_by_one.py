@@ -37,10 +37,11 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, checks
 from darrm.mechanisms.release import Release
+from darrm.problem import is_open
 from darrm.proof.table import Table
 from darrm.release.delivery import Delivery, StreamSink, check_aggregator, check_by_query, check_ledger
 from darrm.system.extras import Untyped
-from darrm.votes import Classes, Labels, Votes, is_open
+from darrm.votes import Classes, Labels, Votes
 
 
 def open_release(

@@ -49,7 +49,7 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PaidError, checks
 from darrm.pate.files import Released, document_of, release_of
-from darrm.problem import OPEN
+from darrm.problem import OPEN, is_open
 from darrm.release.debited import check_links, check_no_receipt, leave_receipt
 from darrm.release.delivery import Delivery, HandOver, Sink, check_by_query, check_ledger
 from darrm.release.engine import Advance, Engine, engine_of
@@ -71,7 +71,7 @@ from darrm.system.parquet_file import (
 )
 from darrm.system.progress import StatusLine
 from darrm.system.votes_file import SUFFIXES
-from darrm.votes import ABSTAIN, FORMATS, Classes, check_open, class_names, is_open, vote_batches
+from darrm.votes import ABSTAIN, FORMATS, Classes, check_open, class_names, vote_batches
 
 _FORMAT = "darrm-partitions"
 _MANIFEST, _DECIDED, _DRAWING = "manifest.json", "labels", "drawing"  # what stands in the staging

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from darrm.errors import checks
 from darrm.privacy import PrivacyParams, decimal_text, exact_number
-from darrm.problem import MOST_QUERIES, OPEN, Voters, Workload, classes_to_json
+from darrm.problem import MOST_QUERIES, OPEN, Voters, Workload, classes_to_json, is_open
 from darrm.sampling import Sampling
 from darrm.system.files import check_regular
 from darrm.system.votes_file import LONGEST_NAME, listed_names
@@ -98,7 +98,7 @@ def classes_of(text: str | None) -> int | tuple[str, ...] | None:
     """
     if text is None:
         return None
-    if text == repr(OPEN):
+    if is_open(text):
         return OPEN
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
@@ -120,7 +120,7 @@ def number_of_classes(text: str) -> int:
     classes = classes_of(text)
     if isinstance(classes, tuple):
         return len(classes)
-    return OPEN if text == repr(OPEN) else integer("--classes", text, 2)
+    return OPEN if is_open(classes) else integer("--classes", text, 2)
 
 
 def real(flag: str, text: str, least: float = 0.0) -> float:

@@ -30,7 +30,7 @@ from darrm.pate.files import Released
 from darrm.pate.tested import TestedRun
 from darrm.probability import Array
 from darrm.probability.integer_noise import IntegerNoise
-from darrm.problem import OPEN, is_law_a_gamma
+from darrm.problem import is_law_a_gamma, is_open
 
 _MOST_CLASSES = 1_000
 _MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; different votes: seconds
@@ -93,7 +93,7 @@ def law_of(aggregator: Released) -> Law:
     """
     if isinstance(aggregator, TestedRun):
         raise TooLongError("whether a label leaves depends on all votes of the run")
-    if aggregator.classes == OPEN:
+    if is_open(aggregator.classes):
         raise TooLongError("open answers have no classes to be summed over")
     if aggregator.classes > _MOST_CLASSES:
         raise TooLongError(f"labels of more than {_MOST_CLASSES:,} classes are not summed")

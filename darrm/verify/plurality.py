@@ -26,7 +26,7 @@ import numpy as np
 from darrm.laws.priors import Dirichlet, Ewens
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.problem import OPEN, Voters
+from darrm.problem import Voters, is_open
 from darrm.proof.charge import charge_of
 from darrm.proof.evidence import MOVES, OPEN_ROWS
 from darrm.proof.table import Table
@@ -109,7 +109,7 @@ class ExactPlurality(OfTable):
     def in_words(self, labels: str) -> str:
         """Say what one of the labels tells."""
         voters = self.table.problem.voters
-        if self.classes == OPEN:
+        if is_open(self.classes):
             told = "with probabilities that depend on the votes"
             return (
                 f"{labels} is the answer that most of {voters.K} voters gave, another that some gave, or none, {told}."
@@ -191,7 +191,7 @@ def _partitions(table: Table) -> int:
 def _places(table: Table, reached: int) -> int:
     """Count the classes of a pair of histograms: those that are listed, or the strings of both."""
     C = table.problem.classes
-    return table.problem.voters.K + reached if C == OPEN else C
+    return table.problem.voters.K + reached if is_open(C) else C
 
 
 def _number(table: Table, reached: int) -> int:
@@ -209,11 +209,11 @@ def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
     K, C, common = table.problem.voters.K, table.problem.classes, _common(table)
     law = {}
     for part, weights in zip(partitions(K, C or K, K), _weights(table), strict=True):
-        values = sorted(set(part) - ({0} if C == OPEN else set()), reverse=True)
-        own = {votes: w * common // part.count(votes) for votes, w in zip(values, weights, strict=C != OPEN)}
-        if C == OPEN:
+        values = sorted(set(part) - ({0} if is_open(C) else set()), reverse=True)
+        own = {votes: w * common // part.count(votes) for votes, w in zip(values, weights, strict=not is_open(C))}
+        if is_open(C):
             own |= {0: 0, _NO_ANSWER: weights[len(values)] * common}
-        law[(*part, *(0,) * reached) if C == OPEN else part] = own
+        law[(*part, *(0,) * reached) if is_open(C) else part] = own
     return law
 
 
