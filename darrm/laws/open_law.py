@@ -8,6 +8,7 @@ in whole numbers. An answer is drawn exactly, by one 53-bit number.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from darrm.problem import OPEN
 from darrm.system.files import Json
 
 MOST_OPEN_VOTERS = 200  # proofs look at four counts: half a minute
+Numbers = NDArray[Any]  # whole numbers or floats
 _IMPOSSIBLE = -(2**62)  # below every sum of whole numbers here
 
 
@@ -155,7 +157,7 @@ def largest_others(votes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where((votes == top), second, top)
 
 
-def largest_sums(gains: NDArray[Any], impossible: float) -> NDArray[Any]:
+def largest_sums(gains: Numbers, impossible: float) -> Numbers:
     """Fill histograms as dear as can be: (…, K + 1) gains of strings by their votes → (…, K + 1, K + 1).
 
     Entry (cap, L) is the largest sum of gains of strings of at most ``cap`` votes that have L together; where there are
@@ -176,12 +178,18 @@ def largest_sums(gains: NDArray[Any], impossible: float) -> NDArray[Any]:
     return best
 
 
-def largest_total(x: NDArray[Any], impossible: float) -> float | int:
+def largest_total(x: Numbers, impossible: float) -> float | int:
     """Compute the largest sum of x(n, m) over the strings of any histogram."""
+    return max(total for _, _, total in totals(x, largest_sums(x.T, impossible))).item()
+
+
+def totals(x: Numbers, rest: Numbers) -> Iterator[tuple[int, int, np.int64 | np.float64]]:
+    """List the two largest counts of histograms, and the largest sum of x(n, m) over the strings of those with them.
+
+    ``rest`` holds `largest_sums` of x(·, m).
+    """
     K = len(x) - 1
-    rest, worst = largest_sums(x.T, impossible), x[K, 0]
+    yield K, 0, x[K, 0]
     for top in range(1, K):
         for second in range(1, min(top, K - top) + 1):
-            filled = rest[top, second, K - top - second]
-            worst = max(worst, x[top, second] + x[second, top] + filled)
-    return float(worst) if x.dtype.kind == "f" else int(worst)
+            yield top, second, x[top, second] + x[second, top] + rest[top, second, K - top - second]

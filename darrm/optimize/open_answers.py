@@ -11,6 +11,7 @@ one takes exactly δ from the string that loses, and the other gains. Then it is
 string at the top shares what is left with the others: the difference is at most what the bound says.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import checks
-from darrm.laws.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, largest_total, places
+from darrm.laws.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, places, totals
 from darrm.laws.priors import Prior
 from darrm.probability import Array
 from darrm.problem import Problem
@@ -89,8 +90,9 @@ class _OpenOracle:
                         group.giver, group.taker, int(group.largest[worst]), int(group.second[worst]), bool(is_without)
                     )
                     broken.append((rows.coefficients(move), limits[is_without]))
-        broken += [(row, 1.0) for row in _totals_broken(x)]
-        share = min(share_allowed(most[0], most[1], self.problem), 1.0 / max(1.0, largest_total(x, -np.inf)))
+        full, largest = _totals_broken(x)
+        broken += [(row, 1.0) for row in full]
+        share = min(share_allowed(most[0], most[1], self.problem), 1.0 / max(1.0, largest))
         feasible = np.column_stack([share * point[::2], 1.0 - share * point[::2]]).ravel()
         return BlockSeparation(_sparse(broken, there), range(len(broken)), feasible)
 
@@ -104,17 +106,13 @@ def _sparse(rows: list[tuple[Coefficients, float]], there: NDArray[np.bool_]) ->
     return SparseRows(number.astype(np.int64), column.astype(np.int64), factors, limits)
 
 
-def _totals_broken(x: Array) -> list[Coefficients]:
-    """Return the histograms, by their two largest counts, in which probabilities add up to more than 1."""
-    K, broken = len(x) - 1, list[Coefficients]()
-    rest = largest_sums(x.T, -np.inf)
-    for top in range(1, K):
-        for second in range(1, min(top, K - top) + 1):
-            left = K - top - second
-            if x[top, second] + x[second, top] + rest[top, second, left] > 1.0 + _BROKEN:
-                row: Coefficients = {}
-                others = [second, *filling(rest[top], second, left)]
-                for place in [(top, second), *((votes, top) for votes in others)]:
-                    row[place] = row.get(place, 0.0) + 1.0
-                broken.append(row)
-    return broken
+def _totals_broken(x: Array) -> tuple[list[Coefficients], float]:
+    """Return histograms, by their two largest counts, with probabilities of more than 1, and the largest total."""
+    rest, broken, largest = largest_sums(x.T, -np.inf), list[Coefficients](), 0.0
+    for top, second, total in totals(x, rest):
+        largest = max(largest, float(total))
+        if total > 1.0 + _BROKEN:
+            others = [second, *filling(rest[top], second, len(x) - 1 - top - second)]
+            strings = Counter([(top, second), *((votes, top) for votes in others)])
+            broken.append({place: float(number) for place, number in strings.items()})
+    return broken, largest

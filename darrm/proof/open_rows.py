@@ -37,13 +37,12 @@ from numpy.typing import NDArray
 from darrm.errors import CertificationError, checks
 from darrm.laws.open_law import OpenLaw, largest_sums
 from darrm.probability import Array
-from darrm.problem import Problem
+from darrm.problem import Problem, classes_in_words
 from darrm.proof.certificate import Certificate
-from darrm.proof.corners import ratio_of, whole_below
+from darrm.proof.corners import lower_float, ratio_of
 
 METHOD = "floating point with an a-priori error bound, over four counts and the dearest rest"
 ROUNDING = 2.0**-51
-_RATIO_BITS = 128
 _MOST_ATTEMPTS = 6
 
 Indices = NDArray[np.int64]
@@ -174,8 +173,7 @@ def filling(best: Array, cap: int, left: int) -> list[int]:
 
 def ratio_below(problem: Problem) -> float:
     """Return e^ε of the target, rounded down."""
-    below = whole_below(ratio_of(problem.target.exact_epsilon).ball) / 2**_RATIO_BITS
-    return float(np.nextafter(below, 0.0))
+    return lower_float(ratio_of(problem.target.exact_epsilon).ball)
 
 
 def rounding_of(K: int, ratio: float) -> float:
@@ -189,32 +187,46 @@ def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
     ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` the number of (n_a, n_b,
     M, S).
     """
-    check_voters(problem)
-    if law.K != problem.voters.K:
-        checks.fail("law", checks.Found(f"{law.K} votes"), f"about {problem.voters.K} votes")
+    check_law(problem, law)
+    return _certified(problem, law.K, OpenRows(law.each, ratio_below(problem)).worst(), scale)
+
+
+def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float) -> Certificate:
+    """Compare the largest sums of (2) and, without 1 − c, of (3) with δ."""
+    kept, without = sums
     ratio = ratio_below(problem)
-    rows = OpenRows(law.each, ratio)
-    kept, without = rows.worst()
-    worst = max(0.0, kept, without + 1.0 - ratio) + rounding_of(law.K, ratio)
+    worst = max(0.0, kept, without + 1.0 - ratio) + rounding_of(K, ratio)
     budget = float(np.nextafter(problem.target.delta, 0.0))
     if worst > budget:
         text = f"at epsilon = {problem.target.epsilon:g} neighbors differ by {worst:.6g}, delta is {budget:.6g}"
         raise CertificationError(f"{text}: let certify tell fewer answers", worst_cost=worst, budget=budget)
-    return Certificate(worst, budget, sum(group.largest.size for group in rows.groups()), METHOD, scale)
+    return Certificate(worst, budget, number_of_rows(K), METHOD, scale)
+
+
+def number_of_rows(K: int) -> int:
+    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and of the others' K − s votes M and S, or none are left.
+
+    >>> number_of_rows(2), sum(group.largest.size for group in OpenRows(np.zeros((3, 3)), 1.0).groups())
+    (3, 3)
+    """
+    others = [1] + [1 + sum(left - 2 * second + 1 for second in range(1, left // 2 + 1)) for left in range(1, K)]
+    return sum(moved * others[K - moved] for moved in range(1, K + 1))
 
 
 def scale_and_prove(problem: Problem, law: OpenLaw) -> tuple[OpenLaw, Certificate]:
     """Tell answers as much less often as the proof needs, and prove the result."""
+    check_law(problem, law)
+    ratio = ratio_below(problem)
+    sums = OpenRows(law.each, ratio).worst()
     try:
-        return law, prove(problem, law)
+        return law, _certified(problem, law.K, sums, 1.0)
     except CertificationError as error:
         failure = error
-    ratio = ratio_below(problem)
-    kept, without = OpenRows(law.each, ratio).worst()
     for attempt in range(_MOST_ATTEMPTS):  # what is scaled is rounded to weights, too
-        less = share_allowed(kept, without, problem, 2.0 * 4.0**attempt * rounding_of(law.K, ratio))
+        share = share_allowed(*sums, problem, 2.0 * 4.0**attempt * rounding_of(law.K, ratio))
+        less = law.scaled(share)
         try:
-            return law.scaled(less), prove(problem, law.scaled(less), scale=less)
+            return less, prove(problem, less, scale=share)
         except CertificationError as error:
             failure = error
     raise failure
@@ -224,6 +236,14 @@ def share_allowed(kept: float, without: float, problem: Problem, spare: float = 
     """Compute how much of a law the sums of (2) and (3) allow."""
     delta, ratio = problem.target.delta - spare, ratio_below(problem)
     return max(0.0, min(1.0, delta / max(kept, 1e-300), (delta + ratio - 1.0) / max(without, 1e-300)))
+
+
+def check_law(problem: Problem, law: OpenLaw) -> None:
+    """Check that a law is about open answers of as many voters, of whom one moves: `ValueError` if not."""
+    check_voters(problem)
+    if (law.K, law.classes) != (problem.voters.K, problem.classes):
+        found = f"{law.K} open answers"
+        checks.fail("law", checks.Found(found), f"about {problem.voters.K} votes, {classes_in_words(problem.classes)}")
 
 
 def check_voters(problem: Problem) -> None:
