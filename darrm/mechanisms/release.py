@@ -11,7 +11,7 @@ Subsampling and randomized response are tables, too: ``Release(certify(problem, 
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol
 
@@ -184,10 +184,7 @@ class _Groups:
 class _Strings(_Groups):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
-        below, answers = uniform_below(rng), [np.empty(0, dtype=np.int64)]
-        for counts, columns in _lines(votes):
-            answers.append(columns[np.arange(len(columns)), self._draw(counts, below)])
-        return np.concatenate(answers)
+        return _columns_of(votes, self._draw, uniform_below(rng))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         """Answer some queries by a place of their line: (n, S + 1) → (n,)."""
@@ -209,14 +206,14 @@ class _Leads:
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
-        below, answers = uniform_below(rng), [np.empty(0, dtype=np.int64)]
-        for counts, columns in _lines(votes):
-            weights = self.law.weights[counts, largest_others(counts)]
-            drawn = below(np.full(len(counts), ONE, dtype=np.int64))
-            # the first string whose weights, with those before it, exceed the number drawn; else the last place
-            place = np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1)
-            answers.append(columns[np.arange(len(columns)), place])
-        return np.concatenate(answers)
+        return _columns_of(votes, self._draw, uniform_below(rng))
+
+    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        """Answer some queries by a place of their line: (n, S + 1) → (n,)."""
+        weights = self.law.weights[counts, largest_others(counts)]
+        drawn = below(np.full(len(counts), ONE, dtype=np.int64))
+        # the first string whose weights, with those before it, exceed the number drawn; else the last place
+        return np.asarray(np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
 
 
 def _of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
@@ -228,16 +225,22 @@ def _of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
     return given
 
 
-def _lines(votes: Votes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Write some queries at a time as lines of counts and their columns; the last place of a line is no answer's."""
-    sparse = votes.sparse
+def _columns_of(
+    votes: Votes, draw: Callable[[NDArray[np.int64], UniformBelow], NDArray[np.int64]], below: UniformBelow
+) -> NDArray[np.int64]:
+    """Draw the column of a string, or `ABSTAIN`, for every query, some at a time.
+
+    ``draw`` chooses a place in each line of counts; the last one is no answer's.
+    """
+    sparse, answers = votes.sparse, [np.empty(0, dtype=np.int64)]
     for start in range(0, votes.queries, _BLOCK):
         rows = sparse.rows(slice(start, start + _BLOCK))
         lines, place = rows.row_of, np.arange(rows.values.size) - rows.starts[rows.row_of]
         counts = np.zeros((rows.starts.size - 1, int(np.diff(rows.starts).max()) + 1), dtype=np.int64)
         columns = np.full_like(counts, ABSTAIN)
         counts[lines, place], columns[lines, place] = rows.values, rows.columns
-        yield counts, columns
+        answers.append(columns[np.arange(len(columns)), draw(counts, below)])
+    return np.concatenate(answers)
 
 
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
