@@ -9,9 +9,16 @@ from fractions import Fraction
 import highspy
 
 from darrm.laws.plurality_law import ONE, PluralityLaw
+from darrm.privacy import PrivacyParams
+from darrm.problem import OPEN, Problem, Voters
 
 Answers = dict[str, int]  # the votes for each string that was said
 NO_ANSWER = ""
+
+
+def problem_of(K: int, epsilon: str, delta: str, overlap: int = 1) -> Problem:
+    """Ask plain voters an open question."""
+    return Problem(Voters(K, PrivacyParams("inf"), overlap=overlap), PrivacyParams(epsilon, delta), OPEN)
 
 
 def ewens(counts: tuple[int, ...], theta: Fraction) -> Fraction:

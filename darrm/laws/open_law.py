@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
 from darrm.laws.plurality_law import ONE
-from darrm.laws.priors import Prior
+from darrm.laws.priors import Prior, strings_of
 from darrm.probability import Array
 from darrm.problem import OPEN
 from darrm.system.files import Json
@@ -106,11 +106,11 @@ class OpenLaw:
     def share_right(self, prior: Prior) -> float:
         """Compute the probability that the answer is a string with the most votes."""
         n, m = np.indices(self.weights.shape)
-        return min(1.0, float(np.sum((prior.strings(self.K) * self.each)[m <= n])))
+        return min(1.0, float(np.sum((strings_of(prior, self.K) * self.each)[m <= n])))
 
     def share_answered(self, prior: Prior) -> float:
         """Compute the probability that there is an answer."""
-        return min(1.0, float(np.sum(prior.strings(self.K) * self.each)))
+        return min(1.0, float(np.sum(strings_of(prior, self.K) * self.each)))
 
     def expected_error(self, prior: Prior) -> float:
         """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about two classes and a γ."""

@@ -264,7 +264,7 @@ class OpenPartitions(Partitions):
 
     def neighbors(self, place: int, reached: int) -> list[Histogram]:
         """List the neighbors of a partition, with a place for each string that nobody said before."""
-        return neighbors(self._with_new(place, reached), reached)
+        return neighbors(self._with_new(place, reached), reached, self.advice)
 
     def _with_new(self, place: int, strings: int) -> Histogram:
         return self.parts[place][:-1] + (0,) * strings
@@ -338,7 +338,7 @@ def _pairs(partitions: Partitions, reached: int) -> Pairs:
     return Pairs(tuple(first), tuple(second), *columns)
 
 
-def neighbors(part: Histogram, reached: int) -> list[Histogram]:
+def neighbors(part: Histogram, reached: int, advice: str = _ADVICE) -> list[Histogram]:
     """List the histograms that differ from a partition by at most so many votes, aligned to it, up to symmetry.
 
     Classes with equally many votes in the partition may be exchanged: there the counts fall.
@@ -369,7 +369,7 @@ def neighbors(part: Histogram, reached: int) -> list[Histogram]:
         frontier = [counts for counts in reachable if counts not in found]
         found |= dict.fromkeys(frontier)
         if len(found) > MOST_PAIRS:
-            checks.fail("the number of neighbors of a histogram", len(found), f"at most {MOST_PAIRS:,}", _ADVICE)
+            checks.fail("the number of neighbors of a histogram", len(found), f"at most {MOST_PAIRS:,}", advice)
     del found[part]
     return list(found)
 

@@ -257,7 +257,7 @@ class Ewens(_Known):
         """Compute (θ/n)·(c_m − c_{m−1})(K − n)/c_K(K), c_m(L) being the coefficient of z^L in exp(θ Σ_{j ≤ m} z^j/j).
 
         It is the weight of all permutations of L whose cycles are of at most m, over L!, and L·c_m(L) = θ Σ_{j ≤ m}
-        c_m(L − j).
+        c_m(L − j). Here all are relative to c_L(L) = (θ ⋯ (θ + L − 1))/L!, which no float may hold.
 
         >>> Ewens().strings(2)  # two votes for one string half of the time, else one each
         array([[0. , 0. , 0. ],
@@ -265,16 +265,19 @@ class Ewens(_Known):
                [0.5, 0. , 0. ]])
         """
         checks.integer_at_least(1, K=K)
-        most, weights = np.arange(K + 1), np.zeros((K + 1, K + 1))
-        sums = np.zeros((K + 1, K + 2))  # of c_m(0 … L − 1)
-        weights[:, 0] = sums[:, 1] = 1.0
+        sizes, shares = np.arange(K + 1), np.zeros((K + 1, K + 1))
+        whole = np.append(0.0, np.cumsum(np.log(self.theta + sizes[:K]) - np.log1p(sizes[:K])))
+        shares[:, 0] = 1.0
         for length in range(1, K + 1):
-            weights[:, length] = self.theta / length * (sums[:, length] - sums[most, np.maximum(0, length - most)])
-            sums[:, length + 1] = sums[:, length] + weights[:, length]
-        exactly = np.diff(weights, axis=0, prepend=np.zeros((1, K + 1))) / weights[K, K]
+            cycles = np.arange(1, length + 1)
+            factors = np.exp(math.log(self.theta / length) + whole[length - cycles] - whole[length])
+            allowed = cycles <= sizes[:, None]
+            shares[:, length] = np.sum(np.where(allowed, shares[:, length - cycles], 0.0) * factors, axis=1)
+        exactly = np.diff(shares, axis=0, prepend=0.0)
         expected = np.zeros((K + 1, K + 1))
         for n in range(1, K + 1):
-            expected[n, : K - n + 1] = self.theta / n * np.maximum(0.0, exactly[: K - n + 1, K - n])
+            factor = math.exp(math.log(self.theta / n) + whole[K - n] - whole[K])
+            expected[n, : K - n + 1] = factor * np.maximum(0.0, exactly[: K - n + 1, K - n])
         return expected
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
@@ -690,6 +693,15 @@ def weights_of(prior: Prior, K: int) -> Array:
     if weights.shape != (K - K // 2,) or not np.all((weights >= 0.0) & (weights < np.inf)):
         checks.fail(f"the weights of the prior {prior.text!r}", weights, f"{K - K // 2} finite numbers of at least 0")
     return weights
+
+
+def strings_of(prior: Prior, K: int) -> Array:
+    """Compute ``prior.strings(K)``; `ValueError` if they are no numbers of strings that have K votes together."""
+    expected = np.asarray(prior.strings(K), dtype=np.float64)
+    votes = float(np.sum(np.arange(K + 1)[:, None] * expected)) if expected.shape == (K + 1, K + 1) else math.nan
+    if not (abs(votes - K) <= 1e-6 * K and np.all(expected >= 0.0)):
+        checks.fail(f"the strings that the prior {prior.text!r} expects", votes, f"of {K} votes together")
+    return expected
 
 
 def law_of_ones(prior: Prior, K: int) -> Array | None:

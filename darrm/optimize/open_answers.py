@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from darrm.errors import checks
 from darrm.laws.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, places, totals
-from darrm.laws.priors import Prior
+from darrm.laws.priors import Prior, default_of, strings_of
 from darrm.probability import Array
 from darrm.problem import Problem
 from darrm.proof.open_rows import Coefficients, Move, OpenRows, check_voters, filling, ratio_below, share_allowed
@@ -29,12 +29,16 @@ from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, ma
 from lp_models.row_generation import Result
 
 MOST_PLANNED = 80  # voters, of a program that is solved in minutes; more are proved
-_BROKEN = 1e-11
+_LEAST_DELTA = 1e-10
+_BROKEN, _TIE_BREAK = 1e-11, 1e-8
 
 
 def check_size(problem: Problem) -> None:
     """Check before the work that the program is solved in minutes; `ValueError` if not."""
     check_voters(problem)
+    if problem.target.delta < _LEAST_DELTA:
+        advice = "a string that one person alone says is told as seldom as that, and the solver sees no less"
+        checks.fail("delta of one open question", problem.target.delta, f"at least {_LEAST_DELTA:g}", advice)
     if problem.voters.K > MOST_PLANNED:
         advice = f"a law for up to {MOST_OPEN_VOTERS} is proved by certify; for more say how many questions, and plan"
         checks.fail("K of one open question", problem.voters.K, f"at most {MOST_PLANNED}", advice)
@@ -55,7 +59,9 @@ def best_open_law(
     check_size(problem)
     K = problem.voters.K
     there, (n, m) = places(K), np.indices((K + 1, K + 1))
-    gains = np.where(m <= n, prior.strings(K), 0.0)[there]
+    # strings that the prior does not expect are told as one that expects all would have it
+    expected, even = strings_of(prior, K), strings_of(default_of(problem.classes), K)
+    gains = np.where(m <= n, np.maximum(expected, _TIE_BREAK * np.max(expected) / np.max(even) * even), 0.0)[there]
     # beside every x(n, m) its rest to 1, so that the two make a block of shares
     program = BlockProgram(
         np.column_stack([gains, np.zeros(gains.size)]).ravel(), np.ones(2 * gains.size), np.arange(gains.size).repeat(2)

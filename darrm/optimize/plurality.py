@@ -57,6 +57,7 @@ _BROKEN = 1e-11  # a row is broken when it exceeds its limit by more than this
 # histograms that a prior hardly believes in are still answered well: a part of the largest probability that decides
 # between laws which the prior cannot tell apart; value and bound are about the prior alone
 _TIE_BREAK = 1e-8
+_LARGEST_EXPONENT = 25.0  # ε of rows that a solver takes: what is private for less is private
 _MANY = 10**6  # rows that are looked at a part at a time
 _OF_ONE_LOOK, _MOST_AT_ONCE = 5, 100  # broken rows of private voters that are taken
 _BISECTIONS = 60  # of a share in [0, 1]: to the last digit
@@ -108,7 +109,7 @@ def optimize_plurality(
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
     belief = default_of(problem.classes) if prior is None else prior
     if is_open(problem.classes) and problem.voters.K > MOST_LISTED_VOTERS:
-        open_law, result = open_answers.best_open_law(problem, belief, settings, report)
+        open_law, result = open_answers.best_open_law(problem.for_certain, belief, settings, report)
         made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
         return certify(problem, open_law).with_solution(Solution(belief, (), result.status.value), made_by)
     check_size(problem.voters, problem.classes)
@@ -222,7 +223,8 @@ class _MoveOracle:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.pairs = problem, pairs_of(problem)
         self.random = partitions_of(problem.voters.K, problem.classes).random
-        self.ratio, self.delta = math.exp(problem.target.epsilon), problem.target.delta
+        self.ratio = math.exp(min(problem.target.epsilon, _LARGEST_EXPONENT))
+        self.delta = problem.target.delta
 
     def separate(self, point: Array) -> BlockSeparation:
         """Take of every broken pair the terms that are positive."""

@@ -43,6 +43,8 @@ from darrm.proof.corners import lower_float, ratio_of
 
 METHOD = "floating point with an a-priori error bound, over four counts and the dearest rest"
 ROUNDING = 2.0**-51
+_PART_OF_DELTA = 100.0  # and more are what rounding hides
+_RATIOS = (16.0, 2.0**16)  # that are looked at, whatever rounding hides, and that a solver takes
 _MOST_ATTEMPTS = 6
 
 Indices = NDArray[np.int64]
@@ -172,8 +174,9 @@ def filling(best: Array, cap: int, left: int) -> list[int]:
 
 
 def ratio_below(problem: Problem) -> float:
-    """Return e^ε of the target, rounded down."""
-    return lower_float(ratio_of(problem.target.exact_epsilon).ball)
+    """Return e^ε of the target, rounded down, or less where rounding would hide δ: private for less is private."""
+    clear = problem.target.delta / (_PART_OF_DELTA * rounding_of(problem.voters.K, 0.0))
+    return min(max(_RATIOS[0], min(_RATIOS[1], clear)), lower_float(ratio_of(problem.target.exact_epsilon).ball))
 
 
 def rounding_of(K: int, ratio: float) -> float:
@@ -195,7 +198,8 @@ def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float
     """Compare the largest sums of (2) and, without 1 − c, of (3) with δ."""
     kept, without = sums
     ratio = ratio_below(problem)
-    worst = max(0.0, kept, without + 1.0 - ratio) + rounding_of(K, ratio)
+    spare = rounding_of(K, ratio) if kept > 0.0 or without > 0.0 else 0.0  # nothing is told: nothing is rounded
+    worst = max(0.0, kept, without + 1.0 - ratio) + spare
     budget = float(np.nextafter(problem.target.delta, 0.0))
     if worst > budget:
         text = f"at epsilon = {problem.target.epsilon:g} neighbors differ by {worst:.6g}, delta is {budget:.6g}"

@@ -47,7 +47,7 @@ from flint import arb, ctx, fmpq
 
 from darrm.errors import checks
 from darrm.laws.partitions import NOBODYS, Histogram, partitions_of
-from darrm.laws.priors import Prior
+from darrm.laws.priors import Prior, strings_of
 from darrm.problem import Problem, is_open
 from darrm.proof.corners import PRECISION_BITS, ratio_of, upper_float
 from darrm.proof.moves import pairs_of
@@ -133,7 +133,7 @@ def most_of_one_string(problem: Problem) -> list[arb]:
 
 
 def _bound_of_strings(problem: Problem, prior: Prior) -> float:
-    expected, most = prior.strings(problem.voters.K), most_of_one_string(problem)
+    expected, most = strings_of(prior, problem.voters.K), most_of_one_string(problem)
     right = np.sum(np.tril(expected), axis=1)
     with ctx.workprec(PRECISION_BITS):
         return min(1.0, upper_float(sum((p * arb(float(n)) for p, n in zip(most, right, strict=True)), arb(0))))

@@ -331,9 +331,10 @@ def _share_right_of_two_counts(table: Table, theta: Fraction) -> Fraction:
     fewer = [Fraction(1)] + [Fraction(0)] * K
     expected = [Fraction(0)] * (K + 1)
     for m in range(1, K + 1):
-        weighs = [Fraction(1)]
+        weighs, last = [Fraction(1)], Fraction(1)  # the sum of the last m of them
         for length in range(1, K + 1):
-            weighs.append(theta * sum(weighs[max(0, length - m) :]) / length)
+            weighs.append(theta * last / length)
+            last += weighs[length] - (weighs[length - m] if length >= m else 0)
         for n in range(m, K - m + 1):
             expected[n] += stored[n - 1][m] * theta / n * (weighs[K - n] - fewer[K - n])
         fewer = weighs

@@ -10,18 +10,17 @@ from darrm import PrivacyParams, Problem, Voters, certify, optimize_table
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw, random_law
 from darrm.laws.priors import Dirichlet, Ewens
+from darrm.optimize.open_answers import best_open_law
 from darrm.problem import OPEN
 from darrm.proof.histogram_costs import curve_of_law, profile_of_law
 from darrm.proof.moves import largest_excess
 from darrm.proof.table import Table
 from darrm.verify.plurality import ExactPlurality
+from lp_models.options import SolveOptions
 from tests import open_answers
+from tests.open_answers import problem_of
 
 PLAIN = PrivacyParams("inf")
-
-
-def problem_of(K: int, epsilon: str, delta: str, overlap: int = 1) -> Problem:
-    return Problem(Voters(K, PLAIN, overlap=overlap), PrivacyParams(epsilon, delta), "open")  # type: ignore[arg-type]
 
 
 def any_law(K: int, seed: int) -> PluralityLaw:
@@ -78,23 +77,31 @@ def test_the_optimum_is_that_of_all_mechanisms_on_strings(
 
 
 @pytest.mark.parametrize(
-    ("K", "epsilon", "delta", "theta", "share"),
+    ("K", "epsilon", "delta", "theta", "share", "in_two_counts"),
     [
-        (9, "1.5", "1e-5", 1, 0.1764),
-        (12, "2", "1e-6", 1, 0.5264),
-        (13, "1.2", "1e-3", 0.5, 0.9111),
-        (14, "1", "1e-5", 1, 0.2558),
-        (14, "1", "1e-5", 0.3, 0.6290),
-        (15, "0.7", "1e-2", 1, 0.83454),
-        (16, "2", "1e-3", 1, 0.97317),
-        (18, "2", "1e-5", 1, 0.93029),
+        (9, "1.5", "1e-5", 1, 0.1764, None),
+        (12, "2", "1e-6", 1, 0.5264, None),
+        (13, "1.2", "1e-3", 0.5, 0.9111, 0.91072),
+        (14, "1", "1e-5", 1, 0.2558, 0.25580),
+        (14, "1", "1e-5", 0.3, 0.6290, None),
+        (15, "0.7", "1e-2", 1, 0.83454, 0.82584),
+        (16, "2", "1e-3", 1, 0.97317, 0.96057),
+        (18, "2", "1e-5", 1, 0.93029, 0.92852),
     ],
 )
-def test_known_values(K: int, epsilon: str, delta: str, theta: float, share: float) -> None:
-    table = optimize_table(problem_of(K, epsilon, delta), prior=Ewens(theta))
+def test_known_values(
+    K: int, epsilon: str, delta: str, theta: float, share: float, in_two_counts: float | None
+) -> None:
+    problem = problem_of(K, epsilon, delta)
+    table = optimize_table(problem, prior=Ewens(theta))
+    assert table.share_right is not None
     assert table.share_right == pytest.approx(share, abs=5e-5)
     assert table.optimality is not None
     assert table.optimality.gap < 1e-7
+    if in_two_counts is not None:  # the best law in own votes and the largest other
+        law, _ = best_open_law(problem, Ewens(theta), SolveOptions())
+        assert certify(problem, law).law.share_right(Ewens(theta)) == pytest.approx(in_two_counts, abs=6e-6)
+        assert law.share_right(Ewens(theta)) <= table.share_right + 1e-9
 
 
 @pytest.mark.parametrize(("K", "reached"), [(3, 1), (4, 1), (3, 2), (2, 3)])
@@ -150,3 +157,10 @@ def test_what_cannot_be_is_refused_in_a_line(make: object, message: str) -> None
     assert callable(make)
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_where_answers_cost_next_to_nothing_the_solver_still_answers() -> None:
+    table = optimize_table(problem_of(5, "700", "1e-5"))
+    assert table.optimality is not None
+    assert table.share_right == pytest.approx(table.optimality.bound, abs=1e-6)
+    assert str(table.problem.target.epsilon_text) == "700"
