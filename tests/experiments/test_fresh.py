@@ -91,6 +91,7 @@ def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> No
     (row,) = rows_of(load("digits"), Setting(10, 4, 20))
     assert row["spent"] <= row["epsilon"] == 3
     assert row["still"]["kept"] < row["gaussian"]["kept"] < row["ours"]["kept"] <= 1.0
+    assert row["still"]["kept"] < row["by_label"]["kept"] < row["ours"]["kept"]
 
 
 def test_noise_of_rivals_is_the_least() -> None:
@@ -161,15 +162,26 @@ def test_no_person_moves_a_step_by_more_than_is_paid_for() -> None:
 
 def test_claims_say_what_the_numbers_say() -> None:
     results = results_of(DOCS / "reproduction" / "fresh")
-    assert [claim.holds for claim in claims_of(results)[:2]] == [
+    assert [claim.holds for claim in claims_of(results)[:3]] == [
         all(
             row["ours"]["kept"] >= 0.99
             for result in results
             for row in result["rows"]
             if row["epsilon"] == 3 and row["rate"] <= 0.005 and row["queries"] <= 1_000
         ),
-        all(row["ours"]["kept"] > row["gaussian"]["kept"] for result in results for row in result["rows"]),
+        *(
+            all(row["ours"]["kept"] > row[rival]["kept"] for result in results for row in result["rows"])
+            for rival in ("gaussian", "by_label")
+        ),
     ]
+    # a row that tells as many labels is none that tells more
+    fewer = [
+        row | {"by_label": {"kept": share}} for row, share in zip(results[0]["rows"], (0.0, 1.0, 0.5), strict=False)
+    ]
+    fewer[2]["ours"] = {"kept": 0.5, "accuracy": 0.5}
+    rival = claims_of([results[0] | {"rows": fewer}])[2]
+    assert (rival.holds, rival.measured.partition(": ")[0]) == (False, "in 1 of 3, as many in 1, more in 1")
+    assert not claims_of([results[0] | {"rows": fewer[2:3]}])[2].holds
     worse = [dict(result, rows=[row | {"ours": row["still"]} for row in result["rows"]]) for result in results]
-    assert not any(claim.holds for claim in claims_of(worse)[:2])
+    assert not any(claim.holds for claim in claims_of(worse)[:3])
     assert PRIOR.text in fresh.page(DOCS / "reproduction" / "fresh")
