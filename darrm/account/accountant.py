@@ -18,6 +18,9 @@ equal `Voters` count as one, so another ensemble, or the same one trained anew, 
 Where the kinds of queries were chosen after earlier answers, one course of answers may end under one bound and another
 course under another. Each bounds P(S) − e^ε·P'(S) for the sets S of courses that end under it, so their δ add up: those
 that depend on the charges get an equal share of δ each. The first does not depend on them and keeps all of it.
+
+What strings of one person may tell where answers are open (`darrm.losses.vanishing`) is paid from δ first, and every
+bound holds of the rest; only `darrm.account.filters` counts it among the queries' own δ instead.
 """
 
 from __future__ import annotations
@@ -287,9 +290,9 @@ class PrivacyAccountant:
         ``adaptive`` uses only the bound that holds where the kinds of queries were chosen after earlier answers.
         """
         checks.instance(PrivacyParams, budget=budget, advice="say PrivacyParams(epsilon, delta)")
-        if not self._counts:
-            return True
-        if self._models_admit(budget, adaptive=adaptive):
+        if self._vanishing and not adaptive:
+            return self._lasting_within(budget)
+        if not self._counts or self._models_admit(budget, adaptive=adaptive):
             return True
         if not self.composes:
             return False
@@ -306,6 +309,9 @@ class PrivacyAccountant:
         """Return the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
         if not self._counts:
             return 0.0
+        if self._vanishing and not adaptive:
+            left = self._left_of(delta)
+            return self._of_lasting().smallest_epsilon(left) if left > 0.0 else math.inf
         bounds = [*self._models_bounds(delta, adaptive=adaptive, named=False)]
         if self.composes:
             bounds += [filter_bound(self.charges, delta, self._set_aside)] if adaptive else self._deciding_bounds(delta)
@@ -324,6 +330,13 @@ class PrivacyAccountant:
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
+        if self._vanishing and not adaptive:
+            if (left := self._left_of(delta)) <= 0.0:
+                why = "strings that one person alone says may be told with more than this delta"
+                return Spent(math.inf, delta, "none", why, (), self.queries)
+            rest = self._of_lasting()._smallest(applied, left, otherwise=otherwise)  # noqa: SLF001 (of its own class)
+            shared = f"{rest.explanation}; {float(self._vanishing):.3g} of delta is for strings of one person alone"
+            return replace(rest, delta=delta, explanation=shared)
         applying = [*self._models_bounds(delta, adaptive=adaptive, named=True)]
         if self.composes:
             applying += [bound(self.charges, delta) for bound in applied]
@@ -334,6 +347,23 @@ class PrivacyAccountant:
         total = Spent(best.epsilon, delta, best.name, best.explanation, bounds, self.queries, self.understated)
         drawn = {_neighbors_of(kind.sampling) for kind in self._counts if kind.sampling is not None}
         return replace(total, neighbors=", ".join(drawn))
+
+    @property
+    def _vanishing(self) -> Fraction:
+        return sum((kind_count * Fraction(kind.vanishing) for kind, kind_count in self._counts.items()), Fraction(0))
+
+    def _of_lasting(self) -> PrivacyAccountant:
+        """Account for the same queries without what strings of one person tell."""
+        lasting = (replace(charge, vanishing=0.0) for charge in self.charges)
+        return PrivacyAccountant(self._voters, lasting, set_aside=self._set_aside)
+
+    def _lasting_within(self, budget: PrivacyParams) -> bool:
+        left = budget.exact_delta - self._vanishing
+        return left > 0 and self._of_lasting().admits(PrivacyParams(budget.exact_epsilon, left))
+
+    def _left_of(self, delta: float) -> float:
+        left = PrivacyParams(0, delta).exact_delta - self._vanishing
+        return math.nextafter(float(left), 0.0) if left > 0 else 0.0
 
     def _models_bounds(self, delta: float, *, adaptive: bool, named: bool) -> Iterator[Bound | None]:
         # With ``named`` the one for plain voters says by which bound it is: it is never the smallest.

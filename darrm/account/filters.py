@@ -35,6 +35,10 @@ which is 1 − t + t·H(1/t) at most for t < 1,
 
 chord by chord of the profile, in closed form.
 
+**Strings that vanish.** A query of open answers confesses where its label is a string that only one of two data sets
+contains, a mass of at most v (`darrm.losses.vanishing`): what is left is (1 − v)·N of P, P' ≥ (1 − v)·N', and N over N'
+bounds the likelihood ratio. So v adds to its δ_i, and nothing bounds the query unless it may confess.
+
 **The order.** Of queries with ρ_i = ρ·α most are admitted where (ε − c(α))/α is largest: where
 
     ε = c(α) + α·(log(1/r) − log α)/(α − 1)²,
@@ -77,8 +81,8 @@ def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> 
     whole = PrivacyParams(0, delta).exact_delta
     aside, total = set_aside * whole, exact_sum(account)
     if aside == whole:
-        return simple_bound(account, delta)
-    failing = sum(charge.count * charge.guarantee.exact_delta for charge in account if charge.guarantee is not None)
+        return None if any(charge.vanishing for charge in account) else simple_bound(account, delta)
+    failing = sum(charge.count * _own_delta(charge) for charge in account)
     order, epsilon = _smallest(account, float(whole - aside), confessing=failing <= aside)
     explanation = f"a Rényi filter of order {order:.3g}"
     if total is not None and failing <= aside and round_up(total[0]) <= epsilon:
@@ -102,8 +106,15 @@ def _smallest(account: Account, rest: float, *, confessing: bool) -> tuple[float
     return 1.0 + math.exp(place), max(0.0, _epsilon_of(place, log_rest)) * (1.0 + _ROUNDING) + _ROUNDING
 
 
+def _own_delta(charge: Charge) -> Fraction:
+    own = Fraction(0) if charge.guarantee is None else charge.guarantee.exact_delta
+    return own + Fraction(charge.vanishing)
+
+
 def _divergence(charge: Charge, order: float, *, confessing: bool) -> float:
     bounds = [math.inf]
+    if charge.vanishing and not confessing:
+        return math.inf
     if charge.renyi is not None:
         value = charge.renyi.bound_at(order)
         bounds.append(math.inf if math.isnan(value) else value)

@@ -85,6 +85,9 @@ class Charge:
     sampling
         How a person comes into a query, where voters draw their examples anew for each: the costs are about neighbors
         that differ in this way, and never added to others. That of ``voters`` where these are given.
+    vanishing
+        The probability, at most, with which a query's label is a string that only one of two neighboring data sets
+        contains, `darrm.losses.vanishing`: the account pays it from δ, and the other descriptions are about the rest.
 
     Raises
     ------
@@ -118,6 +121,7 @@ class Charge:
     labels: int = 1
     table: str = field(default="", compare=False)
     sampling: Sampling | None = None
+    vanishing: float = 0.0
     # costs are of one kind only if they are about the same models, and known for the same plain voters
     models: Voters | None = field(default=None, init=False)
     overlaps: tuple[int | None, ...] = field(default=(), init=False, repr=False)
@@ -125,6 +129,7 @@ class Charge:
     def __post_init__(self) -> None:
         checks.integer_at_least(1, count=self.count, advice="a charge of no query is no charge")
         checks.integer_at_least(1, labels=self.labels)
+        checks.probability(vanishing=self.vanishing)
         checks.instance(bool, alone=self.alone)
         if self.guarantee is not None:
             checks.instance(PrivacyParams, guarantee=self.guarantee, advice="say PrivacyParams(epsilon, delta)")
@@ -211,6 +216,8 @@ class Charge:
             document["labels"] = self.labels
         if self.sampling is not None:
             document["sampled"] = self.sampling.to_json()
+        if self.vanishing:
+            document["vanishing"] = self.vanishing
         if self.models is not None:
             document["voters"] = self.models.to_json()
             plain = self.for_plain_voters
@@ -255,6 +262,7 @@ class Charge:
             alone=not composes,
             labels=document.get("labels", 1),
             sampling=Sampling.from_json(document["sampled"]) if "sampled" in document else None,
+            vanishing=document.get("vanishing", 0.0),
         )
 
     def __repr__(self) -> str:

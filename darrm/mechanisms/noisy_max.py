@@ -28,12 +28,13 @@ from darrm.mechanisms import renyi_bounds
 from darrm.mechanisms.noise_tails import NOISES, check_noise
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability.exact_inversion import WIDEST, ExactInversion, bytes_from
-from darrm.probability.exact_sampling import discrete_gaussian, discrete_laplace, uniform_below
+from darrm.probability.exact_sampling import UniformBelow, discrete_gaussian, discrete_laplace, uniform_below
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
 from darrm.problem import MOST_VOTERS, Voters, is_law_a_gamma
 from darrm.votes import Labels, Votes, require_votes
 
 DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
+_NEVER = -(2**62)  # a count that no noise lifts to a threshold
 _SMALLEST_GAMMA, _LARGEST_GAMMA = 1e-9, 1e6  # per vote: γ² and 1/γ stay far from overflow
 Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
 
@@ -261,15 +262,34 @@ def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator
     labels = np.empty(queries, dtype=np.int64)
     for start in range(0, queries, rows):
         block = counts[start : start + rows]
-        noisy = block + draw(block.size).reshape(block.shape)
-        winners = noisy.argmax(axis=1)
-        largest = noisy == noisy[np.arange(len(block)), winners][:, np.newaxis]
-        tied = np.flatnonzero(largest.sum(axis=1) > 1)
-        if tied.size:
-            chosen = below(largest[tied].sum(axis=1)).astype(np.int64)  # the so many-th of the tied classes
-            winners[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
-        labels[start : start + rows] = winners
+        labels[start : start + rows] = _largest(block + draw(block.size).reshape(block.shape), below)[0]
     return labels
+
+
+def noisy_answer(counts: NDArray[np.int64], below: UniformBelow, *, threshold: int, draw: Draw) -> NDArray[np.int64]:
+    """Add a noise to every count above zero and find the largest of each row, a tied one at random.
+
+    Where that is below the threshold it is the last place, whose count is 0: (n, S + 1) → (n,).
+    """
+    said = counts > 0
+    noisy = np.full(counts.shape, _NEVER, dtype=np.int64)
+    noisy[said] = counts[said] + draw(int(np.count_nonzero(said)))
+    winners, heights = _largest(noisy, below)
+    return np.asarray(np.where(heights >= threshold, winners, counts.shape[1] - 1))
+
+
+def _largest(
+    noisy: NDArray[np.int64] | NDArray[np.float64], below: UniformBelow
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | NDArray[np.float64]]:
+    """Find the place of the largest of each row, a tied one at random, and how large it is."""
+    winners = noisy.argmax(axis=1)
+    heights = noisy[np.arange(len(noisy)), winners]
+    largest = noisy == heights[:, np.newaxis]
+    tied = np.flatnonzero(largest.sum(axis=1) > 1)
+    if tied.size:
+        chosen = below(largest[tied].sum(axis=1)).astype(np.int64)  # the so many-th of the tied classes
+        winners[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
+    return winners, heights
 
 
 def _experiments_only(rng: np.random.Generator | None) -> np.random.Generator:

@@ -4,6 +4,9 @@ The mechanisms of this room know neither K nor C: what a label costs does not de
 votes one person moves, and whoever calibrated the noise knew which voters that was. So a file of a release names the
 mechanism, its voters and the number of classes, and votes of others are refused. It is no proof and needs none: what a
 label costs is computed from the mechanism when it is charged.
+
+Where answers are open it looks at the strings that were said, and answers where the largest noisy count reaches a
+threshold: `darrm.losses.vanishing` has what that costs besides.
 """
 
 from __future__ import annotations
@@ -11,18 +14,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from darrm.errors import TableError, checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
+from darrm.losses.vanishing import vanishing
+from darrm.mechanisms.noisy_max import GNMax, LNMax, NoisyMax, ShapedMax, noisy_answer
+from darrm.mechanisms.open_lines import columns_of, of_classes
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.privacy import PrivacyParams, exact_number
+from darrm.probability.exact_sampling import uniform_below
 from darrm.probability.integer_noise import ShapedNoise
-from darrm.problem import MOST_CLASSES, Voters
+from darrm.problem import Voters, checked_classes, classes_to_json, is_open
 from darrm.proof.stored import checksum_of, read_document, write_document
 from darrm.system.files import Document, Json
 from darrm.votes import Labels, Votes, require_votes
@@ -55,12 +61,15 @@ class NoisyMaximum:
     voters
         Whose votes it is for.
     classes
-        C ≥ 2, how many answers they choose from.
+        C ≥ 2, how many answers they choose from, or ``"open"``.
+    threshold
+        Of open answers: the noisy votes without which there is no answer, at least 1.
 
     Raises
     ------
     ValueError
-        If one person reaches more of the voters than the mechanism is private for.
+        If one person reaches more of the voters than the mechanism is private for, or a threshold stands where classes
+        are listed, or none where they are not.
 
     Examples
     --------
@@ -77,10 +86,12 @@ class NoisyMaximum:
     mechanism: Mechanism
     voters: Voters
     classes: int
+    threshold: int | None = None
 
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
-        checks.integer_at_least(2, most=MOST_CLASSES, classes=self.classes, advice="how many answers there are")
+        object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
+        self._check_threshold()
         if type(self.mechanism).__name__ not in _KINDS:
             checks.fail("mechanism", type(self.mechanism).__name__, f"one of {', '.join(_KINDS)}")
         if self.mechanism.reached < self.voters.reached:
@@ -89,10 +100,34 @@ class NoisyMaximum:
         if getattr(self.mechanism, "noise", "discrete") == "continuous":
             checks.fail("mechanism.noise", "continuous", "discrete", "continuous noise is for experiments")
 
+    def _check_threshold(self) -> None:
+        if not is_open(self.classes):
+            if self.threshold is not None:
+                checks.fail("threshold", self.threshold, "None", "it is for open answers, classes='open'")
+            return
+        advice = "noisy votes without which there is no answer; darrm.plan finds one"
+        checks.integer_at_least(1, threshold=self.threshold, advice=advice)
+        if self._noisy is None:
+            checks.fail("mechanism", type(self.mechanism).__name__, "GNMax, LNMax or ShapedMax where answers are open")
+        if self.voters.sampled is not None:
+            checks.fail("voters.sampled", str(self.voters.sampled), "None where answers are open and noise is added")
+
+    @property
+    def _noisy(self) -> tuple[NoisyMax, int] | None:
+        """What answers open questions, and its threshold."""
+        if self.threshold is None or not isinstance(self.mechanism, NoisyMax):
+            return None
+        return self.mechanism, self.threshold
+
     @property
     def guarantee(self) -> PrivacyParams | RenyiCurve:
-        """What one answer satisfies, whatever the votes."""
-        return self.mechanism.guarantee
+        """What one answer satisfies, whatever the votes: of open answers at a δ twice what the threshold needs."""
+        if self.threshold is None:
+            return self.mechanism.guarantee
+        charge = self.charge()
+        ways = [] if charge.renyi is None else [charge.renyi.convert(charge.vanishing).epsilon]
+        ways += [] if charge.profile is None else [charge.profile.epsilon_at(charge.vanishing)]
+        return PrivacyParams(min(ways), min(1.0, 2.0 * charge.vanishing))
 
     @cached_property
     def digest(self) -> str:
@@ -108,6 +143,11 @@ class NoisyMaximum:
         charge = self.mechanism.charge_of_drawn(self.voters, self.classes, queries)
         what = f"{charge.what} over {self.voters.K} voters"
         charge = replace(charge, what=what, voters=self.voters, table=self.digest)
+        if self._noisy is not None:
+            mechanism, threshold = self._noisy
+            lost = vanishing(mechanism.law, threshold, moved=mechanism.reached)
+            what = f"{what}, open answers from {threshold} noisy votes on"
+            return replace(charge, what=what, guarantee=None, vanishing=lost)
         if not self.voters.are_private_models:
             return charge
         plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
@@ -118,6 +158,11 @@ class NoisyMaximum:
 
         Votes may be missing, where that was allowed: each release tosses coins, or dice, of its own for these.
         """
+        if self._noisy is not None:
+            mechanism, threshold = self._noisy
+            given, draw = of_classes(votes, self.classes).of_voters(self.voters.K), mechanism.draw(rng)
+            places = partial(noisy_answer, threshold=threshold, draw=draw)
+            return given.labeled(columns_of(given, places, uniform_below(rng)))
         given = require_votes(votes.completed(rng=rng) if isinstance(votes, Votes) else votes).of_voters(self.voters.K)
         if len(given.classes) != self.classes:
             checks.fail("votes", checks.Found(f"{len(given.classes)} classes"), f"about C = {self.classes} classes")
@@ -132,7 +177,8 @@ class NoisyMaximum:
             "format": FORMAT,
             "version": VERSION,
             "voters": self.voters.to_json(),
-            "classes": self.classes,
+            "classes": classes_to_json(self.classes),
+            **({} if self.threshold is None else {"threshold": self.threshold}),
             "mechanism": {"kind": kind, **parameters, "reached": self.mechanism.reached},
         }
 
@@ -148,7 +194,7 @@ class NoisyMaximum:
                 values.append(float(exact_number(field, stored[field])))
                 checks.positive(parameter=values[-1])
             field = "file"
-            mechanism = cls(kind(*values, reached=stored["reached"]), given, data["classes"])
+            mechanism = cls(kind(*values, reached=stored["reached"]), given, data["classes"], data.get("threshold"))
             # unknown fields, other types and numbers that no float keeps are not what would be written again
             if mechanism.to_json() != data:
                 raise TableError(field, f"it is not what this release writes for a {FORMAT!r}")

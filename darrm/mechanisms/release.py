@@ -23,14 +23,15 @@ from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.open_law import OpenLaw, largest_others
 from darrm.laws.plurality_law import ONE, PluralityLaw
 from darrm.losses.charges import Charge
+from darrm.mechanisms.open_lines import columns_of, of_classes
 from darrm.privacy import PrivacyParams
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, uniform_below
-from darrm.problem import OPEN, Voters, classes_in_words, is_open
+from darrm.problem import OPEN, Voters, is_open
 from darrm.proof.charge import charge_of
 from darrm.proof.table import Table
 from darrm.system.files import Json
-from darrm.votes import ABSTAIN, Labels, Votes, require_votes
+from darrm.votes import Labels, Votes
 
 _BLOCK = 2**16  # queries answered at a time
 
@@ -161,7 +162,7 @@ class _Groups:
 
     def read(self, votes: Votes | ArrayLike) -> Votes:
         """Take votes about as many classes."""
-        return _of_classes(votes, self.law.classes)
+        return of_classes(votes, self.law.classes)
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query: (Q,)."""
@@ -184,7 +185,7 @@ class _Groups:
 class _Strings(_Groups):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
-        return _columns_of(votes, self._draw, uniform_below(rng))
+        return columns_of(votes, self._draw, uniform_below(rng))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         """Answer some queries by a place of their line: (n, S + 1) → (n,)."""
@@ -202,11 +203,11 @@ class _Leads:
 
     def read(self, votes: Votes | ArrayLike) -> Votes:
         """Take open answers."""
-        return _of_classes(votes, OPEN)
+        return of_classes(votes, OPEN)
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
-        return _columns_of(votes, self._draw, uniform_below(rng))
+        return columns_of(votes, self._draw, uniform_below(rng))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         """Answer some queries by a place of their line: (n, S + 1) → (n,)."""
@@ -214,33 +215,6 @@ class _Leads:
         drawn = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first string whose weights, with those before it, exceed the number drawn; else the last place
         return np.asarray(np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
-
-
-def _of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
-    """Return votes about so many classes; `ValueError` for others."""
-    given = votes if isinstance(votes, Votes) else require_votes(votes)
-    if len(given.classes) != classes:
-        number = checks.Found(f"about {classes_in_words(len(given.classes) or OPEN)}")
-        checks.fail("votes", number, f"about the table's {classes_in_words(classes)}")
-    return given
-
-
-def _columns_of(
-    votes: Votes, draw: Callable[[NDArray[np.int64], UniformBelow], NDArray[np.int64]], below: UniformBelow
-) -> NDArray[np.int64]:
-    """Draw the column of a string, or `ABSTAIN`, for every query, some at a time.
-
-    ``draw`` chooses a place in each line of counts; the last one is no answer's.
-    """
-    sparse, answers = votes.sparse, [np.empty(0, dtype=np.int64)]
-    for start in range(0, votes.queries, _BLOCK):
-        rows = sparse.rows(slice(start, start + _BLOCK))
-        lines, place = rows.row_of, np.arange(rows.values.size) - rows.starts[rows.row_of]
-        counts = np.zeros((rows.starts.size - 1, int(np.diff(rows.starts).max()) + 1), dtype=np.int64)
-        columns = np.full_like(counts, ABSTAIN)
-        counts[lines, place], columns[lines, place] = rows.values, rows.columns
-        answers.append(columns[np.arange(len(columns)), draw(counts, below)])
-    return np.concatenate(answers)
 
 
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:

@@ -1,0 +1,41 @@
+"""Open answers as lines of counts: the strings that were said, and a last place for no answer."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.errors import checks
+from darrm.probability.exact_sampling import UniformBelow
+from darrm.problem import OPEN, classes_in_words
+from darrm.votes import ABSTAIN, Votes, require_votes
+
+_PLACES_AT_ONCE = 2**22  # of lines: they take some hundred megabytes
+
+
+def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
+    """Return votes about so many classes; `ValueError` for others."""
+    given = votes if isinstance(votes, Votes) else require_votes(votes)
+    if len(given.classes) != classes:
+        number = checks.Found(f"about {classes_in_words(len(given.classes) or OPEN)}")
+        checks.fail("votes", number, f"about the {classes_in_words(classes)} of the release")
+    return given
+
+
+def columns_of(
+    votes: Votes, draw: Callable[[NDArray[np.int64], UniformBelow], NDArray[np.int64]], below: UniformBelow
+) -> NDArray[np.int64]:
+    """Draw the column of a string, or `ABSTAIN`, for every query, some at a time.
+
+    ``draw`` chooses a place in each line of counts; the last one is no answer's.
+    """
+    sparse, answers = votes.sparse, [np.empty(0, dtype=np.int64)]
+    at_once = max(1, _PLACES_AT_ONCE // (int(np.diff(sparse.starts).max(initial=0)) + 1))
+    for start in range(0, votes.queries, at_once):
+        rows = sparse.rows(slice(start, start + at_once))
+        lines, place = rows.row_of, np.arange(rows.values.size) - rows.starts[rows.row_of]
+        counts = np.zeros((rows.starts.size - 1, int(np.diff(rows.starts).max()) + 1), dtype=np.int64)
+        columns = np.full_like(counts, ABSTAIN)
+        counts[lines, place], columns[lines, place] = rows.values, rows.columns
+        answers.append(columns[np.arange(len(columns)), draw(counts, below)])
+    return np.concatenate(answers)
