@@ -39,7 +39,7 @@ class Bound:
 
 
 def exact_sum(account: Account) -> tuple[Fraction, Fraction] | None:
-    """Add every ε and every δ exactly; None if some charge has no such pair."""
+    """Add every ε and every δ exactly; None if some charge has no such pair, or costs something besides."""
     groups = guarantees_of(account)
     if groups is None:
         return None
@@ -200,7 +200,8 @@ def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | No
 
 def guarantees_of(account: Account) -> list[Group] | None:
     """List the (ε, δ) pairs and counts; None if some charge has no such pair."""
-    groups = [(charge.guarantee, charge.count) for charge in account if charge.guarantee is not None]
+    pairs = [(charge.guarantee, charge.count, charge.vanishing) for charge in account]
+    groups = [(own, count) for own, count, vanishing in pairs if own is not None and not vanishing]
     return groups if len(groups) == len(account) else None
 
 

@@ -20,7 +20,7 @@ from darrm.plan.option import Option, how_counted
 from darrm.plan.remedies import reaches_all, remedies
 from darrm.plan.search import Plan, check_size_of, options_of
 from darrm.plan.share_right import MOST_LISTED, Measure, ShareRight, coin, histograms
-from darrm.problem import Workload
+from darrm.problem import Workload, is_open
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ def advise(
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
     measure = Measure(workload, prior)
     asked = FAMILIES if families is None else families
-    apply = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]
+    apply = [family for family in asked if family.is_for(workload.classes)]
     known = {family.name for family in apply}
-    others = {family.name: "it is for two classes only" for family in asked if family.name not in known}
+    others = {family.name: family.meant_for for family in asked if family.name not in known}
     check_size_of(workload)
     options, refused = options_of(workload, measure, apply, report, complete=True)
     absent = (*refused, *others.items())
@@ -129,11 +129,11 @@ def advise(
     released = [option for option in options if option.aggregator is not None]
     of_released = Plan(workload, measure.prior, tuple(released), ())
     help_ = (*reaches_all(workload), *_limit(workload, measure), *remedies(of_released))
-    return Advice(workload, measure.prior, tuple(options), absent, measure.share_right(coin), help_)
+    return Advice(workload, measure.prior, tuple(options), absent, measure.coin, help_)
 
 
 def _limit(workload: Workload, measure: Measure) -> tuple[str, ...]:
-    if measure.expected_error(coin) is not None or not workload.voters.are_plain:
+    if measure.expected_error(coin) is not None or not workload.voters.are_plain or is_open(workload.classes):
         return ()
     # with dice for those that are missing a release is one of the votes that are there
     there, overlap = workload.voters.K - workload.missing, workload.voters.overlap

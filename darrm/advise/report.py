@@ -4,6 +4,7 @@ from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
 from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, how_many_are_there, kind_of_votes, settings_in_words
+from darrm.problem import classes_in_words
 from darrm.system.command_line import absences, numbered
 from darrm.system.files import Document
 from darrm.system.flags import flags_of
@@ -14,9 +15,10 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
     work, winner, two = advice.workload, advice.recommended, advice.workload.has_noise_function
     known = (advice.coin_accuracy, None if advice.coin is None else advice.coin.value)
     guess = [f"{value:.5f}" for value in known if value is not None]
+    asks = "" if winner.answered is None else "answered  "
     subject = numbered(work.queries, f"{kind_of_votes(work)} vote", f"{kind_of_votes(work)} votes")
     lines = [
-        f"Which aggregator for {subject}{'' if two else f' on {work.classes:,} classes'}?",
+        f"Which aggregator for {subject}{'' if two else f' on {classes_in_words(work.classes)}'}?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
         f"  {'accuracy, which ranks, and ' if two else ''}share of right labels under {in_words(advice.prior)}",
@@ -24,14 +26,15 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
         *([f"  {how_many_are_there(work)}"] if work.missing else []),
         f"  a {'fair coin' if two else 'label that looks at nothing'} has {' and '.join(guess)}",
         "",
-        f"  {'accuracy  ' if two else ''}{'right':>8}  {'total ε':>9}   mechanism",  # the first one ranks
+        f"  {'accuracy  ' if two else ''}{'right':>8}  {asks}{'total ε':>9}   mechanism",  # the first one ranks
     ]
     for option in advice.options:
         mark = "*" if option is winner else " "
         settings = f", {settings_in_words(option.settings)}" if option.settings else ""
         right = "–" if option.share_right is None else f"{option.right:.5f}"
         accuracy = f"{option.accuracy(advice.prior):>8.5f}  " if two else ""
-        numbers = f"{accuracy}{right:>8}  {option.cost.epsilon:>9.5g}"
+        answered = "" if option.answered is None else f"{option.answered:.5f}   "
+        numbers = f"{accuracy}{right:>8}  {answered}{option.cost.epsilon:>9.5g}"
         lines.append(f"{mark} {numbers}   {option.name}{settings} (by {option.cost.name})")
     lines += absences(advice.absent, everything=everything)
     lines += ["", *advice.remarks, *([""] if advice.remarks else [])]
@@ -58,6 +61,7 @@ def json_report(advice: Advice) -> Document:
                 "name": option.name,
                 "share_right": None if option.share_right is None else option.share_right.to_json(),
                 "accuracy": option.accuracy(advice.prior) if advice.workload.has_noise_function else None,
+                **({} if option.answered is None else {"share_answered": option.answered}),
                 "epsilon": option.cost.epsilon,
                 "bound": option.cost.name,
                 "settings": dict(option.settings),

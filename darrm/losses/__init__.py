@@ -23,5 +23,6 @@ __all__ = [
     "missed_label",
     "profile",
     "renyi",
+    "vanishing",
     "vote_counts",
 ]

@@ -25,6 +25,7 @@ _EIGHT_NODES_BELOW = 8.0  # votes of deviation
 _TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
 _CELLS = 1024.0  # to a deviation, at most: a wider noise is constant on each of them
 _FINE_CELLS = 32768.0  # the same for two classes: they change a probability by less than 1e-9
+_LEAST_LOG = -700.0  # of a probability that is none
 _FEW_LAGS = 25  # different lags to a class: up to so many one product of matrices is faster than a sum over classes
 _ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which stay in the cache
 
@@ -72,6 +73,45 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
     return result
 
 
+def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], threshold: int) -> Array:
+    """Compute the probability that each string is the answer to an open question, (n, S) counts → (n, S), ties shared.
+
+    A count of 0 is of no string: it has no noise, and no answer. What is missing to 1 is the probability of no answer.
+    The sums err as those of `winning_probabilities`.
+
+    >>> from darrm.probability.integer_noise import DiscreteGaussian
+    >>> answering_probabilities(DiscreteGaussian(25.0), np.array([[150, 1, 0], [135, 60, 5]]), 135).round(4)
+    array([[0.7324, 0.    , 0.    ],
+           [0.5078, 0.0009, 0.    ]])
+    """
+    cell = max(1, int(noise.deviation / _CELLS))
+    support, mass = _law(noise, cell)
+    top = int(counts.max())
+    reached = (threshold - top) // cell  # relative to the largest count
+    votes, place = np.unique(counts, return_inverse=True)
+    lags = np.where(votes > 0, (top - votes) / cell, np.inf)
+    heights = np.arange(reached, max(reached, int(support[-1])) + 1)
+    nodes, weights = _nodes(noise.deviation / cell, heights, max(2, counts.shape[1]))
+    with np.errstate(divide="ignore", invalid="ignore"):  # far below a count nothing has a probability
+        log_below, hazard = _tables(support, mass, nodes, np.minimum(lags, _beyond(support, nodes)))
+    log_below, hazard = np.maximum(log_below, _LEAST_LOG), np.nan_to_num(hazard, nan=0.0)
+    place = place.reshape(counts.shape)
+    result = np.empty(counts.shape)
+    rows = max(1, _ROWS_AT_ONCE // nodes.size)
+    for start in range(0, len(counts), rows):
+        block = place[start : start + rows]
+        at = np.arange(len(block))[:, None] * votes.size + block
+        strings_with = np.bincount(at.ravel(), minlength=len(block) * votes.size).reshape(-1, votes.size)
+        density = np.exp(strings_with.astype(np.float64) @ log_below) * weights
+        result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
+    return result
+
+
+def _beyond(support: NDArray[np.int64], nodes: Array) -> float:
+    """Return a lag with which a node lies beyond all of the noise."""
+    return float(support[-1] - min(support[0], nodes[0])) + 2.0
+
+
 def _by_difference(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
     cell = max(1, int(noise.deviation / _FINE_CELLS))
     support, mass = _law(noise, cell)
@@ -110,5 +150,5 @@ def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: Array) 
     shifted = nodes + lags[:, None]
     below = np.interp(shifted, ends, np.append(0.0, np.cumsum(mass)))
     at = np.floor(shifted).astype(np.int64) - support[0]
-    density = np.where(at < mass.size, mass[np.minimum(at, mass.size - 1)], 0.0)
+    density = np.where((at >= 0) & (at < mass.size), mass[np.clip(at, 0, mass.size - 1)], 0.0)
     return np.log(below), density / below

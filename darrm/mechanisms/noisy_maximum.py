@@ -110,7 +110,7 @@ class NoisyMaximum:
         if self._noisy is None:
             checks.fail("mechanism", type(self.mechanism).__name__, "GNMax, LNMax or ShapedMax where answers are open")
         if self.voters.sampled is not None:
-            checks.fail("voters.sampled", str(self.voters.sampled), "None where answers are open and noise is added")
+            checks.fail("voters", checks.Found("drawn anew"), "the same for every open question", "leave --sampled out")
 
     @property
     def _noisy(self) -> tuple[NoisyMax, int] | None:

@@ -5,7 +5,7 @@ every count a noise of its own; the exponential mechanism and permute-and-flip c
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from decimal import ROUND_CEILING
 
@@ -16,7 +16,8 @@ from scipy.special import softmax
 from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.losses.vanishing import least_threshold
+from darrm.mechanisms.noisy_law import answering_probabilities, winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.optimize.shape import best_shape
@@ -28,7 +29,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import LARGEST_SCALE, SMALLEST_SCALE, IntegerNoise, ShapedNoise
-from darrm.problem import Workload
+from darrm.problem import Workload, is_open
 
 # by whether there are two classes: certified costs of alike scales differ by a part in ten thousand, and a charge of
 # wide noise takes a quarter of a second
@@ -37,6 +38,8 @@ HOPE = {False: 1.1, True: 1.0}  # times the rate of an estimate: of more classes
 ROUNDED_DOWN = 1.0 - 1e-4  # of the widest shaped noise: its scales are rounded
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
 GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.1, 0.671
+# of open answers, where the right tail decides the threshold: the steepest, and a left scale from as long to 3 times
+RATIOS_FOR_STRINGS, KNOWN_SCALE, STEEPEST, LEAST_FOR_STRINGS = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
 LEAST_SIGMA, LARGEST_GAMMA, LARGEST_EPSILON = 0.5, 50.0, 700.0  # what mechanisms take: the votes are told almost
 
 
@@ -99,6 +102,8 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
         raise PlanError(
             "its shape is chosen for votes that always move; voters that draw their examples need less noise"
         )
+    if is_open(search.workload.classes):
+        return _shapes_for_strings(search.workload)
     work, parameter = search.workload, gaussian_of(search.workload)
     release, estimate = parameter.workload, parameter.estimate
     if release.total.exact_delta == 0 or estimate is None:
@@ -137,6 +142,36 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
     ]
 
 
+def _shapes_for_strings(work: Workload) -> list[Parameter]:
+    """Turn down the scale of noise with a short right tail: what one person alone says is under a low threshold."""
+    reached, parameters = work.voters.reached, []
+    for ratio in RATIOS_FOR_STRINGS:
+        known = ShapedNoise(KNOWN_SCALE, KNOWN_SCALE * ratio, STEEPEST, STEEPEST)
+        curve = ShapedMax(known, reached).guarantee
+        limits = (known.deviation / (ROUNDED_DOWN * WIDEST * known.right), min(1.0, ratio) / SMALLEST_SCALE)
+
+        def make(scale: float, known: ShapedNoise = known) -> Proposal:
+            scaled = _scaled(known, scale)
+            return _of(work, ShapedMax(scaled, reached), **asdict(scaled))
+
+        def estimate(scale: float, curve: RenyiCurve = curve) -> Charge:
+            return Charge("ShapedMax", renyi=_narrowed(curve, KNOWN_SCALE / scale), vanishing=for_strings(work))
+
+        parameters.append(
+            Parameter(
+                workload=work,
+                make=make,
+                start=first_rate(work) / 2.0,
+                limits=limits,
+                value=falling(limits),
+                estimate=estimate,
+                goal=None,
+                precision=PRECISION[True],
+            )
+        )
+    return parameters
+
+
 def _scaled(noise: ShapedNoise, scale: float) -> ShapedNoise:
     left = float(rounded(scale * noise.left / noise.right, ROUND_CEILING))
     return ShapedNoise(scale, left, noise.right_power, noise.left_power)
@@ -147,8 +182,10 @@ def gaussian_of(workload: Workload) -> Parameter:
     reached = workload.voters.reached
     limits = (0.0, 1.0 / LEAST_SIGMA)
 
+    lost = for_strings(workload) if is_open(workload.classes) else 0.0
+
     def estimate(sigma: float) -> Charge:
-        return Charge("GNMax", renyi=_gaussian_curve(reached / sigma))
+        return Charge("GNMax", renyi=_gaussian_curve(reached / sigma), vanishing=lost)
 
     return Parameter(
         workload=counted(workload),
@@ -198,8 +235,32 @@ def selection(search: Search, kind: Callable[[float, int], Mechanism], law: Call
     )
 
 
+def for_strings(workload: Workload) -> float:
+    """Return the δ of a query for strings that one person alone says: half of its share of the total.
+
+    `PlanError` where there is none.
+    """
+    share = float(workload.total.exact_delta / (2 * workload.queries)) * (1.0 - 2.0**-50)
+    if not share > LEAST_FOR_STRINGS:
+        raise PlanError("a threshold hides what one person alone says but for a delta, and the total has none left")
+    return share
+
+
+def _of_open(workload: Workload, mechanism: GNMax | LNMax | ShapedMax, settings: Mapping[str, float]) -> Proposal:
+    threshold = least_threshold(mechanism.law, for_strings(workload), moved=mechanism.reached)
+    release = NoisyMaximum(mechanism, workload.voters, workload.classes, threshold)
+    return Proposal(
+        law=lambda counts: answering_probabilities(mechanism.law, counts, threshold),
+        price=release.charge,
+        release=lambda: release,
+        settings={**settings, "threshold": threshold},
+    )
+
+
 def _of(workload: Workload, mechanism: Mechanism, law: Law | None = None, **settings: float) -> Proposal:
     voters, classes = workload.voters, workload.classes
+    if is_open(classes) and isinstance(mechanism, GNMax | LNMax | ShapedMax):
+        return _of_open(workload, mechanism, settings)
     return Proposal(
         law=_noisy_law(mechanism) if law is None else law,
         price=mechanism.charge if voters.sampled is None else lambda: NoisyMaximum(mechanism, voters, classes).charge(),

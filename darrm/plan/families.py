@@ -38,16 +38,18 @@ def are_models(workload: Workload) -> bool:
     return workload.voters.are_private_models
 
 
-BY_LABEL = Family("GNMax by label", by_label.gaussian, SIGMA, BLUE)
+BY_LABEL = Family("GNMax by label", by_label.gaussian, SIGMA, BLUE, open_answers=True)
 FAMILIES: tuple[Family, ...] = (
     Family("no noise", tables.no_noise, MODELS, GRAY, arises=are_models),
     Family("Rényi", optimum.under_renyi, OPTIMUM_RENYI, BLACK, 2.4, optimal=True),
-    Family("per query", optimum.per_query, OPTIMUM_ONCE, VERMILION, 2.0, optimal=True, best_of_one=True),
+    Family(
+        "per query", optimum.per_query, OPTIMUM_ONCE, VERMILION, 2.0, optimal=True, best_of_one=True, open_answers=True
+    ),
     Family("permute-and-flip", tables.permute_and_flip, SELECTION, PURPLE),
     Family("exponential mechanism", tables.exponential_mechanism, SELECTION, VERMILION),
     BY_LABEL,
-    Family("LNMax by label", by_label.laplace, GAMMA, ORANGE),
-    Family("shaped noise", by_label.shaped_noise, SHAPE, VERMILION, classes=MORE),
+    Family("LNMax by label", by_label.laplace, GAMMA, ORANGE, open_answers=True),
+    Family("shaped noise", by_label.shaped_noise, SHAPE, VERMILION, classes=MORE, open_answers=True),
     Family(
         "GNMax, paper's σ",
         compared.gnmax_of_the_paper,

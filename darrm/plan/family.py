@@ -22,7 +22,7 @@ from darrm.plan.budget import account_of, counted
 from darrm.plan.option import Option, how_to_release
 from darrm.plan.parameter import Parameter, Precision, Proposal
 from darrm.plan.share_right import MOST_PLANNED, Measure
-from darrm.problem import Workload
+from darrm.problem import Workload, is_open
 from darrm.system.figures import GRAY
 from darrm.system.progress import StatusLine
 
@@ -59,6 +59,8 @@ class Family:
         Its line in pictures, where its place in the list gives the dashes: relatives may share a color.
     classes
         The least and the largest number of classes that it is for.
+    open_answers
+        Whether it answers open questions, too.
     only_compared
         Why this library does not release it; empty for one that it releases.
     planned
@@ -77,11 +79,22 @@ class Family:
     color: str = GRAY
     linewidth: float = 1.2
     classes: tuple[int, int] = (2, MOST_PLANNED)
+    open_answers: bool = False
     only_compared: str = ""
     planned: bool = True
     optimal: bool = False
     best_of_one: bool = False
     arises: Callable[[Workload], bool] = lambda _: True
+
+    @property
+    def meant_for(self) -> str:
+        """How many classes it is for, in words."""
+        least, most = self.classes
+        return f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only"
+
+    def is_for(self, classes: int) -> bool:
+        """Whether it answers questions with so many classes."""
+        return self.open_answers if is_open(classes) else self.classes[0] <= classes <= self.classes[1]
 
 
 def calibrate(
@@ -126,9 +139,8 @@ def calibrate(
     """
     show = report or StatusLine(enabled=False).show
     search = Search(workload, measure or Measure(workload, None), to_beat, show, fine)
-    least, most = family.classes
-    if not least <= workload.classes <= most:
-        raise PlanError(f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only")
+    if not family.is_for(workload.classes):
+        raise PlanError(family.meant_for)
     climbs = [_Climb(search, parameter) for parameter in family.parameters(search)]
     if len(climbs) > 1:
         climbs.sort(key=lambda climb: climb.wrong(climb.rate))
@@ -306,6 +318,7 @@ def _option(search: Search, family: Family, proposal: Proposal, place: tuple[Par
         remark=proposal.remark,
         share_right=measure.share_right(law),
         expected_error=measure.expected_error(law),
+        answered=measure.share_answered(law),
         levels=measure.levels,
         law=law,
         place=place,

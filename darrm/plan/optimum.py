@@ -25,6 +25,7 @@ from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize import SolveOptions
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.closed_form_renyi import best_under_renyi
+from darrm.optimize.open_answers import MOST_PLANNED
 from darrm.optimize.optimizer import default_shape, optimize_table
 from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
 from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
@@ -42,7 +43,7 @@ from darrm.plan.tables import (
     table_proposal,
 )
 from darrm.privacy import PrivacyParams
-from darrm.problem import Workload
+from darrm.problem import Workload, is_open
 from darrm.proof.table import certify
 
 # how much of δ goes to the queries' own failures; the rest is left for composition
@@ -90,8 +91,10 @@ def _gammas_per_query(search: Search) -> list[Parameter]:
 
 
 def _plurality_of_one(search: Search, work: Workload) -> Parameter:
-    each = _solvable(work).voters.each
-    _solvable(search.workload)  # for whom the table is proved in the end
+    if is_open(work.classes) and (work.queries > 1 or work.voters.K > MOST_PLANNED):
+        raise PlanError(f"the best open answer is found for one question of up to {MOST_PLANNED} voters")
+    each = work.voters.each if is_open(work.classes) else _solvable(work).voters.each
+    _ = is_open(work.classes) or _solvable(search.workload)  # for whom the table is proved in the end
     if not _deltas(work):
         raise PlanError(f"{work.queries} queries of voters that are {each}-private do not compose within {work.total}")
     if work.queries == 1:

@@ -57,6 +57,8 @@ class Option:
         The share of right labels under the prior that decided, where it is known.
     expected_error
         The expected error under that prior; None for more than two classes.
+    answered
+        Of open questions how often there is an answer under that prior.
     levels
         The numbers of votes that ``truth`` is about.
     law
@@ -81,6 +83,7 @@ class Option:
     remark: str = ""
     share_right: ShareRight | None = None
     expected_error: float | None = None
+    answered: float | None = None
     levels: NDArray[np.int64] = field(default_factory=lambda: np.arange(0))
     law: Law | None = None
     place: tuple[Parameter, float] | None = None

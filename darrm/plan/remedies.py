@@ -12,9 +12,9 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.plan.budget import account_of, counted
 from darrm.plan.option import Option
 from darrm.plan.search import Plan
-from darrm.plan.share_right import Law, Measure, coin
+from darrm.plan.share_right import MOST_OPEN_VOTERS, Law, Measure
 from darrm.probability.bisection import last_allowed
-from darrm.problem import MOST_VOTERS, Workload
+from darrm.problem import MOST_VOTERS, Workload, is_open
 from darrm.system.command_line import rounded_up
 
 GOAL = 0.9  # of the labels
@@ -32,7 +32,7 @@ def remedies(plan: Plan) -> tuple[str, ...]:
     if not plan.options:
         return ()
     best, measure = plan.best, Measure(plan.workload, plan.prior)
-    known, coins = best.share_right, measure.share_right(coin)
+    known, coins = best.share_right, measure.coin
     if best.expected_error is not None or known is None or coins is None or known.value >= (1.0 + coins.value) / 2.0:
         return ()
     # the law of a table is one for so many voters: what else would help is asked of the best noise
@@ -69,12 +69,13 @@ def _more_voters(best: Option, measure: Measure) -> list[str]:
     def share(K: float) -> float:
         return _right(measure, best.law, round(K))
 
-    more = min(MORE * voters.K, MOST_VOTERS)
+    largest = MOST_OPEN_VOTERS if is_open(best.workload.classes) else MOST_VOTERS
+    more = min(MORE * voters.K, largest)
     right = share(more)
     helpful = [f"{right:.0%} with {more:,} voters"]
-    if right < GOAL <= share(MOST_VOTERS):
+    if right < GOAL <= share(largest):
         needed = last_allowed(
-            lambda K: share(K) >= GOAL, float(MOST_VOTERS), float(more), tolerance=TOLERANCE, geometric=True
+            lambda K: share(K) >= GOAL, float(largest), float(more), tolerance=TOLERANCE, geometric=True
         )
         helpful.append(f"{GOAL:.0%} with about {math.ceil(rounded_up(needed, 2)):,}")
     return [" and ".join(helpful) + f" (a person reaching {voters.reached})"]

@@ -17,7 +17,8 @@ from darrm.plan.option import (
 )
 from darrm.plan.remedies import reaches_all, remedies
 from darrm.plan.search import Plan
-from darrm.plan.share_right import Measure, coin
+from darrm.plan.share_right import Measure
+from darrm.problem import is_open
 from darrm.system.command_line import absences, level_table, numbered
 from darrm.system.figures import saved_figure, style
 
@@ -53,6 +54,7 @@ def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
                 "method": option.name,
                 "share_right": None if option.share_right is None else option.share_right.to_json(),
                 **_of_two_classes(option),
+                **({} if option.answered is None else {"share_answered": option.answered}),
                 "settings": dict(option.settings),
                 "spent": {"epsilon": option.spent.epsilon, "delta": option.spent.delta, "bound": option.spent.bound},
                 "truth": option.truth.tolist(),
@@ -81,7 +83,7 @@ def plot_report(path: Path, plan: Plan) -> None:
             label = f"{option.name}   {' and '.join(_score(option))}"
             axes.plot(levels, option.truth, label=label, **style(place).line(len(levels)))
         axes.set(xlabel=f"l, votes for {_what(plan)}", ylabel=f"probability of {_what(plan)}")
-        axes.set_ylim(0.96 / plan.workload.classes, 1.02)
+        axes.set_ylim(0.0 if is_open(plan.workload.classes) else 0.96 / plan.workload.classes, 1.02)
         budget = f"{plan.workload.queries:,} votes within {plan.workload.total}"
         axes.set_title(f"{plan.workload.voters}\n{budget}", fontsize=9)
         axes.grid(alpha=0.3)
@@ -105,13 +107,15 @@ def _candidates(plan: Plan, *, everything: bool) -> str:
     measure = Measure(plan.workload, plan.prior)
     errors = plan.best.expected_error is not None
     wide = max(12, *(len(option.name) + 2 for option in plan.options))
-    head = f"{'share right':>15}" + (f"{'expected error':>16}" if errors else "")
+    is_answered = plan.best.answered is not None
+    head = f"{'share right':>15}" + (f"{'expected error':>16}" if errors else "") + (f"{'answered':>10}" * is_answered)
     lines = [f"  {'way':<{wide}}{head}   the accountant's total"]
     for option in plan.options:
         mark = "*" if option is plan.best else " "
         spent, share = option.spent, option.share_right
         shown = f"{'–' if share is None else f'{share.value:.5f}':>15}"
         error = f"{option.expected_error:>16.6g}" if errors else ""
+        error += "" if option.answered is None else f"{option.answered:>10.5f}"
         lines.append(
             f"{mark} {option.name:<{wide}}{shown}{error}   ({spent.epsilon:.6g}, {spent.delta:.6g})"
             f" by {spent.bound}; a query has {settings_in_words(option.settings) or 'no noise'}"
@@ -119,8 +123,10 @@ def _candidates(plan: Plan, *, everything: bool) -> str:
     lines += absences(plan.refused, everything=everything)
     if errors:
         lines.append(f"  ({_NO_SHARE})")
+    elif is_answered:
+        lines.append("  (a label is right if no string has more votes; where none is answered, nothing is told)")
     else:
-        share, coins = plan.best.share_right, measure.share_right(coin)
+        share, coins = plan.best.share_right, measure.coin
         if share is not None and share.standard_error:
             drawn = f"standard error {share.standard_error:.2g}"
             lines.append(f"  (shares from drawn histograms, the same for all; {drawn})")
@@ -134,6 +140,7 @@ def _truth(plan: Plan) -> str:
     levels = Measure(plan.workload, plan.prior).levels
     table = level_table(levels, columns, width=width, most=MOST_LINES, elsewhere="--format json")
     rest = "" if plan.workload.has_noise_function else ", the other classes sharing the rest"
+    rest = ", the others all different" if is_open(plan.workload.classes) else rest
     return f"How often the answer is the true {kind_of_votes(plan.workload)} of l votes{rest}\n{table}"
 
 

@@ -35,7 +35,7 @@ from darrm.plan.families import FAMILIES
 from darrm.plan.family import Family, calibrate
 from darrm.plan.option import Option, how_to_release
 from darrm.plan.share_right import Measure
-from darrm.problem import Workload
+from darrm.problem import Workload, classes_to_json
 from darrm.proof.table import Table
 from darrm.system.progress import StatusLine
 
@@ -103,7 +103,7 @@ class Plan:
         spent, share, error = self.spent, self.best.share_right, self.best.expected_error
         claimed: dict[str, Any] = {
             "family": self.best.name,
-            "workload": {**self.workload.to_json(), "classes": self.workload.classes},
+            "workload": {**self.workload.to_json(), "classes": classes_to_json(self.workload.classes)},
             "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "bound": spent.bound},
             "prior": priors.to_json(self.prior, self.workload.voters.K, self.workload.classes),
         }
@@ -173,11 +173,12 @@ def plan(
     all_of_them = families or (not workload.has_noise_function and voters.private_kinds and not voters.models)
     asked = [family for family in families or FAMILIES if family.planned or all_of_them]
     asked = [family for family in asked if not family.only_compared]
-    asked = [family for family in asked if family.classes[0] <= workload.classes <= family.classes[1]]
+    asked = [family for family in asked if family.is_for(workload.classes)]
     check_size_of(workload)
     options, refused = options_of(workload, measure, asked, report)
     if not options:
-        raise PlanError("no release within this budget was found: " + "; ".join(reason for _, reason in refused))
+        reasons = dict.fromkeys(reason for _, reason in refused)
+        raise PlanError("no release within this budget was found: " + "; ".join(reasons))
     best = options[0]
     if best.aggregator is None:
         raise PlanError(f"{best.remark} {best.instructions[0].capitalize()}".removesuffix("."))

@@ -21,7 +21,7 @@ from darrm.errors import checks
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.partitions import falling_counts
-from darrm.laws.priors import Dirichlet, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
+from darrm.laws.priors import Dirichlet, Ewens, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
 from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
 from darrm.probability import Array
 from darrm.problem import Workload, is_open
@@ -34,6 +34,7 @@ MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
 MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes at which the truth is told
 MOST_DRAWN = 256  # rolls of dice for each of these, where there are more
 MOST_PLANNED = 1000  # classes: laws are computed class by class
+MOST_OPEN_VOTERS = 5_000  # of open answers: who said something new is drawn voter by voter
 SEED = 20_250_101  # public: the same numbers for everybody
 
 
@@ -120,6 +121,9 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
 def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
     """List sorted histograms with their probabilities, or draw some."""
     checks.integer_at_least(1, K=K)
+    if isinstance(prior, Ewens) and _few_partitions(K, most):
+        rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
+        return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
     if isinstance(prior, RecordedVotes) and prior.votes.voters == K:
         prior.check_classes(classes)
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
@@ -131,6 +135,17 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
             return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
     drawn = prior.sample(K, classes, most, rng=np.random.default_rng(SEED))
     return -np.sort(-drawn, axis=1), None
+
+
+def _few_partitions(K: int, most: int) -> bool:
+    """Whether K votes have at most so many partitions: Euler's recurrence, part by part."""
+    ways = [1] + [0] * K
+    for part in range(1, K + 1 if most >= K else 1):
+        for total in range(part, K + 1):
+            ways[total] += ways[total - part]
+        if ways[K] > most:
+            return False
+    return most >= K
 
 
 class Measure:
@@ -167,7 +182,7 @@ class Measure:
     """
 
     def __init__(self, workload: Workload, prior: Prior | None) -> None:
-        self.prior: Prior = Dirichlet() if prior is None else prior
+        self.prior: Prior = priors.default_of(workload.classes) if prior is None else prior
         self.missing, self.K = workload.missing, workload.voters.K - workload.missing
         self.classes, self.by_error = workload.classes, workload.has_noise_function
         self.name = "expected error" if self.by_error else "share of right labels"
@@ -177,7 +192,7 @@ class Measure:
         else:
             _check_plurality(workload)
             priors.check(self.prior, self.classes)
-            self.counts = _leading(self.K, self.classes)
+            self.counts = (_alone if is_open(self.classes) else _leading)(self.K, self.classes)
         self.levels = self.counts[:, 0]
         self._shares: dict[tuple[Law, int, int], ShareRight] = {}
 
@@ -207,6 +222,19 @@ class Measure:
             return share_of_majorities(self.truth(law), self.K, self.prior)
         return self._share(law, K or self.K + self.missing, draws)
 
+    @property
+    def coin(self) -> ShareRight | None:
+        """The share of right labels of a label that looks at nothing; of open answers that is none."""
+        return ShareRight(0.0) if is_open(self.classes) else self.share_right(coin)
+
+    def share_answered(self, law: Law) -> float | None:
+        """Compute how often an open question is answered; None where classes are listed."""
+        if not is_open(self.classes):
+            return None
+        counts, weights = histograms(self.prior, self.K, self.classes, MOST_LISTED)
+        told = law(counts).sum(axis=1)
+        return min(1.0, float(told.mean() if weights is None else weights @ told))
+
     def _error(self, law: Law) -> float:
         return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
 
@@ -219,8 +247,9 @@ class Measure:
 
 def _check_plurality(workload: Workload) -> None:
     if is_open(workload.classes):
-        advice = "one open question is optimized: python -m darrm.optimize --classes open --target EPS,DELTA"
-        checks.fail("classes (--classes)", workload.classes, f"a number from 2 to {MOST_PLANNED:,} in a plan", advice)
+        advice = "open questions of more voters are not planned"
+        checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=workload.voters.K, advice=advice)
+        return
     advice = "release one of darrm.pate, which take more"
     checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
 
@@ -228,6 +257,13 @@ def _check_plurality(workload: Workload) -> None:
 def _majorities(K: int) -> NDArray[np.int64]:
     winning = np.arange(K // 2 + 1, K + 1)
     return np.column_stack([winning, K - winning])
+
+
+def _alone(K: int, _classes: int) -> NDArray[np.int64]:
+    """List partitions in which one string leads and the others were said once each."""
+    levels = 1 + np.arange(K)[spread(K, MOST_LEVELS)]
+    others = np.arange(K) <= K - levels[:, None]
+    return np.where(np.arange(K) == 0, levels[:, None], others.astype(np.int64))
 
 
 def _leading(K: int, classes: int) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ from darrm.plan.share_right import Law
 from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
-from darrm.problem import Problem, Workload
+from darrm.problem import Problem, Workload, is_open
 from darrm.proof.charge import charge_of
 from darrm.proof.profile import divergence
 from darrm.proof.table import Table, certify
@@ -177,6 +177,13 @@ def table_proposal(table: Table, settings: Mapping[str, float]) -> Proposal:
     if table.problem.has_noise_function:
         return _proposal(table.gamma, lambda: table, settings)
     target = table.problem.target
+    if is_open(table.problem.classes):
+        return Proposal(
+            law=lambda counts: np.where(counts > 0, table.law.probabilities(counts)[:, :-1], 0.0),
+            price=lambda: charge_of(table),
+            release=lambda: Release(table),
+            settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
+        )
     return Proposal(
         law=table.plurality.probabilities,
         price=lambda: charge_of(table),

@@ -24,6 +24,7 @@ from scipy.special import gammaln
 from darrm.laws.histograms import histograms_of
 from darrm.laws.plurality_law import ONE, PluralityLaw
 from darrm.mechanisms.noisy_max import NoisyMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.release import Release
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.pate.files import Released
@@ -81,6 +82,29 @@ class Pair:
         return votes, chances
 
 
+def open_law_of(aggregator: Released) -> Law:
+    """Return the law of an open answer as a function of the votes for each string, zeros for none: (n, S) → (n, S).
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.mechanisms.noisy_max import GNMax
+    >>> aggregator = NoisyMaximum(GNMax(2.0), Voters(5, PrivacyParams("inf"), 1), "open", threshold=4)
+    >>> open_law_of(aggregator)(np.array([[4, 1, 0]])).round(4)
+    array([[0.5802, 0.0608, 0.    ]])
+    """
+    mechanism = getattr(aggregator, "mechanism", None)
+    if not isinstance(aggregator, NoisyMaximum) or not isinstance(mechanism, NoisyMax):
+        raise TooLongError("the share of open answers of a table is computed with the table")
+    of_votes = _of_noise(mechanism.law, aggregator.threshold)
+
+    def of_row(row: Histogram) -> Array:
+        own, said = np.zeros(row.size), row > 0
+        votes, place, strings = np.unique(row[said], return_inverse=True, return_counts=True)
+        own[said] = of_votes(votes, strings)[place.ravel()] if votes.size else 0.0
+        return own
+
+    return lambda rows: np.array([of_row(row) for row in rows])
+
+
 def law_of(aggregator: Released) -> Law:
     """Return the law of the label as a function of the votes; `TooLongError` there, or here, if it takes too long.
 
@@ -123,7 +147,7 @@ def _of_weights(law: PluralityLaw) -> _OfVotes:
     return of_votes
 
 
-def _of_noise(noise: IntegerNoise) -> _OfVotes:
+def _of_noise(noise: IntegerNoise, threshold: int | None = None) -> _OfVotes:
     reach = 1
     while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
         reach *= 2
@@ -140,6 +164,9 @@ def _of_noise(noise: IntegerNoise) -> _OfVotes:
         # the winner stands no lower than the leader can, and no other class stands above it
         lags, others = votes[-1] - votes, max(1, int(classes.sum()) - 1)
         first = int(np.searchsorted(logs, _LEAST_LOG_WEIGHT / others)) - int(lags[0])
+        first = max(first, -1 if threshold is None else threshold + reach - int(votes[-1]))
+        if first > last:
+            return np.zeros(votes.size)
         places = np.minimum(np.arange(max(0, first), last + 1) + lags[:, None], 2 * reach + 1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             s = classes @ np.nan_to_num(masses[places] / below[places], nan=0.0)

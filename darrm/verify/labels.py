@@ -7,6 +7,7 @@ import numpy as np
 
 from darrm.account.ledger_rows import Entry
 from darrm.pate.tested import TestedRun
+from darrm.problem import is_open
 from darrm.proof.table import Table
 from darrm.system.command_line import numbered
 from darrm.system.votes_file import LabelsFile, labels_digest
@@ -35,13 +36,17 @@ def judge_labels(
     # of several ledgers one has paid
     payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
     number = max((costs_of(answering).classes for answering in releases.values()), default=0)
-    nothing = {str(ABSTAIN)} if any(map(_may_be_none, releases.values())) else set()
+    is_of_strings = any(is_open(costs_of(answering).classes) for answering in releases.values())
+    nothing = {""} if is_of_strings else {str(ABSTAIN)} if any(map(_may_be_none, releases.values())) else set()
     names = sorted(set(map(str, np.unique(labels).tolist())) - nothing)
     allowed = f"of the classes {', '.join(classes)}" if classes else f"of {number} classes"
     inside = set(names) <= set(classes) if classes else len(names) <= number
     shown = f"the labels are {', '.join(map(repr, names[: number + 1]))}{', …' if len(names) > number + 1 else ''}"
     whole = "the one label is" if labels.size == 1 else f"all {labels.size} labels are"
-    if number or classes:
+    if is_of_strings and not classes:
+        what = "they are strings that voters said; which were said is not in the files"
+        yield Verdict(_LABELS, f"the labels are {len(names):,} different answers", CLAIMED, what)
+    elif number or classes:
         yield judged(_LABELS, f"{whole} {allowed}", shown, holds=inside)
     else:
         what = "what released them is not among the files: it would say how many classes there are"

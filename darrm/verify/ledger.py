@@ -411,7 +411,8 @@ def _judge_total(ledger: LedgerCopy) -> Iterator[Verdict]:
 
 
 def _filtered(ledger: LedgerCopy) -> bool:
-    if any(charge.alone or charge.models is not None or charge.data_dependent for charge in ledger.charges):
+    known = (charge.alone or charge.models is not None or charge.data_dependent for charge in ledger.charges)
+    if any(known) or any(charge.vanishing for charge in ledger.charges):
         return False
     costs, budget = filters.costs_of(ledger.charges), ledger.budget
     return filters.filter_admits(costs, budget.exact_epsilon, budget.exact_delta, Fraction(SET_ASIDE[ledger.kinds]))

@@ -55,6 +55,7 @@ _BISECTIONS, _PRECISION = 400, 512  # bits
 _MOST_MOVES = 8  # of one person, that are followed one by one
 _AROUND = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # of p − 1 that is best for curves linear in the order
 _HELD, _MOST_TERMS = 700.0, 1 << 27  # −log of weights that are summed, and how many for two classes: a second
+_MOST_POINTS = 1 << 23  # of noise that is added up one by one
 _RAREST = 1e-290  # of probabilities: less counts as none
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each where noise is wide
 
@@ -111,7 +112,9 @@ def judge_mechanism(data: Json) -> tuple[NoisyMaximum | None, list[Verdict]]:
 
 
 def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdict]:
-    """Judge the descriptions of what one query costs: guarantee, Rényi curve, profile."""
+    """Judge the descriptions of what one query costs: guarantee, Rényi curve, profile, and strings that vanish."""
+    if isinstance(exact, ExactMechanism) and exact.mechanism.threshold is not None:
+        yield _judge_vanishing(exact.mechanism, exact.mechanism.threshold, charge, about)
     if charge.guarantee is not None:
         yield from _judge_guarantee(exact, charge, about)
     if charge.renyi is not None and np.any(np.isfinite(charge.renyi.values)):
@@ -135,6 +138,26 @@ def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdi
             found = exact.deltas([Fraction(epsilons[place]) for place in places], stored, back=bool(back))
             ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
             yield _compared(about, what, f"{len(places)} of {size} points", stored, ours)
+
+
+def _judge_vanishing(mechanism: NoisyMaximum, threshold: int, charge: Charge, about: str) -> Verdict:
+    """Add up the noise beyond the threshold, for all ways in which one person says strings that nobody else says."""
+    stated, reached, weights = charge.vanishing, mechanism.mechanism.reached, log_weights_of(mechanism)
+    claim = f"what one person alone says is an answer with probability {stated:.6g} at most"
+    width = 16
+    while min(-weights(np.array([-width, width], dtype=np.float64))) < _HELD:
+        width *= 2
+        if width > _MOST_POINTS:
+            return Verdict(about, claim, UNKNOWN, "its noise is too wide to be added up here")
+    whole = np.exp(weights(np.arange(-width, width + 1).astype(np.float64)))
+    tails = np.cumsum(whole[::-1])[::-1] / np.sum(whole)
+    alone = [float(tails[threshold - n + width]) if threshold - n <= width else 0.0 for n in range(1, reached + 1)]
+    worst = max(reached / n * tail for n, tail in enumerate(alone, start=1))
+    attained = max(-math.expm1(reached // n * math.log1p(-min(tail, 0.5))) for n, tail in enumerate(alone, start=1))
+    if stated < attained * (1.0 - _DIGITS):
+        return Verdict(about, claim, FALSE, f"{attained:.9g} is attained")
+    how = PROVED if stated >= worst * (1.0 - _DIGITS) else CONSISTENT
+    return Verdict(about, claim, how, f"its noise reaches the threshold with {worst:.9g}, added up here")
 
 
 def _judge_guarantee(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdict]:

@@ -13,11 +13,11 @@ from darrm.laws import priors
 from darrm.laws.priors import Dirichlet, Prior
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters, Workload
+from darrm.problem import Voters, Workload, classes_in_words, is_open
 from darrm.system.files import Json
 from darrm.verify.answering import Costs
 from darrm.verify.exact import expected_error
-from darrm.verify.label_law import law_of
+from darrm.verify.label_law import law_of, open_law_of
 from darrm.verify.noisy_labels import Array
 from darrm.verify.plurality import partitions
 from darrm.verify.totals import proved_total
@@ -44,7 +44,7 @@ def judge_plan(claims: Json, exact: Costs) -> Iterator[Verdict]:
         return
     yield Verdict(ABOUT_PLAN, form, CONSISTENT, "all fields are there, with what they hold, and no others")
     same = (workload.voters, workload.classes) == (exact.voters, exact.classes)
-    asked = f"{workload.queries:,} votes of {workload.voters} on {workload.classes} classes"
+    asked = f"{workload.queries:,} votes of {workload.voters} on {classes_in_words(workload.classes)}"
     yield judged(ABOUT_PLAN, f"it is for {asked}", "the voters and classes of the release", holds=same)
     yield Verdict(ABOUT_PLAN, f"the family is called {claims['family']!r}", CLAIMED, NOTE)
     if not same:
@@ -143,7 +143,7 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
 
 
 def _figure(name: str, workload: Workload, prior: Prior, exact: Costs) -> tuple[float, float, float]:
-    K, law_of_label = workload.voters.K, law_of(exact.aggregator)
+    K, law_of_label = workload.voters.K, (open_law_of if is_open(workload.classes) else law_of)(exact.aggregator)
     counts, weights = _histograms(prior, K, workload.classes)
     if name == "expected_error":
         law = law_of_label(counts)

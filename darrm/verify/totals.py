@@ -58,7 +58,8 @@ def proved_total(
 
 def smallest(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Proved | None:
     """Prove the smallest ε that is found, looking no further once it is ``enough``; None where nothing is known."""
-    if not priced or any(charge.data_dependent for charge, _ in priced):
+    delta -= sum(charge.count * Fraction(charge.vanishing) for charge, _ in priced)  # paid first, whatever the rest
+    if not priced or delta < 0 or any(charge.data_dependent for charge, _ in priced):
         return None
     given, best, enough = any(exact is None for _, exact in priced), None, min(enough, sys.float_info.max)
     for epsilon, how in _bounds(priced, delta, enough):

@@ -1,15 +1,12 @@
 """`optimize --classes open`: from the command line to a label, and what it refuses."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from darrm.advise.__main__ import main as advise
 from darrm.optimize.__main__ import main
-from darrm.plan.__main__ import main as plan
 from darrm.release.__main__ import main as release
 from darrm.system.command_line import run
 
@@ -38,15 +35,6 @@ def test_the_report_as_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) 
     jsonschema.validate(document, json.loads((SCHEMAS / "plurality_report.json").read_text()))
     assert document["problem"]["classes"] == "open"
     assert document["share_right"] <= document["share_answered"] <= 1.0
-
-
-@pytest.mark.parametrize("door", [plan, advise])
-def test_many_open_questions_are_refused_in_a_line(
-    door: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["--classes", "open", "--K", "30", "--voters", "plain", "--overlap", "1", "--total", "2,1e-5"]
-    assert run(lambda: door(asked)) == 2
-    assert "python -m darrm.optimize --classes open" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,187 @@
+"""Plans for many open questions: noise and a threshold, by file, ledger, release and audit."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm.account.ledger import PrivacyLedger
+from darrm.advise.__main__ import main as advise
+from darrm.errors import TableError
+from darrm.laws.priors import Ewens
+from darrm.losses.vanishing import vanishing
+from darrm.mechanisms.noisy_law import answering_probabilities
+from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.selection import PermuteAndFlip
+from darrm.pate.files import load_release
+from darrm.plan import Plan, plan
+from darrm.plan.__main__ import main
+from darrm.plan.families import named
+from darrm.privacy import PrivacyParams
+from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, ShapedNoise
+from darrm.problem import OPEN, Voters, Workload
+from darrm.release import release_debited
+from darrm.sampling import Sampling
+from darrm.verify.__main__ import main as verify
+from darrm.verify.label_law import open_law_of
+from darrm.votes import Votes
+from tests.doors import refused, validated
+from tests.losses.test_vanishing import law_of
+
+PLAIN = PrivacyParams("inf")
+WORK = Workload(Voters(60, PLAIN, overlap=1), 8, PrivacyParams("3", "1e-4"), classes=OPEN)
+DRAWN = Sampling(Fraction(1, 10))
+FLAGS = ["--K", "60", "--voters", "plain", "--overlap", "1", "--classes", "open", "--queries", "8", "--total", "3,1e-4"]
+
+_plans: list[Plan] = []
+
+
+@pytest.fixture
+def planned() -> Plan:
+    """Return one plan for all tests of a run."""
+    if not _plans:
+        _plans.append(plan(WORK))
+    return _plans[0]
+
+
+@pytest.mark.parametrize(
+    ("noise", "reach"),
+    [(DiscreteGaussian(1.0), 8), (DiscreteLaplace(1.0), 30), (ShapedNoise(1.5, 2.5, 3.0, 1.5), 26)],
+)
+@pytest.mark.parametrize("threshold", [1, 3, 5, 30])
+def test_the_law_of_an_answer_is_the_sum_over_all_noises(
+    noise: DiscreteGaussian | DiscreteLaplace | ShapedNoise, reach: int, threshold: int
+) -> None:
+    counts = np.array([[4, 0, 0], [3, 1, 0], [2, 1, 1], [2, 2, 0], [0, 0, 0], [300, 299, 0]])
+    expected = [law_of(tuple(row), noise, threshold, reach)[:-1] for row in counts.tolist()]
+    assert answering_probabilities(noise, counts, threshold) == pytest.approx(np.array(expected), abs=1e-12)
+    mechanism: GNMax | LNMax | ShapedMax = GNMax(1.0) if isinstance(noise, DiscreteGaussian) else LNMax(1.0)
+    mechanism = ShapedMax(noise) if isinstance(noise, ShapedNoise) else mechanism
+    own = open_law_of(NoisyMaximum(mechanism, Voters(4, PLAIN, overlap=1), OPEN, threshold))
+    assert own(counts) == pytest.approx(np.array(expected), abs=1e-12)
+
+
+def test_answers_are_drawn_with_their_probabilities() -> None:
+    """Of 20,000 draws each share lies within five standard errors: a false alarm in two million runs."""
+    release = NoisyMaximum(GNMax(2.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=7)
+    votes = Votes.of_answers([["tea"] * 5 + ["ale"] * 4] * 20_000)
+    drawn = release.release(votes, rng=np.random.default_rng(3))
+    told = answering_probabilities(DiscreteGaussian(2.0), np.array([[5, 4]]), 7)[0]
+    for answer, chance in (("tea", told[0]), ("ale", told[1]), (None, 1.0 - told.sum())):
+        share = np.mean([one == answer for one in drawn.tolist()])
+        assert abs(share - chance) < 5.0 * np.sqrt(chance * (1.0 - chance) / 20_000)
+    nobody = Votes.of_answers([[""] * 9] * 3, missing="blank")
+    assert release.release(nobody).tolist() == [None] * 3
+
+
+def test_the_plan_stays_within_the_budget(planned: Plan) -> None:
+    best = planned.aggregator
+    assert isinstance(best, NoisyMaximum)
+    assert best.threshold is not None
+    charge = best.charge()
+    assert charge.vanishing == vanishing(best.mechanism.law, best.threshold)  # type: ignore[union-attr]
+    assert 0.0 < charge.vanishing <= 1e-4 / (2 * 8)
+    assert 2.8 < planned.spent.epsilon <= 3.0
+    assert {option.name for option in planned.options} == {"GNMax by label", "shaped noise"}
+    for option in planned.options:
+        assert option.share_right is not None
+        assert option.answered is not None
+        assert option.right <= option.answered
+
+
+def test_a_short_right_tail_answers_more_than_the_published_rules() -> None:
+    work = Workload(Voters(200, PLAIN, overlap=1), 100, PrivacyParams("2", "1e-5"), classes=OPEN)
+    found = plan(work, families=[named("GNMax by label"), named("shaped noise")])
+    shaped, gaussian = found.options
+    assert (shaped.name, gaussian.name) == ("shaped noise", "GNMax by label")
+    even = [int(np.argmax(option.truth >= 0.5)) for option in found.options]
+    levels = np.arange(1, 201)[np.linspace(0, 199, 128).round().astype(int)]
+    assert levels[even[1]] < 140  # 168 by counts, 135 by label with continuous noise, 119 by coins
+    assert levels[even[0]] < 90
+    assert shaped.right > 1.8 * gaussian.right
+
+
+def test_one_question_is_answered_by_the_optimum() -> None:
+    work = Workload(Voters(14, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
+    found = plan(work)
+    assert found.best.name == "per query"
+    assert found.best.right == pytest.approx(0.2558, abs=5e-5)
+    assert found.best.answered == pytest.approx(found.table.law.share_answered(Ewens()), abs=1e-9)
+    wide = Workload(Voters(30, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
+    best = plan(wide).best
+    assert best.table is not None
+    assert best.right == pytest.approx(best.table.law.share_right(Ewens()), abs=0.02)  # of drawn partitions
+
+
+def test_plan_release_ledger_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, ledger, out = tmp_path / "plan.json", tmp_path / "ledger.sqlite", tmp_path / "labels.csv"
+    assert main([*FLAGS, "--family", "shaped noise", "--output", str(file), "--format", "json"]) == 0
+    report = validated(capsys.readouterr().out, "plan_report")
+    assert report["candidates"][0]["share_answered"] > 0.1
+    validated(file.read_text(), "release")
+    release = load_release(file)
+    votes = Votes.of_answers([["tea"] * 60, ["tea"] * 59 + ["gin"]] * 4)
+    budget = PrivacyLedger.create(ledger, PrivacyParams("3", "1e-4"))
+    drawn = release_debited(release, votes, ledger=budget, output=out)
+    assert set(drawn.tolist()) <= {"tea", None}
+    assert verify([str(file), str(ledger), str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "what one person alone says is an answer with probability" in told
+    assert "share right" in told
+    stored = json.loads(file.read_text())
+    stored["threshold"] -= 10
+    lied = tmp_path / "lied.json"
+    lied.write_text(json.dumps(stored))
+    assert verify([str(lied), str(ledger)]) == 1  # the plan's total, and the ledger's cost, are those of another
+
+
+def test_advice_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert advise([*FLAGS, "--format", "json"]) == 0
+    report = validated(capsys.readouterr().out, "advice")
+    assert all(0.0 <= option["share_right"]["value"] <= option["share_answered"] for option in report["options"])
+    assert advise(FLAGS) == 0
+    assert "answered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"--total": "3,0"}, "a threshold hides"),
+        ({"--K": "5001"}, "at most 5000"),
+        ({"--family": "permute-and-flip"}, "no release"),
+        ({"--prior": "dirichlet"}, "ewens"),
+    ],
+)
+def test_what_cannot_be_planned_is_said_in_a_line(
+    changed: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = dict(zip(FLAGS[::2], FLAGS[1::2], strict=True)) | changed
+    refused(main, [part for pair in flags.items() for part in pair], message, capsys)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ({"threshold": None}, "threshold"),
+        ({"threshold": 0}, "at least 1"),
+        ({"classes": 3}, "it is for open answers"),
+        ({"mechanism": PermuteAndFlip(1.0)}, "GNMax, LNMax or ShapedMax"),
+        (
+            {"voters": Voters(9, PLAIN, overlap=1, sampled=DRAWN)},
+            "the same for every open question",
+        ),
+        ({"voters": Voters(9, PrivacyParams(1), overlap=1)}, "plain"),
+    ],
+)
+def test_no_open_release_without_its_threshold(made: dict[str, object], message: str) -> None:
+    good = {"mechanism": GNMax(2.0), "voters": Voters(9, PLAIN, overlap=1), "classes": OPEN, "threshold": 8}
+    with pytest.raises(ValueError, match=message):
+        NoisyMaximum(**(good | made))  # type: ignore[arg-type]
+    stored = NoisyMaximum(**good).to_json()  # type: ignore[arg-type]
+    assert NoisyMaximum.from_json(stored).threshold == 8
+    for broken in ({**stored, "threshold": 8.0}, {**stored, "threshold": "8"}, {**stored, "classes": 3}):
+        with pytest.raises(TableError):
+            NoisyMaximum.from_json(broken)
