@@ -135,13 +135,14 @@ class Voters:
             self._check_own(self.own)
 
     def _check_sampled(self, sampled: Sampling | Number) -> None:
-        object.__setattr__(self, "sampled", Sampling.of(sampled))
+        sampling = Sampling.of(sampled)
+        object.__setattr__(self, "sampled", sampling)
         if self.each.is_private or self.own is not None or self.models:
             raise ValueError(
                 "voters that draw their examples anew for every question (sampled) are not private themselves, and no "
                 'models: say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
             )
-        records = min(self.K, Sampling.of(sampled).records)
+        records = min(self.K, sampling.records)
         if self.reached < records:
             checks.fail(
                 "overlap", self.overlap, f"at least {records}", "each record of a person may reach another voter"

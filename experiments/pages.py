@@ -15,7 +15,7 @@ stands in its template, docs/reproduction/NAME/page.template: Markdown with
 import argparse
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,23 @@ def data_folder(options: argparse.Namespace, name: str) -> Path:
     if not options.page:
         folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def run_figures(
+    options: argparse.Namespace,
+    name: str,
+    figures: Iterable[str],
+    result_of: Callable[[str], Any],
+    shown: tuple[Callable[[Path], str], Callable[[Path], None]],
+) -> int:
+    """Compute what was asked for, each into its JSON file; ``shown`` writes the page and draws all that lie there."""
+    folder, (page, draw) = data_folder(options, name), shown
+    for figure in chosen_figures(options, figures):
+        write_json(folder / f"{figure}.json", result_of(figure))
+    text = page(folder)
+    if not options.page:
+        draw(folder)
+    return finish(folder, text)
 
 
 def finish(folder: Path, text: str, claims: Iterable[Claim] = ()) -> int:

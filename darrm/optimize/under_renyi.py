@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from darrm.errors import checks
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.priors import Prior, weights_of
+from darrm.losses.amplification import rate_of
 from darrm.optimize.closed_form import has_closed_form
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE, best_under_renyi
 from darrm.probability import Array
@@ -103,7 +104,7 @@ def optimize_under_renyi(
     if not order > 1.0:
         checks.fail("order", order, "above 1")
     if has_closed_form(voters):
-        rate = 1.0 if voters.sampled is None else float(voters.sampled.rate)
+        rate = 1.0 if voters.sampled is None else rate_of(voters.sampled)
         gamma = best_under_renyi(voters.K, order, budget, rate)
         value = gamma.expected_error(prior)
         return RenyiOptimum(gamma, value, value)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from darrm.errors import PlanError
+from darrm.losses.amplification import rate_of
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vanishing import least_threshold
@@ -214,7 +215,7 @@ def first_rate(workload: Workload) -> float:
     release = counted(workload)
     once = release.total.epsilon / (2.0 * math.sqrt(release.queries) * release.voters.reached)
     sampled = release.voters.sampled
-    return once if sampled is None else min(once / float(sampled.rate), 1.0)
+    return once if sampled is None else min(once / rate_of(sampled), 1.0)
 
 
 def selection(search: Search, kind: Callable[[float, int], Mechanism], law: Callable[[float, int], Law]) -> Parameter:

@@ -20,6 +20,7 @@ import numpy as np
 from darrm.errors import PlanError
 from darrm.laws.partitions import partitions_of
 from darrm.laws.plurality_law import PluralityLaw
+from darrm.losses.amplification import rate_of
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import DEFAULT_ORDERS
 from darrm.optimize import SolveOptions
@@ -219,7 +220,7 @@ def _drawn_under_renyi(search: Search) -> list[Parameter]:
         raise PlanError("it is known for people who are drawn by coins, and reach one voter each")
     if not work.has_noise_function:
         raise PlanError("for more than two classes its program is known for voters that do not draw their examples")
-    budgets, rate = budgets_of(work), float(sampling.rate)
+    budgets, rate = budgets_of(work), rate_of(sampling)
 
     def proposed(order: float, times: float) -> Proposal:
         search.report(f"Rényi: order {order:.6g}")

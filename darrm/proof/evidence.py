@@ -30,6 +30,7 @@ from darrm.proof.optimality import SHARE_RIGHT
 from darrm.proof.profile import privacy_profile
 from darrm.proof.renyi import renyi_curve
 from darrm.proof.voter_costs import are_few, curve_of_answers, profile_of_answers
+from darrm.sampling import Sampling
 from darrm.system.files import Json
 
 # exact descriptions of a γ are computed for every charge up to so many voters, or so many rows of neighbors: those of
@@ -60,10 +61,14 @@ class Evidence:
     of_plain: Callable[[_AnyLaw, int], _Costs]  # both, for plain voters of whom a person reaches so many
 
 
+def _has_curve(sampling: Sampling) -> bool:
+    """Whether a Rényi curve of people who are drawn so is known: a sample of fixed size has three laws."""
+    return sampling.scheme == "poisson"
+
+
 def _curve_of_gamma(problem: Problem, gamma: NoiseFunction) -> RenyiCurve | None:
     if (sampling := problem.voters.sampled) is not None:
-        known = sampling.scheme == "poisson"
-        lies = _log_lies(gamma)
+        lies, known = _log_lies(gamma), _has_curve(sampling)
         return curve_of_votes(lies, gamma.K, problem.voters.reached, rate_of(sampling)) if known else None
     curve = renyi_curve(problem.voters, gamma) if gamma.is_monotone else None
     return None if curve is None or (problem.voters.own is not None and np.isinf(curve.values).all()) else curve
@@ -98,7 +103,7 @@ def _costs_of_plain(law: PluralityLaw, reached: int) -> _Costs:
 @lru_cache(maxsize=64)
 def _costs_of_law(problem: Problem, law: PluralityLaw) -> _Costs:
     if (sampling := problem.voters.sampled) is not None:
-        known = sampling.scheme == "poisson" and not is_open(law.classes)
+        known = _has_curve(sampling) and not is_open(law.classes)
         return None, curve_of_law(law, problem.voters.reached, rate_of(sampling)) if known else None
     if problem.voters.are_plain:
         return _costs_of_plain(law, problem.voters.reached)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -221,13 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the data sets that were asked for, and write the page about all that were."""
     parser = pages.command_line(NAME, str(__doc__), quick="one setting of few questions", figures=list(FIGURES))
     options = parser.parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
-    for name in pages.chosen_figures(options, FIGURES):
-        pages.write_json(folder / f"{name}.json", result_of(name, quick=options.quick))
-    text = page(folder)
-    if not options.page:
-        draw(folder / PICTURE, results_of(folder))
-    return pages.finish(folder, text)
+    shown = page, lambda folder: draw(folder / PICTURE, results_of(folder))
+    return pages.run_figures(options, NAME, FIGURES, partial(result_of, quick=options.quick), shown)
 
 
 if __name__ == "__main__":

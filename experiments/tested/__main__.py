@@ -188,14 +188,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers (default 1)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
-    folder = pages.data_folder(options, NAME)
-    machine = Machine(options.jobs, "cpu", progress=False, folder=folder / "votes")
-    for name in pages.chosen_figures(options, ENSEMBLES):
-        pages.write_json(folder / f"{name}.json", result_of(ENSEMBLES[name], machine, quick=options.quick))
-    text = page(folder)
-    if not options.page:
-        draw(folder / PICTURE, rows_of(folder))
-    return pages.finish(folder, text)
+    machine = Machine(options.jobs, "cpu", progress=False, folder=pages.data_folder(options, NAME) / "votes")
+
+    def counted(name: str) -> Row:
+        return result_of(ENSEMBLES[name], machine, quick=options.quick)
+
+    shown = page, lambda folder: draw(folder / PICTURE, rows_of(folder))
+    return pages.run_figures(options, NAME, ENSEMBLES, counted, shown)
 
 
 if __name__ == "__main__":

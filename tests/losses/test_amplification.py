@@ -595,3 +595,16 @@ def test_private_voters_are_not_sampled() -> None:
 def test_seats_add_up_to_one() -> None:
     assert sum(chance for chance, _ in seatings(3, 2, 0.3)) == pytest.approx(1.0)
     assert Counter(seats.count(2) for _, seats in deals(3, 2, 2)) == {1: 6}
+
+
+def test_the_direction_that_costs_more_is_counted() -> None:
+    """An outcome that he nearly rules out tells most of somebody who is not drawn: the reverse direction."""
+    without, with_him, q = np.array([0.5, 0.5]), np.array([1e-3, 1.0 - 1e-3]), 0.9
+    mixture = (1.0 - q) * without + q * with_him
+    curve = drawn_curve(np.log(with_him), np.log(without), q, lambda terms: np.asarray(terms.sum()))
+    for order in (2.0, 8.0):
+        forward = float(np.sum(mixture**order * without ** (1.0 - order)))
+        reverse = float(np.sum(without**order * mixture ** (1.0 - order)))
+        assert reverse > 1.5 * forward
+        found = float(np.exp((order - 1.0) * curve.bound_at(order)))
+        assert reverse <= found <= reverse * (1.0 + 1e-8)
