@@ -478,6 +478,53 @@ class Votes:
             raise ValueError(f"{str(path)!r} must hold at least one line: every line is a query")
         return cls.of_places(places, vocabulary)
 
+    @classmethod
+    def read_survey(
+        cls,
+        path: Path | str,
+        voters: int,
+        *,
+        missing: str = "refuse",
+        normalize: Normalize = None,
+        line: StatusLine | None = None,
+    ) -> Votes:
+        """Read open answers from a .csv file with a line a voter, who answers a question in each column.
+
+        The file has K lines, or one more, the first of which then names the questions and is left out.
+
+        Parameters
+        ----------
+        path
+            The file.
+        voters
+            K.
+        missing, normalize, line
+            As in `read`.
+
+        Raises
+        ------
+        ValueError
+            If the file holds no such answers.
+        OSError
+            If it cannot be read.
+        """
+        checks.integer_at_least(1, voters=voters)
+        checks.file_name(path=path)
+        check_open(OPEN, "auto", missing, normalize)
+        vocabulary = Vocabulary(normalize, missing)
+        if not is_csv(Path(path)):
+            checks.fail("path", str(path), "a .csv file", "of other files turn the votes round, votes.T")
+        try:
+            lines = [row for _, row in answer_rows(Path(path), line)]
+            if len(lines) not in {voters, voters + 1}:
+                advice = f"one a voter, K = {voters}, and perhaps one that names the questions"
+                checks.fail("the number of lines", len(lines), f"{voters} or {voters + 1}", advice)
+            first = len(lines) - voters
+            places = vocabulary.places_of(enumerate(lines[first:], first + 1), "line", "field")
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} is no survey: {error}") from error
+        return cls.of_places(np.ascontiguousarray(places.T), vocabulary)
+
     @property
     def queries(self) -> int:
         """Q, the number of queries."""

@@ -1,6 +1,7 @@
 """Open answers, and long lists of classes: held sparse, and the same votes as one by one."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -272,3 +273,18 @@ def test_coins_stand_for_missing_votes_on_many_classes() -> None:
     assert (whole.missing, whole.sparse.sums.tolist()) == (None, [2, 2])
     joined = Votes.joined([votes[1:], Votes.of_labels([[1, 2]], 300)])
     assert joined.missing.tolist() == [2, 0]  # type: ignore[union-attr]
+
+
+def test_a_survey_is_turned_round(tmp_path: Path) -> None:
+    file = tmp_path / "survey.csv"
+    file.write_text("town,drink\nRome,tea\nParis,\nrome,gin\n", encoding="utf-8")
+    votes = Votes.read_survey(file, 3, missing="blank", normalize="casefold")
+    assert counted(votes) == [{"rome": 2, "paris": 1}, {"tea": 1, "gin": 1, None: 1}]
+    assert votes.voters == 3
+    whole = Votes.read_survey(file, 4, missing="blank")
+    assert counted(whole)[0] == {"town": 1, "Rome": 1, "Paris": 1, "rome": 1}
+    for voters, message in ((2, "must be 2 or 3, got 4"), (3, "line 3, field 2")):
+        with pytest.raises(ValueError, match=message):
+            Votes.read_survey(file, voters)
+    with pytest.raises(ValueError, match="turn the votes round"):
+        Votes.read_survey(tmp_path / "votes.npy", 3)

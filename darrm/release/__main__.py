@@ -46,7 +46,7 @@ from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
 from darrm.system.parquet_file import is_parquet
 from darrm.system.progress import StatusLine, status_line
 from darrm.system.votes_file import check_new
-from darrm.votes import ABSTAIN, FORMATS, MISSING, Votes
+from darrm.votes import ABSTAIN, FORMATS, MISSING, Classes, Votes
 
 PAID_STATUS = 3
 _SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of what is proposed where a budget is too small
@@ -127,6 +127,12 @@ def _add_file(parser: CommandLine) -> None:
         "votes", type=Path, metavar="VOTES", help=".npy, .csv, .parquet or a folder of these: one row a query"
     )
     _add_release(parser)
+    parser.add_argument(
+        "--rows",
+        choices=("queries", "voters"),
+        default="queries",
+        help="what a line of open answers is: a query (default), or in a survey a voter, with a column for each query",
+    )
     parquet = parser.add_argument_group("Parquet files")
     parquet.add_argument(
         "--columns", metavar="A,B,…", help="the columns that hold votes (default: all that are not kept)"
@@ -258,15 +264,7 @@ def _file(options: Namespace) -> int:
 def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
     aggregator, classes = _aggregator_of(options)
     K = aggregator.voters.K
-    votes = Votes.read(
-        options.votes,
-        voters=K,
-        classes=classes,
-        votes_format=options.votes_format,
-        missing=options.missing,
-        normalize=options.normalize,
-        line=line,
-    )
+    votes = _votes_of(options, K, classes, line)
     if votes.missing is not None and not options.quiet:
         absent = f"{votes.missing.sum():,} of {votes.queries * K:,} votes are missing"
         complain(f"{absent}, and a fair {'coin' if aggregator.classes == 2 else 'die'} stands for each", 0, "note")
@@ -287,7 +285,18 @@ def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
     return ledger, labels.size
 
 
+def _votes_of(options: Namespace, K: int, classes: Classes, line: StatusLine) -> Votes:
+    answers = {"missing": options.missing, "normalize": options.normalize, "line": line}
+    if options.rows == "voters":
+        if not is_open(classes):
+            checks.fail("--rows", "voters", "queries where classes are listed", "turn the votes round")
+        return Votes.read_survey(options.votes, K, **answers)
+    return Votes.read(options.votes, voters=K, classes=classes, votes_format=options.votes_format, **answers)
+
+
 def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
+    if options.rows == "voters":
+        raise ValueError("--rows voters is for a survey in a .csv file: in .parquet files a row is a query")
     if options.missing == "coin":
         raise ValueError("--missing coin is for votes in .npy and .csv files: of .parquet files leave such rows out")
     aggregator, classes = _aggregator_of(options)
