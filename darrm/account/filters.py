@@ -81,7 +81,7 @@ def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> 
     whole = PrivacyParams(0, delta).exact_delta
     aside, total = set_aside * whole, exact_sum(account)
     if aside == whole:
-        return None if any(charge.vanishing for charge in account) else simple_bound(account, delta)
+        return simple_bound(account, delta)
     failing = sum(charge.count * _own_delta(charge) for charge in account)
     order, epsilon = _smallest(account, float(whole - aside), confessing=failing <= aside)
     explanation = f"a Rényi filter of order {order:.3g}"

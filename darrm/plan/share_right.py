@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from darrm.errors import checks
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.partitions import falling_counts
+from darrm.laws.partitions import falling_counts, number_of_partitions
 from darrm.laws.priors import Dirichlet, Ewens, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
 from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
 from darrm.probability import Array
@@ -121,7 +121,7 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
 def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
     """List sorted histograms with their probabilities, or draw some."""
     checks.integer_at_least(1, K=K)
-    if isinstance(prior, Ewens) and _few_partitions(K, most):
+    if isinstance(prior, Ewens) and number_of_partitions(K, K) <= most:
         rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
         return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
     if isinstance(prior, RecordedVotes) and prior.votes.voters == K:
@@ -135,17 +135,6 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
             return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
     drawn = prior.sample(K, classes, most, rng=np.random.default_rng(SEED))
     return -np.sort(-drawn, axis=1), None
-
-
-def _few_partitions(K: int, most: int) -> bool:
-    """Whether K votes have at most so many partitions: Euler's recurrence, part by part."""
-    ways = [1] + [0] * K
-    for part in range(1, K + 1 if most >= K else 1):
-        for total in range(part, K + 1):
-            ways[total] += ways[total - part]
-        if ways[K] > most:
-            return False
-    return most >= K
 
 
 class Measure:
