@@ -34,7 +34,8 @@ from darrm.probability.bisection import last_allowed_integer
 from darrm.probability.integer_noise import IntegerNoise
 
 _LEAST = 1e-33  # is added: the sums leave out less than e^{−76}
-_MOST_THRESHOLD = 2**40
+MOST_THRESHOLD = 2**40
+_WIDEST = 20_000.0  # votes: the tails of wider noise take gigabytes, and no threshold for them is ever reached
 
 
 def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
@@ -45,10 +46,17 @@ def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
     4.64e-08
     """
     checks.integer_at_least(1, threshold=threshold, moved=moved)
+    check_width(noise)
     laws = _laws(noise)
     own = np.arange(1, moved + 1)
     each = np.exp(laws.log_F(own - threshold) + laws.rounding) / own
     return min(1.0, moved * (float(np.max(each)) * (1.0 + 1e-12) + _LEAST))
+
+
+def check_width(noise: IntegerNoise) -> None:
+    """Refuse noise whose tails are not added up with `ValueError`."""
+    if noise.deviation > _WIDEST:
+        checks.fail("noise", noise, f"of a deviation of at most {_WIDEST:g} votes where answers are open")
 
 
 def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> int:
@@ -61,7 +69,7 @@ def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> i
     if not allowed > 2.0 * moved * _LEAST:
         checks.fail("allowed", allowed, f"above {2.0 * moved * _LEAST:g}", "a threshold needs a delta")
     return last_allowed_integer(
-        lambda threshold: vanishing(noise, threshold, moved=moved) <= allowed, inside=_MOST_THRESHOLD, outside=0
+        lambda threshold: vanishing(noise, threshold, moved=moved) <= allowed, inside=MOST_THRESHOLD, outside=0
     )
 
 

@@ -5,6 +5,7 @@ __all__ = [
     "noisy_law",
     "noisy_max",
     "noisy_maximum",
+    "open_lines",
     "release",
     "renyi_bounds",
     "selection",

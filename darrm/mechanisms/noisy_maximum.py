@@ -21,7 +21,7 @@ import numpy as np
 from darrm.errors import TableError, checks
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
-from darrm.losses.vanishing import vanishing
+from darrm.losses.vanishing import MOST_THRESHOLD, check_width, vanishing
 from darrm.mechanisms.noisy_max import GNMax, LNMax, NoisyMax, ShapedMax, noisy_answer
 from darrm.mechanisms.open_lines import columns_of, of_classes
 from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
@@ -31,10 +31,11 @@ from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Voters, checked_classes, classes_to_json, is_open
 from darrm.proof.stored import checksum_of, read_document, write_document
 from darrm.system.files import Document, Json
-from darrm.votes import Labels, Votes, require_votes
+from darrm.votes import Labels, Votes
 
 FORMAT = "darrm release"
 VERSION = 1
+_LEAST_DELTA = 1e-10  # of an answer, for what a threshold hides better than that
 Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip | ShapedMax
 _KINDS: dict[str, tuple[Callable[..., Mechanism], tuple[str, ...]]] = {
     "GNMax": (GNMax, ("sigma",)),
@@ -106,9 +107,11 @@ class NoisyMaximum:
                 checks.fail("threshold", self.threshold, "None", "it is for open answers, classes='open'")
             return
         advice = "noisy votes without which there is no answer; darrm.plan finds one"
-        checks.integer_at_least(1, threshold=self.threshold, advice=advice)
+        checks.integer_at_least(1, most=MOST_THRESHOLD, threshold=self.threshold, advice=advice)
+        object.__setattr__(self, "threshold", int(self.threshold or 0))
         if self._noisy is None:
             checks.fail("mechanism", type(self.mechanism).__name__, "GNMax, LNMax or ShapedMax where answers are open")
+        check_width(self._noisy[0].law)
         if self.voters.sampled is not None:
             checks.fail("voters", checks.Found("drawn anew"), "the same for every open question", "leave --sampled out")
 
@@ -121,13 +124,14 @@ class NoisyMaximum:
 
     @property
     def guarantee(self) -> PrivacyParams | RenyiCurve:
-        """What one answer satisfies, whatever the votes: of open answers at a δ twice what the threshold needs."""
+        """What one answer satisfies, whatever the votes: of open answers at about twice the δ of the threshold."""
         if self.threshold is None:
             return self.mechanism.guarantee
         charge = self.charge()
-        ways = [] if charge.renyi is None else [charge.renyi.convert(charge.vanishing).epsilon]
-        ways += [] if charge.profile is None else [charge.profile.epsilon_at(charge.vanishing)]
-        return PrivacyParams(min(ways), min(1.0, 2.0 * charge.vanishing))
+        rest = max(_LEAST_DELTA, min(charge.vanishing, (1.0 - charge.vanishing) / 2.0))
+        ways = [] if charge.renyi is None else [charge.renyi.convert(rest).epsilon]
+        ways += [] if charge.profile is None else [charge.profile.epsilon_at(rest)]
+        return PrivacyParams(min(ways), charge.vanishing + rest)
 
     @cached_property
     def digest(self) -> str:
@@ -158,15 +162,12 @@ class NoisyMaximum:
 
         Votes may be missing, where that was allowed: each release tosses coins, or dice, of its own for these.
         """
+        given = of_classes(votes, self.classes).of_voters(self.voters.K)
         if self._noisy is not None:
             mechanism, threshold = self._noisy
-            given, draw = of_classes(votes, self.classes).of_voters(self.voters.K), mechanism.draw(rng)
-            places = partial(noisy_answer, threshold=threshold, draw=draw)
+            places = partial(noisy_answer, threshold=threshold, draw=mechanism.draw(rng))
             return given.labeled(columns_of(given, places, uniform_below(rng)))
-        given = require_votes(votes.completed(rng=rng) if isinstance(votes, Votes) else votes).of_voters(self.voters.K)
-        if len(given.classes) != self.classes:
-            checks.fail("votes", checks.Found(f"{len(given.classes)} classes"), f"about C = {self.classes} classes")
-        return self.mechanism.release(given, rng=rng)
+        return self.mechanism.release(given.completed(rng=rng), rng=rng)
 
     def to_json(self) -> Document:
         """Write it as plain data, the parameter as the decimal that it is; ``darrm/schemas/release.json``."""

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
 from darrm.probability.exact_sampling import UniformBelow
-from darrm.problem import OPEN, classes_in_words
+from darrm.problem import OPEN, classes_in_words, is_open
 from darrm.votes import ABSTAIN, Votes, require_votes
 
 _PLACES_AT_ONCE = 2**22  # of lines: they take some hundred megabytes
@@ -18,7 +18,7 @@ def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
     given = votes if isinstance(votes, Votes) else require_votes(votes)
     if len(given.classes) != classes:
         number = checks.Found(f"about {classes_in_words(len(given.classes) or OPEN)}")
-        checks.fail("votes", number, f"about the {classes_in_words(classes)} of the release")
+        checks.fail("votes", number, f"about {'open answers' if is_open(classes) else f'C = {classes} classes'}")
     return given
 
 

@@ -25,6 +25,7 @@ from darrm.losses.label_given_votes import WIDEST, missed_probabilities
 from darrm.losses.missed_label import Missed, MissedLabel, missed_label
 from darrm.mechanisms.noisy_max import GNMax, NoisyMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.open_lines import of_classes
 from darrm.pate.budget_test import BudgetTest
 from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck, may_decline
@@ -32,7 +33,7 @@ from darrm.pate.vote_scale import MARKS_A_VOTE, VoteScale
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.probability import Array
 from darrm.probability.exact_sampling import uniform_below
-from darrm.problem import Voters
+from darrm.problem import Voters, is_open
 from darrm.proof.stored import checksum_of
 from darrm.system.files import Document, Json
 from darrm.votes import ABSTAIN, Labels, Votes, require_votes
@@ -91,6 +92,8 @@ class TestedRun:
         checks.instance(NoisyMaximum, answer=self.answer, advice="say NoisyMaximum(GNMax(40), voters, classes)")
         if not self.voters.are_plain or self.voters.reached != 1 or self.answer.mechanism.reached != 1:
             checks.fail("voters", self.voters, "plain, and one person reaches one", _ADVICE)
+        if is_open(self.classes):
+            checks.fail("answer", checks.Found("open answers"), "about listed classes", "the test is for these")
         if not isinstance(self.answer.mechanism, NoisyMax):
             checks.fail("answer", self.answer.mechanism, "GNMax, LNMax or ShapedMax", "its noise is the same for all")
         if self.mechanism.law.deviation > WIDEST:
@@ -201,9 +204,7 @@ class TestedRun:
         return ConfidentGNMax(self.check.threshold, self.check.sigma, self._sigma)
 
     def _asked(self, votes: Votes) -> Votes:
-        given = may_decline(require_votes(votes)).of_voters(self.voters.K)
-        if len(given.classes) != self.classes:
-            checks.fail("votes", checks.Found(f"{len(given.classes)} classes"), f"about C = {self.classes} classes")
+        given = of_classes(may_decline(require_votes(votes)), self.classes).of_voters(self.voters.K)
         if given.missing is not None:
             checks.fail("votes", checks.Found("votes that are missing"), "complete", "the test looks at all of them")
         if given.queries > self.queries:

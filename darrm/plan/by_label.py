@@ -248,7 +248,10 @@ def for_strings(workload: Workload) -> float:
 
 
 def _of_open(workload: Workload, mechanism: GNMax | LNMax | ShapedMax, settings: Mapping[str, float]) -> Proposal:
-    threshold = least_threshold(mechanism.law, for_strings(workload), moved=mechanism.reached)
+    try:
+        threshold = least_threshold(mechanism.law, for_strings(workload), moved=mechanism.reached)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
     release = NoisyMaximum(mechanism, workload.voters, workload.classes, threshold)
     return Proposal(
         law=lambda counts: answering_probabilities(mechanism.law, counts, threshold),

@@ -177,8 +177,9 @@ def plan(
     check_size_of(workload)
     options, refused = options_of(workload, measure, asked, report)
     if not options:
-        reasons = dict.fromkeys(reason for _, reason in refused)
-        raise PlanError("no release within this budget was found: " + "; ".join(reasons))
+        left_out = [family.only_compared or family.meant_for for family in families or () if family not in asked]
+        reasons = [*(reason for _, reason in refused), *left_out]
+        raise PlanError("no release within this budget was found: " + "; ".join(dict.fromkeys(reasons)))
     best = options[0]
     if best.aggregator is None:
         raise PlanError(f"{best.remark} {best.instructions[0].capitalize()}".removesuffix("."))

@@ -45,7 +45,7 @@ def judge_labels(
     whole = "the one label is" if labels.size == 1 else f"all {labels.size} labels are"
     if is_of_strings and not classes:
         what = "they are strings that voters said; which were said is not in the files"
-        yield Verdict(_LABELS, f"the labels are {len(names):,} different answers", CLAIMED, what)
+        yield Verdict(_LABELS, f"the labels are {numbered(len(names), 'answer', 'different answers')}", CLAIMED, what)
     elif number or classes:
         yield judged(_LABELS, f"{whole} {allowed}", shown, holds=inside)
     else:

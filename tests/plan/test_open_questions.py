@@ -1,12 +1,14 @@
 """Plans for many open questions: noise and a threshold, by file, ledger, release and audit."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from darrm.account.accountant import PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger
 from darrm.advise.__main__ import main as advise
 from darrm.errors import TableError
@@ -16,7 +18,8 @@ from darrm.mechanisms.noisy_law import answering_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import PermuteAndFlip
-from darrm.pate.files import load_release
+from darrm.pate.files import load_release, save_release
+from darrm.pate.tested import TestedRun
 from darrm.plan import Plan, plan
 from darrm.plan.__main__ import main
 from darrm.plan.families import named
@@ -27,6 +30,9 @@ from darrm.release import release_debited
 from darrm.sampling import Sampling
 from darrm.verify.__main__ import main as verify
 from darrm.verify.label_law import open_law_of
+from darrm.verify.mechanism import ExactMechanism, judge_costs
+from darrm.verify.totals import smallest
+from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED
 from darrm.votes import Votes
 from tests.doors import refused, validated
 from tests.losses.test_vanishing import law_of
@@ -73,6 +79,10 @@ def test_answers_are_drawn_with_their_probabilities() -> None:
     for answer, chance in (("tea", told[0]), ("ale", told[1]), (None, 1.0 - told.sum())):
         share = np.mean([one == answer for one in drawn.tolist()])
         assert abs(share - chance) < 5.0 * np.sqrt(chance * (1.0 - chance) / 20_000)
+    low = NoisyMaximum(GNMax(3.0), Voters(1, PLAIN, overlap=1), OPEN, threshold=1)  # nobody's place has no noise
+    answered = np.mean(low.release(Votes.of_answers([["tea"]] * 20_000), rng=np.random.default_rng(4)) == "tea")
+    chance = answering_probabilities(DiscreteGaussian(3.0), np.array([[1]]), 1)[0, 0]
+    assert abs(answered - chance) < 5.0 * np.sqrt(chance * (1.0 - chance) / 20_000)
     nobody = Votes.of_answers([[""] * 9] * 3, missing="blank")
     assert release.release(nobody).tolist() == [None] * 3
 
@@ -123,19 +133,87 @@ def test_plan_release_ledger_and_audit(tmp_path: Path, capsys: pytest.CaptureFix
     assert report["candidates"][0]["share_answered"] > 0.1
     validated(file.read_text(), "release")
     release = load_release(file)
-    votes = Votes.of_answers([["tea"] * 60, ["tea"] * 59 + ["gin"]] * 4)
+    votes = Votes.of_answers([["tea"] * 60, [""] * 60] * 4, missing="blank")
     budget = PrivacyLedger.create(ledger, PrivacyParams("3", "1e-4"))
     drawn = release_debited(release, votes, ledger=budget, output=out)
-    assert set(drawn.tolist()) <= {"tea", None}
+    assert drawn[1::2].tolist() == [None] * 4
+    assert set(drawn[::2].tolist()) == {"tea"}  # of 60 votes all but surely
     assert verify([str(file), str(ledger), str(out)]) == 0
     told = capsys.readouterr().out
     assert "what one person alone says is an answer with probability" in told
     assert "share right" in told
+    assert "the labels are 1 answer" in told  # an empty field is none
     stored = json.loads(file.read_text())
     stored["threshold"] -= 10
     lied = tmp_path / "lied.json"
     lied.write_text(json.dumps(stored))
     assert verify([str(lied), str(ledger)]) == 1  # the plan's total, and the ledger's cost, are those of another
+
+
+def test_a_filter_over_open_questions_is_believed_to_the_accountant_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The audit's own sums of a filter know of no strings that vanish."""
+    release = NoisyMaximum(GNMax(4.0), Voters(60, PLAIN, overlap=1), OPEN, threshold=24)
+    budget = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("3", "1e-4"), kinds="adaptive")
+    release_debited(release, Votes.of_answers([["tea"] * 60]), ledger=budget)
+    save_release(tmp_path / "r.json", release)
+    assert verify([str(tmp_path / "r.json"), str(tmp_path / "l.sqlite")]) == 0
+    (total,) = [line for line in capsys.readouterr().out.splitlines() if "the total stays within the budget" in line]
+    assert total.startswith("consistent")
+
+
+def verdict_of(mechanism: GNMax | LNMax, share: float) -> str:
+    """Judge a statement of what one person alone says that is so many times the honest one."""
+    release = NoisyMaximum(mechanism, Voters(9, PLAIN, overlap=mechanism.reached), OPEN, threshold=25)
+    charge = release.charge()
+    stated = replace(charge, vanishing=charge.vanishing * share)
+    (told,) = [one for one in judge_costs(ExactMechanism(release), stated, "it") if "one person alone" in one.claim]
+    return told.verdict
+
+
+@pytest.mark.parametrize("mechanism", [GNMax(3.0), LNMax(0.4), GNMax(3.0, reached=2), GNMax(40.0, reached=3)])
+def test_an_audit_adds_up_what_vanishes(mechanism: GNMax | LNMax) -> None:
+    assert verdict_of(mechanism, 1.0) == PROVED
+    assert verdict_of(mechanism, 0.6) == FALSE
+    if mechanism.reached == 1:
+        assert verdict_of(mechanism, 0.99) == FALSE
+    if mechanism.reached == 3:  # three strings of one vote each: their events overlap, and their sum is a bound
+        assert verdict_of(mechanism, 0.9) == CONSISTENT
+
+
+def test_an_audit_pays_for_what_vanishes_before_its_sums() -> None:
+    charge = NoisyMaximum(GNMax(8.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=30).charge(10)
+    lost, delta = Fraction(charge.vanishing) * 10, Fraction(1, 100)
+    own = smallest([(charge, None)], delta, enough=0.0)
+    rest = smallest([(replace(charge, vanishing=0.0), None)], delta - lost, enough=0.0)
+    assert own is not None
+    assert rest is not None
+    assert own.epsilon == rest.epsilon
+    assert smallest([(charge, None)], lost * Fraction(9, 10), enough=0.0) is None
+
+
+@pytest.mark.parametrize("mechanism", [LNMax(0.4), LNMax(0.4, reached=2), GNMax(3.0, reached=2)])
+def test_a_charge_has_no_pair_and_the_guarantee_holds(mechanism: GNMax | LNMax) -> None:
+    release = NoisyMaximum(mechanism, Voters(9, PLAIN, overlap=mechanism.reached), OPEN, threshold=20)
+    charge, guarantee = release.charge(), release.guarantee
+    assert charge.guarantee is None
+    assert charge.vanishing == vanishing(mechanism.law, 20, moved=mechanism.reached)
+    assert isinstance(guarantee, PrivacyParams)
+    assert PrivacyAccountant(charges=[charge]).spent(guarantee.delta).epsilon <= guarantee.epsilon * (1.0 + 1e-9)
+
+
+def test_a_threshold_of_one_vote_has_a_guarantee() -> None:
+    guarantee = NoisyMaximum(GNMax(2.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=1).guarantee
+    assert isinstance(guarantee, PrivacyParams)
+    assert 0.5 < guarantee.delta < 1.0
+
+
+def test_a_person_of_two_votes_needs_a_higher_threshold() -> None:
+    work = Workload(Voters(60, PLAIN, overlap=2), 8, PrivacyParams("3", "1e-4"), classes=OPEN)
+    found = plan(work, families=[named("GNMax by label")]).aggregator
+    assert isinstance(found, NoisyMaximum)
+    assert 0.0 < found.charge().vanishing <= 1e-4 / (2 * 8)
 
 
 def test_advice_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +229,7 @@ def test_advice_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -
     [
         ({"--total": "3,0"}, "a threshold hides"),
         ({"--K": "5001"}, "at most 5000"),
-        ({"--family": "permute-and-flip"}, "no release"),
+        ({"--family": "permute-and-flip"}, "it is for 2 to 1,000 classes only"),
         ({"--prior": "dirichlet"}, "ewens"),
     ],
 )
@@ -173,6 +251,8 @@ def test_what_cannot_be_planned_is_said_in_a_line(
             {"voters": Voters(9, PLAIN, overlap=1, sampled=DRAWN)},
             "the same for every open question",
         ),
+        ({"mechanism": LNMax(1e-6)}, "at most 20000 votes"),
+        ({"threshold": 2**70}, "at most"),
         ({"voters": Voters(9, PrivacyParams(1), overlap=1)}, "plain"),
     ],
 )
@@ -180,6 +260,8 @@ def test_no_open_release_without_its_threshold(made: dict[str, object], message:
     good = {"mechanism": GNMax(2.0), "voters": Voters(9, PLAIN, overlap=1), "classes": OPEN, "threshold": 8}
     with pytest.raises(ValueError, match=message):
         NoisyMaximum(**(good | made))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="about listed classes"):
+        TestedRun(NoisyMaximum(**good), 5, PrivacyParams(1, "1e-5"), 8.0)  # type: ignore[arg-type]
     stored = NoisyMaximum(**good).to_json()  # type: ignore[arg-type]
     assert NoisyMaximum.from_json(stored).threshold == 8
     for broken in ({**stored, "threshold": 8.0}, {**stored, "threshold": "8"}, {**stored, "classes": 3}):
