@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.optimize",),
     ("darrm.account",),
     ("darrm.release", "darrm.ensemble"),
-    ("darrm.plan",),
+    ("darrm.plan", "darrm.generate"),
     ("darrm.advise", "darrm.verify"),
     ("darrm.estimators",),
     ("darrm", "darrm.__main__"),
