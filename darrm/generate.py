@@ -321,7 +321,7 @@ class Writer:
             found = checks.Found(f"word {votes.max()}")
             checks.fail("teachers", found, f"words below {size:,}, as many as the public model has")
         if isinstance(self._mechanism, NoisyMaximum):
-            label = self._answers.at(step, Votes.of_answers([votes]))
+            label = self._answers.at(step, Votes.of_answers([[str(vote) for vote in votes]]))
             return Word(ours if label is None else label, step, label is not None)
         names = np.arange(size)
         names[[0, ours]] = ours, 0  # the public word is the first class
