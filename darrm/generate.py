@@ -185,14 +185,14 @@ class Writer:
     ) -> None:
         check_ledger(ledger)
         coordinated([[1.0]], seed)  # refuses what is no seed
-        self._mechanism, self._seed, self._stream = mechanism, seed, f"{stream}: words"
+        self._mechanism, self._seed, self._stream = mechanism, seed, f"{stream}: word"
         self._kept: list[tuple[Votes, bool]] | None = [] if keep_votes else None
         if isinstance(mechanism, Checked):
             if ledger.kinds not in SET_ASIDE:
                 advice = "checks and answers are two kinds: make a ledger with kinds='renyi'"
                 checks.fail("the ledger's kinds", ledger.kinds, "renyi or adaptive", advice)
             self._answers = _Steps(mechanism.answer, ledger, self._stream, note)
-            self._checks = _Steps(_Check(mechanism), ledger, f"{stream}: checks", note)
+            self._checks = _Steps(_Check(mechanism), ledger, f"{stream}: check", note)
             return
         if not (isinstance(mechanism, NoisyMaximum) and is_open(mechanism.classes)):
             found = checks.Found(type(mechanism).__name__)
@@ -341,7 +341,8 @@ class _Steps:
         self._stream = OneByOne(aggregator, ledger, stream=stream, note=note)
         self._charge = aggregator.charge(1)
         asked = [entry.questions[0] for entry in ledger.entries() if entry.output == self._stream.turn.stream]
-        self.last = int(asked[-1]) if asked else 0
+        self._name = f"{stream} "
+        self.last = int(asked[-1].removeprefix(self._name)) if asked else 0
         self._label = [self._number(label) for label in self._stream.waiting()]
 
     @property
@@ -360,7 +361,7 @@ class _Steps:
     def at(self, step: int, votes: Votes) -> int | None:
         """Return the answer of a step, as it was drawn, or draw it; None for no answer."""
         if step != self.last:
-            self._label = [self._number(self._stream.answer(votes, question=str(step)))]
+            self._label = [self._number(self._stream.answer(votes, question=f"{self._name}{step}"))]
             self.last = step
         return self._label[0]
 
