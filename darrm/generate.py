@@ -50,7 +50,7 @@ from darrm.release.one_by_one import OneByOne
 from darrm.votes import Labels, Votes
 
 LENGTH, STOPPED, BUDGET = "length", "stop word", "budget"
-_WIDEST, _LEAST, _BISECTIONS = 1e6, 0.01, 24  # votes; a scale
+_WIDEST, _NARROWEST, _LEAST, _BISECTIONS = 1e6, 0.5, 1e-3, 30  # votes, votes; a scale
 
 Checked = ConfidentGNMax | InteractiveGNMax
 Context = tuple[int, ...]
@@ -120,7 +120,7 @@ def noise_for(total: PrivacyParams, *, words: int, answers: int, for_checks: flo
     def scaled(log_scale: float) -> ConfidentGNMax:
         scale = math.exp(log_scale)
         by_check, by_answer = math.sqrt(words / (2.0 * for_checks)), math.sqrt(answers / (1.0 - for_checks))
-        return ConfidentGNMax(0.0, scale * by_check, scale * by_answer)
+        return ConfidentGNMax(0.0, max(_NARROWEST, scale * by_check), max(_NARROWEST, scale * by_answer))
 
     def fits(log_scale: float) -> bool:
         mechanism = scaled(log_scale)

@@ -1,0 +1,1 @@
+"""Texts written by the votes of small language models, against other ways to sample from many models privately."""
