@@ -185,6 +185,7 @@ class Writer:
     ) -> None:
         check_ledger(ledger)
         coordinated([[1.0]], seed)  # refuses what is no seed
+        checks.instance(str, stream=stream)
         self._mechanism, self._seed, self._stream = mechanism, seed, f"{stream}: word"
         self._kept: list[tuple[Votes, bool]] | None = [] if keep_votes else None
         if isinstance(mechanism, Checked):
@@ -235,9 +236,9 @@ class Writer:
         held
             Of a text that was broken off: its words as far as they came through, ``[]`` where none did.
 
-        Yields
-        ------
-        word
+        Returns
+        -------
+        words
             The text ends after ``most`` words, after a stop word, or where the budget does not admit a further step.
 
         Raises
@@ -248,9 +249,32 @@ class Writer:
         LedgerError, PaidError
             As `darrm.release.OneByOne.answer`. A new `Writer` goes on with ``held``.
         """
-        checks.integer_at_least(1, most=most)
+        checks.integer_at_least(1, words=most, advice="say most=, how many words are written at most")
+        for name, model in (("teachers", teachers), ("public", public)):
+            if not callable(model):
+                checks.fail(name, checks.Found(type(model).__name__), "a function of the words so far")
+        if isinstance(prompt, str) or not isinstance(prompt, Sequence | np.ndarray):
+            checks.fail("prompt", checks.Found(type(prompt).__name__), "the numbers of words", "write text as numbers")
+        if isinstance(stop, str) or not isinstance(stop, Container):
+            checks.fail("stop", checks.Found(type(stop).__name__), "a set of numbers of words")
         words = [] if held is None else list(held)
-        for step in range(self._first_step(held), self._first_step(held) + most - len(words)):
+        if not all(isinstance(word, Word) for word in words):
+            checks.fail("held", checks.Found("something else"), "words as they came through, Word(…)")
+        first = self._first_step(held)
+        left = 0 if words and words[-1].word in stop else most - len(words)
+        return self._steps(teachers, public, tuple(prompt), words, range(first, first + left), stop)
+
+    def _steps(
+        self,
+        teachers: Teachers,
+        public: PublicModel,
+        prompt: Context,
+        words: list[Word],
+        steps: range,
+        stop: Container[int],
+    ) -> Iterator[Word]:
+        """Write the words of so many steps."""
+        for step in steps:
             context = (*prompt, *(word.word for word in words))
             if not self._answers.fit(step):
                 break

@@ -173,6 +173,25 @@ def test_what_is_no_law_is_refused_and_nothing_paid(laws: Laws, model: Laws, mes
     assert paid(ledger) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"most": 0}, "words must be an integer of at least 1, got 0"),
+        ({"most": 2.5}, "words must be an integer"),
+        ({"teachers": 3}, "teachers must be a function of the words so far, got int"),
+        ({"public": None}, "public must be a function"),
+        ({"prompt": "text"}, "prompt must be the numbers of words, got str"),
+        ({"prompt": None}, "prompt must be the numbers of words, got NoneType"),
+        ({"stop": 3}, "stop must be a set of numbers of words, got int"),
+        ({"held": [1]}, "held must be words as they came through"),
+    ],
+)
+def test_what_is_no_text_is_refused_at_once(arguments: dict[str, object], message: str) -> None:
+    whole = {"teachers": agreeing, "public": public, "most": 2, **arguments}
+    with pytest.raises(ValueError, match=message):
+        Writer(CONFIDENT, opened(), seed=1).words(**whole)  # type: ignore[arg-type]
+
+
 def test_other_mechanisms_ledgers_and_seeds_are_refused() -> None:
     with pytest.raises(ValueError, match="mechanism must be ConfidentGNMax, InteractiveGNMax or a NoisyM"):
         Writer(GNMax(4.0), opened(), seed=1)  # type: ignore[arg-type]
