@@ -16,8 +16,8 @@ each teacher, and those whose data do not contain a person are the same without 
 bit of the check, and the noisy maximum only where that bit is 1: each is debited before it is drawn upon, the second
 after the first was told. Public words, stop words and the end of a text are functions of these. So the course of
 charges is chosen adaptively, which is what the filter of a ledger of kinds ``renyi`` pays for
-(`darrm.account.filters`). ∎ The cost of an answer is thus due only where one is given, *for all data*: a check costs a
-quarter of an answer with the same noise.
+(`darrm.account.filters`). ∎ The cost of an answer is thus due only where one is given, *for all data*; a check costs
+about half of an answer with the same noise, for it looks at one count and not at two.
 
 **A process that dies.** Check and answer are two streams of answers (`darrm.release.one_by_one`), numbered by steps.
 What was paid for last waits in the ledger: `Writer.words` with the words that came through, ``held``, takes it up, and

@@ -146,9 +146,14 @@ def _nodes(deviation: float, support: NDArray[np.int64], classes: int) -> tuple[
 
 
 def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: Array) -> tuple[Array, Array]:
-    ends = np.arange(support[0], support[-1] + 2)
-    shifted = nodes + lags[:, None]
-    below = np.interp(shifted, ends, np.append(0.0, np.cumsum(mass)))
-    at = np.floor(shifted).astype(np.int64) - support[0]
-    density = np.where((at >= 0) & (at < mass.size), mass[np.clip(at, 0, mass.size - 1)], 0.0)
-    return np.log(below), density / below
+    ends, total = np.arange(support[0], support[-1] + 2), np.append(0.0, np.cumsum(mass))
+    log_below, hazard = np.empty((2, lags.size, nodes.size))
+    rows = max(1, _ROWS_AT_ONCE // nodes.size)
+    for start in range(0, lags.size, rows):  # a table is as large as memory affords, what it is made from is not
+        block = slice(start, start + rows)
+        shifted = nodes + lags[block, None]
+        below = np.interp(shifted, ends, total)
+        at = np.floor(shifted).astype(np.int64) - support[0]
+        density = np.where((at >= 0) & (at < mass.size), mass[np.clip(at, 0, mass.size - 1)], 0.0)
+        log_below[block], hazard[block] = np.log(below), density / below
+    return log_below, hazard
