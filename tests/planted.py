@@ -94,8 +94,8 @@ PLANTS = (
     ),
     plant(
         "ties of GNMax not shared in plan and advise",
-        "np.interp(shifted, ends, np.append(0.0, np.cumsum(mass)))",
-        "np.append(0.0, np.cumsum(mass))[np.clip(np.floor(shifted).astype(int) - support[0] + 1, 0, mass.size)]",
+        "np.interp(shifted, ends, total)",
+        "total[np.clip(np.floor(shifted).astype(int) - support[0] + 1, 0, mass.size)]",
         "tests/mechanisms",
         "tests/plan",
     ),
