@@ -19,6 +19,7 @@ Permute-and-flip has one-sided noise: given the others its divergence is infinit
 known to be, (ε, 0)-private.
 """
 
+import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 
@@ -152,10 +153,10 @@ def _between_knots(
     noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Measure], Array], rate: float = 1.0
 ) -> RenyiCurve:
     """Bound a supremum at the knots among the orders, and by chords between them; ∞ beyond the last."""
-    deviation = noise.deviation
+    deviation = min(noise.deviation, 1.5 * _scale(noise))  # without the tail that is long on one side
     computed = (largest_order(deviation) if rate == 1.0 else _DRAWN_ORDERS * deviation + 2.0) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[computed]
-    at = knots(orders, deviation)
+    at = knots(orders, _scale(noise))
     measure: Measure = Renyi(at, deviation) if rate == 1.0 else DrawnRenyi(at, deviation, rate)
     # of a vote that rarely moves: what counts at an order lies beyond it, where narrow noise has no mass to speak of
     depths = _depths(noise) if rate == 1.0 else (TINY, _DEEP)
@@ -168,6 +169,12 @@ def _between_knots(
     full = np.full(DEFAULT_ORDERS.size, np.inf)
     full[computed] = np.where(np.isnan(values), np.inf, values * (1.0 + 1e-12))
     return RenyiCurve(DEFAULT_ORDERS, full)
+
+
+def _scale(noise: IntegerNoise) -> float:
+    """Return the votes on which divergences depend: σ of a Gaussian; hardly the tail that is long on one side."""
+    masses = TwoClasses(noise).masses
+    return 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
 
 
 def _depths(noise: IntegerNoise) -> tuple[float, ...]:

@@ -46,7 +46,7 @@ Integers = NDArray[np.int64]
 SMALL, TINY = 7.0, 40.0  # −log of the mass beyond `TwoClasses.near` and beyond `left` and `right`
 _NEGLIGIBLE = 38.0  # −log of what a cut-off tail is, next to the smallest tail that is used
 _DOUBLINGS, _TRIED = 62, 64  # of a number of votes that is looked for, all that are whole numbers; how many at once
-_AT_ONCE = 1 << 16  # numbers of one block of diagonals: half a megabyte, which stays in the cache
+_AT_ONCE = 1 << 17  # numbers of one block of diagonals: a megabyte, which stays in the cache
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,9 @@ class TwoClasses:
         diagonals = np.flatnonzero(met)  # from `least` on
         windows = sliding_window_view(np.concatenate([np.zeros(-least), self.below, np.ones(most)]), size)
         start = np.clip(-i - self.support[0], 0, size - 1)
-        low, high = int(np.min(start)), int(np.max(start))  # sums begin between the two
+        begins = np.bincount(start) > 0
+        starts, place = np.flatnonzero(begins), (np.cumsum(begins) - 1)[start]
+        low, high = int(starts[0]), int(starts[-1])  # sums begin between the two
         which = (np.cumsum(met) - 1).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)[i - j - least]
         order = np.argsort(which, kind="stable")  # of 16 bits: by counting
         ends = np.concatenate([[0], np.cumsum(np.bincount(which))])
@@ -137,10 +139,12 @@ class TwoClasses:
         for top in range(0, diagonals.size, rows):
             below = windows[diagonals[top : top + rows]]  # row d − least: G(w + d)
             beyond = below[:, high:] @ self.masses[high:]
-            products = below[:, low:high] * self.masses[low:high]
-            tails = np.cumsum(np.column_stack([beyond, products[:, ::-1]]), axis=1)
+            between = below[:, low:high] * self.masses[low:high]
+            if low < high:  # blocks begin at few places: what lies between two of them is added up first
+                between = np.add.reduceat(between, starts[:-1] - low, axis=1)
+            tails = np.cumsum(np.column_stack([beyond, between[:, ::-1]]), axis=1)
             here = order[ends[top] : ends[min(top + rows, diagonals.size)]]
-            sums[here] = tails[which[here] - top, high - start[here]]
+            sums[here] = tails[which[here] - top, starts.size - 1 - place[here]]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(sums))
 

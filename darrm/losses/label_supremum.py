@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.losses.amplification import drawn_penalties
 from darrm.losses.label_laws import Integers, TwoClasses
@@ -302,14 +303,23 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
             here[at[done]] = False
             bound[index] = np.max(bounds, where=done, initial=bound[index])
             left[index] = np.max(bounds, where=~done, initial=0.0)
-        affordable = 4 * np.count_nonzero(active.any(axis=0)) <= _MOST_BLOCKS
-        affordable &= 8 * np.unique(i - j).size * laws.support.size <= measure.most_summed
-        if not (side > 1 and affordable and active.any()):
+        for index in np.argsort(-active.sum(axis=1)):  # what needs the most blocks has its bound; the rest go on
+            if _affordable(laws, measure, i - j, active.any(axis=0)):
+                break
+            bound[index] = max(bound[index], left[index])
+            active[index] = False
+        if not (side > 1 and active.any()):
             return np.maximum(bound, left)
         side //= 2
         steps = [(0, 0), (side, 0)] if far else [(0, 0), (side, 0), (0, side), (side, side)]
         places = np.concatenate([places + np.array(step)[:, None] for step in steps], axis=1)
         active = np.concatenate([active] * len(steps), axis=1)
+
+
+def _affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, active: NDArray[np.bool_]) -> bool:
+    """Say whether blocks that are halved in both directions are few enough, and lie on few enough diagonals."""
+    blocks, met = np.count_nonzero(active), np.unique(diagonals[active]).size
+    return 4 * blocks <= _MOST_BLOCKS and 8 * met * laws.support.size <= measure.most_summed
 
 
 def _farther(laws: TwoClasses) -> float:

@@ -27,6 +27,7 @@ _CELLS = 1024.0  # to a deviation, at most: a wider noise is constant on each of
 _FINE_CELLS = 32768.0  # the same for two classes: they change a probability by less than 1e-9
 _LEAST_LOG = -700.0  # of a probability that is none
 _FEW_LAGS = 25  # different lags to a class: up to so many one product of matrices is faster than a sum over classes
+_MOST_TABLED = 2**22  # entries of the (lags, nodes) tables: of two, 64 megabytes
 _ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which stay in the cache
 
 
@@ -44,32 +45,19 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
     array([[0.5702, 0.4298],
            [0.5   , 0.5   ]])
     """
-    histograms, classes = counts.shape
+    classes = counts.shape[1]
     checks.integer_at_least(2, classes=classes)
     if classes == 2:
         return _by_difference(noise, counts)
     cell = max(1, int(noise.deviation / _CELLS))  # votes, the unit of what follows
     support, mass = _law(noise, cell)
     nodes, weights = _nodes(noise.deviation / cell, support, classes)
-    # how far a class lies behind the leader; behind all of the noise it does not matter how far
-    lags, place = np.unique(
-        np.minimum((counts.max(axis=1, keepdims=True) - counts) / cell, support.size + 1.0), return_inverse=True
-    )
-    place = place.reshape(counts.shape)
-    log_below, hazard = _tables(support, mass, nodes, lags)
-    result = np.empty(counts.shape)
-    rows = max(1, _ROWS_AT_ONCE // nodes.size)
-    for start in range(0, histograms, rows):
-        block = place[start : start + rows]
-        if lags.size > _FEW_LAGS * classes:
-            density = np.exp(sum(log_below[block[:, c]] for c in range(classes))) * weights
-            of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
-            result[start : start + rows] = np.column_stack(of_class)
-        else:  # classes with equal lags are counted instead
-            at = np.arange(len(block))[:, None] * lags.size + block
-            classes_with = np.bincount(at.ravel(), minlength=len(block) * lags.size).reshape(-1, lags.size)
-            density = np.exp(classes_with.astype(np.float64) @ log_below) * weights
-            result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
+    # behind all of the noise it does not matter how far
+    lags, place = lags_of(counts, most=(support.size + 1) * cell)
+    result, size = np.zeros(counts.shape), max(1, _MOST_TABLED // lags.size)
+    for start in range(0, nodes.size, size):
+        some = slice(start, start + size)
+        result += chosen(place, *_tables(support, mass, nodes[some], lags / cell), weights[some])
     return result
 
 
@@ -95,16 +83,43 @@ def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], thre
     with np.errstate(divide="ignore", invalid="ignore"):  # far below a count nothing has a probability
         log_below, hazard = _tables(support, mass, nodes, np.minimum(lags, _beyond(support, nodes)))
     log_below, hazard = np.maximum(log_below, _LEAST_LOG), np.nan_to_num(hazard, nan=0.0)
-    place = place.reshape(counts.shape)
-    result = np.empty(counts.shape)
-    rows = max(1, _ROWS_AT_ONCE // nodes.size)
-    for start in range(0, len(counts), rows):
+    return chosen(place.reshape(counts.shape), log_below, hazard, weights)
+
+
+def chosen(place: NDArray[np.int64], log_below: Array, hazard: Array, weights: Array) -> Array:
+    """Add up hazard of a class · Π below of all classes, over nodes with weights: (n, C) places in tables → (n, C).
+
+    The tables are (L, N) of L places and N nodes.
+    """
+    result = np.empty(place.shape)
+    size, classes = len(log_below), place.shape[1]
+    rows = max(1, _ROWS_AT_ONCE // weights.size)
+    for start in range(0, len(place), rows):
         block = place[start : start + rows]
-        at = np.arange(len(block))[:, None] * votes.size + block
-        strings_with = np.bincount(at.ravel(), minlength=len(block) * votes.size).reshape(-1, votes.size)
-        density = np.exp(strings_with.astype(np.float64) @ log_below) * weights
-        result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
+        if size > _FEW_LAGS * classes:
+            density = np.exp(sum(log_below[block[:, c]] for c in range(classes))) * weights
+            of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
+            result[start : start + rows] = np.column_stack(of_class)
+        else:  # classes in equal places are counted instead
+            at = np.arange(len(block))[:, None] * size + block
+            classes_with = np.bincount(at.ravel(), minlength=len(block) * size).reshape(-1, size)
+            density = np.exp(classes_with.astype(np.float64) @ log_below) * weights
+            result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
     return result
+
+
+def lags_of(counts: NDArray[np.int64], most: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """List how far classes lie behind the leader of their histogram, and say for each which of these it is.
+
+    >>> lags_of(np.array([[5, 2, 2], [4, 4, 1]]))
+    (array([0, 3]), array([[0, 1, 1],
+           [0, 0, 1]]))
+    """
+    behind = counts.max(axis=1, keepdims=True) - counts
+    if most is not None:
+        behind = np.minimum(behind, most)
+    occurs = np.bincount(behind.ravel()) > 0
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[behind]
 
 
 def _beyond(support: NDArray[np.int64], nodes: Array) -> float:

@@ -18,7 +18,7 @@ from darrm.losses.amplification import rate_of
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vanishing import least_threshold
-from darrm.mechanisms.noisy_law import answering_probabilities, winning_probabilities
+from darrm.mechanisms.noisy_law import answering_probabilities, chosen, lags_of, winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.optimize.shape import best_shape
@@ -35,6 +35,8 @@ from darrm.problem import Workload, is_open
 # by whether there are two classes: certified costs of alike scales differ by a part in ten thousand, and a charge of
 # wide noise takes a quarter of a second
 PRECISION = {False: Precision(unused=1e-4, narrow=2e-3, rough=3e-3), True: Precision(unused=1e-4, narrow=2e-3)}
+# of shaped noise, whose charge takes seconds: the first trial is aimed at the middle of what may be left
+SHAPED, ABOVE = Precision(unused=5e-4, narrow=2e-3), 1.0 + 1.25e-4
 HOPE = {False: 1.1, True: 1.0}  # times the rate of an estimate: of more classes the privacy profile may admit more
 ROUNDED_DOWN = 1.0 - 1e-4  # of the widest shaped noise: its scales are rounded
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
@@ -60,12 +62,10 @@ def permute_and_flip_law(epsilon: float, reached: int) -> Law:
         nodes, weights = np.polynomial.legendre.leggauss(
             min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
         )
-        heads = np.exp((counts - counts.max(axis=1, keepdims=True)) * (epsilon / (2.0 * reached)))
-        chosen = np.zeros(counts.shape)
-        for s, weight in zip((nodes + 1.0) / 2.0, weights / 2.0, strict=True):
-            tails = 1.0 - heads * s
-            chosen += weight * heads * np.exp(np.log(tails).sum(axis=1, keepdims=True)) / tails
-        return chosen
+        lags, place = lags_of(counts)
+        heads = np.exp(-lags * (epsilon / (2.0 * reached)))[:, None]
+        tails = 1.0 - heads * (nodes + 1.0) / 2.0
+        return chosen(place, np.log(tails), heads / tails, weights / 2.0)
 
     return law
 
@@ -136,9 +136,9 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
             start=1.0 / noise.right,
             limits=limits,
             value=falling(limits),
-            estimate=lambda scale: Charge("ShapedMax", renyi=_narrowed(certified, noise.right / scale)),
+            estimate=lambda scale: Charge("ShapedMax", renyi=_narrowed(certified, ABOVE * noise.right / scale)),
             goal=None,
-            precision=PRECISION[True],
+            precision=SHAPED,
         )
     ]
 

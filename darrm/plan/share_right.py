@@ -31,6 +31,7 @@ from darrm.system.command_line import spread
 Law = Callable[[NDArray[np.int64]], Array]
 
 MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
+MOST_COUNTS, LEAST_DRAWN = 2**19, 512  # counts in all of those that are drawn, but for so many histograms
 MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes at which the truth is told
 MOST_DRAWN = 256  # rolls of dice for each of these, where there are more
 MOST_PLANNED = 1000  # classes: laws are computed class by class
@@ -133,7 +134,8 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
         rows = np.array(list(islice(falling_counts(K, classes, K), most + 1)), dtype=np.int64)
         if len(rows) <= most:
             return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
-    drawn = prior.sample(K, classes, most, rng=np.random.default_rng(SEED))
+    few = most if is_open(classes) else min(most, max(LEAST_DRAWN, MOST_COUNTS // classes))
+    drawn = prior.sample(K, classes, few, rng=np.random.default_rng(SEED))
     return -np.sort(-drawn, axis=1), None
 
 
