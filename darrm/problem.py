@@ -32,7 +32,7 @@ from darrm.sampling import Sampling
 
 # γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
 # of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
-MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 2**16
+MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 10**6
 _NO_PRIVACY = 1e6
 _ROUNDING = Fraction(1, 2**50)  # of what was computed in floats: m·ε, and 1 − (1 − Δ)^m
 _MOST_CUTS = 200  # between kinds of voters that are rounded up: the work is its square

@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from darrm.advise.long_lists import where_open_wins
 from darrm.errors import PlanError, checks
 from darrm.laws.priors import Prior
 from darrm.optimize.plurality_bounds import share_right_at_most
 from darrm.plan.families import FAMILIES
 from darrm.plan.family import Family
 from darrm.plan.option import Option, how_counted
-from darrm.plan.remedies import reaches_all, remedies
+from darrm.plan.remedies import as_open, reaches_all, remedies
 from darrm.plan.search import Plan, check_size_of, options_of
-from darrm.plan.share_right import MOST_LISTED, Measure, ShareRight, coin, histograms
+from darrm.plan.share_right import MOST_LISTED, Measure, ShareRight, coin, histograms, without_silent_classes
 from darrm.problem import Workload, is_open
 
 
@@ -116,6 +117,8 @@ def advise(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
+    listed = workload.classes
+    workload, prior = without_silent_classes(workload, prior)
     measure = Measure(workload, prior)
     asked = FAMILIES if families is None else families
     apply = [family for family in asked if family.is_for(workload.classes)]
@@ -128,7 +131,8 @@ def advise(
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
     released = [option for option in options if option.aggregator is not None]
     of_released = Plan(workload, measure.prior, tuple(released), ())
-    help_ = (*reaches_all(workload), *_limit(workload, measure), *remedies(of_released))
+    long_list = where_open_wins(workload, measure, options) if listed == workload.classes else as_open(listed)
+    help_ = (*reaches_all(workload), *_limit(workload, measure), *remedies(of_released), *long_list)
     return Advice(workload, measure.prior, tuple(options), absent, measure.coin, help_)
 
 

@@ -304,7 +304,7 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
             bound[index] = np.max(bounds, where=done, initial=bound[index])
             left[index] = np.max(bounds, where=~done, initial=0.0)
         for index in np.argsort(-active.sum(axis=1)):  # what needs the most blocks has its bound; the rest go on
-            if _affordable(laws, measure, i - j, active.any(axis=0)):
+            if _affordable(laws, measure, i - j, np.any(active, axis=0)):
                 break
             bound[index] = max(bound[index], left[index])
             active[index] = False
@@ -318,7 +318,7 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
 
 def _affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, active: NDArray[np.bool_]) -> bool:
     """Say whether blocks that are halved in both directions are few enough, and lie on few enough diagonals."""
-    blocks, met = np.count_nonzero(active), np.unique(diagonals[active]).size
+    blocks, met = int(np.count_nonzero(active)), int(np.unique(diagonals[active]).size)
     return 4 * blocks <= _MOST_BLOCKS and 8 * met * laws.support.size <= measure.most_summed
 
 

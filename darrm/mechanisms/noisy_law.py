@@ -25,14 +25,15 @@ _EIGHT_NODES_BELOW = 8.0  # votes of deviation
 _TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
 _CELLS = 1024.0  # to a deviation, at most: a wider noise is constant on each of them
 _FINE_CELLS = 32768.0  # the same for two classes: they change a probability by less than 1e-9
-_LEAST_LOG = -700.0  # of a probability that is none
 _FEW_LAGS = 25  # different lags to a class: up to so many one product of matrices is faster than a sum over classes
 _MOST_TABLED = 2**22  # entries of the (lags, nodes) tables: of two, 64 megabytes
 _ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which stay in the cache
 
 
-def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
+def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], *, others: int = 0) -> Array:
     """Compute the probability that each class has the largest noisy count, (n, C) counts → (n, C), ties shared.
+
+    Beside these there may be so many ``others`` without votes.
 
     For two classes, and for a deviation below 8 votes and up to 16 classes, the sums are exact up to rounding (1e-12).
     Below 32 votes they err by at most 1e-6, beyond by 2e-4 where the noise has a corner, as Laplace's at 0, and by 1e-4
@@ -47,18 +48,20 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
     """
     classes = counts.shape[1]
     checks.integer_at_least(2, classes=classes)
-    if classes == 2:
+    if classes == 2 and not others:
         return _by_difference(noise, counts)
+    if others:  # one of them has a place in the tables
+        counts = np.pad(counts, ((0, 0), (0, 1)))
     cell = max(1, int(noise.deviation / _CELLS))  # votes, the unit of what follows
     support, mass = _law(noise, cell)
-    nodes, weights = _nodes(noise.deviation / cell, support, classes)
+    nodes, weights = _nodes(noise.deviation / cell, support, classes + others)
     # behind all of the noise it does not matter how far
     lags, place = lags_of(counts, most=(support.size + 1) * cell)
     result, size = np.zeros(counts.shape), max(1, _MOST_TABLED // lags.size)
     for start in range(0, nodes.size, size):
         some = slice(start, start + size)
-        result += chosen(place, *_tables(support, mass, nodes[some], lags / cell), weights[some])
-    return result
+        result += chosen(place, *_tables(support, mass, nodes[some], lags / cell), weights[some], last=max(1, others))
+    return result[:, :classes]
 
 
 def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], threshold: int) -> Array:
@@ -74,36 +77,39 @@ def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], thre
     """
     cell = max(1, int(noise.deviation / _CELLS))
     support, mass = _law(noise, cell)
-    top = int(counts.max())
-    reached = (threshold - top) // cell  # relative to the largest count
-    votes, place = np.unique(counts, return_inverse=True)
-    lags = np.where(votes > 0, (top - votes) / cell, np.inf)
-    heights = np.arange(reached, max(reached, int(support[-1])) + 1)
-    nodes, weights = _nodes(noise.deviation / cell, heights, max(2, counts.shape[1]))
-    with np.errstate(divide="ignore", invalid="ignore"):  # far below a count nothing has a probability
-        log_below, hazard = _tables(support, mass, nodes, np.minimum(lags, _beyond(support, nodes)))
-    log_below, hazard = np.maximum(log_below, _LEAST_LOG), np.nan_to_num(hazard, nan=0.0)
-    return chosen(place.reshape(counts.shape), log_below, hazard, weights)
+    # a string that is behind all of the noise has no place in what counts, nor has one that nobody said
+    lags, place = lags_of(np.where(counts > 0, counts, -(2**31)), most=(support.size + 1) * cell)
+    reached = np.maximum((threshold - counts.max(axis=1)) // cell, support[0])  # relative to the leader
+    stride, result = _stride(noise.deviation / cell), np.empty(counts.shape)
+    for offset in np.unique(reached % stride):
+        rows = np.flatnonzero(reached % stride == offset)
+        heights = np.arange(support[0] + (offset - support[0]) % stride, support[-1] + 1)
+        nodes, weights = _nodes(noise.deviation / cell, heights, max(2, counts.shape[1]))
+        counting = np.where(nodes >= reached[rows, None], weights, 0.0)
+        result[rows] = chosen(place[rows], *_tables(support, mass, nodes, lags / cell), counting)
+    return result * (counts > 0)
 
 
-def chosen(place: NDArray[np.int64], log_below: Array, hazard: Array, weights: Array) -> Array:
+def chosen(place: NDArray[np.int64], log_below: Array, hazard: Array, weights: Array, *, last: int = 1) -> Array:
     """Add up hazard of a class · Π below of all classes, over nodes with weights: (n, C) places in tables → (n, C).
 
-    The tables are (L, N) of L places and N nodes.
+    The tables are (L, N) of L places and N nodes, weights (N,) or (n, N); the last column stands for so many classes.
     """
     result = np.empty(place.shape)
-    size, classes = len(log_below), place.shape[1]
-    rows = max(1, _ROWS_AT_ONCE // weights.size)
+    (size, nodes), classes = log_below.shape, place.shape[1]
+    weights = np.broadcast_to(weights, (len(place), nodes))
+    rows = max(1, _ROWS_AT_ONCE // nodes)
     for start in range(0, len(place), rows):
-        block = place[start : start + rows]
+        block, counting = place[start : start + rows], weights[start : start + rows]
+        alike = (last - 1.0) * log_below[block[:, -1]] if last > 1 else 0.0
         if size > _FEW_LAGS * classes:
-            density = np.exp(sum(log_below[block[:, c]] for c in range(classes))) * weights
+            density = np.exp(sum((log_below[block[:, c]] for c in range(classes)), alike)) * counting
             of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
             result[start : start + rows] = np.column_stack(of_class)
         else:  # classes in equal places are counted instead
             at = np.arange(len(block))[:, None] * size + block
             classes_with = np.bincount(at.ravel(), minlength=len(block) * size).reshape(-1, size)
-            density = np.exp(classes_with.astype(np.float64) @ log_below) * weights
+            density = np.exp(classes_with.astype(np.float64) @ log_below + alike) * counting
             result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
     return result
 
@@ -118,13 +124,11 @@ def lags_of(counts: NDArray[np.int64], most: int | None = None) -> tuple[NDArray
     behind = counts.max(axis=1, keepdims=True) - counts
     if most is not None:
         behind = np.minimum(behind, most)
-    occurs = np.bincount(behind.ravel()) > 0
+    if behind.max() > behind.size + _ROWS_AT_ONCE:
+        lags, place = np.unique(behind, return_inverse=True)
+        return lags, place.reshape(behind.shape)
+    occurs = np.bincount(behind.ravel()) > 0  # by counting, where there are no more lags than that
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[behind]
-
-
-def _beyond(support: NDArray[np.int64], nodes: Array) -> float:
-    """Return a lag with which a node lies beyond all of the noise."""
-    return float(support[-1] - min(support[0], nodes[0])) + 2.0
 
 
 def _by_difference(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
@@ -152,12 +156,16 @@ def _law(noise: IntegerNoise, cell: int) -> tuple[NDArray[np.int64], Array]:
 
 
 def _nodes(deviation: float, support: NDArray[np.int64], classes: int) -> tuple[Array, Array]:
-    stride = max(1, int(deviation / _TWO_NODES_BELOW))
+    stride = _stride(deviation)
     per_vote = min(-(-classes // 2), 8 if deviation < _EIGHT_NODES_BELOW else 2 if deviation < _TWO_NODES_BELOW else 1)
     inside, weights = np.polynomial.legendre.leggauss(per_vote)
     starts = np.arange(support[0], support[-1] + 1, stride)
     nodes = starts[:, None] + (inside + 1.0) / 2.0
     return nodes.ravel(), np.tile(weights / 2.0 * stride, starts.size)
+
+
+def _stride(deviation: float) -> int:
+    return max(1, int(deviation / _TWO_NODES_BELOW))
 
 
 def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: Array) -> tuple[Array, Array]:

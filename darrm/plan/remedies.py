@@ -56,6 +56,18 @@ def reaches_all(workload: Workload) -> tuple[str, ...]:
     return (f"One person may move every vote, so nothing beats randomized response. {told}",)
 
 
+def as_open(listed: int) -> tuple[str, ...]:
+    """Say that a long list is planned like open answers.
+
+    >>> as_open(50_000)
+    ('A list of 50,000 classes is planned like open answers: a class that nobody said has no noise, and is no answer.',)
+    """
+    if not listed:
+        return ()
+    planned = f"A list of {listed:,} classes is planned like open answers"
+    return (f"{planned}: a class that nobody said has no noise, and is no answer.",)
+
+
 def _right(measure: Measure, law: Law | None, K: int | None = None) -> float:
     share = None if law is None else measure.share_right(law, K, DRAWS)
     return math.nan if share is None else share.value

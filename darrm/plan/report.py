@@ -15,7 +15,7 @@ from darrm.plan.option import (
     release_command,
     settings_in_words,
 )
-from darrm.plan.remedies import reaches_all, remedies
+from darrm.plan.remedies import as_open, reaches_all, remedies
 from darrm.plan.search import Plan
 from darrm.plan.share_right import Measure
 from darrm.problem import is_open
@@ -145,7 +145,7 @@ def _truth(plan: Plan) -> str:
 
 
 def _help(plan: Plan) -> tuple[str, ...]:
-    return (*reaches_all(plan.workload), *remedies(plan))
+    return (*as_open(plan.listed), *reaches_all(plan.workload), *remedies(plan))
 
 
 def _closing(plan: Plan, output: Path | None) -> str:

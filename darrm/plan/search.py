@@ -34,7 +34,7 @@ from darrm.plan.budget import needs_no_noise, releases_of
 from darrm.plan.families import FAMILIES
 from darrm.plan.family import Family, calibrate
 from darrm.plan.option import Option, how_to_release
-from darrm.plan.share_right import Measure
+from darrm.plan.share_right import Measure, without_silent_classes
 from darrm.problem import Workload, classes_to_json
 from darrm.proof.table import Table
 from darrm.system.progress import StatusLine
@@ -57,12 +57,15 @@ class Plan:
         All that were found, the best first.
     refused
         Families that have nothing to offer, with the reason.
+    listed
+        Of how many classes the list is that is planned like open answers; 0 where none is.
     """
 
     workload: Workload
     prior: Prior
     options: tuple[Option, ...]
     refused: tuple[tuple[str, str], ...]
+    listed: int = 0
 
     @property
     def best(self) -> Option:
@@ -167,6 +170,8 @@ def plan(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
+    listed = workload.classes
+    workload, prior = without_silent_classes(workload, prior)
     measure = Measure(workload, prior)
     # where the optimum of private voters is out of reach, what it always beats may be the best there is
     voters = workload.voters
@@ -185,7 +190,7 @@ def plan(
         raise PlanError(f"{best.remark} {best.instructions[0].capitalize()}".removesuffix("."))
     if families is None:
         options[0] = replace(best, instructions=how_to_release(workload, measure.prior))
-    return Plan(workload, measure.prior, tuple(options), tuple(refused))
+    return Plan(workload, measure.prior, tuple(options), tuple(refused), listed if listed != workload.classes else 0)
 
 
 def options_of(

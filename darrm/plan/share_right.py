@@ -10,7 +10,7 @@ serve every release, so differences are known better than the standard error say
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
@@ -24,7 +24,7 @@ from darrm.laws.partitions import falling_counts, number_of_partitions
 from darrm.laws.priors import Dirichlet, Ewens, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
 from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
 from darrm.probability import Array
-from darrm.problem import Workload, is_open
+from darrm.problem import OPEN, Workload, is_open
 from darrm.system.command_line import spread
 
 # a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
@@ -236,12 +236,29 @@ class Measure:
         return self._shares[asked]
 
 
+def without_silent_classes(workload: Workload, prior: Prior | None) -> tuple[Workload, Prior | None]:
+    """Plan a list of more classes than `MOST_PLANNED` like open answers, so that classes without votes cost nothing.
+
+    Plain voters' votes for many listed classes look like open answers: those of Dirichlet's law with concentration α in
+    each of C classes like Ewens' with θ = αC, their limit for C → ∞.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> work = Workload(Voters(9, PrivacyParams("inf")), 1, PrivacyParams(1, 1e-5), classes=50_000)
+    >>> without_silent_classes(work, Dirichlet(0.001))[0].classes, without_silent_classes(work, Dirichlet(0.001))[1]
+    (open, Ewens(theta=50.0))
+    """
+    if workload.classes <= MOST_PLANNED or not workload.voters.are_plain or workload.missing:
+        return workload, prior
+    belief = Ewens(prior.concentration * workload.classes) if isinstance(prior, Dirichlet) else prior
+    return replace(workload, classes=OPEN), belief
+
+
 def _check_plurality(workload: Workload) -> None:
     if is_open(workload.classes):
         advice = "open questions of more voters are not planned"
         checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=workload.voters.K, advice=advice)
         return
-    advice = "release one of darrm.pate, which take more"
+    advice = "longer lists are planned for plain voters whose votes are all there"
     checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
 
 

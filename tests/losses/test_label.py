@@ -228,6 +228,17 @@ def test_the_profile_of_many_moves_is_that_of_a_group_as_far_as_it_goes(moved: i
             assert least <= group.delta_at(moved * epsilon * (1.0 + 1e-15)) <= least * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize("right", [14.0, pytest.param(56.0, marks=pytest.mark.slow)])
+def test_orders_that_are_dear_leave_the_others_close(right: float) -> None:
+    # a tail that is long on the left: what is computed stops early at high orders, and was a third too much at all
+    noise = ShapedNoise(right, 8.0 * right, 3.0, 1.0)
+    orders = np.array([2.0, 4.0, 8.0])
+    said = label_curve(noise).values[np.searchsorted(DEFAULT_ORDERS, orders)]
+    true = label_estimate(noise, orders)  # from below
+    assert np.all(said >= true)
+    assert np.all(said <= 1.04 * true)
+
+
 def test_a_curve_that_nothing_bounds_is_infinite() -> None:
     short = ShapedNoise(right=4.0, left=8.0, right_power=3.0, left_power=3.0)
     assert np.isfinite(label_curve(short, moved=2).values[0])

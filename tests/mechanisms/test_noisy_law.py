@@ -35,6 +35,21 @@ def test_it_is_the_law_by_listing_all_noises(noise: IntegerNoise, counts: list[i
     assert winning_probabilities(noise, np.array([counts]))[0] == pytest.approx(listed(noise, counts, reach), abs=1e-10)
 
 
+def test_classes_without_votes_are_counted_and_not_listed() -> None:
+    counts = np.array([[5, 4, 0], [3, 3, 3]])
+    for noise in (DiscreteGaussian(3.0), DiscreteLaplace(0.4)):
+        listed_all = winning_probabilities(noise, np.pad(counts, ((0, 0), (0, 30))))
+        assert winning_probabilities(noise, counts, others=30) == pytest.approx(listed_all[:, :3], abs=1e-14)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_tables_are_made_for_some_heights_at_a_time(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Dirichlet(0.5).sample(50, 4, 9, rng=np.random.default_rng(4))
+    whole = winning_probabilities(DiscreteGaussian(5.0), counts)
+    monkeypatch.setattr(noisy_law, "_MOST_TABLED", size)
+    assert winning_probabilities(DiscreteGaussian(5.0), counts) == pytest.approx(whole, abs=1e-14)
+
+
 @pytest.mark.parametrize(
     ("noise", "error"),
     [

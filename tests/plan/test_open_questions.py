@@ -11,10 +11,11 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.ledger import PrivacyLedger
 from darrm.advise.__main__ import main as advise
+from darrm.advise.long_lists import where_open_wins
 from darrm.errors import TableError
-from darrm.laws.priors import Ewens
+from darrm.laws.priors import Dirichlet, Ewens
 from darrm.losses.vanishing import vanishing
-from darrm.mechanisms.noisy_law import answering_probabilities
+from darrm.mechanisms.noisy_law import answering_probabilities, winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.mechanisms.selection import PermuteAndFlip
@@ -23,6 +24,9 @@ from darrm.pate.tested import TestedRun
 from darrm.plan import Plan, plan
 from darrm.plan.__main__ import main
 from darrm.plan.families import named
+from darrm.plan.family import calibrate
+from darrm.plan.report import text_report
+from darrm.plan.share_right import Measure, histograms
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, ShapedNoise
 from darrm.problem import OPEN, Voters, Workload
@@ -267,3 +271,29 @@ def test_no_open_release_without_its_threshold(made: dict[str, object], message:
     for broken in ({**stored, "threshold": 8.0}, {**stored, "threshold": "8"}, {**stored, "classes": 3}):
         with pytest.raises(TableError):
             NoisyMaximum.from_json(broken)
+
+
+def test_a_long_list_is_planned_like_open_answers() -> None:
+    work = Workload(Voters(30, PLAIN, overlap=1), 2, PrivacyParams(4, "1e-3"), classes=20_000)
+    long = plan(work, prior=Dirichlet(1.5 / 20_000), families=[named("GNMax by label")])
+    same = plan(replace(work, classes=OPEN), prior=Ewens(1.5), families=[named("GNMax by label")])
+    assert long.best.settings == same.best.settings
+    assert long.best.right == same.best.right
+    assert (long.listed, same.listed) == (20_000, 0)
+    assert "20,000 classes is planned like open answers" in text_report(long, None)
+    private = replace(work, voters=Voters(30, PrivacyParams("0.1"), overlap=1))
+    with pytest.raises(ValueError, match="longer lists are planned for plain voters"):
+        plan(private)
+
+
+def test_advice_says_how_much_longer_lists_cost() -> None:
+    voters = Voters(60, PLAIN, overlap=1)
+    work = Workload(voters, 1, PrivacyParams(1, "1e-4"), classes=120)
+    measure = Measure(work, Dirichlet(0.01))
+    noisy = calibrate(work, named("GNMax by label"), measure=measure)
+    (said,) = where_open_wins(work, measure, [noisy])
+    counts = histograms(measure.prior, 60, 120, 512)[0]
+    law = winning_probabilities(noisy.aggregator.mechanism.law, counts)  # type: ignore[union-attr]
+    assert f"noise on all classes in {np.mean(np.sum(law * (counts == counts[:, :1]), axis=1)):.1%}" in said
+    assert where_open_wins(replace(work, classes=50), measure, [noisy]) == ()
+    assert where_open_wins(work, measure, []) == ()

@@ -1,0 +1,65 @@
+"""From how many listed classes on noise on those that were said alone is right more often than noise on all of them.
+
+Noise on a class that nobody said can only make a label wrong, and a list may hold a thousand such classes. An open
+answer (`darrm.losses.vanishing`) has none there, and pays for it by a threshold. The votes are those of the prior, the
+same for both, and classes without votes are added to the list: what is compared is how often the answer is one of those
+with the most votes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.errors import PlanError
+from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.plan.families import named
+from darrm.plan.family import calibrate
+from darrm.plan.option import Option
+from darrm.plan.share_right import Measure, histograms
+from darrm.probability import Array
+from darrm.probability.bisection import last_allowed
+from darrm.problem import OPEN, Workload
+from darrm.system.command_line import rounded_up
+
+LONG = 100  # classes: of fewer, what nobody said is little
+LONGEST = 10**6  # classes
+DRAWS = 512  # of histograms
+LEAST = 0.01  # of the labels: where less is right nothing is worth a sentence
+
+
+def where_open_wins(workload: Workload, measure: Measure, options: Sequence[Option]) -> tuple[str, ...]:
+    """Compare the best noise on all classes with open answers, in a sentence; nothing for short lists."""
+    of_counts = (option.aggregator for option in options if isinstance(option.aggregator, NoisyMaximum))
+    noise = next((one.mechanism.law for one in of_counts if isinstance(one.mechanism, GNMax | LNMax | ShapedMax)), None)
+    if workload.classes < LONG or noise is None or not workload.voters.are_plain or workload.missing:
+        return ()
+    try:
+        rival = calibrate(replace(workload, classes=OPEN), named("shaped noise")).law
+    except (PlanError, ValueError):  # no delta for a threshold, or too many voters
+        return ()
+    counts = histograms(measure.prior, workload.voters.K, workload.classes, DRAWS)[0][:DRAWS]
+    said, best = counts == counts[:, :1], 0.0 if rival is None else _mean(rival(counts), counts == counts[:, :1])
+
+    def right(classes: float) -> float:
+        return _mean(winning_probabilities(noise, counts, others=round(classes) - workload.classes), said)
+
+    wins = f"noise on the classes that were said alone (--classes open) is right in {best:.1%} of the cases"
+    if best < LEAST:
+        return ()
+    if best >= (here := right(workload.classes)):
+        return (f"Of these votes {wins}, noise on all classes in {here:.1%}.",)
+    if best < (longest := right(LONGEST)):
+        return (f"Of these votes {wins}, noise on all classes in {here:.1%}; of a million, in {longest:.1%}.",)
+    last = last_allowed(
+        lambda classes: right(classes) > best, float(workload.classes), float(LONGEST), tolerance=0.05, geometric=True
+    )
+    about = rounded_up(last, 2)
+    return (f"Of these votes {wins}, noise on all classes in {here:.1%}; of about {about:,} and more in fewer.",)
+
+
+def _mean(law: Array, said: NDArray[np.bool_]) -> float:
+    return float(np.mean(np.sum(law * said, axis=1)))
