@@ -27,6 +27,7 @@ NEED_TORCH = {"audits", "knowledge_transfer", "ten_classes"}
 MODULE_OF = {
     "commands": "experiments.scaling.commands",
     "composition": "experiments.composition_tables",
+    "long_lists": "experiments.scaling.long_lists",
     "releases": "experiments.scaling.release_benchmark",
 }
 

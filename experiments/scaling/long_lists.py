@@ -1,0 +1,101 @@
+"""What plans and releases of long lists of classes take: it grows with the votes, not with the list.
+
+    python -m experiments.scaling.long_lists --output docs/reproduction   # some minutes
+
+Writes OUTPUT/long_lists/long_lists.json, a picture beside it, and OUTPUT/long_lists.md from the JSON.
+
+Two hundred plain voters, a hundred questions, (2, 1e-5), and a list of ten to a million classes on whom the voters
+agree as much however long it is: a `Dirichlet` prior with concentration 1/C. A list of up to a thousand classes is
+planned as it is, a longer one like open answers. What is released are answers of 50 voters, strings of a list of
+50,000, with one proved mechanism. Every run is a process of its own.
+"""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from darrm.system.command_line import run
+from darrm.system.figures import saved_figure, style
+from experiments import pages
+from experiments.pages import Row
+from experiments.scaling.processes import measured
+
+NAME = "long_lists"
+ROOT = Path(__file__).parents[2]
+CLASSES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
+QUESTIONS = (1_000, 10_000, 100_000, 1_000_000)
+VOTERS, STRINGS, BUDGET = 50, 50_000, "100,1e-5"
+PLAN = "-m darrm.plan --K 200 --voters plain --overlap 1 --queries 100 --total 2,1e-5 --quiet"
+MECHANISM = (
+    f"-m darrm.plan --K {VOTERS} --voters plain --overlap 1 --classes open --queries 1000000 --total {BUDGET} --quiet"
+)
+
+
+def plans(folder: Path, classes: Sequence[int]) -> list[Row]:
+    """Plan for lists of several lengths."""
+    rows = []
+    for C in classes:
+        taken = measured(
+            *PLAN.split(), "--classes", str(C), "--prior", f"dirichlet:{1 / C:g}", checkout=ROOT, folder=folder
+        )
+        rows.append({"classes": C, "is_open": C > 1_000, **asdict(taken)})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def releases(folder: Path, questions: Sequence[int]) -> list[Row]:
+    """Release answers to several numbers of questions, one string of a long list in three voters of four."""
+    measured(*MECHANISM.split(), "--output", "plan.json", checkout=ROOT, folder=folder)
+    rows, rng = [], np.random.default_rng(0)
+    for Q in questions:
+        asked = rng.integers(STRINGS, size=(Q, 1))
+        answers = np.where(rng.random((Q, VOTERS)) < 0.75, asked, rng.integers(STRINGS, size=(Q, VOTERS)))
+        np.savetxt(folder / "votes.csv", answers, fmt="code%d", delimiter=",")
+        flags = f"-m darrm.release votes.csv --table plan.json --ledger l{Q}.sqlite --create-budget {BUDGET}"
+        taken = measured(*flags.split(), "--output", f"labels{Q}.csv", "--quiet", checkout=ROOT, folder=folder)
+        rows.append({"questions": Q, "votes": Q * VOTERS, **asdict(taken)})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def draw(path: Path, data: Row) -> None:
+    """Draw seconds over the length of the list, and over the votes."""
+    with saved_figure(path) as figure:
+        for axes, rows, over, label in zip(
+            figure.subplots(1, 2),
+            (data["plans"], data["releases"]),
+            ("classes", "votes"),
+            ("classes in the list; a plan for 200 voters", f"votes for {STRINGS:,} strings; a release"),
+            strict=True,
+        ):
+            axes.plot([row[over] for row in rows], [row["seconds"] for row in rows], **style(0).line(len(rows)))
+            axes.set(xscale="log", yscale="log", xlabel=label, ylabel="seconds, from start to end", ylim=(1.0, 100.0))
+            axes.grid(alpha=0.3)
+
+
+def page(data: Row) -> str:
+    """Fill the page of the documentation."""
+    return pages.filled(NAME, data, {"voters": VOTERS, "strings": STRINGS, "plan": PLAN, "mechanism": MECHANISM})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, draw and write."""
+    parser = pages.command_line(NAME, str(__doc__), module="scaling.long_lists", quick="the shortest of each")
+    options = parser.parse_args(arguments)
+    folder = pages.data_folder(options, NAME)
+    data = folder / "long_lists.json"
+    if not options.page:
+        classes, questions = (CLASSES[:1], QUESTIONS[:1]) if options.quick else (CLASSES, QUESTIONS)
+        with tempfile.TemporaryDirectory() as work:
+            rows = {"plans": plans(Path(work), classes), "releases": releases(Path(work), questions)}
+        pages.write_json(data, rows)
+        draw(folder / "seconds.png", rows)
+    return pages.finish(folder, page(pages.read_json(data)))
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
