@@ -31,3 +31,16 @@ def relink(path: Path, *statements: str) -> None:
         for row in connection.execute(entries).fetchall():
             link = digest(link, *row)
             connection.execute("UPDATE charges SET link = ? WHERE id = ?", (link, row[0]))
+        reseal(connection)
+
+
+def reseal(connection: sqlite3.Connection) -> None:
+    """Compute the seal of the totals anew."""
+    answered = "(SELECT max(proof) FROM charges WHERE kind = kinds.id)"
+    connection.execute(f"UPDATE kinds SET answered = {answered}")  # noqa: S608 (words of our own)
+    last = connection.execute("SELECT id, link FROM charges ORDER BY id DESC LIMIT 1").fetchone()
+    if last is None:
+        budget = "SELECT identity, epsilon, delta, kinds, created, population FROM budget"
+        last = (0, digest("darrm", *connection.execute(budget).fetchone()))
+    totals = connection.execute("SELECT id, total, answered FROM kinds ORDER BY id").fetchall()
+    connection.execute("UPDATE totals SET seal = ?", (digest(*last, *(value for row in totals for value in row)),))

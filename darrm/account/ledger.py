@@ -36,6 +36,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -44,6 +45,7 @@ from typing import Any
 import numpy as np
 
 from darrm.account.accountant import KINDS, Admission, PrivacyAccountant, Spent
+from darrm.account.group_commit import GroupCommit, Job
 from darrm.account.head import Head
 from darrm.account.ledger_rows import STREAM, Entry, Identity, Rows, corrupted
 from darrm.account.ledger_store import MEMORY, LedgerStore
@@ -59,6 +61,7 @@ from darrm.votes import Labels
 DEFAULT_TIMEOUT = 60.0
 LONGEST_ID = 100  # characters of what a question is called
 _ATTEMPTS = 5
+MOST_CHECKED = 10_000  # entries of a ledger that is read as a whole when it is opened: a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -128,10 +131,11 @@ class PrivacyLedger:
         self._seen: tuple[object, ...] = ()  # the newest entry that some transaction of this object read
         with self._transaction(write=False) as (rows, _):
             self._budget, self._kinds = rows.budget(), rows.identity().kinds
-            rows.check_pages()
+            rows.check(most=MOST_CHECKED)
             if self._key is not None:
                 rows.check_key()
         self._admission = Admission(self._budget, self._kinds)
+        self._group = GroupCommit(partial(self._transaction, write=True), self._store.path)
 
     @classmethod
     def create(
@@ -304,30 +308,40 @@ class PrivacyLedger:
         kept = manifest if labels is None else _to_npy(labels, charge)
         target = _target(output, turn)
         asked = () if turn is None else _ids(turn.questions, charge.count)
-        token, number, account = secrets.token_hex(16), 0, PrivacyAccountant()
+        token = secrets.token_hex(16)
         words = (note, charge.table, "" if labels is None else labels_digest(labels), token, target)
+
+        def write(rows: Rows, account: PrivacyAccountant, *, decide: bool = False) -> tuple[int, PrivacyAccountant]:
+            held = self._held(account, charge)
+            self._check_output(rows, output, target, check_new if manifest is None else check_absent)
+            self._check_turn(rows, turn)
+            if not self._admission.admits(account, held, decide=decide):
+                return 0, account
+            number = rows.write(held, words, kept, asked)
+            if turn is not None:
+                rows.forget_labels(turn.after)
+            return number, account.plus(held)
+
+        job = Job(write)
         try:
             for attempt in range(_ATTEMPTS + 1):
-                if attempt:
-                    self._admission.make_room(account, charge)
-                with self._transaction(write=True) as (rows, account):
-                    charge = account.as_held(charge) if self._kinds == "one" else charge
-                    self._check_output(rows, output, target, check_new if manifest is None else check_absent)
-                    self._check_turn(rows, turn)
-                    if self._admission.admits(account, charge, decide=attempt == _ATTEMPTS):
-                        number = rows.write(charge, words, kept, asked)
-                        if turn is not None:
-                            rows.forget_labels(turn.after)
-                if number:
+                if job.spent is not None:
+                    self._admission.make_room(job.spent, self._held(job.spent, charge))
+                job = Job(partial(write, decide=attempt == _ATTEMPTS))
+                self._group.run(job)
+                if job.number:
                     break
-            files = None if deliver is None else deliver(number)
+            files = None if deliver is None else deliver(job.number)
             if kept is not None and turn is None:
-                self.forget_labels(number, files)
+                self.forget_labels(job.number, files)
         except BaseException as error:
-            if number:
+            if job.number:
                 self._raise_if_paid(token, error)
             raise
-        return number
+        return job.number
+
+    def _held(self, account: PrivacyAccountant, charge: Charge) -> Charge:
+        return account.as_held(charge) if self._kinds == "one" else charge
 
     @property
     def spent(self) -> Spent:
@@ -348,6 +362,14 @@ class PrivacyLedger:
         """List the log, oldest first."""
         with self._transaction(write=False) as (rows, _):
             return rows.entries()
+
+    def check(self) -> None:
+        """Read the whole file and log, whatever their size: `LedgerError` if a sum or a link is not what it should be.
+
+        A ledger of more than `MOST_CHECKED` entries is opened and debited by its totals and the end of its log.
+        """
+        with self._transaction(write=False) as (rows, _):
+            rows.check()
 
     def costs(self) -> dict[int, Charge]:
         """Return what all queries of each kind cost together, by `Entry.kind`."""

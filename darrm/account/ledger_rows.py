@@ -3,13 +3,18 @@
 ``kinds`` holds a total for every kind of query, ``charges`` one row for every debit: the totals repeat the sums over
 the log, so that a flipped bit in either shows. A row's seal is a digest of its fields: it finds damage, not forgery.
 
+**What a debit costs does not depend on the log.** Every transaction compares the totals with a seal of them and of the
+last entry's link, which the debit before wrote, and computes the last `_RECENT` links anew. So the totals are those
+that belong to this end of the log, whatever happened to older entries. These are linked and added up wherever the whole
+log is read: by `Rows.check`, by ``darrm verify``, by whoever lists entries.
+
 Version 2 added an identity of the file, and to each debit the digests of its table and its labels, a token of the call
 that made it, the labels themselves until they are delivered, and where they go. Of the votes nothing is kept, not even
-a digest, which could be guessed back. A file of version 1 is read as it is, and becomes one of version 2 when it is
-written to. Version 3 added the public ids under which questions were asked. Version 4, which every ledger becomes when
-it is written to, added the links of `darrm.account.head` in place of the seals of entries, a population, and digests of
-the files that were drawn after a debit, which no link holds. Where seals of entries stood, signatures may stand since:
-`darrm.account.signing`.
+a digest, which could be guessed back. Version 3 added the public ids under which questions were asked. Version 4 added
+the links of `darrm.account.head` in place of the seals of entries, a population, and digests of the files that were
+drawn after a debit, which no link holds; where seals of entries stood, signatures may stand since:
+`darrm.account.signing`. Version 5 added the seal of the totals. Files of older versions are read as they are, and
+become ones of the newest when they are written to.
 """
 
 import hashlib
@@ -32,7 +37,9 @@ from darrm.privacy import PrivacyParams
 from darrm.system.files import Document, Json
 
 _APPLICATION_ID = 0x64617272  # "darr"
-_VERSION, _SEALED, _NAMED = 4, 2, 3  # of a ledger now; the first with sealed entries, and the first with questions
+# of a ledger now; the first with sealed entries, with questions, and with links
+_VERSION, _SEALED, _NAMED, _LINKED = 5, 2, 3, 4
+_RECENT = 16  # entries at the end of the log whose links every transaction computes
 _SCHEMA = (
     """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon TEXT NOT NULL, delta TEXT NOT NULL,
        kinds TEXT NOT NULL, created TEXT NOT NULL, seal TEXT NOT NULL)""",
@@ -60,9 +67,17 @@ _LINKING = (
     "ALTER TABLE budget ADD COLUMN population TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE charges ADD COLUMN link TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE charges ADD COLUMN files TEXT NOT NULL DEFAULT ''",
+    f"PRAGMA user_version = {_LINKED}",
+)
+_TOTALLING = (
+    "ALTER TABLE kinds ADD COLUMN answered TEXT NOT NULL DEFAULT ''",  # the largest digest of a table that answered
+    "UPDATE kinds SET answered = ifnull((SELECT max(proof) FROM charges WHERE kind = kinds.id), '')",
+    "DROP INDEX counts",  # the log is added up where all of it is read
+    "CREATE TABLE totals (id INTEGER PRIMARY KEY CHECK (id = 1), seal TEXT NOT NULL)",
+    "INSERT INTO totals VALUES (1, '')",
     f"PRAGMA user_version = {_VERSION}",
 )
-_FIELDS_OF_BUDGET = {1: 6, _SEALED: 7, _NAMED: 7, _VERSION: 8}
+_FIELDS_OF_BUDGET = {1: 6, _SEALED: 7, _NAMED: 7, _LINKED: 8, _VERSION: 8}
 _WRITTEN = (
     "SELECT charges.id, time, what, count, note, proof, digest, token, output, charges.seal, labels IS NOT NULL, "
     "kinds.seal, kind"
@@ -71,12 +86,18 @@ _LOG = {
     1: "SELECT charges.id, time, what, count, note, '', '', '', '', '', 0, kinds.seal, kind, '', '', ''",
     _SEALED: f"{_WRITTEN}, '', '', ''",
     _NAMED: f"{_WRITTEN}, questions, '', ''",
+    _LINKED: f"{_WRITTEN}, questions, link, files",
     _VERSION: f"{_WRITTEN}, questions, link, files",
 }
 _SEEN = (  # by what an object knows an entry again; a link says all that is before it, too
     "SELECT id, time, kind, count, note FROM charges",
     "SELECT id, time, kind, count, note, link FROM charges",
 )
+_ANSWERED = {  # the digest of a table that answered, by kind of query
+    1: "SELECT id, '' FROM kinds",
+    **dict.fromkeys((_SEALED, _NAMED, _LINKED), "SELECT kind, max(proof) FROM charges GROUP BY kind"),
+    _VERSION: "SELECT id, answered FROM kinds",
+}
 RECEIPT = "darrm-receipt 1"  # what a receipt says that it is
 STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 
@@ -185,6 +206,7 @@ class Rows:
         self._upgrade(1)
         sealed = (identity.name, identity.population, seal(*identity.fields))
         self.connection.execute("UPDATE budget SET identity = ?, population = ?, seal = ?", sealed)
+        self._seal_totals()
 
     def upgrade(self) -> None:
         """Turn an older version into this one, once its log was read and found whole."""
@@ -193,15 +215,17 @@ class Rows:
             self._upgrade(version)
 
     def _upgrade(self, version: int) -> None:
-        steps = {1: _UPGRADE, _SEALED: _NAMING, _NAMED: _LINKING}
+        steps = {1: _UPGRADE, _SEALED: _NAMING, _NAMED: _LINKING, _LINKED: _TOTALLING}
         for statement in (statement for old in range(version, _VERSION) for statement in steps[old]):
             self.connection.execute(statement)
         if version == 1:
             budget = self.connection.execute("SELECT epsilon, delta, kinds, created FROM budget").fetchone()
             row = (*budget, secrets.token_hex(16))
             self.connection.execute("UPDATE budget SET identity = ?, seal = ?", (row[-1], seal(*row)))
-        links = [(link, number) for number, link in self._links()]
-        self.connection.executemany("UPDATE charges SET link = ? WHERE id = ?", links)
+        if version < _LINKED:
+            links = [(link, number) for number, link in self._links()]
+            self.connection.executemany("UPDATE charges SET link = ? WHERE id = ?", links)
+        self._seal_totals()
 
     def _links(self) -> Iterator[tuple[int, str]]:
         link = self.identity().link
@@ -213,8 +237,11 @@ class Rows:
         log = f"{_LOG[self.version]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"
         yield from self.connection.execute(log)
 
-    def check_pages(self) -> None:
-        """Read the whole file, page by page and row by row."""
+    def check(self, most: int | None = None) -> None:
+        """Read the whole file, page by page and row by row; not if it has more than ``most`` entries."""
+        (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM charges").fetchone()
+        if most is not None and last > most:
+            return
         (state,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise self.corrupted(state)
@@ -255,30 +282,64 @@ class Rows:
         return costs
 
     def account(self) -> PrivacyAccountant:
-        """Read the totals and compare them with the sums of the log."""
-        sums = dict(self.connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind"))
-        digests = "SELECT kind, max(proof) FROM charges GROUP BY kind"
-        answered = dict(self.connection.execute(digests)) if self.version >= _SEALED else {}
+        """Read the totals, and find that they belong to the log as it ends."""
+        if self.version == _VERSION:
+            self._check_end()
+        else:
+            self._check_sums()
         account = PrivacyAccountant(set_aside=SET_ASIDE.get(self.identity().kinds, HALF))
+        answered = dict(self.connection.execute(_ANSWERED[self.version]))
         for kind, charge in self.costs().items():
-            if sums.pop(kind, None) != charge.count:
-                raise self.corrupted("the log and its totals differ")
             try:
                 # of answers of a release it is known what their costs are about, which is not written with these
-                account.add(replace(charge, table=answered.get(kind, "")))
+                account.add(replace(charge, table=answered[kind]))
             except ValueError as error:
                 raise self.corrupted(str(error)) from error
-        if sums:
-            raise self.corrupted("the log and its totals differ")
-        numbers = self.connection.execute(
-            "SELECT count(*), max(id), (SELECT max(seq) FROM sqlite_sequence WHERE name = 'charges') FROM charges"
-        ).fetchone()
-        if len({number or 0 for number in numbers}) > 1:  # SQLite numbers them from 1 on, and no number twice
-            raise self.corrupted("entries of the log are missing")
         return account
 
+    def _check_sums(self) -> None:
+        """Add up the whole log, and compare."""
+        sums = self.connection.execute("SELECT kind, sum(count) FROM charges GROUP BY kind")
+        totals = self.connection.execute("SELECT id, total FROM kinds")
+        if dict(sums) != dict(totals):
+            raise self.corrupted("the log and its totals differ")
+        (count,) = self.connection.execute("SELECT count(*) FROM charges").fetchone()
+        if {count} != self._numbers():
+            raise self.corrupted("entries of the log are missing")
+
+    def _numbers(self) -> set[int]:
+        """Read the number of the last entry, and the last number that was given: SQLite gives none twice."""
+        numbers = "SELECT max(id), (SELECT max(seq) FROM sqlite_sequence WHERE name = 'charges') FROM charges"
+        return {number or 0 for number in self.connection.execute(numbers).fetchone()}
+
+    def _check_end(self) -> None:
+        """Find the last entries whole, with the links that they should have, and the totals with their seal."""
+        recent = f"{_LOG[_VERSION]} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id DESC LIMIT ?"
+        rows = self.connection.execute(recent, (_RECENT + 1,)).fetchall()[::-1]
+        numbers = [row[0] for row in rows]
+        last = numbers[-1] if numbers else 0
+        if self._numbers() != {last} or numbers != list(range(max(1, last - _RECENT), last + 1)):
+            raise self.corrupted("entries of the log are missing")
+        if self.connection.execute("SELECT seal FROM totals").fetchall() != [(self._seal_of_totals(),)]:
+            raise self.corrupted("the log and its totals differ")
+        link = self.identity().link if last <= _RECENT else rows.pop(0)[14]
+        for row in rows:
+            link = _link_of(link, row)
+            if row[14] != link:
+                raise self.corrupted(f"entry {row[0]} of the log was changed")
+
+    def _seal_totals(self) -> None:
+        self.connection.execute("UPDATE totals SET seal = ?", (self._seal_of_totals(),))
+
+    def _seal_of_totals(self) -> str:
+        """Compute the seal of the totals and of the end of the log."""
+        last = self.connection.execute("SELECT id, link FROM charges ORDER BY id DESC LIMIT 1").fetchone()
+        totals = self.connection.execute("SELECT id, total, answered FROM kinds ORDER BY id")
+        return seal(*(last or (0, self.identity().link)), *(value for row in totals for value in row))
+
     def entries(self) -> tuple[Entry, ...]:
-        """Read the log, oldest first, and check its links, or the seals of older versions."""
+        """Read the log, oldest first; check its sums, and its links, or the seals of older versions."""
+        self._check_sums()
         version, link, entries = self.version, self.identity().link, []
         each = {kind: charge.labels for kind, charge in self.costs().items()}
         for row in self._log():
@@ -286,7 +347,7 @@ class Rows:
                 row
             )
             link = _link_of(link, row)
-            if (linked != link) if version == _VERSION else version > 1 and sealed != _seal_of(row):
+            if (linked != link) if version >= _LINKED else version > 1 and sealed != _seal_of(row):
                 raise self.corrupted(f"entry {number} of the log was changed")
             asked = tuple(self._texts(named)) if named else ()
             files = tuple(self._texts(drawn, dict).items()) if drawn else ()
@@ -306,12 +367,12 @@ class Rows:
 
     def newest(self) -> tuple[object, ...]:
         """Read the last entry, empty if there is none."""
-        newest = f"{_SEEN[self.version == _VERSION]} ORDER BY id DESC LIMIT 1"
+        newest = f"{_SEEN[self.version >= _LINKED]} ORDER BY id DESC LIMIT 1"
         return self.connection.execute(newest).fetchone() or ()
 
     def check_holds(self, seen: tuple[object, ...]) -> None:
         """Refuse a file without an entry that was its newest before."""
-        entry = f"{_SEEN[self.version == _VERSION]} WHERE id = ?"
+        entry = f"{_SEEN[self.version >= _LINKED]} WHERE id = ?"
         if seen and seen != (self.connection.execute(entry, seen[:1]).fetchone() or ())[: len(seen)]:
             lost = f"entry {seen[0]}, which it had, is gone or was changed"
             raise self.corrupted(f"{lost}: an older copy took its place")
@@ -327,7 +388,9 @@ class Rows:
             "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
             (cost, charge.what, seal(cost, charge.what)),
         )
-        execute("UPDATE kinds SET total = total + ? WHERE cost = ?", (count, cost))
+        execute(
+            "UPDATE kinds SET total = total + ?, answered = max(answered, ?) WHERE cost = ?", (count, words[1], cost)
+        )
         kind, stored = execute("SELECT id, seal FROM kinds WHERE cost = ?", (cost,)).fetchone()
         number = execute(
             "INSERT INTO charges (time, kind, count, note, proof, digest, token, output, questions) "
@@ -337,6 +400,7 @@ class Rows:
         # the labels come last: an UPDATE writes a whole row again
         link = seal(*before, number, time, stored, count, *words, named)
         execute("UPDATE charges SET link = ? WHERE id = ?", (link, number))
+        self._seal_totals()
         signature = "" if self.key is None else self.key.sign(self.head().to_text())
         execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", (signature, kept, number))
         return int(number or 0)
@@ -357,7 +421,7 @@ class Rows:
 
     def _signature(self, number: int) -> str:
         """Return the signature of an entry; empty where it has none, or the seal of an older version."""
-        if self.version < _VERSION:
+        if self.version < _LINKED:
             return ""
         (stored,) = self.connection.execute("SELECT seal FROM charges WHERE id = ?", (number,)).fetchone() or ("",)
         return str(stored) if str(stored).startswith(SIGNED) else ""
@@ -378,7 +442,7 @@ class Rows:
         (queries,) = self.connection.execute(paid, (number,) * (number < last)).fetchone()
         if number == 0:
             link = identity.link
-        elif self.version == _VERSION:
+        elif self.version >= _LINKED:
             (link,) = self.connection.execute("SELECT link FROM charges WHERE id = ?", (number,)).fetchone()
         else:
             link = dict(self._links())[number]

@@ -25,7 +25,7 @@ _LINKED = 4  # the first version of a ledger that stores links
 _SHOW = "show a head or a receipt that was copied later: NAME.receipt.json, or python -m darrm.account --ledger --head"
 _KINDS = "SELECT id, cost, what FROM kinds"
 _WHOLE = "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
-_MORE = {2: "'', '', ''", 3: "questions, '', ''", _LINKED: "questions, link, seal"}
+_MORE = {2: "'', '', ''", 3: "questions, '', ''", _LINKED: "questions, link, seal", 5: "questions, link, seal"}
 
 
 @dataclass(frozen=True)

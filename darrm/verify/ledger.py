@@ -129,6 +129,7 @@ def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerC
     with copied(ledger_files(path) if files is None else files) as copy:
         try:
             ledger = PrivacyLedger(copy)
+            ledger.check()
             entries = ledger.entries()
             spoilt = tuple(entry.number for entry in entries if not entry.delivered and not _is_kept(ledger, entry))
             charges = ledger.accountant().charges

@@ -150,7 +150,7 @@ def test_older_ledgers_have_a_head_that_their_upgrade_keeps(name: str, tmp_path:
         ledger.debit(charge)
     else:
         ledger.forget_labels(1)  # any write
-    assert version(path) == 4
+    assert version(path) == 5
     again = PrivacyLedger(path)
     assert again.head(head.number) == head
     for old, new in zip(entries, again.entries(), strict=False):
@@ -165,7 +165,7 @@ def test_a_ledger_of_version_1_has_a_head_from_its_first_debit_on(tmp_path: Path
     with pytest.raises(ValueError, match="its first debit gives it a head"):
         ledger.head()
     ledger.debit(QUERY)
-    assert (ledger.head().number, ledger.head().queries, version(path)) == (3, 6, 4)
+    assert (ledger.head().number, ledger.head().queries, version(path)) == (3, 6, 5)
     assert PrivacyLedger(path).head(2).queries == 5
     relink(path)  # the same links, by other means
     assert PrivacyLedger(path).head() == ledger.head()

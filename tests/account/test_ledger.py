@@ -246,7 +246,7 @@ def test_another_database_and_another_version(path: Path) -> None:
     connection.execute("PRAGMA user_version = 7")
     connection.commit()
     connection.close()
-    with pytest.raises(LedgerError, match="schema version 7, written by a newer darrm; this one reads version 4"):
+    with pytest.raises(LedgerError, match="schema version 7, written by a newer darrm; this one reads version 5"):
         PrivacyLedger(path)
     with pytest.raises(LedgerError, match="schema version 7"):
         ledger.debit(QUERY)

@@ -78,10 +78,10 @@ LIES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a copy at the path": (copied, "another file was put in its place"),
     "another ledger in the file": (overwritten, "its identity changed"),
     "moved away": (lambda path: path.rename(path.with_suffix(".old")), "no such file"),
-    "an emptied log": (lambda path: edit(path, "DELETE FROM charges"), "the log and its totals differ"),
-    "a shorter log": (lambda path: edit(path, "DELETE FROM charges WHERE id = 1"), "the log and its totals differ"),
+    "an emptied log": (lambda path: edit(path, "DELETE FROM charges"), "entries of the log are missing"),
+    "a shorter log": (lambda path: edit(path, "DELETE FROM charges WHERE id = 1"), "entries of the log are missing"),
     "a smaller total": (lambda path: edit(path, "UPDATE kinds SET total = 1"), "the log and its totals differ"),
-    "no kinds": (lambda path: edit(path, "DELETE FROM kinds"), "the log and its totals differ"),
+    "no kinds": (lambda path: edit(path, "DELETE FROM kinds"), "entries of the log are missing"),
     "log and totals": (
         lambda path: edit(path, "DELETE FROM charges WHERE id = 1", "UPDATE kinds SET total = 2"),
         "entries of the log are missing",
@@ -94,7 +94,7 @@ LIES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: edit(
             path, "DELETE FROM charges WHERE id = 2", "UPDATE kinds SET total = 2", "UPDATE sqlite_sequence SET seq = 1"
         ),
-        "an older copy took its place",
+        "the log and its totals differ",
     ),
     "a larger budget": (lambda path: edit(path, "UPDATE budget SET epsilon = '300'"), "the budget was changed"),
     "a larger budget with its seal": (resealed, "its budget or its identity changed"),

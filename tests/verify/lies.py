@@ -510,11 +510,11 @@ IN_A_LEDGER: dict[str, tuple[str, ...]] = {
     "a later beginning": ("UPDATE budget SET created = '2999-01-01T00:00:00.000+00:00'",),
     "an earlier beginning": ("UPDATE budget SET created = '2001-01-01T00:00:00.000+00:00'",),
     "a cheap entry": (
-        f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '')",
+        f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
         "UPDATE charges SET kind = 9 WHERE id = 1",
     ),
     "a cheap last entry": (
-        f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '')",
+        f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
         "UPDATE charges SET kind = 9 WHERE id = 2",
     ),
     "other words for what it paid for": ("UPDATE kinds SET what = 'a survey'",),
@@ -539,14 +539,14 @@ IN_A_LEDGER: dict[str, tuple[str, ...]] = {
 FORGED: dict[str, tuple[str, ...]] = {
     **{
         f"entry {n} costs nearly nothing": (
-            f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '')",
+            f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
             f"UPDATE charges SET kind = 9 WHERE id = {n}",
         )
         for n in (1, 2, 3, 14, 26)
     },
     **{
         f"of {kinds} kinds, entry 1 costs nearly nothing": (
-            f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '')",
+            f"INSERT INTO kinds VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
             "UPDATE charges SET kind = 9 WHERE id = 1",
             f"UPDATE budget SET kinds = '{kinds}'",
         )

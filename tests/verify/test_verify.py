@@ -526,7 +526,7 @@ class TestLiesInALedger:
             ("PRAGMA application_id = 0",),
             ("PRAGMA user_version = 3",),
             ("CREATE TRIGGER undo AFTER UPDATE ON kinds BEGIN UPDATE kinds SET total = 0; END",),
-            ("CREATE VIEW totals AS SELECT * FROM kinds",),
+            ("CREATE VIEW sums AS SELECT * FROM kinds",),
         ],
     )
     def test_its_rows_and_words(self, trio: Trio, statements: tuple[str, ...]) -> None:
