@@ -55,6 +55,7 @@ _MOST_POINTS = 5_000  # votes and far deviations of a law of two classes
 _FAR, _DRAWN_ORDERS = 30.0, 12.0  # votes, and orders of a vote that rarely moves, per deviation
 _POINTS, _FEW_POINTS, _LEAST_DELTA = 100, 48, 1e-12  # of a profile: neighbors differ by a factor of about 2
 _CELLS = 2048  # of the smaller half of a probability: the bound is within a part in a hundred
+_LONG_TAILED = 0.95  # of the deviation
 _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between orders that are computed: chords cost 0.2 %
 
 
@@ -153,10 +154,11 @@ def _between_knots(
     noise: IntegerNoise, supremum_of: Callable[[TwoClasses, Measure], Array], rate: float = 1.0
 ) -> RenyiCurve:
     """Bound a supremum at the knots among the orders, and by chords between them; ∞ beyond the last."""
-    deviation = min(noise.deviation, 1.5 * _scale(noise))  # without the tail that is long on one side
+    scale = _scale(noise)
+    deviation = min(noise.deviation, 1.5 * scale)
     computed = (largest_order(deviation) if rate == 1.0 else _DRAWN_ORDERS * deviation + 2.0) >= DEFAULT_ORDERS
     orders = DEFAULT_ORDERS[computed]
-    at = knots(orders, _scale(noise))
+    at = np.union1d(knots(orders, scale), knots(orders, noise.deviation))
     measure: Measure = Renyi(at, deviation) if rate == 1.0 else DrawnRenyi(at, deviation, rate)
     # of a vote that rarely moves: what counts at an order lies beyond it, where narrow noise has no mass to speak of
     depths = _depths(noise) if rate == 1.0 else (TINY, _DEEP)
@@ -172,9 +174,11 @@ def _between_knots(
 
 
 def _scale(noise: IntegerNoise) -> float:
-    """Return the votes on which divergences depend: σ of a Gaussian; hardly the tail that is long on one side."""
+    """Return the votes on which divergences depend: the deviation, or less where a tail is long on one side."""
     masses = TwoClasses(noise).masses
-    return 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
+    scale = 1.0 / math.sqrt(float(np.sum(np.diff(masses) ** 2 / np.maximum(masses[:-1], 1e-300))))
+    has_long_tail = noise.deviation > _FEW_VOTES and scale < _LONG_TAILED * noise.deviation
+    return scale if has_long_tail else noise.deviation
 
 
 def _depths(noise: IntegerNoise) -> tuple[float, ...]:
