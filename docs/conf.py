@@ -6,7 +6,6 @@ are; sphinx-gallery, because a tutorial that is a plain script can be run, teste
 """
 
 import re
-import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -22,8 +21,10 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import darrm
+from experiments.explorer_data import bundle
 
 HERE = Path(__file__).parent
+SOLVER = HERE.parent / "build" / "node_modules" / "highs"  # `make docs` has it fetched, where there is npm
 # Pages that stand at the root of the repository, and the pages of the site that show them
 AT_THE_ROOT = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing", "SECURITY": "security"}
 
@@ -138,9 +139,9 @@ def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None
 
 
 def explorer(app: Sphinx, error: Exception | None) -> None:
-    """Put the explorer, a page of its own, beside the others."""
+    """Put the explorer, a page of its own, beside the others, with its solver if npm has fetched that."""
     if error is None and app.builder.name == "html":
-        shutil.copytree(HERE / "explorer", Path(app.outdir) / "explorer", dirs_exist_ok=True)
+        bundle(HERE / "explorer", Path(app.outdir) / "explorer", SOLVER)
 
 
 def setup(app: Sphinx) -> None:

@@ -10,7 +10,9 @@ base64.
 """
 
 import base64
+import gzip
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -76,6 +78,22 @@ def read(path: Path) -> Row:
     for name in ("gamma", "rivals"):
         data[name] = {int(K): np.frombuffer(base64.b64decode(text), dtype="<f8") for K, text in data[name].items()}
     return dict(data)
+
+
+def bundle(page: Path, folder: Path, solver: Path) -> None:
+    """Copy the page, with its solver as a script if npm fetched it: opened as a file a page loads nothing else."""
+    shutil.copytree(page, folder, dirs_exist_ok=True)
+    if not solver.is_dir():
+        return
+    packed = base64.b64encode(gzip.compress((solver / "build" / "highs.wasm").read_bytes(), mtime=0)).decode()
+    loader, license_text = ((solver / name).read_text(encoding="utf-8") for name in ("build/highs.js", "LICENSE"))
+    write_text(folder / "solver.js", f'/* {license_text}*/\n{loader}\nconst SOLVER_PACKED = "{packed}";\n')
+    named = (
+        (page / "index.html")
+        .read_text(encoding="utf-8")
+        .replace("</head>", '<meta name="solver" content="solver.js">\n</head>')
+    )
+    write_text(folder / "index.html", named)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,6 +4,9 @@
 const at = (id) => document.getElementById(id);
 const SIZES = Object.keys(DATA.gamma);
 const hiddenKeys = new Set();
+const ALL_PRIORS = [...at("prior").options].map((option) => ({ value: option.value, text: option.text }));
+const SOLVER = document.querySelector("meta[name=solver]")?.content; // the site's build puts it there if it has one
+const computed = new Map(); // by setting: what took a linear program
 let setting = settingOf({});
 
 /* ---- the steps of the sliders; a box takes any number ---- */
@@ -14,6 +17,11 @@ const STEPS = {
   epsilon: () => (setting.voters === "private" ? DATA.epsilons : ["0.05", "0.1", "0.2", "0.3", "0.5", "0.75", "1", "1.5", "2", "3", "5"]),
   delta: () => (setting.voters === "private" ? DATA.deltas : ["0", "1e-8", "1e-7", "1e-6", "1e-5", "1e-4", "1e-3"]),
   overlap: () => [...range(1, Math.max(0, (Number(setting.K) || 1) - 1)).map(String), "all"],
+  queries: () => ["1", "2", "5", "10", "20", "50", "100", "200", "500", "1000", "5000", "10000"],
+  classes: () => ["2", "3", "4", "5", "7", "10", "20", "50", "100"],
+  sampled: () => ["0.001", "0.002", "0.004", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"],
+  total: () => ["0.5", "1", "1.5", "2", "3", "4", "6", "8"],
+  total_delta: () => ["1e-6", "1e-5", "1e-4", "1e-3", "1e-2"],
 };
 const nearest = (steps, text) => {
   const value = text === "all" ? Infinity : Number(text);
@@ -22,9 +30,9 @@ const nearest = (steps, text) => {
 };
 
 function change(changes) {
-  setting = { ...setting, ...changes };
+  setting = settingOf({ ...setting, ...changes });
   if (setting.overlap === String(setting.K)) setting.overlap = "all";
-  const words = Object.entries(setting).filter(([key]) => setting.voters === "private" || !["m", "shape"].includes(key));
+  const words = Object.entries(setting).filter(([key]) => key === "voters" || key in DEFAULTS[setting.voters]);
   history.replaceState(null, "", `#${new URLSearchParams(words)}`);
   render();
 }
@@ -52,15 +60,20 @@ for (const radio of document.querySelectorAll("input[name=voters]"))
     change({});
   });
 at("controls").addEventListener("submit", (event) => event.preventDefault());
-at("copy").addEventListener("click", async () => {
-  try {
-    await navigator.clipboard.writeText(at("command").textContent);
-    at("copy").textContent = "Copied";
-    setTimeout(() => (at("copy").textContent = "Copy"), 1500);
-  } catch {
-    getSelection().selectAllChildren(at("command")); // no clipboard here: the text is marked instead
-  }
-});
+function copies(button, shownAt, textOf) {
+  const words = at(button).textContent;
+  at(button).addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(textOf());
+      at(button).textContent = "Copied";
+      setTimeout(() => (at(button).textContent = words), 1500);
+    } catch {
+      getSelection().selectAllChildren(at(shownAt)); // no clipboard here: the text is marked instead
+    }
+  });
+}
+copies("copy", "command", () => at("command").textContent);
+copies("copy-link", "link", () => at("link").href);
 
 /* ---- drawing ---- */
 
@@ -134,16 +147,18 @@ function barChart(svg, bars, share, label) {
 /* ---- the page for a setting ---- */
 
 const SOURCES = {
+  browser: "Ours was solved here, in your browser: the optimum of this page's floating point program, not proven. The command proves one.",
+  classes: `The shares are means over ${DRAWN} histograms drawn under what is believed, the same ones for all.`,
   table: "Ours is a packaged noise function, proven for this setting.",
   "closed form": "Ours is the closed form: the best there is at every margin, whatever is believed of the voters.",
   "no noise": "No noise is needed: a person's data reach at most m voters, whose answers together are as private as is asked.",
   none: "No table for this setting; the command below computes and proves it. What needs no table is shown.",
   stored: `Private voters have tables for K = ${SIZES.join(", ")}; whole m up to (K + 1)/2; ε = ${DATA.epsilons.join(", ")}; Δ = ${DATA.deltas.join(", ")}; overlap all.`,
 };
-const ORIGINS = { table: "a packaged table", "closed form": "the closed form", "no noise": "the bare majority" };
+const ORIGINS = { browser: "solved in this browser", table: "a packaged table", "closed form": "the closed form", "no noise": "the bare majority" };
 
 function showControls() {
-  for (const part of document.querySelectorAll("[data-only]")) part.hidden = part.dataset.only !== setting.voters;
+  for (const part of document.querySelectorAll("[data-only], [data-when]")) part.hidden = Boolean(part.dataset.only) && part.dataset.only !== setting.voters;
   for (const radio of document.querySelectorAll("input[name=voters]")) radio.checked = radio.value === setting.voters;
   for (const key of Object.keys(STEPS)) {
     const steps = STEPS[key]();
@@ -155,23 +170,27 @@ function showControls() {
     at(`${key}-box`).value = setting[key] ?? "";
   }
   if (setting.shape) at("shape").value = setting.shape;
+  const [many, isOfMore] = [Number(setting.queries) > 1, Number(setting.classes) > 2];
+  for (const part of document.querySelectorAll("[data-when]")) part.hidden ||= !{ one: !many, many, two: !isOfMore, more: isOfMore }[part.dataset.when];
   const prior = at("prior");
+  const fitting = ALL_PRIORS.filter(({ value }) => value.startsWith("dirichlet:") === isOfMore);
+  prior.replaceChildren(...fitting.map(({ value, text }) => new Option(text, value)));
   if (![...prior.options].some((option) => option.value === setting.prior)) prior.add(new Option(setting.prior, setting.prior));
   prior.value = setting.prior;
 }
 
 function showLegend(mechanisms) {
-  const items = mechanisms.map(({ key, name, gamma }) => {
+  const items = mechanisms.map(({ key, name, absent }) => {
     const box = element("input", { type: "checkbox" });
     box.checked = !hiddenKeys.has(key);
-    box.disabled = !gamma;
+    box.disabled = Boolean(absent);
     box.addEventListener("change", () => {
       if (box.checked) hiddenKeys.delete(key);
       else hiddenKeys.add(key);
-      showCharts(explore(setting));
+      showCharts(explore(setting, computed.get(nameOfSetting())));
     });
     const sample = element("svg", { viewBox: "0 0 34 12", "aria-hidden": "true" }, element("path", { ...stroke(key), d: "M0 6L34 6" }));
-    return element("li", {}, element("label", {}, box, sample, gamma ? name : `${name} (absent)`));
+    return element("li", {}, element("label", {}, box, sample, absent ? `${name} (absent)` : name));
   });
   at("legend").replaceChildren(...items);
 }
@@ -179,8 +198,16 @@ function showLegend(mechanisms) {
 const LEAST = 1e-12; // an expected error below is rounding
 const errorText = (value) => (value === 0 ? "0" : value < LEAST ? `< ${LEAST}` : shown(value));
 
-function showCharts({ K, levels, leads, mechanisms }) {
-  const drawn = mechanisms.filter(({ key, gamma }) => gamma && !hiddenKeys.has(key));
+function showCharts({ K, classes, levels, leads, mechanisms }) {
+  const drawn = mechanisms.filter(({ key, absent }) => !absent && !hiddenKeys.has(key));
+  const bars = (field) => drawn.map((mechanism) => ({ ...mechanism, value: mechanism[field] }));
+  const least = classes > 2 ? 1 / classes : 0.5;
+  barChart(at("share-chart"), bars("share_right").sort((a, b) => b.value - a.value), (value) => (value - least) / (1 - least), (value) => value.toFixed(classes > 2 ? 3 : 5));
+  if (classes > 2) {
+    const series = drawn.map(({ key, name, by_share: points }) => ({ key, name, points }));
+    lineChart(at("classes-chart"), series, { x: [1 / classes, 1], y: [0, 1], xLabel: "share of the votes of the leading class", yLabel: "Pr[truth]" });
+    return;
+  }
   const both = ({ key, name, gamma }) => {
     const right = gamma.map((value, i) => [levels[i], Math.max(0, value)]);
     const left = right.map(([l, value]) => [K - l, value]).reverse();
@@ -191,8 +218,6 @@ function showCharts({ K, levels, leads, mechanisms }) {
   const margin = "margin: votes by which the majority leads";
   const isLogarithmic = K > 31; // what differs is near the tie
   lineChart(at("truth-chart"), drawn.map(truth), { x: [leads[0], K], y: [0.5, 1], xLabel: isLogarithmic ? `${margin} (logarithmic)` : margin, yLabel: "Pr[truth]", isLogarithmic });
-  const bars = (field) => drawn.map((mechanism) => ({ ...mechanism, value: mechanism[field] }));
-  barChart(at("share-chart"), bars("share_right").sort((a, b) => b.value - a.value), (value) => 2 * value - 1, (value) => value.toFixed(5));
   const errors = bars("expected_error").sort((a, b) => a.value - b.value);
   const low = Math.floor(Math.log10(Math.max(LEAST, Math.min(0.1, ...errors.map(({ value }) => value))))) - 0.5;
   const length = (value) => (value < LEAST ? 0 : (Math.log10(value) - low) / (Math.log10(0.5) - low));
@@ -201,31 +226,96 @@ function showCharts({ K, levels, leads, mechanisms }) {
 
 function showTable(mechanisms) {
   const rows = mechanisms.map(({ key, name, absent, parameter, share_right: share, expected_error: error }) => {
-    const cells = absent ? ["–", "–", `absent: ${absent}`] : [share.toFixed(5), errorText(error), key === "ours" ? ORIGINS[parameter] : parameter];
+    const cells = absent ? ["–", "–", `absent: ${absent}`] : error === undefined ? [share.toFixed(3), "–", parameter] : [share.toFixed(5), errorText(error), key === "ours" ? ORIGINS[parameter] : parameter];
     return element("tr", {}, element("th", { scope: "row" }, name), ...cells.map((text) => element("td", {}, text)));
   });
   at("rows").replaceChildren(...rows);
 }
 
+const nameOfSetting = () => JSON.stringify(setting);
+
+/* What one answer costs and all of them, in words. */
+function budgetText({ target, total, queries, m, classes }) {
+  const pair = ({ epsilon, delta }) => `(${shown(epsilon, 6)}, ${shown(delta, 6)})`;
+  const rate = setting.voters === "plain" ? Number(setting.sampled) : 1;
+  const certain = rate < 1 ? `, for a person who certainly is in the sample ${pair(target)}` : "";
+  if (queries === 1) return `The answer is to be ${pair(total)}-differentially private${certain}.`;
+  const allowance = setting.voters === "private" && classes === 2 ? `: m = ${shown(m)}` : "";
+  return `All ${queries.toLocaleString("en")} answers together are to be ${pair(total)}-differentially private. By optimal composition one may be ${pair(target)}-private${certain}${allowance}.`;
+}
+
+function remarkText(found) {
+  const remarks = [SOURCES[found.source]];
+  const { prior, voters } = setting;
+  if (found.source === "table" && prior !== DATA.prior) remarks.push(`It was optimized for ${DATA.prior}; the command optimizes for what you believe, and errs no more.`);
+  if (found.source === "none" && voters === "private") remarks.push(SOURCES.stored);
+  if (found.queries > 1) remarks.push("For many answers the command also tries laws that are best for many, and adds up their costs more closely.");
+  return remarks.join(" ");
+}
+
 function render() {
   showControls();
-  const found = explore(setting);
+  const found = explore(setting, computed.get(nameOfSetting()));
+  show(found);
+  if (found.source === "none" && SOLVER && found.K <= LIMITS.solved) improve();
+}
+
+function show(found) {
   at("numbers").textContent = JSON.stringify(found);
   const wrong = found.problems.length > 0;
   at("problem").hidden = !wrong;
   at("problem").textContent = found.problems.join(" ");
-  at("shown").hidden = at("command").parentElement.hidden = wrong;
+  at("shown").hidden = at("commands").hidden = wrong;
   at("remark").textContent = at("budget").textContent = "";
   if (wrong) return;
-  const { epsilon, delta } = found.target;
-  at("budget").textContent = `The answer is to be (${shown(epsilon, 6)}, ${shown(delta, 6)})-differentially private.`;
-  const other = found.source === "table" && setting.prior !== DATA.prior;
-  at("remark").textContent = SOURCES[found.source] + (other ? ` It was optimized for ${DATA.prior}; the command optimizes for what you believe, and errs no more.` : "");
-  if (found.source === "none" && setting.voters === "private") at("remark").textContent += ` ${SOURCES.stored}`;
+  at("budget").textContent = budgetText(found);
+  at("remark").textContent = remarkText(found);
   at("command").textContent = found.command;
+  at("link").href = `#${new URLSearchParams(setting)}`;
   showLegend(found.mechanisms);
   showCharts(found);
   showTable(found.mechanisms);
+}
+
+/* ---- the solver: HiGHS, compiled to WebAssembly, in a script beside the page that is loaded when it is first needed ---- */
+
+let loading = null;
+function solver() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = element("script", { src: SOLVER });
+    script.addEventListener("load", resolve);
+    script.addEventListener("error", () => reject(new Error("the solver could not be loaded")));
+    document.head.append(script);
+  }).then(async () => {
+    const packed = Uint8Array.from(atob(SOLVER_PACKED), (character) => character.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const compiled = await WebAssembly.compile(await new Response(stream).arrayBuffer());
+    return Module({ instantiateWasm: (imports, done) => void WebAssembly.instantiate(compiled, imports).then(done) });
+  });
+  return loading;
+}
+
+const pause = () => new Promise((resolve) => setTimeout(resolve));
+
+/* Solve for the setting, and show the result if the setting is still the same. */
+async function improve() {
+  const name = nameOfSetting();
+  at("remark").textContent = "Solving a linear program in your browser …";
+  try {
+    const ready = await solver();
+    await pause();
+    if (name !== nameOfSetting()) return;
+    const problem = problemOf(setting);
+    const weights = priorWeights(priorOf(setting.prior), problem.K);
+    const stopped = async () => {
+      await pause();
+      if (name !== nameOfSetting()) throw new DOMException("another setting", "AbortError");
+    };
+    computed.set(name, await computedFor(problem, weights, ready, stopped));
+    show(explore(setting, computed.get(name)));
+  } catch (error) {
+    if (error.name !== "AbortError") at("remark").textContent = `The solver failed here (${error.message}); the command computes it.`;
+  }
 }
 
 addEventListener("hashchange", readHash);

@@ -6,19 +6,23 @@
    laws/baselines.py, laws/priors.py, optimize/closed_form.py, plan/by_label.py, plan/compared.py.
    Floating point, for illustration: what is proven are the tables in DATA, and nothing is proven here. */
 
-const LIMITS = { K: 1000, exponent: 100 };
+const LIMITS = { K: 1000, exponent: 100, queries: 100000, classes: 100, solved: 101 };
 
 /* ---- the setting: text as it is typed, and what is wrong with it ---- */
 
 const DEFAULTS = {
-  private: { K: "11", m: "3", epsilon: "0.1", delta: "1e-5", overlap: "all", shape: "free", prior: DATA.prior },
-  plain: { K: "250", epsilon: "0.5", delta: "1e-6", overlap: "1", prior: "common" },
+  private: { K: "11", m: "3", epsilon: "0.1", delta: "1e-5", overlap: "all", shape: "free", prior: DATA.prior, classes: "2", queries: "1", total: "3", total_delta: "1e-3" },
+  plain: { K: "250", epsilon: "0.5", delta: "1e-6", overlap: "1", prior: "common", classes: "2", queries: "1", sampled: "1" },
 };
+const DIRICHLET = "dirichlet:1"; // of more than two classes
 
 /* Complete what a URL says to a setting. */
 function settingOf(given) {
   const voters = given.voters in DEFAULTS ? given.voters : "private";
-  return { ...DEFAULTS[voters], ...given, voters };
+  const setting = { ...DEFAULTS[voters], ...given, voters };
+  const isOfMore = Number(setting.classes) > 2;
+  if (isOfMore !== setting.prior.startsWith("dirichlet:")) setting.prior = isOfMore ? DIRICHLET : DEFAULTS[voters].prior;
+  return setting;
 }
 
 /* Read a decimal as Python would; NaN for anything else. */
@@ -37,13 +41,22 @@ function problemsOf(setting) {
   number("delta", isPrivate ? "Δ" : "δ", "at least 0 and below 1", (x) => x >= 0 && x < 1);
   if (setting.overlap !== "all")
     number("overlap", "the overlap", "a whole number from 1 to K, or all", (x) => Number.isInteger(x) && x >= 1 && x <= K);
+  number("queries", "the questions", `a whole number from 1 to ${LIMITS.queries}`, (x) => Number.isInteger(x) && x >= 1 && x <= LIMITS.queries);
+  number("classes", "the classes", `a whole number from 2 to ${LIMITS.classes}`, (x) => Number.isInteger(x) && x >= 2 && x <= LIMITS.classes);
+  if (!isPrivate) number("sampled", "the probability to be drawn", "above 0 and at most 1", (x) => x > 0 && x <= 1);
+  if (isPrivate && Number(setting.queries) > 1) {
+    number("total", "the total ε", `above 0 and at most ${LIMITS.exponent}`, (x) => x > 0 && x <= LIMITS.exponent);
+    number("total_delta", "the total δ", "at least 0 and below 1", (x) => x >= 0 && x < 1);
+  }
   if (isPrivate) {
     number("m", "m", "from 1 to K", (x) => x >= 1 && x <= K);
     if (Number(setting.m) * Number(setting.epsilon) > LIMITS.exponent)
       found.push(`mε must be at most ${LIMITS.exponent}, got ${Number(setting.m) * Number(setting.epsilon)}.`);
     if (!DATA.shapes.includes(setting.shape)) found.push(`the shape must be ${DATA.shapes.join(" or ")}.`);
   }
-  if (priorOf(setting.prior) === null)
+  const concentration = concentrationOf(setting.prior);
+  if (Number(setting.classes) > 2 && !(concentration > 0)) found.push("the prior of more than two classes must be dirichlet:A with A > 0.");
+  if (!(Number(setting.classes) > 2) && priorOf(setting.prior) === null)
     found.push("the prior must be common, uniform:LOW,HIGH with 0.5 ≤ LOW ≤ HIGH ≤ 1 and HIGH > 0.5, or point:P with P ≠ 0.5.");
   return found;
 }
@@ -123,6 +136,9 @@ function priorOf(text) {
   return null;
 }
 
+/* A of dirichlet:A. */
+const concentrationOf = (text) => (String(text).startsWith("dirichlet:") ? numberOf(String(text).slice(10)) : NaN);
+
 /* Pr[l ones] for l = 0 … K. */
 function onesLaw(prior, K) {
   return prior.kind === "common" ? new Array(K + 1).fill(1 / (K + 1)) : binomial(K, prior.p);
@@ -168,7 +184,7 @@ function placeOf(problem) {
   const { K, m, epsilon, delta, reached } = problem;
   const first = DATA.epsilons.findIndex((text) => Number(text) === epsilon);
   const second = DATA.deltas.findIndex((text) => Number(text) === delta);
-  const isStored = problem.isPrivate && reached === K && K in DATA.gamma && Number.isInteger(m) && m <= (K + 1) / 2;
+  const isStored = problem.isPrivate && problem.queries === 1 && reached === K && K in DATA.gamma && Number.isInteger(m) && m <= (K + 1) / 2;
   if (!isStored || first < 0 || second < 0) return -1;
   return ((m - 1) * DATA.epsilons.length + first) * DATA.deltas.length + second;
 }
@@ -183,7 +199,7 @@ function closedForm(K, epsilon, delta) {
 }
 
 /* Our γ, and where it comes from; γ is null where the browser has none. */
-function ours(problem) {
+function ours(problem, computed) {
   const { K, m, reached, isPrivate, target } = problem;
   const place = placeOf(problem);
   if (place >= 0) {
@@ -193,6 +209,7 @@ function ours(problem) {
   }
   if (isPrivate && reached <= m) return { gamma: levelsOf(K).map(() => 1), source: "no noise" };
   if (!isPrivate && reached === 1) return { gamma: closedForm(K, target.epsilon, target.delta), source: "closed form" };
+  if (computed?.gamma) return { gamma: computed.gamma, source: "browser" };
   return { gamma: null, source: "none" };
 }
 
@@ -208,7 +225,7 @@ const ON_VOTERS = "rests on the voters' own privacy";
 const NOT_STORED = "its proof for this setting is not among the page's tables";
 
 /* The four that are proved in Python: the two samples, the paper's constant, and the largest constant. */
-function provenRivals(problem) {
+function provenRivals(problem, computed) {
   const { K, m, isPrivate, reached, target } = problem;
   const place = placeOf(problem);
   const all = (value) => levelsOf(K).map(() => value);
@@ -226,7 +243,14 @@ function provenRivals(problem) {
   }
   if (isPrivate) {
     const absent = { absent: NOT_STORED };
-    return { subsampling: absent, double_subsampling: absent, randomized_response: absent, constant: absent };
+    if (!computed) return { subsampling: absent, double_subsampling: absent, randomized_response: absent, constant: absent };
+    const sample = (draws) => ({ gamma: sampled(K, draws).map((value) => value * computed.scales[draws]), parameter: `${draws} of ${K} voters` });
+    return {
+      subsampling: sample(drawsOf(problem, 1)),
+      double_subsampling: sample(drawsOf(problem, 2)),
+      randomized_response: absent,
+      constant: { gamma: all(computed.constant), parameter: `γ = ${shown(computed.constant)}` },
+    };
   }
   const absent = { absent: ON_VOTERS };
   // the worst step leads from one majority to the other; for even K and overlap 1 from a tie to a majority
@@ -240,10 +264,25 @@ function provenRivals(problem) {
   };
 }
 
+/* How many voters sub-sampling looks at, or double sub-sampling. */
+const drawsOf = ({ K, m }, times) => Math.min(K, Math.max(1, times * Math.floor(m + 1e-9) - (times - 1)));
+
+/* What takes a linear program: our γ, the largest constant and the scales of the samples; null where it is not needed. */
+async function computedFor(problem, weights, solver, pause) {
+  if (ours(problem).source !== "none" || problem.K > LIMITS.solved || problem.classes > 2) return null;
+  const found = { scales: {}, constant: scaleOf(problem, levelsOf(problem.K).map(() => 1)) };
+  if (problem.isPrivate) for (const draws of [1, 2].map((times) => drawsOf(problem, times))) found.scales[draws] = scaleOf(problem, sampled(problem.K, draws));
+  const { gamma, error, bound } = await bestGamma(solver, problem, weights, pause);
+  return { ...found, gamma, error, bound };
+}
+
 /* GNMax with the least continuous Gaussian noise for which its noisy counts are (ε, δ)-private. */
-function gnmax({ K, reached, target }) {
+function gnmax(problem) {
+  const { K, reached, queries, rate } = problem;
+  // Gaussian noise of many answers is that of one, √Q times as wide; of people who are rarely drawn it is charged as any law
+  const target = rate === 1 ? problem.total : problem.target;
   if (target.delta === 0) return { absent: "Gaussian noise gives no (ε, 0)" };
-  const sensitivity = Math.SQRT2 * reached;
+  const sensitivity = Math.SQRT2 * reached * (rate === 1 ? Math.sqrt(queries) : 1);
   const isPrivate = (sigma) => {
     const a = sensitivity / (2 * sigma);
     const b = (target.epsilon * sigma) / sensitivity;
@@ -256,14 +295,14 @@ function gnmax({ K, reached, target }) {
   while (isPrivate(low)) low /= 2;
   const sigma = lastAllowed(isPrivate, high, low);
   const gamma = leadsOf(K).map((lead) => 1 - 2 * Math.exp(logUpperTail(lead / (sigma * Math.SQRT2))));
-  return { gamma, parameter: `σ = ${shown(sigma)} votes` };
+  return { gamma, sigma, parameter: `σ = ${shown(sigma)} votes` };
 }
 
-/* LNMax with discrete Laplace noise of scale 2t/ε₀ on both counts: whatever is (ε₀, 0)-private is (ε, δ)-private with
+/* LNMax with discrete Laplace noise of scale 2t/ε₀ on both counts; once, whatever is (ε₀, 0)-private is (ε, δ)-private with
    e^{ε₀} = (e^ε + δ)/(1 − δ), at the worst. */
-function lnmax({ K, reached, target }) {
-  const pure = target.epsilon + Math.log1p(target.delta * Math.exp(-target.epsilon)) - Math.log1p(-target.delta);
-  const rate = pure / (2 * reached);
+function lnmax(problem) {
+  const { K, reached } = problem;
+  const rate = pureOf(problem) / (2 * reached);
   const a = Math.exp(-rate);
   const tail = (gap) => {
     const weight = -gap * Math.expm1(-rate) + (1 + a * a) / (1 + a) + a;
@@ -311,42 +350,55 @@ function shown(value, digits = 4) {
   return rounded === 0 || Math.abs(rounded) >= 1e-3 ? String(rounded) : rounded.toExponential();
 }
 
-/* The problem that a setting asks about, in numbers. */
+/* The problem that a setting asks about, in numbers: `total` is for all answers, `target` what one of them may cost a person
+   who certainly takes part. */
 function problemOf(setting) {
-  const [K, epsilon, delta] = [Number(setting.K), Number(setting.epsilon), Number(setting.delta)];
+  const [K, epsilon, delta, queries, classes] = ["K", "epsilon", "delta", "queries", "classes"].map((key) => Number(setting[key]));
   const isPrivate = setting.voters === "private";
-  const reached = setting.overlap === "all" ? K : Number(setting.overlap);
-  if (!isPrivate) return { isPrivate, K, reached, target: { epsilon, delta } };
-  const m = Number(setting.m);
+  const question = { isPrivate, K, queries, classes, reached: setting.overlap === "all" ? K : Number(setting.overlap), rate: 1 };
+  if (!isPrivate) {
+    Object.assign(question, { total: { epsilon, delta }, rate: Number(setting.sampled) });
+    return { ...question, target: targetOfPlain(question) };
+  }
   // the paper's δ = 1 − (1 − Δ)^m
-  return { isPrivate, K, reached, m, epsilon, delta, shape: setting.shape, target: { epsilon: m * epsilon, delta: -Math.expm1(m * Math.log1p(-delta)) } };
+  const costOf = (m) => ({ epsilon: m * epsilon, delta: -Math.expm1(m * Math.log1p(-delta)) });
+  question.total = queries === 1 ? costOf(Number(setting.m)) : { epsilon: Number(setting.total), delta: Number(setting.total_delta) };
+  const m = queries === 1 ? Number(setting.m) : largestWithin(question, costOf, K);
+  return { ...question, m, epsilon, delta, shape: setting.shape, target: costOf(m) };
 }
 
-/* The command that computes, proves and compares the γ of a setting. */
+/* The command that computes, proves and compares what a setting asks for. */
 function commandOf(setting) {
-  const { isPrivate, K, reached } = problemOf(setting);
-  const overlap = reached === K ? "" : ` --overlap ${reached}`;
-  const shape = isPrivate && setting.shape !== "free" ? ` --shape ${setting.shape}` : "";
-  const prior = setting.prior === DATA.prior ? "" : ` --prior ${setting.prior}`;
+  const { isPrivate, K, reached, queries, classes, rate } = problemOf(setting);
+  const overlap = reached === K || rate < 1 ? "" : ` --overlap ${reached}`;
   const text = (name) => String(setting[name]).trim();
-  const voters = isPrivate
-    ? ` --epsilon ${text("epsilon")} --each-delta ${text("delta")} --m ${text("m")}`
-    : ` --voters plain --target ${text("epsilon")},${text("delta")}`;
-  return `python -m darrm.optimize --K ${K}${voters}${overlap}${shape}${prior}`;
+  const each = ` --epsilon ${text("epsilon")} --each-delta ${text("delta")}`;
+  const budget = `${text("epsilon")},${text("delta")}`;
+  if (queries === 1 && classes === 2 && rate === 1) {
+    const shape = isPrivate && setting.shape !== "free" ? ` --shape ${setting.shape}` : "";
+    const prior = setting.prior === DATA.prior ? "" : ` --prior ${setting.prior}`;
+    return `python -m darrm.optimize --K ${K}${isPrivate ? `${each} --m ${text("m")}` : ` --voters plain --target ${budget}`}${overlap}${shape}${prior}`;
+  }
+  const total = !isPrivate ? budget : queries > 1 ? `${text("total")},${text("total_delta")}` : Object.values(problemOf(setting).total).map((value) => Number(value.toPrecision(12))).join(",");
+  const who = isPrivate ? each : rate < 1 ? ` --sampled ${text("sampled")}` : " --voters plain";
+  const of = classes > 2 ? ` --classes ${classes}` : "";
+  return `python -m darrm.advise --K ${K}${who}${overlap}${of} --queries ${queries} --total ${total} --prior ${setting.prior}`;
 }
 
 /* Everything that is shown for a setting. */
-function explore(setting) {
+function explore(setting, computed = null) {
   const problems = problemsOf(setting);
   if (problems.length) return { setting, problems };
   const problem = problemOf(setting);
+  const about = { setting, problems, target: problem.target, total: problem.total, queries: problem.queries, m: problem.m, K: problem.K, classes: problem.classes, command: commandOf(setting) };
+  if (problem.classes > 2) return { ...about, source: "classes", mechanisms: ofClasses(problem, concentrationOf(setting.prior)) };
   const prior = priorOf(setting.prior);
   const weights = priorWeights(prior, problem.K);
   const ones = onesLaw(prior, problem.K);
-  const found = ours(problem);
+  const found = ours(problem, computed);
   const laws = {
     ours: found.gamma ? { gamma: found.gamma, parameter: found.source } : { absent: "no table for this setting; the command computes it" },
-    ...provenRivals(problem),
+    ...provenRivals(problem, computed),
     gnmax: gnmax(problem),
     lnmax: lnmax(problem),
     exponential_mechanism: selected(problem, (exponent) => 1 / (1 + Math.exp(exponent))),
@@ -365,15 +417,5 @@ function explore(setting) {
       expected_error: expectedError(law.gamma, weights),
     };
   });
-  return {
-    setting,
-    problems,
-    source: found.source,
-    target: problem.target,
-    K: problem.K,
-    levels: levelsOf(problem.K),
-    leads: leadsOf(problem.K),
-    command: commandOf(setting),
-    mechanisms,
-  };
+  return { ...about, source: found.source, levels: levelsOf(problem.K), leads: leadsOf(problem.K), mechanisms };
 }
