@@ -31,8 +31,20 @@ AT_THE_ROOT = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "con
 project = "darrm"
 version = release = darrm.__version__
 author = "the darrm developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"]
-exclude_patterns = ["tutorials", "explorer"]  # the gallery writes pages from the one, the other is copied as it is
+sys.path.insert(0, str(HERE))  # for typesetting.py
+extensions = [
+    "typesetting",
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = [
+    "tutorials",
+    "explorer",
+    "static",
+]  # the gallery writes pages from the one, the other is copied as it is
 language = "en"
 
 html_theme = "furo"
@@ -43,6 +55,12 @@ html_show_copyright = False
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 
+html_math_renderer = "mathml"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_js_files = [("site.js", {"priority": 100})]  # before the search reads its options
+
+myst_fence_as_directive = ["math"]
 myst_heading_anchors = 4  # a heading is linked by its words, as on a code host
 
 autodoc_member_order = "groupwise"

@@ -1,0 +1,127 @@
+# ruff: noqa: INP001 (conf.py reads it from its own folder)
+"""How formulas and sources are set: MathML, which browsers draw themselves, and links from keys to what they name.
+
+A formula on a line of its own is LaTeX in a block of the language math, which code hosts draw as well; a line that
+ends in a double backslash is one line of it. In running text α_l and e^{lε} are set with a lower and a raised part. A
+key such as [D, Lemma 3.4] leads to D in the list of sources, and an arXiv number there to arXiv.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+from sphinx.util.typing import ExtensionMetadata
+from sphinx.writers.html5 import HTML5Translator
+
+SOURCES = "reference/sources"
+_LISTED = re.compile(r"^- \*\*(\w+)\*\*:", re.MULTILINE)
+_KEY = re.compile(r"\[(?P<key>[A-Z][A-Za-z]*\d*)(?:,\s[^\[\]]+)?\]")
+_ARXIV = re.compile(r"arXiv:(?P<number>\d{4}\.\d{4,5}(?:v\d+)?)")
+# one letter, or what closes a bracket; then parts in braces, a word below, or a letter or number above
+_BASE = r"(?:\b(?:max|min|sup)|(?<![A-Za-z_])[^\W\d_]|(?<=\w)′|[)\]₊∫])"
+_SCRIPT = r"_(?:{braced}|[^\W_]+)|\^(?:{braced}|\*|∞|\d+|[^\W\d_]′?)".format(braced=r"\{(?:[^{}]|\{[^{}]*\})*\}")
+_SHIFTED = re.compile(rf"(?P<base>{_BASE})(?P<scripts>(?:{_SCRIPT})+)")
+_VERBATIM = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.reference, nodes.title)
+
+
+def formula(latex: str) -> str:
+    """Write LaTeX as MathML, a formula a line."""
+    lines = (convert(line).replace("<math ", '<math displaystyle="true" ', 1) for line in latex.strip().split("\\\\\n"))
+    return "".join(f"<div>{line}</div>" for line in lines)
+
+
+def visit_block(translator: HTML5Translator, node: nodes.math_block) -> None:
+    """Write a formula of its own."""
+    translator.body.append(f'<div class="formula">{formula(node.astext())}</div>\n')
+    raise nodes.SkipNode
+
+
+def visit_inline(translator: HTML5Translator, node: nodes.math) -> None:
+    """Write a formula in a line of text."""
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def shifted(text: str) -> Iterator[nodes.Node]:
+    """Split text into what stands on the line, below and above it.
+
+    >>> [node.astext() for node in shifted("e^{x_i} − α_l")]
+    ['e', 'xi', ' − α', 'l']
+    """
+    place = 0
+    for match in _SHIFTED.finditer(text):
+        yield nodes.Text(text[place : match.end("base")])
+        for script in re.findall(_SCRIPT, match["scripts"]):
+            kind = nodes.superscript if script[0] == "^" else nodes.subscript
+            yield kind("", "", *shifted(script[1:].removeprefix("{").removesuffix("}")))
+        place = match.end()
+    if place < len(text):
+        yield nodes.Text(text[place:])
+
+
+def linked(text: str, pattern: re.Pattern[str], address: Callable[[re.Match[str]], str | None]) -> Iterator[nodes.Node]:
+    """Split text into words and links, where there is an address for a match."""
+    place = 0
+    for match in pattern.finditer(text):
+        target = address(match)
+        if target is not None:
+            yield nodes.Text(text[place : match.start()])
+            yield nodes.reference("", match[0], refuri=target, internal=True)
+            place = match.end()
+    if place < len(text):
+        yield nodes.Text(text[place:])
+
+
+def typeset(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Set what is above in the text of a page."""
+    keys = set(_LISTED.findall((Path(app.srcdir) / f"{SOURCES}.md").read_text(encoding="utf-8")))
+    if page == SOURCES:
+        for item in doctree.findall(nodes.list_item):
+            item["ids"].append(f"source-{next(item.findall(nodes.strong)).astext()}")
+
+    def source(match: re.Match[str]) -> str | None:
+        here = "" if page == SOURCES else app.builder.get_relative_uri(page, SOURCES)
+        return f"{here}#source-{match['key']}" if match["key"] in keys else None
+
+    def arxiv(match: re.Match[str]) -> str | None:
+        return f"https://arxiv.org/abs/{match['number']}" if page == SOURCES else None
+
+    splits = partial(linked, pattern=_KEY, address=source), partial(linked, pattern=_ARXIV, address=arxiv), shifted
+    for parent in list(doctree.findall(nodes.TextElement)):
+        if not any(isinstance(above, _VERBATIM) for above in _with_above(parent)):
+            parent.children = [new for part in _joined(parent.children) for new in _split(part, splits)]
+            for child in parent.children:
+                parent.setup_child(child)
+
+
+def _split(part: nodes.Node, splits: Sequence[Callable[[str], Iterator[nodes.Node]]]) -> list[nodes.Node]:
+    """Split a piece of text, and what comes of that, in every way in turn."""
+    parts = [part]
+    for split in splits:
+        parts = [new for old in parts for new in (split(old.astext()) if isinstance(old, nodes.Text) else [old])]
+    return parts
+
+
+def _joined(children: Sequence[nodes.Node]) -> Iterator[nodes.Node]:
+    """Join texts that follow one another, such as the lines of a paragraph."""
+    for is_text, group in groupby(children, key=lambda child: isinstance(child, nodes.Text)):
+        run = list(group)
+        yield from [nodes.Text("".join(child.astext() for child in run))] if is_text else run
+
+
+def _with_above(node: nodes.Node | None) -> Iterator[nodes.Node]:
+    while node is not None:
+        yield node
+        node = node.parent
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Connect what stands above."""
+    app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
+    app.connect("doctree-resolved", typeset)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
