@@ -1,7 +1,7 @@
 """Every aggregator side by side, at equal budgets.
 
 Writes OUTPUT/aggregators/{plain,private,private_classes}.json and .png, {votes,pluralities,plurality_votes}.json, and
-the page OUTPUT/aggregators.md made from them.
+the pages OUTPUT/aggregators.md and OUTPUT/aggregators_{two,more}_classes.md made from them.
 """
 
 import sys
@@ -11,9 +11,10 @@ from dataclasses import asdict
 from darrm.laws.priors import Prior, RecordedVotes
 from darrm.problem import Workload
 from darrm.system.command_line import run
+from darrm.system.files import write_text
 from experiments import pages
 from experiments.aggregators.comparison import Comparison, compare
-from experiments.aggregators.page import Results, page
+from experiments.aggregators.page import PARTS, Results, page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.private_classes import compare_private, save_private
 from experiments.aggregators.settings import (
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save_private(folder / "private_classes.png", private)
         pages.write_json(folder / "plurality_votes.json", _plurality_votes(quick=options.quick))
     results = Results.read(folder)
+    for part in PARTS:
+        write_text(folder.with_name(f"{NAME}_{part}.md"), page(results, quick=options.quick, part=part))
     return pages.finish(folder, page(results, quick=options.quick), results.claims)
 
 

@@ -1,4 +1,4 @@
-"""The page of the comparison of aggregators, from its data."""
+"""The pages of the comparison of aggregators, from its data."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,8 +36,11 @@ class Results:
         return decide([*self.plain, *self.private, *self.pluralities])
 
 
-def page(results: Results, *, quick: bool) -> str:
-    """Fill the page."""
+PARTS = ("two_classes", "more_classes")  # pages of their own
+
+
+def page(results: Results, *, quick: bool, part: str = "page") -> str:
+    """Fill the page, or one of its parts."""
     two = [*results.plain, *results.private]
     shown = {name for item in two for name in (*item.all_of("name"), *dict(item.absent))}
     titles = {"plain": "Voters that are not private", "private": "Private voters"}
@@ -59,6 +62,7 @@ def page(results: Results, *, quick: bool) -> str:
         "claims": claims_table(results.claims),
         "two_classes": [_two_classes(getattr(results, name), name, title) for name, title in titles.items()],
         "votes": _in_bold(["votes", "Q", "budget", "majority, no noise"], recorded, _ordered(recorded)),
+        "numbers": numbers,
         "more_classes": [
             {"classes": chosen[0].classes, "is_first": chosen is sections[0], "shares": shares_table(chosen)}
             | {"absences": _absences(chosen)}
@@ -71,7 +75,7 @@ def page(results: Results, *, quick: bool) -> str:
             for prior, share in {row["prior"]: row["plurality"] for row in results.plurality_votes}.items()
         ),
     }
-    return filled("aggregators", facts)
+    return filled("aggregators", facts, template=part)
 
 
 def _two_classes(comparisons: Sequence[Comparison], name: str, title: str) -> Row:

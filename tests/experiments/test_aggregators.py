@@ -128,8 +128,9 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name in ("plain", "private"):
         assert (tmp_path / f"aggregators/{name}.png").read_bytes().startswith(b"\x89PNG")
         assert json.loads((tmp_path / f"aggregators/{name}.json").read_text())[0]["options"][0]["name"] == "ours"
-    text = (tmp_path / "aggregators.md").read_text()
-    assert "A shortened run" in text
+    pages = ("aggregators", "aggregators_two_classes", "aggregators_more_classes")
+    text = "".join((tmp_path / f"{name}.md").read_text() for name in pages)
+    assert text.count("A shortened run") == 3
     assert "digits, odd or even, 11 voters" in text
     assert "*subsampling* is absent (everywhere)" in text
     assert "## 3 classes" in text
@@ -161,15 +162,16 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
         assert margins == [2 * level - 11 for level in found.levels]
         assert truth == pytest.approx(option.truth.tolist(), abs=1e-6)
         assert linewidth == known[option.name].width
-    written = page(Results([found], [], [], [], [], compare_private(quick=True)), quick=True)
-    assert "* *oracle*: knows the answer." in written
+    results = Results([found], [], [], [], [], compare_private(quick=True))
+    first, written = page(results, quick=True), page(results, quick=True, part="two_classes")
+    assert "* *oracle*: knows the answer." in first
     assert "| randomized response | oracle |" in written
     ours = found.options[0]
     share = np.mean(ours["truth"])  # 6 … 11 of 11 votes are equally likely
     right, accuracy = written.split("Right labels:")[1].split("Accuracy:")[:2]
     assert f"| {share:.4f} |" in right.replace("**", "")
     assert f"| {ours['accuracy']:.4f} |" in accuracy.replace("**", "")
-    assert "(oracle at margin" in written  # ours is worse, and the claim says so
+    assert "(oracle at margin" in first  # ours is worse, and the claim says so
 
 
 def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
