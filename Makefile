@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-full test-slow check docs fuzz lint format man clean
+.PHONY: demo test test-full test-slow check docs docs-serve fuzz lint format man clean
 
 demo: $(VENV)/.core
 	$(BIN)/python -m darrm.optimize
@@ -24,9 +24,19 @@ test-full: $(VENV)/.dev lint
 test-slow check:
 	@echo "make $@ is gone: type make test (quick) or make test-full (everything)"; exit 2
 
-# the site, in build/docs/index.html: tutorials are run, warnings are errors, nothing is fetched
-docs: $(VENV)/.dev
-	$(BIN)/python -m sphinx -W --keep-going --quiet -d build/doctrees docs build/docs
+# the site, in build/docs/index.html: warnings are errors; tutorials are run, again only where the code has changed
+docs: $(VENV)/.dev build/node_modules
+	$(BIN)/python -m sphinx -W --keep-going --quiet -j auto -d build/doctrees docs build/docs
+
+# with excerpts in the search, which a page that is opened as a file cannot show
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
+
+# the explorer's solver, HiGHS in WebAssembly; a site without it shows what needs no linear program
+build/node_modules: docs/package-lock.json
+	mkdir -p build
+	cp docs/package.json docs/package-lock.json build
+	if npm ci --prefix build --silent; then touch $@; else echo 'no npm or no network: the explorer has no solver'; fi
 
 # bad input at every door, as long as wanted: make fuzz FUZZ_SECONDS=3600
 fuzz: $(VENV)/.dev

@@ -21,6 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import darrm
+from experiments import house
 from experiments.explorer_data import bundle
 
 HERE = Path(__file__).parent
@@ -156,6 +157,23 @@ def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None
     return True if again or re.fullmatch("set_[a-z]+_request", name) else None
 
 
+def fresh_gallery(_app: Sphinx) -> None:
+    """Throw away what tutorials showed with other code; they are run again. What they show with this code is kept."""
+    sources = [path for room in ("darrm", "lp_models") for path in sorted((HERE.parent / room).rglob("*.py"))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    gallery = HERE / sphinx_gallery_conf["gallery_dirs"]
+    note = gallery / "code.sha256"
+    if not note.is_file() or note.read_text(encoding="utf-8") != digest:
+        shutil.rmtree(gallery, ignore_errors=True)
+        gallery.mkdir()
+        note.write_text(digest, encoding="utf-8")
+
+
+def draw_house(_app: Sphinx) -> None:
+    """Draw the rooms from the imports."""
+    house.draw()
+
+
 def explorer(app: Sphinx, error: Exception | None) -> None:
     """Put the explorer, a page of its own, beside the others, with its solver if npm has fetched that."""
     if error is None and app.builder.name == "html":
@@ -166,6 +184,8 @@ def setup(app: Sphinx) -> None:
     """Connect what stands above."""
     app.add_directive("names", Names)
     app.add_directive("help", Help)
+    app.connect("builder-inited", draw_house)
+    app.connect("builder-inited", fresh_gallery, priority=100)  # before the gallery looks
     app.connect("source-read", links)
     app.connect("autodoc-skip-member", of_its_own)
     app.connect("autodoc-process-signature", short_types)

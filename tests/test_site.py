@@ -31,6 +31,7 @@ class Page(HTMLParser):
         self.links: set[str] = set()
         self.loaded: set[str] = set()
         self.anchors: set[str] = {""}
+        self.unnamed: list[str] = []  # pictures without a text
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -41,6 +42,8 @@ class Page(HTMLParser):
             self.links.add(found["href"])
         if tag == "link" and found.get("rel") not in {"index", "search", "next", "prev", "canonical"}:
             self.loaded.add(found["href"])
+        if tag == "img" and not found.get("alt"):
+            self.unnamed.append(found.get("src", ""))
         if tag in LOADING and LOADING[tag] in found:
             self.loaded.add(found[LOADING[tag]])
 
@@ -63,6 +66,9 @@ def test_the_site(site: Path) -> None:
     assert len(pages) > 30
     assert broken_links(pages) == []
     assert loaded_from_elsewhere(pages, site) == []
+    assert {path.name: page.unnamed for path, page in pages.items() if page.unnamed} == {}
+    assert "<math" in (site / "theory" / "composition.html").read_text(encoding="utf-8")
+    assert unlinked_keys(site) == []
     index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").removeprefix("Search.setIndex(")[:-1])
     assert {"optimize_table", "PrivacyLedger"} <= {entry[-1] for entry in index["objects"]["darrm"]}
     assert "ledger" in index["terms"]
@@ -100,6 +106,13 @@ def loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> list[str]:
         text = path.read_text(encoding="utf-8")
         elsewhere += re.findall(r"url\(\s*[\"']?((?:https?:)?//[^)]*)", text) + re.findall("@import[^;]*//[^;]*", text)
     return elsewhere
+
+
+def unlinked_keys(site: Path) -> list[str]:
+    """Return the keys of sources that are no link where theory cites them."""
+    keys = re.findall(r"^- \*\*(\w+)\*\*:", (DOCS / "reference" / "sources.md").read_text(encoding="utf-8"), re.MULTILINE)
+    key = re.compile(rf"(?<!>)\[(?:{'|'.join(keys)}), [A-Z][^\]<]*\]")
+    return [found for path in (site / "theory").glob("*.html") for found in key.findall(path.read_text("utf-8"))]
 
 
 def public_names() -> dict[str, list[str]]:
@@ -153,7 +166,7 @@ def too_wide(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
-    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    text = (DOCS / "five-minutes.md").read_text(encoding="utf-8")
     [block] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert sum(bool(line.strip()) for line in block.splitlines()) <= 10  # as its heading says
     done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -166,7 +179,7 @@ def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
-    [command] = re.findall(r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "index.md").read_text(encoding="utf-8"))
+    [command] = re.findall(r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "five-minutes.md").read_text(encoding="utf-8"))
     subprocess.run([sys.executable, *command.split(), "--quiet"], cwd=tmp_path, check=True)
     drawn, kept = (image.imread(folder / "first-release.png") for folder in (tmp_path, DOCS / "pictures"))
     assert drawn.shape == kept.shape
