@@ -5,7 +5,9 @@ Sphinx with MyST, because the pages stay the Markdown that is read beside the co
 are; sphinx-gallery, because a tutorial that is a plain script can be run, tested and read without a notebook.
 """
 
+import hashlib
 import re
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path

@@ -110,7 +110,9 @@ def loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> list[str]:
 
 def unlinked_keys(site: Path) -> list[str]:
     """Return the keys of sources that are no link where theory cites them."""
-    keys = re.findall(r"^- \*\*(\w+)\*\*:", (DOCS / "reference" / "sources.md").read_text(encoding="utf-8"), re.MULTILINE)
+    keys = re.findall(
+        r"^- \*\*(\w+)\*\*:", (DOCS / "reference" / "sources.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     key = re.compile(rf"(?<!>)\[(?:{'|'.join(keys)}), [A-Z][^\]<]*\]")
     return [found for path in (site / "theory").glob("*.html") for found in key.findall(path.read_text("utf-8"))]
 
@@ -179,7 +181,9 @@ def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
-    [command] = re.findall(r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "five-minutes.md").read_text(encoding="utf-8"))
+    [command] = re.findall(
+        r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "five-minutes.md").read_text(encoding="utf-8")
+    )
     subprocess.run([sys.executable, *command.split(), "--quiet"], cwd=tmp_path, check=True)
     drawn, kept = (image.imread(folder / "first-release.png") for folder in (tmp_path, DOCS / "pictures"))
     assert drawn.shape == kept.shape
