@@ -61,7 +61,8 @@ pygments_dark_style = "a11y-high-contrast-dark"
 html_math_renderer = "mathml"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_js_files = [("site.js", {"priority": 100})]  # before the search reads its options
+html_js_files = [("site.js", {"priority": 400})]  # after the options, before the search reads them
+html_favicon = "static/favicon.svg"
 
 myst_fence_as_directive = ["math"]
 myst_heading_anchors = 4  # a heading is linked by its words, as on a code host
