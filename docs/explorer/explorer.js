@@ -150,7 +150,7 @@ const SOURCES = {
   browser: "Ours was solved here, in your browser: the optimum of this page's floating point program, not proven. The command proves one.",
   classes: `The shares are means over ${DRAWN} histograms drawn under what is believed, the same ones for all.`,
   table: "Ours is a packaged noise function, proven for this setting.",
-  "closed form": "Ours is the closed form: the best there is at every margin, whatever is believed of the voters.",
+  "closed form": "Ours is the closed form: the best there is for one answer at this cost, at every margin, whatever is believed of the voters.",
   "no noise": "No noise is needed: a person's data reach at most m voters, whose answers together are as private as is asked.",
   none: "No table for this setting; the command below computes and proves it. What needs no table is shown.",
   stored: `Private voters have tables for K = ${SIZES.join(", ")}; whole m up to (K + 1)/2; ε = ${DATA.epsilons.join(", ")}; Δ = ${DATA.deltas.join(", ")}; overlap all.`,
@@ -249,6 +249,7 @@ function remarkText(found) {
   const { prior, voters } = setting;
   if (found.source === "table" && prior !== DATA.prior) remarks.push(`It was optimized for ${DATA.prior}; the command optimizes for what you believe, and errs no more.`);
   if (found.source === "none" && voters === "private") remarks.push(SOURCES.stored);
+  if (voters === "plain" && Number(setting.sampled) < 1) remarks.push("For people who are rarely drawn the command looks closer, and may do better.");
   if (found.queries > 1) remarks.push("For many answers the command also tries laws that are best for many, and adds up their costs more closely.");
   return remarks.join(" ");
 }
