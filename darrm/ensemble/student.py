@@ -11,7 +11,9 @@ The loss of a step has up to three parts:
     + consistency · mean over unlabeled inputs of [max_c p̄(c|x) ≥ threshold] · (−log p(ĉ|x')), ĉ = argmax_c p̄(c|x):
                         FixMatch [SBL20, Section 2.2], x' a changed copy of x. Two things differ: p̄ is the moving
                         average of the model, which is right more often than the model, and it sees x itself. The
-                        weight grows linearly over the first steps.
+                        weight grows linearly over the first steps. With an alignment a > 0, p̄(c|x) is first multiplied
+                        by (1/C)/m(c), held within [e^−a, e^a], and normalized again, m(c) the moving average of p̄(c|·)
+                        over the batches: distribution alignment [BCC20, Section 3.1] to classes of one frequency.
 
 Labeled inputs are changed like the others: a model that never sees the same input twice learns wrong labels by heart
 less readily. The student sees private labels and public inputs, nothing else: whatever it learns is post-processing of
@@ -147,6 +149,7 @@ def _uniform(limit: float, *shape: int, generator: Generator) -> Tensor:
 _PROBE = 1e-2  # length of the finite difference that finds the adversarial direction
 _GROWTH = 0.1  # share of the steps over which the weight of consistency grows
 _TRUST = 0.15  # share of the steps that take labels at their word
+_MEMORY = 0.99  # of the moving average of how often each class is predicted
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,9 @@ class StudentRecipe:
         from the labels alone.
     threshold
         In [0, 1]: how sure of an input the student must be to learn from it.
+    alignment
+        How far classes that are predicted too often, or too rarely, are made less or more probable before the student
+        learns from itself: by a factor in [e^−alignment, e^alignment]. For classes that are about equally frequent.
     change
         How inputs, labeled or not, are changed.
     robustness
@@ -196,6 +202,7 @@ class StudentRecipe:
     weight: float = 1.0
     consistency: float = 0.0
     threshold: float = 0.95
+    alignment: float = 0.0
     change: Perturbation = field(default_factory=Perturbation)
     robustness: float = 0.0
     averaging: float = 0.0
@@ -203,7 +210,7 @@ class StudentRecipe:
     def __post_init__(self) -> None:
         checks.integer_at_least(1, steps=self.steps, batch=self.batch, unlabeled=self.unlabeled)
         checks.positive(learning_rate=self.learning_rate, radius=self.radius)
-        checks.non_negative(weight=self.weight, consistency=self.consistency)
+        checks.non_negative(weight=self.weight, consistency=self.consistency, alignment=self.alignment)
         checks.probability(threshold=self.threshold, robustness=self.robustness)
         checks.probability_below_one(averaging=self.averaging)
 
@@ -315,6 +322,7 @@ class _Training:
     all_x: Tensor
     recipe: StudentRecipe
     generator: Generator
+    marginal: list[Tensor] = field(default_factory=list)  # how often each class was predicted of late, once one was
 
     def loss(self, x: Tensor, classes: Tensor, done: float) -> Tensor:
         """Return the loss of one step on a labeled batch and on unlabeled inputs drawn here; ``done`` in [0, 1)."""
@@ -327,7 +335,7 @@ class _Training:
             public = self.all_x[rows]
         if consistency > 0:
             with torch.no_grad():
-                before = self.average(public)
+                before = self.aligned(self.average(public))
             logits, after = model(torch.cat([x, recipe.change.applied(public, generator)])).split([len(x), len(public)])
             loss = label_loss(logits, classes, robustness)
             loss = loss + consistency * consistency_loss(before, after, recipe.threshold)
@@ -337,6 +345,15 @@ class _Training:
             direction = torch.randn(public.shape, generator=generator).to(public.device)
             loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
         return loss
+
+    def aligned(self, logits: Tensor) -> Tensor:
+        """Return logits (B, C) under which classes that are predicted too often count less, and note these."""
+        if self.recipe.alignment == 0.0:
+            return logits
+        marginal = logits.softmax(dim=1).mean(dim=0)
+        self.marginal[:] = [marginal.lerp(self.marginal[0], _MEMORY) if self.marginal else marginal]
+        limit = self.recipe.alignment
+        return logits - (self.marginal[0] * logits.shape[1]).log().clamp(-limit, limit)
 
 
 def moving_average(model: Module, averaging: float) -> Module:

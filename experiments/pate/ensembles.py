@@ -54,7 +54,9 @@ def network_for(study: Study) -> Build:
 def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.int64]]:
     """Split a data set's test images: the pool, as the test images of what is returned first, and the held-out rest."""
     data = load(study.name, ALL_CLASSES)
-    order = np.random.default_rng(POOL_SEED).permutation(len(data.test_y))
+    order = np.arange(len(data.test_y))
+    if not study.in_order:
+        order = np.random.default_rng(POOL_SEED).permutation(order)
     pool, held = order[: study.pool], order[study.pool :]
     asked = replace(data, test_x=data.test_x[pool], test_y=data.test_y[pool])
     return asked, data.test_x[held], data.test_y[held]

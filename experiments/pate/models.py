@@ -12,7 +12,7 @@ from experiments.pate.ensembles import obtain, split
 from experiments.pate.glyph import glyph_baseline, obtain_glyph
 from experiments.pate.glyph_student import GlyphStudent, train_glyph_student
 from experiments.pate.random_forests import adult_baseline, forest_accuracy, obtain_adult
-from experiments.pate.recorded import Recorded
+from experiments.pate.recorded import Measured, Recorded
 from experiments.pate.settings import Study
 from experiments.pate.students import RECIPES, network_for, student_accuracy, student_scores
 from experiments.teachers import Machine
@@ -32,7 +32,7 @@ class Models:
 
     recipe: str
     obtain: Callable[..., Recorded]
-    accuracy: Callable[..., float]
+    accuracy: Callable[..., Measured]
     baseline: Callable[..., float]
     scores: Callable[..., NDArray[np.float64]] | None = None
 
@@ -62,9 +62,9 @@ def _glyph_student(recorded: Recorded, labels: NDArray[np.int64]) -> GlyphStuden
     return train_glyph_student(recorded.pool_x[: len(labels)], labels, recorded.votes.counts.shape[1])
 
 
-def _glyph_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> float:  # noqa: ARG001
+def _glyph_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Measured:  # noqa: ARG001
     """Train the stand-in's student, which draws nothing and is quick."""
-    return float((_glyph_student(recorded, labels).predict(recorded.test_x) == recorded.test_y).mean())
+    return recorded.measured(_glyph_student(recorded, labels), len(labels))
 
 
 def _glyph_scores(recorded: Recorded, labels: NDArray[np.int64], **_: Any) -> NDArray[np.float64]:  # noqa: ANN401

@@ -1,5 +1,6 @@
 """The page about [P] on real votes and about what its printed columns determine, from the JSON of the runs alone."""
 
+import math
 from pathlib import Path
 
 from experiments.pages import Row, claims_table, filled, read_json
@@ -31,23 +32,26 @@ def _section(result: Row) -> str:
     ]
     facts = {
         "is_stand_in": result["dataset"] == "glyph",
-        "rows": [row | {"cells": _cells(row)} for row in result["rows"]],
+        "rows": [row | {"cells": _cells(row, result["held_out"], result["pool"])} for row in result["rows"]],
         "searched": [row | {"cells": _searched(row)} for row in result["searched"]],
-        "baseline_accuracy": _beside(_accuracy(result["baseline"]), PLANS[result["dataset"]].baseline, ".1%"),
+        "baseline_accuracy": _beside(
+            _accuracy(result["baseline"], result["held_out"]), PLANS[result["dataset"]].baseline, ".1%"
+        ),
         "comparison": points,
         "claims": claims_table(claims_of(result)),
     }
     return filled("pate", facts, result, template="study").rstrip("\n")
 
 
-def _cells(row: Row) -> Row:
+def _cells(row: Row, held_out: int, pool: int) -> Row:
     """Write what a row of Tables 1 and 2 has beside printed numbers, for several rounds, or not at all."""
     paper = row["paper"] or {"answered": None, "epsilon": None, "accuracy": None}
     rounds = row["in_paper"].get("rounds")
     return {
         "answered": _beside(f"{row['answered']:,}", paper["answered"], ",d"),
         "printed": _beside(f"{row['costs']['printed']:.3f}", paper["epsilon"], "g"),
-        "student": _beside(_accuracy(row["students"]), paper["accuracy"], ".1%"),
+        "student": _beside(_accuracy(row["students"], held_out), paper["accuracy"], ".1%"),
+        "rest": _accuracy([one for one in row.get("rest", ()) if one is not None], pool - row["queries"]),
         **{name: None if rounds is None else [part[name] for part in rounds] for name in PARTS},
         "in_paper": _with_noise(row["in_paper"]),
         "ours": None if row["ours"] is None else _with_noise(row["ours"]),
@@ -59,12 +63,13 @@ def _searched(row: Row) -> Row:
     return {name: _with_noise(row[name]) for name in ("beforehand", "base_beforehand", "base_by_logarithm")}
 
 
-def _accuracy(values: list[float]) -> str:
-    """Write a mean accuracy, ± half of the range where there is one: a student that draws nothing has none."""
+def _accuracy(values: list[float], inputs: int) -> str:
+    """Write a mean accuracy, ± the binomial error of so many inputs, and the range over several seeds."""
     if not values:
         return "–"
-    spread = max(values) - min(values)
-    return f"{100.0 * mean(values):.2f}{f' ± {50.0 * spread:.2f}' if spread else ''} %"
+    share, least, most = mean(values), min(values), max(values)
+    seeds = f" [{least:.1%} to {most:.1%}]" if most > least else ""
+    return f"{share:.2%} ± {100.0 * math.sqrt(max(0.0, share * (1.0 - share)) / inputs):.2f}{seeds}"
 
 
 def _beside(ours: str, printed: float | None, digits: str) -> str:

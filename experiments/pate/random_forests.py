@@ -17,7 +17,7 @@ from darrm.votes import ABSTAIN, Votes
 from experiments.census import LabeledTable, load_adult
 from experiments.kept import digest_of, kept_votes
 from experiments.pate.ensembles import PARTITION_SEED, POOL_SEED
-from experiments.pate.recorded import Recorded
+from experiments.pate.recorded import Measured, Recorded
 from experiments.pate.settings import Study
 from experiments.teachers import Machine
 
@@ -42,11 +42,11 @@ def obtain_adult(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     )
 
 
-def forest_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> float:
+def forest_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Measured:
     """Train a student, supervised, on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
     answered = np.flatnonzero(labels != ABSTAIN)
     student = _forest(recorded.pool_x[answered], labels[answered], seed, QUICK_TREES if quick else TREES)
-    return float(np.mean(student.predict(recorded.test_x) == recorded.test_y))
+    return recorded.measured(student, len(labels))
 
 
 def adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:

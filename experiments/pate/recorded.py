@@ -3,13 +3,15 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.system.files import replacing
 from darrm.votes import Votes
+
+Measured = list[float | None]  # plain data: on the held-out inputs, and on the pool that nobody was asked about
 
 
 def save_counts(path: Path, recorded: "Recorded") -> None:
@@ -22,6 +24,13 @@ def load_counts(path: Path) -> Votes:
     """Read what `save_counts` wrote."""
     with np.load(path) as kept:
         return Votes.of_counts(kept["counts"].astype(np.int64))
+
+
+class Predictor(Protocol):
+    """A student."""
+
+    def predict(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the class of each input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +50,11 @@ class Recorded:
     def plurality_accuracy(self) -> float:
         """How often the class with the most votes (the lowest of a tie) is the true one, on the pool."""
         return float(np.mean(self.votes.counts.argmax(axis=1) == self.pool_y))
+
+    def measured(self, student: Predictor, asked: int) -> Measured:
+        """Return a student's shares of right answers: held out, and of the pool beyond the first ``asked`` queries."""
+        parts = ((self.test_x, self.test_y), (self.pool_x[asked:], self.pool_y[asked:]))
+        return [float(np.mean(student.predict(x) == y)) if len(y) else None for x, y in parts]
 
     @property
     def digest(self) -> str:

@@ -55,16 +55,17 @@ class Study:
     pool: int  # public inputs, the others of the test set are held out
     delta: float
     title: str = ""
+    in_order: bool = False  # whether the pool is the first of the test images, as in [P], or drawn from all of them
 
 
 STUDIES = {
     study.name: study
     for study in (
         Study("digits", 10, 50, 200, 1e-5, "Digits (scikit-learn)"),
-        Study("mnist", 10, 250, 9_000, 1e-5, "MNIST"),
+        Study("mnist", 10, 250, 9_000, 1e-5, "MNIST", in_order=True),
         Study("fashion-mnist", 10, 250, 9_000, 1e-5, "Fashion-MNIST"),
         Study("glyph", 150, 5_000, 16_000, 1e-8, "Glyph, a stand-in"),
-        Study("svhn", 10, 250, 25_032, 1e-6, "SVHN"),
+        Study("svhn", 10, 250, 25_032, 1e-6, "SVHN", in_order=True),
         Study("adult", 2, 250, 8_140, 1e-5, "Adult"),
     )
 }

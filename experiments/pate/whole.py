@@ -15,12 +15,12 @@ from experiments.pages import Row
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import dpsgd_accuracy
 from experiments.pate.models import models_of
-from experiments.pate.recorded import Recorded, save_counts
+from experiments.pate.recorded import Measured, Recorded, save_counts
 from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row
 from experiments.pate.settings import Plan, Study, plan_of
 from experiments.teachers import Machine
 
-STUDENT_SEEDS = (0, 1, 2)
+STUDENT_SEEDS = (0, 1, 2, 3, 4)
 QUICK_SEEDS = POINT_SEEDS = (0,)  # of a shortened run, and of points that are no rows of Table 1
 
 
@@ -39,8 +39,8 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     by_label = [by_label_row(run, way) for way in plan.by_label]
     searched = [] if plan.searched is None or quick else [searched_row(run, plan.rows[-1], plan.searched)]
     seeds = QUICK_SEEDS if quick else STUDENT_SEEDS
-    _train(run, [*found, *searched], seeds, machine.jobs, quick=quick)
-    _train(run, [*points, *by_label], POINT_SEEDS, machine.jobs, quick=quick)
+    _train(run, found, seeds, machine.jobs, quick=quick)
+    _train(run, [*searched, *points, *by_label], POINT_SEEDS, machine.jobs, quick=quick)
     line.show("baseline")
     baseline = [_baseline(run, machine, seed, quick=quick) for seed in POINT_SEEDS]
     outsiders = []
@@ -99,10 +99,11 @@ def _train(run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], j
     joblib = require("joblib")
     calls = [joblib.delayed(_student)(run.folder, run.recorded, labels, seed, quick) for _, labels, seed in tasks]
     for row, _ in rows:
-        row["students"] = []
+        row["students"], row["rest"] = [], []
     accuracies = joblib.Parallel(n_jobs=jobs, return_as="generator")(calls)
-    for done, ((row, _, _), accuracy) in enumerate(zip(tasks, accuracies, strict=True), start=1):
-        row["students"].append(accuracy)
+    for done, ((row, _, _), (held_out, rest)) in enumerate(zip(tasks, accuracies, strict=True), start=1):
+        row["students"].append(held_out)
+        row["rest"].append(rest)
         run.line.show(f"students: {done} of {len(tasks)}")
 
 
@@ -114,13 +115,13 @@ def _baseline(run: Run, machine: Machine, seed: int, *, quick: bool) -> float:
     return float(run.kept("baseline", facts, measure_one))
 
 
-def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> float:
+def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> Measured:
     """Train and measure one student, or read what it reached."""
     arrays = [array_digest(array) for array in (recorded.pool_x, recorded.test_x, labels)]
     models = models_of(recorded.name)
     facts = [*arrays, seed, quick, models.recipe]
     train = partial(models.accuracy, recorded, labels, seed=seed, quick=quick)
-    return float(kept(folder, f"student-{recorded.name}", facts, train))
+    return list(kept(folder, f"students-{recorded.name}", facts, train))
 
 
 def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> Row:

@@ -1,4 +1,4 @@
-"""Figures 2 to 7 of [S] on sensitivity sampling.
+"""Figures 2 to 7 and 9 of [S] on sensitivity sampling.
 
     python -m experiments.sensitivity --figure 2 --figure 3
     python -m experiments.sensitivity --all --output docs/reproduction      # the published page
@@ -16,13 +16,13 @@ from darrm.system.command_line import run
 from experiments import pages
 from experiments.sensitivity.curves import figure2, figure3
 from experiments.sensitivity.kde import figure7
-from experiments.sensitivity.mean import figure4
+from experiments.sensitivity.mean import figure4, figure9
 from experiments.sensitivity.page import FigureData, page
 from experiments.sensitivity.pictures import save_picture
 from experiments.sensitivity.svm import figure5, figure6
 
 NAME = "sensitivity"
-COMPUTED, SAMPLED = {"2": figure2, "3": figure3}, {"4": figure4, "5": figure5, "6": figure6, "7": figure7}
+COMPUTED, SAMPLED = {"2": figure2, "3": figure3}, {"4": figure4, "5": figure5, "6": figure6, "7": figure7, "9": figure9}
 FIGURES = (*COMPUTED, *SAMPLED)
 
 

@@ -101,6 +101,20 @@ def test_the_average_teaches_and_labels_are_trusted_at_first() -> None:
         assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
 
 
+def test_classes_predicted_too_often_count_less_within_the_limit() -> None:
+    logits = torch.tensor([[math.log(8.0), 0.0, 0.0]] * 2 + [[0.0, 0.0, math.log(0.5)]])  # 0.8, 0.8, 0.4 for class 0
+    marginal = np.array([2.0, (0.1 + 0.1 + 0.4) / 3, (0.1 + 0.1 + 0.2) / 3])
+    marginal[0] /= 3.0
+    recipe = StudentRecipe(weight=0.0, consistency=1.0, alignment=math.log(1.7))
+    training = _Training(nn.Linear(3, 3), nn.Linear(3, 3), logits, recipe, torch.Generator().manual_seed(0))
+    moved = (training.aligned(logits) - logits).exp().numpy()
+    expected = np.clip(1.0 / (3.0 * marginal), 1 / 1.7, 1.7)  # the first and the last at the limits
+    assert moved == pytest.approx(np.tile(expected, (3, 1)), rel=1e-5)
+    training.aligned(torch.zeros(1, 3))
+    assert training.marginal[0].numpy() == pytest.approx(0.99 * marginal + 0.01 / 3.0, rel=1e-5)
+    assert training.loss(logits, torch.tensor([0, 0, 1]), 0.5).isfinite()
+
+
 def test_the_average_follows_its_recursion_from_the_first_update_on() -> None:
     model = nn.Linear(2, 2)
     average = moving_average(model, 0.9)

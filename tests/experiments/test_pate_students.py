@@ -30,11 +30,13 @@ def short_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_student_of_true_labels_beats_one_of_wrong_labels() -> None:
     data = recorded()
-    right, wrong = (
+    (right, rest), (wrong, _) = (
         students.student_accuracy(data, (data.pool_y[:100] + moved) % 10, seed=0, quick=False) for moved in (0, 1)
     )
     assert right > 0.6
     assert wrong < 0.2
+    assert rest is not None
+    assert right != rest > 0.6  # of the hundred images that nobody was asked about
 
 
 def test_true_classes_of_the_pool_and_the_held_out_images_teach_nothing() -> None:

@@ -14,7 +14,7 @@ from darrm.system.command_line import run
 from experiments.sensitivity import __main__ as sensitivity
 from experiments.sensitivity.curves import effort_bounds, index_share
 from experiments.sensitivity.kde import PEAK, density, mixture
-from experiments.sensitivity.mean import figure4
+from experiments.sensitivity.mean import figure4, figure9
 from experiments.sensitivity.page import read_figure
 from experiments.sensitivity.svm import C, error_of, support_vector_machine, two_classes
 
@@ -84,7 +84,7 @@ def test_the_command_writes_json_pictures_and_the_page(tmp_path: Path, capsys: p
 
 def test_the_published_page_is_of_full_runs() -> None:
     found = [read_figure(path) for path in sorted(DATA.glob("figure*.json"))]
-    assert [data.figure for data in found] == [2, 3, 4, 5, 6, 7]
+    assert [data.figure for data in found] == [2, 3, 4, 5, 6, 7, 9]
     assert not any(data.quick for data in found)
 
 
@@ -98,5 +98,17 @@ def test_a_quick_run_of_the_exponential_mean() -> None:
 @pytest.mark.slow
 def test_all_figures_quickly(tmp_path: Path) -> None:
     assert run(lambda: sensitivity.main(["--all", "--quick", "--output", str(tmp_path)])) == 0
-    assert len(list((tmp_path / "sensitivity").glob("*.png"))) == 6
+    assert len(list((tmp_path / "sensitivity").glob("*.png"))) == 7
     assert "shortened run" in (tmp_path / "sensitivity.md").read_text()
+
+
+def test_the_sampled_sensitivity_on_the_cube_lies_between_its_quantile_and_the_global_one() -> None:
+    data = figure9(quick=True, jobs=1)
+    for dimension, gamma, sampled, bound in data.rows:
+        assert dimension is not None
+        assert gamma is not None
+        assert sampled is not None
+        assert bound == dimension / 500
+        # sums of d independent |U − U′|, of mean 1/3 and variance 1/18; exactly 1 − √γ for d = 1
+        quantile = 1.0 - math.sqrt(gamma) if dimension == 1 else dimension / 3.0 - math.sqrt(dimension / 18.0)
+        assert quantile / 500 <= sampled <= bound
