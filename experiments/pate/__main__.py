@@ -18,8 +18,8 @@ from darrm.system.command_line import CommandLine, run
 from darrm.system.progress import status_line
 from experiments import pages
 from experiments.pate.page import PRINTED, page
-from experiments.pate.pictures import draw
-from experiments.pate.printed import fixed_part, table_2, table_4
+from experiments.pate.pictures import draw, draw_figure_10
+from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
 from experiments.pate.whole import measure
 from experiments.teachers import Machine
@@ -45,8 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def write_printed(folder: Path) -> None:
     """Write what the printed columns determine."""
-    numbers = {"table_2": table_2(), "fixed_part": fixed_part(), "table_4": table_4()}
+    numbers: pages.Row = {"table_2": table_2(), "fixed_part": fixed_part(), "table_4": table_4()}
+    numbers["figure_10"] = figure_10()
     pages.write_json(folder / f"{PRINTED}.json", numbers)
+    draw_figure_10(folder / f"{PRINTED}-figure-10.png", numbers["figure_10"])
 
 
 def _parser() -> CommandLine:

@@ -1,6 +1,7 @@
-"""The pictures of a study: Figures 1, 4 and 5 of [P] from its own votes, and the comparison."""
+"""The pictures of a study: Figures 1, 4 and 5 of [P] from its own votes, the comparison, and Figure 10 of [D]."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,21 @@ def draw_comparison(path: Path, result: Row) -> None:
         axes.set_title(f"{result['dataset']}: what a model costs, and how good it is")
         axes.grid(visible=True, alpha=0.3)
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
+
+
+def draw_figure_10(path: Path, targets: Sequence[Row]) -> None:
+    """Draw σ² over the order λ for each target, with the least and what is printed."""
+    with saved_figure(path, width=11.0, height=4.0) as figure:
+        for axes, target in zip(figure.subplots(1, len(targets)), targets, strict=True):
+            axes.plot(target["orders"], target["variances"], color=CONFIDENT, label="σ² that one answer needs")
+            for name, mark, color in (("best", "o", CONFIDENT), ("printed", "x", LNMAX)):
+                point = target[name]
+                label = f"{name} λ = {point['order']:.2f}, where σ = {math.sqrt(point['variance']):.2f}"
+                axes.plot(point["order"], point["variance"], mark, color=color, label=label)
+            axes.set(xscale="log", yscale="log", xlabel="order λ", ylabel="σ²", title=target["name"])
+            _plain_numbers(axes)
+            axes.grid(visible=True, alpha=0.3)
+            axes.legend(frameon=False)
 
 
 def _plain_numbers(axes: Any) -> None:  # noqa: ANN401 (matplotlib is untyped)

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from darrm.losses.gaussian import analytic_sigma, renyi_sigma
 from darrm.pate.gnss import exact_cost, printed_cost
 from darrm.privacy import PrivacyParams
@@ -45,6 +47,36 @@ def fixed_part() -> dict[str, float]:
     }
 
 
+def figure_10() -> list[Row]:
+    """Follow σ² over the orders λ for both targets of [D, Table 4]: what one answer needs by the Rényi divergence at λ.
+
+    The orders begin where σ² is finite, at λ_min = log(1/δ)/ε + 1; ``beyond`` says how far beyond it the printed λ lie.
+    """
+    rows = []
+    for name, epsilon, delta, printed, _ in TABLE_4:
+        target = PrivacyParams(epsilon, delta)
+        least = 1.0 - math.log(target.delta) / target.epsilon
+        orders = [float(order) for order in np.round(np.geomspace(least + 1.0, 500.0, 60), 2)]
+        best = renyi_sigma(target)
+        rows.append(
+            {
+                "name": name,
+                "least_order": least,
+                "orders": orders,
+                "variances": [_variance(target, order) for order in orders],
+                "printed": {"order": printed, "beyond": printed - least, "variance": _variance(target, printed)},
+                "best": {"order": best.settings["order"], "beyond": best.settings["order"] - least}
+                | {"variance": best.value**2},
+            }
+        )
+    return rows
+
+
+def _variance(target: PrivacyParams, order: float) -> float:
+    """Return the σ² with which one answer's Rényi divergence at an order gives the target [D, Section D.2.1]."""
+    return order / (target.epsilon + math.log(target.delta) / (order - 1.0))
+
+
 def table_4() -> list[Row]:
     """Compute σ for the targets of [D, Table 4] in the paper's way and with the analytic calibration."""
     rows = []
@@ -53,7 +85,7 @@ def table_4() -> list[Row]:
         found = renyi_sigma(target)
         row = {"name": name, "printed_sigma": sigma, "sigma": found.value}
         row |= {"printed_order": order, "order": found.settings["order"]}
-        row["sigma_at_printed_order"] = math.sqrt(order / (target.epsilon + math.log(target.delta) / (order - 1.0)))
+        row["sigma_at_printed_order"] = math.sqrt(_variance(target, order))
         row["analytic_sigma"] = analytic_sigma(target).value
         rows.append(row)
     return rows

@@ -1,5 +1,6 @@
 """The tables of PATE: numbers of a row are those of direct calls, and the page is that of its JSON."""
 
+import math
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from experiments.pate.claims import _epsilon_ratios, claims_of
 from experiments.pate.comparison import BY_LABEL, PRINTED, SANITIZED, comparison
 from experiments.pate.curves import cumulative, figure_4, figure_5, subset
 from experiments.pate.page import page
-from experiments.pate.printed import fixed_part, table_2, table_4
+from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.recorded import Recorded, load_counts
 from experiments.pate.rows import Run, by_label_row, released, row_of, two_rounds_row
 from experiments.pate.settings import STUDIES, TwoRounds, VoteSize, Way, pate_like_votes
@@ -233,11 +234,28 @@ def test_the_comparison_lists_what_a_model_was_trained_for() -> None:
 def test_the_committed_numbers_are_those_of_today() -> None:
     stored = read_json(PAGES / "pate" / "printed.json")
     assert fixed_part() == pytest.approx(stored["fixed_part"])
+    for row, other in zip(figure_10(), stored["figure_10"], strict=True):
+        for part in ("printed", "best"):
+            assert row[part] == pytest.approx(other[part])
+        assert row["variances"] == pytest.approx(other["variances"])
+        assert min(row["variances"]) >= row["best"]["variance"] * (1.0 - 1e-4)  # of a grid of steps of a half
+        fall = np.diff(row["variances"]) < 0.0
+        assert fall.argmin() > 0  # it falls, then rises
+        assert not fall[fall.argmin() :].any()
     for name, found in (("table_2", table_2()), ("table_4", table_4())):
         assert len(found) == len(stored[name])
         for row, other in zip(found, stored[name], strict=True):
             assert row.pop("name") == other.pop("name")
             assert row == pytest.approx(other)
+
+
+@pytest.mark.parametrize("gap", [5.0, 6.0, 8.0, 12.0])
+def test_corollary_11_is_what_theorem_6_tends_to_and_is_printed_larger(gap: float) -> None:
+    for sigma in (20.0, 40.0, 150.0):
+        order = gap * sigma / 4.0  # λ = (n₁ − n₂)/4, where q ≤ exp(−(n₁ − n₂)²/4σ²) = exp(−4λ²/σ²)
+        bound = float(gaussian_renyi([-4.0 * order**2 / sigma**2], sigma, [order])[0, 0])
+        assert bound == pytest.approx(math.log1p(math.exp(-(3.0 * order + 1.0) / sigma**2)) / (order - 1.0), rel=0.02)
+        assert bound < math.exp(-2.0 * order / sigma**2) / order
 
 
 def test_print_agrees_with_itself_but_for_one_row() -> None:

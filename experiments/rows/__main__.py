@@ -1,0 +1,82 @@
+"""Every table, figure, algorithm and theorem of the three papers: where it is, and the page's number beside the paper's.
+
+    python -m experiments.rows --output docs/reproduction
+
+The rows stand in docs/reproduction/rows/page.template. A number is named there by the place where its own page has it,
+
+    {FOLDER/FILE.step.step:format}      of docs/reproduction/FOLDER/FILE.json
+
+where a step is a key, a place in a list, ``key=value,…`` for the first entry of a list that has such values, or at the
+end ``mean``, that of a list. Collected, they are OUTPUT/rows/rows.json.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from darrm.system.command_line import run
+from experiments import pages
+
+NAME, DATA = "rows", "rows.json"
+_NAME = re.compile(r"\{([\w/-]+\.[^{}:]+)(?::[^{}]*)?\}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Collect the numbers of the rows, and write the page."""
+    options = pages.command_line(NAME, str(__doc__)).parse_args(arguments)
+    folder = pages.data_folder(options, NAME)
+    if not options.page:
+        pages.write_json(folder / DATA, collected(pages.TEMPLATES))
+    return pages.finish(folder, page(folder))
+
+
+def template() -> str:
+    """Return the template of the page."""
+    return (pages.TEMPLATES / NAME / "page.template").read_text(encoding="utf-8")
+
+
+def collected(folder: Path) -> pages.Row:
+    """Look up every number that the template names, in the JSON files of the other pages."""
+    return {name: _looked_up(name, folder) for name in sorted(set(_NAME.findall(template())))}
+
+
+def page(folder: Path) -> str:
+    """Fill the page with the numbers collected in a folder."""
+    nested: pages.Row = {}
+    for name, value in pages.read_json(folder / DATA).items():
+        *path, last = name.split(".")
+        place = nested
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return pages.filled(NAME, nested)
+
+
+def _looked_up(name: str, folder: Path) -> Any:  # noqa: ANN401 (plain data)
+    """Follow the steps of a name into a file."""
+    file, _, path = name.partition(".")
+    value = pages.read_json(folder / f"{file}.json")
+    for step in path.split("."):
+        try:
+            value = _next(value, step)
+        except (KeyError, IndexError, ValueError, StopIteration) as error:
+            raise ValueError(f"{name}: {file}.json has no {step!r} there") from error
+    return value
+
+
+def _next(value: Any, step: str) -> Any:  # noqa: ANN401 (plain data)
+    """Take one step into plain data."""
+    if not isinstance(value, list):
+        return value[step]
+    if step == "mean":
+        return sum(value) / len(value)
+    if "=" not in step:
+        return value[int(step)]
+    wanted = dict(one.split("=", 1) for one in step.split(","))
+    return next(row for row in value if all(str(row.get(key)) == said for key, said in wanted.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
