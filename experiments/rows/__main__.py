@@ -1,4 +1,4 @@
-"""Every table, figure, algorithm and theorem of the three papers: where it is, and the page's number beside the paper's.
+"""Every table, figure, algorithm and theorem of the three papers: where it is, and our number beside the paper's.
 
     python -m experiments.rows --output docs/reproduction
 

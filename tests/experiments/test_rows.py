@@ -1,6 +1,7 @@
 """Every row of the papers has a line, a place that exists, and the number of its page."""
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_everything_that_a_paper_numbers_has_a_row(paper: str) -> None:
 
 
 def test_every_row_says_how_and_names_a_page_or_a_place_that_exists() -> None:
-    for row in sum(sections(template()).values(), []):
+    for row in chain.from_iterable(sections(template()).values()):
         hows = {row.split(" | ")[1]} if row[0] == "|" else set(re.findall(r"\*([a-z ]+)\*", row.replace("**", "")))
         assert hows, row
         assert hows <= WORDS, row
@@ -77,7 +78,7 @@ def test_the_numbers_of_the_rows_are_those_of_the_other_pages() -> None:
     stored = read_json(DOCS / "rows" / "rows.json")
     assert stored == collected(DOCS)
     seen = 0
-    for row in sum(sections(template()).values(), []):
+    for row in chain.from_iterable(sections(template()).values()):
         if row[0] != "|":
             continue
         cells = row.strip("| ").split(" | ")
