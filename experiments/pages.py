@@ -14,6 +14,7 @@ stands in its template, docs/reproduction/NAME/page.template: Markdown with
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -156,6 +157,25 @@ def write_json(path: Path, data: object) -> None:
 def read_json(path: Path) -> Any:  # noqa: ANN401 (plain data)
     """Read what `write_json` wrote."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def differences(again: object, stored: object, where: str = "", tolerance: float = 1e-9) -> list[str]:
+    """List where plain data differ from those stored, of which they may be a part; numbers by more than a share.
+
+    A list may be the beginning of the one stored.
+
+    >>> differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5], "b": 1})
+    ['.a.1: 2.0 is stored as 2.5']
+    """
+    if isinstance(again, Mapping) and isinstance(stored, Mapping):
+        pairs = [(key, value, stored.get(key)) for key, value in again.items()]
+    elif isinstance(again, list | tuple) and isinstance(stored, list) and len(again) <= len(stored):
+        pairs = [(str(place), *pair) for place, pair in enumerate(zip(again, stored, strict=False))]
+    else:
+        numbers = isinstance(again, int | float) and isinstance(stored, int | float)
+        alike = math.isclose(again, stored, rel_tol=tolerance) if numbers else again == stored
+        return [] if alike else [f"{where}: {again} is stored as {stored}"]
+    return [line for key, one, other in pairs for line in differences(one, other, f"{where}.{key}", tolerance)]
 
 
 def command_line(

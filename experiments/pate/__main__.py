@@ -21,7 +21,7 @@ from experiments.pate.page import PRINTED, page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
-from experiments.pate.whole import measure
+from experiments.pate.whole import measure, recompute
 from experiments.teachers import Machine
 
 NAME = "pate"
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one study, write its JSON and pictures, and the page about all of them."""
     options = _parser().parse_args(arguments)
     folder = pages.data_folder(options, NAME)
+    if options.recompute:
+        return _recompute(folder, quiet=options.quiet)
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs)
         write_printed(folder)
@@ -41,6 +43,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         draw(folder, result)
         print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and what was kept are in {folder}")
     return pages.finish(folder, page(folder))
+
+
+def _recompute(folder: Path, *, quiet: bool) -> int:
+    """Count every figure that the deposited counts determine again; return 1 if a study's JSON says another."""
+    wrong = 0
+    for path in sorted(folder.glob("*-counts.npz")):
+        stored = pages.read_json(folder / f"{path.stem.removesuffix('-counts')}.json")
+        with status_line(quiet=quiet) as line:
+            differences = pages.differences(recompute(path, line, quick=stored["quick"]), stored)
+        wrong += len(differences)
+        print("\n".join([f"{path.stem}: {len(differences)} figures differ", *differences]))
+    return int(wrong > 0)
 
 
 def write_printed(folder: Path) -> None:
@@ -55,6 +69,9 @@ def _parser() -> CommandLine:
     parser = pages.command_line(NAME, str(__doc__), quick="fewer teachers, one short student a row")
     parser.renamed["--no-progress"] = "--quiet"
     parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
+    parser.add_argument(
+        "--recompute", action="store_true", help="count again what OUTPUT has, from the counts kept there"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers and students (default 1)")
     parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="cpu", help="of the training (default cpu)"

@@ -65,10 +65,11 @@ def figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels
     }
 
 
-def figure_4(recorded: Recorded, queries: int, delta: float) -> Row:
+def figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[Votes] = ()) -> Row:
     """Measure label accuracy and ε over the scale of the noise: LNMax and GNMax, and GNMax for smaller ensembles.
 
-    A smaller ensemble is a random subset of the teachers, drawn anew for every query, which a count of votes allows.
+    Where none are given, a smaller ensemble is a random subset of the teachers, drawn anew for every query, which a
+    count of votes allows: what more teachers buy is then arithmetic, and says nothing about smaller shards.
     """
     votes, truth = recorded.votes[:queries], recorded.pool_y[:queries]
     scales = [scale * votes.voters for scale in SCALES]
@@ -78,12 +79,11 @@ def figure_4(recorded: Recorded, queries: int, delta: float) -> Row:
     }
     left = [{"name": name, "points": _points(votes, truth, answers, delta)} for name, answers in kinds.items()]
     right = []
-    for size in SIZES:
-        teachers = round(size * votes.voters)
-        fewer = subset(votes, teachers)
+    for fewer in [*smaller, votes] if smaller else [subset(votes, round(size * votes.voters)) for size in SIZES]:
+        teachers = fewer.voters
         answers = [GNMax(scale * teachers) for scale in SCALES if scale * teachers >= 0.5]
         right.append({"name": f"{teachers} teachers", "points": _points(fewer, truth, answers, delta)})
-    return {"queries": queries, "left": left, "right": right}
+    return {"queries": queries, "retrained": bool(smaller), "left": left, "right": right}
 
 
 def subset(votes: Votes, teachers: int) -> Votes:

@@ -68,11 +68,7 @@ def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     A training that was killed continues where it was. ``quick`` trains for fewer epochs, for worse teachers.
     """
     data, test_x, test_y = split(study)
-    recipe = RECIPES[study.name]
-    if quick:
-        recipe = replace(recipe, epochs=recipe.epochs // QUICK)
-    training = Training(study.teachers, PARTITION_SEED, recipe, network_for(study), SEED)
-    labels, seconds = obtain_labels(data, training, machine)
+    labels, seconds = _labels(study, data, study.teachers, machine, quick=quick)
     return Recorded(
         name=study.name,
         votes=Votes.of_labels(labels, classes=study.classes),
@@ -83,3 +79,22 @@ def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
         teacher_accuracy=float(np.mean(labels == data.test_y[:, np.newaxis])),
         seconds=seconds,
     )
+
+
+def obtain_fewer(study: Study, teachers: int, queries: int, machine: Machine, *, quick: bool) -> Votes:
+    """Train fewer teachers, on larger shards but in about as many steps each, and ask them the first queries."""
+    data, _, _ = split(study)
+    asked = replace(data, test_x=data.test_x[:queries], test_y=data.test_y[:queries])
+    labels, _ = _labels(study, asked, teachers, machine, quick=quick)
+    return Votes.of_labels(labels, classes=study.classes)
+
+
+def _labels(
+    study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
+) -> tuple[NDArray[np.int8], float]:
+    """Return what so many teachers say, and how many seconds their training took."""
+    recipe = RECIPES[study.name]
+    epochs = round(recipe.epochs * teachers / study.teachers) // (QUICK if quick else 1)
+    recipe = replace(recipe, epochs=max(1, epochs))
+    training = Training(teachers, PARTITION_SEED, recipe, network_for(study), SEED)
+    return obtain_labels(data, training, machine)

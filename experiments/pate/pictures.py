@@ -65,7 +65,8 @@ def draw_figure_4(path: Path, result: Row) -> None:
     curves = result["figure_4"]
     with saved_figure(path, width=11.0, height=4.4) as figure:
         panels = figure.subplots(1, 2, sharey=True)
-        titles = (f"{result['teachers']} teachers", "GNMax, random subsets of the teachers")
+        how = "teachers trained on larger shards" if curves.get("retrained") else "random subsets of the teachers"
+        titles = (f"{result['teachers']} teachers", f"GNMax, {how}")
         for axes, side, title, colors in zip(
             panels, ("left", "right"), titles, ((LNMAX, CONFIDENT), SIZES), strict=True
         ):

@@ -1,6 +1,7 @@
 """What an ensemble said about the public inputs: all that the rows of the tables start from."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,16 +15,29 @@ from darrm.votes import Votes
 Measured = list[float | None]  # plain data: on the held-out inputs, and on the pool that nobody was asked about
 
 
-def save_counts(path: Path, recorded: "Recorded") -> None:
-    """Keep the counts of all votes beside the page, so that whoever reads it can count their cost again."""
+def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ()) -> None:
+    """Keep the counts of all votes beside the page, so that whoever reads it can count their cost again.
+
+    With the pool's true classes, and the counts of smaller ensembles that were asked about the first of it.
+    """
+    arrays = {f"smaller_{votes.voters}": votes.counts.astype(np.uint16) for votes in smaller}
     with replacing(path) as temporary:
-        np.savez_compressed(temporary, counts=recorded.votes.counts.astype(np.uint16))
+        np.savez_compressed(
+            temporary,
+            counts=recorded.votes.counts.astype(np.uint16),
+            classes=recorded.pool_y.astype(np.uint8),
+            **arrays,
+        )
 
 
-def load_counts(path: Path) -> Votes:
-    """Read what `save_counts` wrote."""
+def load_counts(path: Path) -> tuple["Recorded", list[Votes]]:
+    """Read what `save_counts` wrote: votes and classes with no inputs, and the smaller ensembles' votes."""
     with np.load(path) as kept:
-        return Votes.of_counts(kept["counts"].astype(np.int64))
+        votes = Votes.of_counts(kept["counts"].astype(np.int64))
+        smaller = [Votes.of_counts(kept[name].astype(np.int64)) for name in kept.files if name.startswith("smaller_")]
+        classes, nothing = kept["classes"].astype(np.int64), np.empty(0, dtype=np.int64)
+    name = path.stem.removesuffix("-counts")
+    return Recorded(name, votes, nothing, classes, nothing, nothing, np.nan, np.nan), smaller
 
 
 class Predictor(Protocol):

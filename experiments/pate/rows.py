@@ -170,7 +170,8 @@ def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
     """Measure labels against the true classes: of the answers, and of the plurality over all the queries."""
     truth = run.recorded.pool_y[: len(labels)]
     plurality = run.recorded.votes.counts[: len(labels)].argmax(axis=1)
-    return {
+    rarer = {} if run.study.classes > 2 else {"ones": [float(np.mean(one[answered] == 1)) for one in (labels, truth)]}
+    return rarer | {
         "answered": int(answered.sum()),
         "label_accuracy": float(np.mean(labels[answered] == truth[answered])) if answered.any() else None,
         "plurality_accuracy": float(np.mean(plurality == truth)),

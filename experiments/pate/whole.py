@@ -4,24 +4,27 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from darrm.mechanisms.noisy_max import LNMax
 from darrm.pate.confident import ConfidentGNMax
 from darrm.privacy import PrivacyParams
 from darrm.system.extras import require
 from darrm.system.progress import StatusLine
+from darrm.votes import Votes
 from experiments.kept import array_digest, kept
 from experiments.pages import Row
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import dpsgd_accuracy
+from experiments.pate.ensembles import obtain_fewer
 from experiments.pate.models import models_of
-from experiments.pate.recorded import Measured, Recorded, save_counts
+from experiments.pate.recorded import Measured, Recorded, load_counts, save_counts
 from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row
-from experiments.pate.settings import Plan, Study, plan_of
+from experiments.pate.settings import STUDIES, Plan, Study, plan_of
 from experiments.teachers import Machine
 
-STUDENT_SEEDS = (0, 1, 2, 3, 4)
-QUICK_SEEDS = POINT_SEEDS = (0,)  # of a shortened run, and of points that are no rows of Table 1
+STUDENT_SEEDS = (0, 1, 2, 3, 4)  # of the rows of Table 1, of the last alone where a student takes minutes
+ONE_SEED = (0,)  # of all else, and of a shortened run
 
 
 def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
@@ -31,6 +34,8 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     start = time.perf_counter()
     plan = plan_of(study, quick=quick)
     run = Run(study, recorded, machine.folder / "kept", line)
+    asked = min(plan.figure_4_queries, recorded.votes.queries)
+    smaller = [obtain_fewer(study, count, asked, machine, quick=quick) for count in study.retrained]
     found = [row_of(run, way) for way in plan.rows]
     if plan.rounds is not None and models.scores is not None:
         score = partial(models.scores, recorded, seed=STUDENT_SEEDS[0], quick=quick)
@@ -38,17 +43,19 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     points = [row_of(run, way) for way in plan.points]
     by_label = [by_label_row(run, way) for way in plan.by_label]
     searched = [] if plan.searched is None or quick else [searched_row(run, plan.rows[-1], plan.searched)]
-    seeds = QUICK_SEEDS if quick else STUDENT_SEEDS
-    _train(run, found, seeds, machine.jobs, quick=quick)
-    _train(run, [*searched, *points, *by_label], POINT_SEEDS, machine.jobs, quick=quick)
+    seeds = ONE_SEED if quick else STUDENT_SEEDS
+    often = found[-1:] if models.costly else found
+    _train(run, often, seeds, machine.jobs, quick=quick)
+    seldom = [*found[: len(found) - len(often)], *searched, *points, *by_label]
+    _train(run, seldom, ONE_SEED, machine.jobs, quick=quick)
     line.show("baseline")
-    baseline = [_baseline(run, machine, seed, quick=quick) for seed in POINT_SEEDS]
+    baseline = [_baseline(run, machine, seed, quick=quick) for seed in ONE_SEED]
     outsiders = []
     for epsilon in () if quick else plan.budgets:
         line.show(f"DP-SGD at ε = {epsilon:g}")
         outsiders.append({"epsilon": epsilon, **_dpsgd(study, epsilon, machine, quick=quick)})
     line.show("figures")
-    save_counts(machine.folder / f"{study.name}-counts.npz", recorded)
+    save_counts(machine.folder / f"{study.name}-counts.npz", recorded, smaller)
     return {
         "dataset": study.name,
         "quick": quick,
@@ -68,25 +75,46 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         "searched": [row for row, _ in searched],
         "baseline": baseline,
         "dpsgd": outsiders,
-        **_figures(run, plan),
+        **_figures(run, plan, smaller),
         "teacher_seconds": recorded.seconds,
         "seconds": round(time.perf_counter() - start, 1),
     }
 
 
-def _figures(run: Run, plan: Plan) -> Row:
+def recompute(path: Path, line: StatusLine, *, quick: bool) -> Row:
+    """Count again, from the counts and classes that `save_counts` left at ``path``, what a study's JSON says of them.
+
+    All that takes neither inputs nor models: labels, their costs, what publishing these costs, and the figures. Two
+    rounds need a student's scores, and are left out.
+    """
+    recorded, smaller = load_counts(path)
+    study = STUDIES[recorded.name]
+    plan = plan_of(study, quick=quick)
+    with TemporaryDirectory() as folder:
+        run = Run(study, recorded, Path(folder), line)
+        found = {
+            "digest": recorded.digest,
+            "plurality_accuracy": recorded.plurality_accuracy,
+            "rows": [row_of(run, way)[0] for way in plan.rows],
+            "points": [row_of(run, way)[0] for way in plan.points],
+            "by_label": [by_label_row(run, way)[0] for way in plan.by_label],
+        }
+        return found | _figures(run, plan, smaller)
+
+
+def _figures(run: Run, plan: Plan, smaller: Sequence[Votes]) -> Row:
     """Compute the numbers of the figures, of the first LNMax and the last Confident-GNMax of Table 1."""
     recorded, delta = run.recorded, run.study.delta
     lnmax = next(way.aggregator for way in plan.rows if isinstance(way.aggregator, LNMax))
     way, confident = [(way, way.aggregator) for way in plan.rows if isinstance(way.aggregator, ConfidentGNMax)][-1]
     labels = released(run, way)
     pool = recorded.votes.queries
-    facts = [repr(plan), delta, labels.tolist()]
+    facts = [repr(plan), delta, labels.tolist(), *(array_digest(votes.counts) for votes in smaller)]
 
     def compute() -> Row:
         return {
             "figure_1": figure_1(recorded, lnmax, confident, labels, delta),
-            "figure_4": figure_4(recorded, min(plan.figure_4_queries, pool), delta),
+            "figure_4": figure_4(recorded, min(plan.figure_4_queries, pool), delta, smaller),
             "figure_5": figure_5(recorded, lnmax, confident.sigma_answer, pool, delta),
         }
 

@@ -6,14 +6,14 @@ import pytest
 
 pytest.importorskip("torch")  # its experiments share a machine and a partition with those of the images
 
-from sklearn.ensemble import RandomForestClassifier  # (after the check for torch)
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier  # (after the check for torch)
 
 from darrm.ensemble.partition import Partition
 from darrm.votes import ABSTAIN
 from experiments.census import LabeledTable
 from experiments.pate import random_forests
 from experiments.pate.ensembles import PARTITION_SEED
-from experiments.pate.random_forests import adult_baseline, forest_accuracy, obtain_adult
+from experiments.pate.random_forests import RICH_SHARE, adult_baseline, census_accuracy, obtain_adult
 from experiments.pate.settings import STUDIES
 from experiments.teachers import Machine
 
@@ -72,8 +72,17 @@ def test_the_student_learns_from_answers_alone(machine: Machine) -> None:
     recorded = obtain_adult(STUDY, machine, quick=True)
     labels = recorded.pool_y[:40].copy()
     labels[::2] = ABSTAIN
-    forest = RandomForestClassifier(10, random_state=3).fit(recorded.pool_x[1:40:2], recorded.pool_y[1:40:2])
-    held_out = float((forest.predict(recorded.test_x) == recorded.test_y).mean())
-    rest = float((forest.predict(recorded.pool_x[40:]) == recorded.pool_y[40:]).mean())
-    assert forest_accuracy(recorded, labels, seed=3, quick=True) == [held_out, rest]
+    blind = replace(recorded, pool_y=1 - recorded.pool_y, test_y=1 - recorded.test_y)
+    (held_out, rest), wrong = (census_accuracy(data, labels, seed=3, quick=True) for data in (recorded, blind))
+    assert held_out is not None
+    assert rest is not None
+    assert wrong == pytest.approx([1.0 - held_out, 1.0 - rest])  # true classes teach nothing
+    boosted = GradientBoostingClassifier(
+        n_estimators=10, learning_rate=0.05, max_depth=2, subsample=0.7, random_state=3
+    )
+    boosted.fit(recorded.pool_x[1:40:2], recorded.pool_y[1:40:2])
+    scores = boosted.predict_proba(recorded.pool_x)[:, 1]
+    richest = scores > np.quantile(scores, 1.0 - RICH_SHARE)
+    assert richest.mean() <= RICH_SHARE
+    assert rest == float((richest[40:] == recorded.pool_y[40:]).mean())
     assert adult_baseline(recorded, seed=3, quick=True) > 0.75
