@@ -33,6 +33,7 @@ def _section(result: Row) -> str:
     facts = {
         "is_stand_in": result["dataset"] == "glyph",
         "is_adult": result["dataset"] == "adult",
+        "is_digits": result["dataset"] == "digits",
         "rows": [row | {"cells": _cells(row, result["held_out"], result["pool"])} for row in result["rows"]],
         "searched": [row | {"cells": _searched(row)} for row in result["searched"]],
         "baseline_accuracy": _beside(

@@ -128,7 +128,11 @@ _MNIST_POINTS = tuple(Way("Confident-GNMax", MNIST_WAY, queries) for queries in 
 _MNIST_BY_LABEL = tuple(Way("GNMax by label", QUIET_WAY, queries) for queries in (50, 100, 300))
 PLANS = {
     "digits": Plan(
-        rows=(Way("LNMax", LNMax(0.25), 100), Way("Confident-GNMax", DIGITS_WAY, 200)),
+        rows=(
+            Way("LNMax", LNMax(0.25), 100),
+            Way("GNMax, no check", GNMax(5.0), 100),  # as dear as LNMax on public votes of this size
+            Way("Confident-GNMax", DIGITS_WAY, 200),
+        ),
         by_label=(Way("GNMax by label", GNMax(12.0), 100),),
         figure_4_queries=200,
     ),
