@@ -32,6 +32,7 @@ FASHION_MIRRORS = (
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
 )
 SVHN_MIRRORS = ("http://ufldl.stanford.edu/housenumbers/", "https://ufldl.stanford.edu/housenumbers/")
+TEACHERS_MIRRORS = ("https://raw.githubusercontent.com/npapernot/multiple-teachers-for-privacy/master/",)
 ADULT_MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",)
 _IDX_FILES = (
     ("train-images-idx3-ubyte.gz", 47040016),
@@ -61,6 +62,14 @@ _ADULT_FILES = (
     ("adult.data", 3974305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
     ("adult.test", 2003153, "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
 )
+_TEACHERS_FILES = (
+    ("mnist_250_student_labels_lap_20.npy", 36080, "17601aba0f993e8d5a3bd5914f37081fe142b4ac3bea53a4da700fe83570336b"),
+    (
+        "mnist_250_teachers_100_indices_used_by_student.npy",
+        880,
+        "eca12d5b3b838f3b5a87832203fb4cd4b2b8bee80249662a431023a057b32c4d",
+    ),
+)
 
 
 def _remote(folder: str, files: Iterable[tuple[str, int, str]], mirrors: tuple[str, ...]) -> tuple[RemoteFile, ...]:
@@ -76,6 +85,7 @@ FILES = {
     "fashion-mnist": _remote("fashion-mnist", _idx(_FASHION_HASHES), FASHION_MIRRORS),
     "svhn": _remote("svhn", _SVHN_FILES, SVHN_MIRRORS),
     "adult": _remote("adult", _ADULT_FILES, ADULT_MIRRORS),
+    "multiple-teachers": _remote("multiple-teachers", _TEACHERS_FILES, TEACHERS_MIRRORS),
 }
 IMAGES = ("fashion-mnist", "mnist", "svhn")  # those of `FILES` that `load` reads
 

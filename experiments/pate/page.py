@@ -8,7 +8,7 @@ from experiments.pate.claims import claims_of
 from experiments.pate.comparison import comparison, mean
 from experiments.pate.settings import PLANS, STUDIES
 
-CLUSTER = "cluster.json"
+CLUSTER, OUTSIDE = "cluster.json", "outside.json"
 PRINTED = "printed"  # the JSON of what needs no votes
 PARTS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23")  # of the publication of a round
 
@@ -17,7 +17,12 @@ def page(folder: Path) -> str:
     """Write the page from the files of a folder."""
     paths = {name: folder / f"{name}.json" for name in STUDIES}
     sections = {name: _section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
+    outside = read_json(folder / OUTSIDE) if (folder / OUTSIDE).is_file() else None
+    if outside is not None:
+        outside["student"] = _accuracy(outside["students"], outside["held_out"])
+        outside["ours"] = read_json(paths["mnist"]) if paths["mnist"].is_file() else None
     facts = {
+        "outside": outside,
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
         "cluster": read_json(folder / CLUSTER) if (folder / CLUSTER).is_file() else None,
     }

@@ -1,0 +1,74 @@
+"""A check from outside: the labels that the authors of [P17] published for MNIST, and a student of ours taught by them.
+
+    python -m experiments.pate.outside --output docs/reproduction
+
+`npapernot/multiple-teachers-for-privacy` on GitHub holds the labels that LNMax gave the first 9,000 test images, by the
+votes of 250 teachers, and the places of the 100 that the paper's student was taught. They are downloaded, checked by
+their hash, and not stored. Writes OUTPUT/pate/outside.json; our student is that of Table 1, taught those 100 labels.
+"""
+
+import io
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.system.command_line import run
+from darrm.votes import ABSTAIN, Votes
+from experiments import pages
+from experiments.datasets import FILES
+from experiments.download import obtain
+from experiments.kept import kept
+from experiments.pate.ensembles import split
+from experiments.pate.models import models_of
+from experiments.pate.page import OUTSIDE
+from experiments.pate.recorded import Recorded
+from experiments.pate.settings import STUDIES
+
+
+def published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the published labels (9000,), and the places (100,) of those that the paper's student was taught."""
+    labels, places = (np.load(io.BytesIO(obtain(file))).astype(np.int64) for file in FILES["multiple-teachers"])
+    return labels, places
+
+
+def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
+    """Count how many of the published labels are right, and train students on those that the paper's was taught."""
+    data, test_x, test_y = split(STUDIES["mnist"])
+    labels, places = published()
+    used = np.full(len(labels), ABSTAIN)
+    used[places] = labels[places]
+    votes = Votes.of_labels(labels[:, np.newaxis].astype(np.int8), classes=10)
+    recorded = Recorded("mnist", votes, data.test_x, data.test_y, test_x, test_y, np.nan, np.nan)
+    models, students = models_of("mnist"), []
+    for seed in seeds:
+        train = partial(models.accuracy, recorded, used, seed=seed, quick=quick)
+        students.append(kept(folder / "kept", "outside", [recorded.digest, seed, quick, models.recipe], train)[0])
+    return {
+        "labels": len(labels),
+        "labels_right": float(np.mean(labels == data.test_y)),
+        "used": len(places),
+        "used_right": int(np.sum(labels[places] == data.test_y[places])),
+        "held_out": len(test_y),
+        "students": students,
+        "paper": 0.98,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and write the JSON."""
+    parser = pages.command_line("pate", str(__doc__), module="pate.outside", quick="a short student")
+    parser.add_argument("--students", type=int, default=1, metavar="N", help="how many (default 1)")
+    options = parser.parse_args(arguments)
+    folder = pages.data_folder(options, "pate")
+    if not options.page:
+        pages.write_json(folder / OUTSIDE, measure(folder, range(options.students), quick=options.quick))
+    print(f"wrote {folder / OUTSIDE}; the page is written by python -m experiments.pate --page")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
