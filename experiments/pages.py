@@ -171,10 +171,11 @@ def differences(again: object, stored: object, where: str = "", tolerance: float
         pairs = [(key, value, stored.get(key)) for key, value in again.items()]
     elif isinstance(again, list | tuple) and isinstance(stored, list) and len(again) <= len(stored):
         pairs = [(str(place), *pair) for place, pair in enumerate(zip(again, stored, strict=False))]
-    else:
-        numbers = isinstance(again, int | float) and isinstance(stored, int | float)
-        alike = math.isclose(again, stored, rel_tol=tolerance) if numbers else again == stored
+    elif isinstance(again, int | float) and isinstance(stored, int | float):
+        alike = math.isclose(again, stored, rel_tol=tolerance)
         return [] if alike else [f"{where}: {again} is stored as {stored}"]
+    else:
+        return [] if again == stored else [f"{where}: {again} is stored as {stored}"]
     return [line for key, one, other in pairs for line in differences(one, other, f"{where}.{key}", tolerance)]
 
 

@@ -40,7 +40,7 @@ class CensusStudent:
 
     def predict(self, x: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the class of each row."""
-        return (self.model.predict_proba(x)[:, 1] > self.threshold).astype(np.int64)
+        return np.asarray(self.model.predict_proba(x)[:, 1] > self.threshold, dtype=np.int64)
 
 
 def obtain_adult(study: Study, machine: Machine, *, quick: bool) -> Recorded:

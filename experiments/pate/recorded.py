@@ -20,14 +20,10 @@ def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ())
 
     With the pool's true classes, and the counts of smaller ensembles that were asked about the first of it.
     """
-    arrays = {f"smaller_{votes.voters}": votes.counts.astype(np.uint16) for votes in smaller}
+    arrays: dict[str, Any] = {f"smaller_{votes.voters}": votes.counts.astype(np.uint16) for votes in smaller}
+    arrays |= {"counts": recorded.votes.counts.astype(np.uint16), "classes": recorded.pool_y.astype(np.uint8)}
     with replacing(path) as temporary:
-        np.savez_compressed(
-            temporary,
-            counts=recorded.votes.counts.astype(np.uint16),
-            classes=recorded.pool_y.astype(np.uint8),
-            **arrays,
-        )
+        np.savez_compressed(temporary, **arrays)
 
 
 def load_counts(path: Path) -> tuple["Recorded", list[Votes]]:

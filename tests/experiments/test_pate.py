@@ -1,6 +1,7 @@
 """The tables of PATE: numbers of a row are those of direct calls, and the page is that of its JSON."""
 
 import math
+import shutil
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from darrm.pate.publication import search_parameters, search_publication
 from darrm.system.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes
 from experiments.kept import kept
-from experiments.pages import read_json
+from experiments.pages import read_json, write_json
 from experiments.pate.__main__ import main
 from experiments.pate.accounting import account, by_label, costs
 from experiments.pate.claims import _epsilon_ratios, claims_of
@@ -338,3 +339,28 @@ def test_what_needs_votes_is_what_the_kept_counts_say(path: Path) -> None:
         again = costs([account(asked, aggregator, result["delta"], answered)])
         assert row["answered"] == int(np.sum(labels != ABSTAIN))
         assert {name: row["costs"][name] for name in again} == pytest.approx(again, rel=1e-9)
+
+
+def test_a_figure_that_the_deposited_votes_do_not_give_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "pate"
+    folder.mkdir()
+    shutil.copy(PAGES / "pate" / "digits-counts.npz", folder)
+    result = read_json(PAGES / "pate" / "digits.json")
+    result["rows"][-1]["ours"]["deviation"] *= 1.001
+    result["figure_4"]["right"][1]["points"][0]["accuracy"] += 0.01
+    write_json(folder / "digits.json", result)
+    assert main(["--recompute", "--quiet", "--output", str(tmp_path)]) == 1
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "digits-counts: 2 figures differ"
+    assert [line.partition(":")[0] for line in lines] == [
+        ".rows.2.ours.deviation",
+        ".figure_4.right.1.points.0.accuracy",
+    ]
+
+
+@pytest.mark.slow
+def test_every_figure_of_the_deposited_votes_is_counted_again() -> None:
+    assert sum(path.stat().st_size for path in (PAGES / "pate").glob("*-counts.npz")) < 1_000_000
+    assert main(["--recompute", "--quiet", "--output", str(PAGES)]) == 0

@@ -33,9 +33,11 @@ def test_a_student_of_true_labels_beats_one_of_wrong_labels() -> None:
     (right, rest), (wrong, _) = (
         students.student_accuracy(data, (data.pool_y[:100] + moved) % 10, seed=0, quick=False) for moved in (0, 1)
     )
+    assert right is not None
+    assert wrong is not None
+    assert rest is not None
     assert right > 0.6
     assert wrong < 0.2
-    assert rest is not None
     assert right != rest > 0.6  # of the hundred images that nobody was asked about
 
 
