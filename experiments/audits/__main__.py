@@ -1,7 +1,7 @@
-"""Lower bounds from outside: tables attacked by their labels, teachers by canaries, PATE by repeated draws.
+"""Lower bounds from outside: tables attacked by labels, teachers by canaries, PATE by draws and by a poisoned record.
 
     python -m experiments.audits --quick           # ten seconds
-    python -m experiments.audits                   # three minutes
+    python -m experiments.audits                   # four minutes
 
 Writes OUTPUT/audits/audits.json, and OUTPUT/audits.md from it. Everything is drawn from fixed seeds, for a page that
 can be made again; an attack on a release of one's own draws from the operating system, see `darrm.verify.attack`.
@@ -21,8 +21,8 @@ from darrm.problem import Problem, Voters
 from darrm.system.command_line import run
 from darrm.verify.attack import attack
 from experiments import pages
-from experiments.audits import canaries, noisy_maxima
-from experiments.audits.page import decide, page
+from experiments.audits import canaries, noisy_maxima, poisoned
+from experiments.audits.page import decide, draw_poisoned, page
 from experiments.pages import Row
 
 NAME = "audits"
@@ -64,6 +64,13 @@ def drawn(draws: int) -> Iterator[Row]:
         yield from map(asdict, noisy_maxima.audit(mechanism, draws, TRAINING_CONFIDENCE, rng))
 
 
+def poisoned_ensembles(draws: int, *, epochs: int) -> Iterator[Row]:
+    """Attack trained ensembles by one record and one query."""
+    for number, (name, classes) in enumerate(poisoned.ENSEMBLES.items()):
+        rng = np.random.default_rng([SEED, number, 1])
+        yield {"name": name, **poisoned.audit(classes, draws, TRAINING_CONFIDENCE, rng, epochs=epochs)}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit, print and write."""
     options = pages.command_line(NAME, str(__doc__), quick="fewer draws and one small training").parse_args(arguments)
@@ -77,9 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "one_run": list(trained(300, 20, NOISES[:1]) if options.quick else trained(1000, 50, NOISES)),
             "voters": noisy_maxima.VOTERS,
             "noisy_maxima": list(drawn(maxima_labels)),
+            "poisoned": list(poisoned_ensembles(maxima_labels * 5, epochs=20 if options.quick else poisoned.EPOCHS)),
         }
         pages.write_json(data, numbers)
     found = pages.read_json(data)
+    if not options.page:
+        draw_poisoned(folder / "poisoned.png", found["poisoned"])
     return pages.finish(folder, page(found), decide(found))
 
 

@@ -1,8 +1,13 @@
 """What `python -m experiments.audits` shows: its claims, decided by the run, and its page."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from darrm.system.figures import saved_figure, style
 from experiments.pages import Claim, Row, claims_table, filled
 
 TWO_THIRDS = 2 / 3
+POISONED = 0.9  # of the exact cost of one query, the aim for who chooses it and poisons a record
 NEARLY_ATTAINED = 0.85  # of ε, what a million labels should refute
 
 
@@ -30,7 +35,36 @@ def decide(data: Row) -> list[Claim]:
             f"exactly, at most {exact:.3f} of it",
             exact <= TWO_THIRDS,
         ),
+        Claim(
+            f"a poisoned record loses at least {POISONED:.0%} of the query's exact cost",
+            ", ".join(f"{row['poisoned'] / row['exact']:.3f} ({row['name']})" for row in data["poisoned"]),
+            all(row["poisoned"] >= POISONED * row["exact"] for row in data["poisoned"]),
+        ),
+        Claim(
+            "and no more than that cost",
+            f"at most {max(max(row['poisoned'], row['plain']) / row['exact'] for row in data['poisoned']):.3f} of it",
+            all(max(row["poisoned"], row["plain"]) < row["exact"] for row in data["poisoned"]),
+        ),
     ]
+
+
+def draw_poisoned(path: Path, rows: Sequence[Row]) -> None:
+    """Draw for each ensemble what the adversary finds beside the three costs."""
+    bars = {
+        "plain": "plain record, refuted",
+        "poisoned": "poisoned record, refuted",
+        "exact": "exact cost of the query",
+    }
+    bars |= {"label": "by label, whatever the votes", "counts": "by counts, λ/σ²"}
+    with saved_figure(path, width=7.5, height=4.0) as figure:
+        axes = figure.add_subplot()
+        for place, (key, label) in enumerate(bars.items()):
+            at = [number + 0.16 * (place - 2) for number in range(len(rows))]
+            axes.bar(at, [row[key] for row in rows], width=0.15, color=style(place).color, label=label)
+        axes.set_xticks(range(len(rows)), labels=[row["name"] for row in rows])
+        axes.set(ylabel=f"Rényi divergence of order {rows[0]['order']:g}, nats")
+        axes.grid(visible=True, axis="y", alpha=0.3)
+        figure.legend(loc="outside right upper", frameon=False)
 
 
 def page(data: Row) -> str:

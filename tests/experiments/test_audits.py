@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm.losses.label_given_votes import label_costs
 from darrm.pate import GNMax, LNMax
 from darrm.probability.binomial import binomial_pmf
 from darrm.verify.attack import Intervals
-from experiments.audits import noisy_maxima
+from darrm.votes import Votes
+from experiments.audits import noisy_maxima, poisoned
 from experiments.audits.one_run import p_value, refuted_epsilon
 from experiments.audits.page import decide
 
@@ -157,3 +159,27 @@ def test_claims_are_decided_by_the_numbers(part: str, claim: int, change: dict[s
     for row in broken[part]:
         row.update(change)
     assert not decide(broken)[claim].holds
+
+
+def test_the_adversary_knows_the_law_of_the_label_and_finds_the_costly_query() -> None:
+    for counts in ([26, 24], [0, 7, 19, 1, 1, 0, 0, 0, 22, 0]):
+        law = poisoned.label_law(np.array(counts))
+        labels = poisoned.MECHANISM.release(
+            Votes.of_counts(np.tile(counts, (20_000, 1)), 50), rng=np.random.default_rng(0)
+        )
+        assert np.bincount(labels, minlength=len(counts)) / 20_000 == pytest.approx(law, abs=0.02)
+    (two, ten) = json.loads(DATA.read_text())["poisoned"]
+    for row in (two, ten):
+        before, after = np.array(row["said"]), np.array(row["poisoned_votes"])
+        assert np.abs(after - before).sum() == 2  # one vote of one teacher
+        costs = label_costs(poisoned.MECHANISM.law, [before], [2.0])
+        assert row["exact"] == pytest.approx(float(costs.both[0, 0]), rel=1e-6)
+        pair = float(noisy_maxima.both_ways(poisoned.label_law(before), poisoned.label_law(after), 2.0))
+        assert row["poisoned"] < pair < 1.03 * row["exact"]
+
+
+def test_what_the_labels_refute_lies_below_the_divergence_of_the_pair() -> None:
+    before, after = np.array([26, 24]), np.array([25, 25])
+    found = poisoned.refuted(before, after, 30_000, 0.999, np.random.default_rng(1))
+    pair = float(noisy_maxima.both_ways(poisoned.label_law(before), poisoned.label_law(after), 2.0))
+    assert 0.3 * pair < found < pair
