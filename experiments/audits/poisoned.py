@@ -40,7 +40,7 @@ def audit(classes: tuple[int, ...], draws: int, confidence: float, rng: np.rando
     found = label_costs(MECHANISM.law, counts, [ORDER])
     query = int(np.argmax(found.both[found.which, 0]))
     honest = counts[query]
-    moves = [(a, b) for a in np.flatnonzero(honest) for b in range(len(classes)) if a != b]
+    moves = [(a, b) for a in np.flatnonzero(honest).tolist() for b in range(len(classes)) if a != b]
     law = label_law(honest)
     said, wanted = max(moves, key=lambda move: float(both_ways(law, label_law(moved(honest, *move)), ORDER)))
     teacher = int(np.flatnonzero(votes[query] == said)[0])
