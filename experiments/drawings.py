@@ -1,0 +1,91 @@
+"""Small drawings for the theory: Figures 4 and 5 of [D], and 1 and 8 of [S].
+
+    python -m experiments.drawings --output docs/pictures
+
+What a voter's promise allows, with its corners; how the sensitivity sampler reads an empirical distribution backwards;
+the two branches of Lambert's W, of which the operating points take the lower one.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.special import lambertw
+
+from darrm.privacy import PrivacyParams
+from darrm.random_dp.sample_size import sample_size
+from darrm.system.command_line import CommandLine, run
+from darrm.system.figures import BLACK, Axes, saved_figure, style
+from experiments.sensitivity.mean import RECORDS, exponential
+
+EACH = PrivacyParams("0.7", "0.1")  # large, so that the corners can be told apart
+GAMMA, SAMPLES, SEED = 0.25, 120, 8
+
+
+def region(axes: Axes) -> None:
+    """Draw the pairs (p, p′) that (ε, Δ) allows, and the corners at which the privacy cost is largest."""
+    growth, delta = math.exp(EACH.epsilon), EACH.delta
+    p = np.linspace(0.0, 1.0, 801)
+    upper = np.minimum(np.minimum(growth * p + delta, 1.0), 1.0 - np.maximum(0.0, 1.0 - p - delta) / growth)
+    lower = np.maximum(np.maximum(0.0, (p - delta) / growth), 1.0 - np.minimum(1.0, growth * (1.0 - p) + delta))
+    axes.fill_between(p, lower, upper, color=style(0).color, alpha=0.25, label="allowed")
+    corners = corners_of(EACH)
+    axes.plot(*zip(*corners, strict=True), "o", color=style(1).color, label=f"{len(corners)} corners")
+    axes.plot([0, 1], [0, 1], ":", color=BLACK, label="p = p′")
+    axes.set(xlabel="p, probability of a 1 on one data set", ylabel="p′, on its neighbor", aspect="equal")
+
+
+def corners_of(each: PrivacyParams) -> list[tuple[float, float]]:
+    """List the corners of the region [D, Lemma 5.1]."""
+    high = (math.exp(each.epsilon) + each.delta) / (math.exp(each.epsilon) + 1.0)
+    half = [(0.0, 0.0), (1.0, 1.0), (each.delta, 0.0), (1.0, 1.0 - each.delta), (high, 1.0 - high)]
+    return list(dict.fromkeys([*half, *((two, one) for one, two in half)]))
+
+
+def sampler(axes: Axes) -> None:
+    """Draw the law of a mean's sensitivity, that of a sample, and the order statistic that is taken."""
+    size = sample_size(gamma=GAMMA, m=SAMPLES)
+    draws = exponential(np.random.default_rng(SEED), 2 * SAMPLES).reshape(2, -1)
+    sampled = np.sort(np.abs(draws[0] - draws[1])) / RECORDS
+    grid = np.linspace(0.0, 1.1 * sampled[-1], 200)
+    axes.plot(grid, 1.0 - np.exp(-RECORDS * grid), color=style(0).color, label="true law of the sensitivity")
+    axes.step(sampled, np.arange(1, SAMPLES + 1) / SAMPLES, where="post", color=style(1).color, label="of the sample")
+    taken = sampled[size.k - 1]
+    axes.plot([0.0, taken, taken], [size.k / SAMPLES, size.k / SAMPLES, 0.0], ":", color=BLACK, label="inverted at k/m")
+    axes.axhline(1.0 - GAMMA, color=style(2).color, linestyle="--", label="1 − γ, the promise")
+    axes.set(xlabel="sensitivity", ylabel="share of pairs", ylim=(0.0, 1.02), xlim=(0.0, None))
+
+
+def branches(axes: Axes) -> None:
+    """Draw W₀ and W₋₁: the solutions w of w·e^w = x."""
+    x = -np.exp(-1.0) + np.geomspace(1e-9, 1.2, 400)
+    axes.plot(x, lambertw(x, 0).real, color=style(0).color, label="W₀")
+    negative = x[x < -1e-3]
+    axes.plot(negative, lambertw(negative, -1).real, color=style(1).color, label="W₋₁, of the operating points")
+    axes.set(xlabel="x", ylabel="w")
+
+
+DRAWINGS = {"region": region, "sampler": sampler, "lambert": branches}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw them all."""
+    parser: argparse.ArgumentParser = CommandLine(prog="python -m experiments.drawings", description=str(__doc__))
+    parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="for three .png files")
+    folder = Path(parser.parse_args(arguments).output)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in DRAWINGS.items():
+        with saved_figure(folder / f"{name}.png", width=5.6, height=4.2) as figure:
+            axes = figure.add_subplot()
+            draw(axes)
+            axes.grid(visible=True, alpha=0.3)
+            axes.legend(fontsize=9)
+        print(f"wrote {folder / f'{name}.png'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
