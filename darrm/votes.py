@@ -25,10 +25,10 @@ whose these strings are, so the columns of a row are numbered as they come, and 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -39,28 +39,38 @@ from darrm.errors import checks
 from darrm.probability.exact_coins import ExactCoins
 from darrm.probability.exact_sampling import UniformBelow, require_generator, uniform_below
 from darrm.problem import OPEN, is_open
-from darrm.sparse_counts import SparseCounts
-from darrm.system import votes_file
-from darrm.system.answers import Normalize, Vocabulary, is_missing, name_of
+from darrm.system.answers import Normalize, Vocabulary
 from darrm.system.extras import Untyped
 from darrm.system.parquet_file import SUFFIX, Layout, answer_batches, count_batches, layout_of
 from darrm.system.progress import StatusLine, blocks
-from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, Names, answer_rows, is_csv, is_text, load_matrix
+from darrm.system.sparse_counts import SparseCounts
+from darrm.system.vote_arrays import (
+    ABSTAIN,
+    FORMATS,
+    MISSING,
+    MOST_VOTERS,
+    Classes,
+    ManyClasses,
+    as_typed,
+    check_open,
+    class_names,
+    complete_array,
+    count_labels,
+    likely_format,
+    numbered,
+    row_sums,
+    whole_numbers,
+    words_of,
+)
+from darrm.system.votes_file import Labels, Names, answer_rows, is_csv, load_matrix
 
-Labels = votes_file.Labels
-ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
-FORMATS = ("auto", "labels", "counts")
-MISSING = ("refuse", "coin", "blank")  # what is done about a vote that is missing; blank, of open answers
+__all__ = ["ABSTAIN", "FORMATS", "MISSING", "MOST_VOTERS", "Classes", "Labels", "Votes", "class_names"]
+
 ROWS_AT_ONCE = 2**16  # bounds the memory beside the counts; large files are mapped, not read whole
-MOST_VOTERS = 2**31 - 1
-MOST_NAMES = 10**6  # classes that are listed
 MOST_COUNTS = 2**29  # Q·C: four gigabytes of counts that stand beside each other
 _MOST_DENSE = 256  # classes: of more the zeros are not kept
 _COINS_AT_ONCE = 2**20
 
-_NAMES = (str, int, float, np.integer, np.floating, np.bool_)
-
-Classes = int | Sequence[Any] | None
 _Rows = Iterator[tuple[int, list[Any]]]
 
 
@@ -107,7 +117,7 @@ class Votes:
     def __post_init__(self) -> None:
         # a copy that nobody else can write to, or what nobody can
         held = self.held
-        counts = held if isinstance(held, SparseCounts) else _whole_numbers(_array("vote counts", held))
+        counts = held if isinstance(held, SparseCounts) else whole_numbers(complete_array("vote counts", held))
         checks.one_of((*FORMATS[1:], "answers"), given=self.given)
         names = self._open_names() if self.given == "answers" else class_names(self.classes)
         columns = counts.classes if isinstance(counts, SparseCounts) else counts.shape[1]
@@ -119,7 +129,7 @@ class Votes:
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
         checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
         missing = None if self.missing is None else self._missing_of(len(counts))
-        sums = counts.sums if isinstance(counts, SparseCounts) else _row_sums(counts)
+        sums = counts.sums if isinstance(counts, SparseCounts) else row_sums(counts)
         sums = sums if missing is None else sums + missing
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
@@ -223,7 +233,7 @@ class Votes:
         ValueError: votes must be 0 or 1, got 2 from voter 2 to query 0: name the classes, classes=(A, B) \
 (--classes=A,B), or say classes=C (--classes C) for 0 … C - 1
         """
-        matrix = _array("votes", labels)
+        matrix = complete_array("votes", labels)
         if matrix.ndim == 0:
             advice = "Votes.read reads a file" if isinstance(labels, str | Path) else "one row is one query"
             checks.fail("votes", checks.Found(type(labels).__name__), "of shape (queries, voters)", advice)
@@ -242,12 +252,12 @@ class Votes:
         if not is_sparse and len(matrix) * len(names) > MOST_COUNTS:
             _refuse_counts(len(matrix), len(names))
         counts = np.empty((0 if is_sparse else len(matrix), len(names)), dtype=np.int64)
-        start, many = 0, _ManyClasses(names) if is_sparse else None
+        start, many = 0, ManyClasses(names) if is_sparse else None
         for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
             rows = slice(start, start + len(block))
             gone = None if absent is None else absent[rows]
             if many is None:
-                _count(block, names, start, counts[rows], gone)
+                count_labels(block, names, start, counts[rows], gone)
             else:
                 several.append(many.count(block, start, gone))
             start += len(block)
@@ -302,7 +312,7 @@ class Votes:
         """
         matrix: Any = rows
         if hasattr(matrix, "__array__"):
-            matrix = _array("answers", matrix)
+            matrix = complete_array("answers", matrix)
         check_open(OPEN, "labels", missing, normalize)
         vocabulary = Vocabulary(normalize, missing)
         if numbers is not None and missing != "refuse":
@@ -378,7 +388,7 @@ class Votes:
         ...
         ValueError: vote counts must be at least 0, got -1: row 0 is wrong; a count says how many voters chose a class
         """
-        whole = _whole_numbers(_array("vote counts", counts))
+        whole = whole_numbers(complete_array("vote counts", counts))
         if voters is None:
             if not len(whole):
                 checks.fail("vote counts", whole.shape, "at least one row", "without any, say voters=")
@@ -452,11 +462,11 @@ class Votes:
             votes = places.called(names)
             return votes if voters is None else votes.of_voters(voters)
         matrix = load_matrix(path, line=line, absent=coin)
-        kind = "labels" if coin else _guess(matrix, voters, classes) if votes_format == "auto" else votes_format
+        kind = "labels" if coin else likely_format(matrix, voters, classes) if votes_format == "auto" else votes_format
         try:
             if kind == "counts":
                 return cls.of_counts(matrix, voters, classes)
-            votes = cls.of_labels(matrix, _as_typed(classes, matrix), missing=missing, line=line)
+            votes = cls.of_labels(matrix, as_typed(classes, matrix), missing=missing, line=line)
         except ValueError as error:
             if not is_csv(path):
                 raise
@@ -686,7 +696,7 @@ class Votes:
         """
         if self.is_open:
             return self._strings[answers]
-        if self.classes == _numbers(len(self.classes)):
+        if self.classes == numbered(len(self.classes)):
             return answers
         names, declined = np.asarray(self.classes)[answers], answers == ABSTAIN
         if not declined.any():
@@ -763,157 +773,6 @@ def _refuse_counts(queries: int, classes: int) -> NoReturn:
     checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
 
 
-def _array(name: str, values: ArrayLike) -> Labels:
-    if np.ma.is_masked(values) or (isinstance(values, list | tuple) and any(map(np.ma.is_masked, values))):
-        advice = "every voter must answer every query; an array of objects says None for a vote that is missing"
-        checks.fail(name, checks.Found("masked entries"), "complete", advice)
-    try:
-        return np.asarray(values)
-    except ValueError:
-        return checks.fail(name, checks.Found("rows of different lengths"), "a rectangular array")
-
-
-def class_names(classes: int | Sequence[Any]) -> Names:
-    """Return what the classes are called, in order."""
-    if is_open(classes):
-        advice = "answers that nobody listed are read by Votes.of_answers(rows)"
-        checks.fail("classes", checks.Found(OPEN), "listed, or their number", advice)
-    if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
-        checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
-        if classes > MOST_NAMES:
-            checks.fail("classes", classes, f"at most {MOST_NAMES:,}")
-        return _numbers(int(classes))
-    if isinstance(classes, set | frozenset):
-        checks.fail("classes", classes, "in order, the one for class 0 first", "a set has none: say a tuple")
-    names = () if isinstance(classes, str) or not isinstance(classes, Iterable) else tuple(classes)
-    for name in names:
-        if type(name) is str and name.isascii() and "\0" not in name and len(name) <= LONGEST_NAME:
-            continue
-        if not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biufU" or name != name:  # noqa: PLR0124
-            checks.fail("classes", name, "text or numbers", "labels are kept in files")
-        if isinstance(name, str) and not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
-            checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
-    if not 2 <= len(names) <= MOST_NAMES or len(set(names)) != len(names) or len(set(map(str, names))) != len(names):
-        allowed = f"different labels, at least two and at most {MOST_NAMES:,}, class 0 first; or their number"
-        checks.fail("classes", names[:5] or classes, allowed)
-    return names
-
-
-@lru_cache(maxsize=4)
-def _numbers(classes: int) -> tuple[int, ...]:
-    return tuple(range(classes))
-
-
-def check_open(classes: Classes, votes_format: str, missing: str, normalize: Normalize) -> None:
-    """Raise `ValueError` for what open answers are not asked for, and for what is asked of them alone."""
-    checks.one_of(MISSING, missing=missing)
-    if not is_open(classes):
-        if missing == "blank":
-            checks.fail("missing (--missing)", missing, "'refuse' or 'coin' where classes are listed")
-        if normalize is not None:
-            advice = "listed classes are compared as they are called; say classes='open' (--classes open) for answers"
-            checks.fail("normalize (--normalize)", name_of(normalize), "left out where classes are listed", advice)
-        return
-    if votes_format == "counts":
-        advice = "counts have a column for each class, and open answers have none"
-        checks.fail("votes_format (--votes-format)", votes_format, "auto or labels", advice)
-    if missing == "coin":
-        advice = "there is no die over strings that nobody listed"
-        checks.fail("missing (--missing)", missing, "'refuse', or 'blank' for open answers", advice)
-    name_of(normalize)
-
-
-def words_of(names: Names) -> tuple[str, ...]:
-    """Return the names of classes as a .csv file spells them, where spaces around a vote do not count."""
-    words = tuple(map(str, names))
-    for word in words:
-        if word != word.strip() or not word:
-            checks.fail("classes", word, "without spaces around it in a .csv file", "use an .npy file")
-    return words
-
-
-def _as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
-    """Return class names that were typed as words as numbers, where the votes are numbers."""
-    if matrix.dtype.kind not in "biuf" or classes is None or isinstance(classes, int):
-        return classes
-    try:
-        numbers = [float(name) for name in classes]
-    except ValueError:
-        return checks.fail("classes", ",".join(map(str, classes)), "numbers", f"the votes are of type {matrix.dtype}")
-    return tuple(int(number) if number.is_integer() else number for number in numbers)
-
-
-def _count(
-    block: NDArray[Any],
-    names: Names,
-    first_row: int,
-    counts: NDArray[np.int64],
-    missing: NDArray[np.int64] | None,
-) -> None:
-    if block.dtype == np.bool_:
-        block = block.view(np.int8)
-    small = np.uint8 if block.shape[1] < 256 else np.int64
-    absent = np.zeros(block.shape, dtype=bool)  # pages that nobody writes to take no memory
-    if missing is not None:
-        absent = _is_absent(block, names)
-        missing[:] = _row_sums(absent.view(np.uint8), small)
-        if block.dtype == object:
-            block = block.copy()
-            block[absent] = None  # pandas' NA compares with nothing
-    elif block.dtype == object and (unclear := np.frompyfunc(is_missing, 1, 1)(block).astype(bool)).any():
-        query, voter = map(int, np.argwhere(unclear)[0])
-        _no_vote(names, block[query, voter], voter, first_row + query)
-    for column, name in enumerate(names):
-        with np.errstate(invalid="ignore"):
-            chosen = block == name
-        if not (isinstance(chosen, np.ndarray) and chosen.shape == block.shape and chosen.dtype == np.bool_):
-            _no_vote(names, block.flat[0], 0, first_row)
-        counts[:, column] = _row_sums(chosen.view(np.uint8), small)
-    sums = _row_sums(counts) if missing is None else _row_sums(counts) + missing
-    if np.any(short := sums != block.shape[1]):
-        query = int(np.argmax(short))
-        row = zip(block[query], absent[query], strict=True)
-        voter = next(index for index, (vote, gone) in enumerate(row) if not gone and vote not in names)
-        _no_vote(names, block[query, voter], voter, first_row + query, coin=missing is not None)
-
-
-class _ManyClasses:
-    def __init__(self, names: Names) -> None:
-        self.names = names
-        self.are_numbered = names == _numbers(len(names))
-        self.are_numbers = self.are_numbered or all(isinstance(name, int | float) for name in names)
-
-    @cached_property
-    def index(self) -> dict[Any, int]:
-        """The place of each name."""
-        return {name: place for place, name in enumerate(self.names)}
-
-    def places_in(self, block: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the place of each vote, -1 for what is none."""
-        if self.are_numbered and block.dtype.kind in "biu":
-            return np.where((block >= 0) & (block < len(self.names)), block, -1).astype(np.int64)
-        if block.dtype == object:
-            places = [self.index.get(vote, -1) if isinstance(vote, Hashable) else -1 for vote in block.ravel()]
-            return np.array(places, dtype=np.int64).reshape(block.shape)
-        index = self.index
-        if block.dtype.kind == "f" and self.are_numbers:  # a name is what it is in the type of the votes
-            index = dict(zip(np.asarray(self.names).astype(block.dtype).tolist(), range(len(self.names)), strict=True))
-        values, which = np.unique(block, return_inverse=True)
-        return np.array([index.get(value, -1) for value in values.tolist()])[which].reshape(block.shape)
-
-    def count(self, block: NDArray[Any], first_row: int, missing: NDArray[np.int64] | None) -> SparseCounts:
-        """Count the votes in (n, K) labels, and the missing ones into (n,) where they are allowed."""
-        absent = np.zeros(block.shape, dtype=bool) if missing is None else _is_absent(block, self.names)
-        places = self.places_in(block)
-        if np.any(wrong := (places < 0) & ~absent):
-            query, voter = map(int, np.argwhere(wrong)[0])
-            _no_vote(self.names, block[query, voter], voter, first_row + query, coin=missing is not None)
-        places[absent] = -1
-        if missing is not None:
-            missing[:] = absent.sum(axis=1)
-        return SparseCounts.of_places(places, len(self.names))
-
-
 def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (whatever has rows)
     """Yield the rows of answers, or of their numbers, with the number of each query."""
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
@@ -922,92 +781,3 @@ def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (whatever has rows)
         if isinstance(row, str | Mapping) or not isinstance(row, Iterable):
             checks.fail(f"query {query}", row, "a row of strings, one a voter", "one row is one query")
         yield query, row.tolist() if isinstance(row, np.ndarray) else list(row)
-
-
-def _is_absent(block: NDArray[Any], names: Names) -> NDArray[np.bool_]:
-    words = [word for word in ABSENT if word not in names]
-    if block.dtype == object:
-        return np.asarray(np.frompyfunc(lambda vote: is_missing(vote) or vote in words, 1, 1)(block), dtype=bool)
-    if block.dtype.kind == "U":
-        return np.isin(block, words)
-    return np.isnan(block) if block.dtype.kind == "f" else np.zeros(block.shape, dtype=bool)
-
-
-def _row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> Labels:
-    return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
-
-
-def _no_vote(
-    names: Names,
-    vote: Untyped,
-    voter: int,
-    query: int,
-    *,
-    coin: bool = False,
-) -> NoReturn:
-    label = vote.item() if isinstance(vote, np.generic) else vote
-    if isinstance(label, float) and label.is_integer():
-        label = int(label)  # 2, as it stands in a .csv file whose numbers became floats
-    if is_missing(label) or label in ABSENT:
-        advice = f"it is missing, and every voter must answer every query: leave the query out, or {OR_A_COIN}"
-    elif coin and label == ABSTAIN:
-        advice = "a vote that is missing is NaN or None, in text it is empty or NA"
-    elif isinstance(label, float) and 0.0 < label < 1.0:
-        advice = "a probability is no vote: round it, or compare it with 0.5"
-    elif isinstance(label, int | float) and label > len(names):
-        advice = "say classes=C (--classes C) for more classes; counts go to Votes.of_counts (--votes-format counts)"
-    else:
-        advice = "name the classes, classes=(A, B) (--classes=A,B), or say classes=C (--classes C) for 0 … C - 1"
-    if len(names) > 5:
-        allowed = f"one of {names[0]!r}, {names[1]!r} … {names[-1]!r}"
-    else:
-        allowed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-    raise ValueError(f"votes must be {allowed}, got {label!r} from voter {voter} to query {query}: {advice}")
-
-
-def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
-    if array.dtype.kind not in "biuf":
-        checks.fail("the type of the vote counts", checks.Found(array.dtype), "whole numbers", "a column is a class")
-    if array.ndim != 2:
-        checks.fail("vote counts", array.shape, "of shape (queries, classes)", "one row is one query")
-    whole = array.dtype.kind != "f"
-    if whole and array.size and int(array.min()) >= -MOST_VOTERS and int(array.max()) <= MOST_VOTERS:
-        return array.astype(np.int64)  # every count made from labels: nothing is copied but the result
-    wrong = array[~(np.abs(array.astype(np.float64)) <= MOST_VOTERS)]  # NaN is wrong, too
-    if not wrong.size and not whole:
-        wrong = array[array != np.rint(array)]
-    if wrong.size:
-        allowed = "finite" if not np.isfinite(wrong[0]) else f"whole numbers of at most {MOST_VOTERS}"
-        checks.fail("vote counts", wrong[0].item(), allowed)
-    return array.astype(np.int64)
-
-
-def _guess(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
-    # labels have K columns, counts one for each class; where that does not decide, the entries do: counts have rows of
-    # one sum, K, and labels are below the number of classes, which is below that of columns (more voters than classes)
-    columns = matrix.shape[1]
-    number = len(classes) if isinstance(classes, Sequence) else classes
-    if matrix.dtype.kind not in "biuf":
-        return "labels"
-    if voters is not None and number is not None and (columns != voters or number != columns):
-        return "counts" if number == columns else "labels"  # what is wrong is said where they are counted
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = matrix.sum(axis=1, dtype=np.float64)  # exact for every K that is allowed
-    if voters is not None and columns != voters:
-        return "labels" if bool(matrix.max() <= 1) and bool(np.any(sums != voters)) else "counts"
-    largest = matrix.max()
-    if np.any(np.isnan(sums)) or matrix.min() < 0:
-        return "counts"  # the check names what is wrong
-    total = sums[0] if voters is None else voters
-    row = int(np.argmax(sums != total))
-    same, below = bool(sums[row] == total), bool(largest < (columns if number is None else number))
-    if same and not below and len(matrix) > 1:
-        return "counts"
-    if not same and (below or number is not None or voters is not None):
-        return "labels"  # one that is not below the number is named where they are counted
-    if same:
-        raise ValueError("the votes could be labels or counts: say --votes-format labels or --votes-format counts")
-    raise ValueError(
-        f"the votes are no counts (row {row} sums to {sums[row]:g}, row 0 to {sums[0]:g}) and hardly labels (values "
-        f"up to {largest:g} in {columns} columns): repair them, or say --votes-format labels"
-    )

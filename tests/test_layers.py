@@ -15,7 +15,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.probability",),
     ("darrm.privacy",),
     ("darrm.sampling",),
-    ("darrm.problem", "darrm.sparse_counts"),
+    ("darrm.problem",),
     ("darrm.system",),
     ("darrm.losses",),
     ("darrm.votes",),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from darrm import votes as votes_module
 from darrm.problem import OPEN
-from darrm.sparse_counts import SparseCounts
+from darrm.system.sparse_counts import SparseCounts
 from darrm.votes import ABSTAIN, Votes
 
 STRANGE = (

@@ -22,9 +22,9 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Sample
 from darrm.probability.binomial import hypergeometric_pmf
+from darrm.proof.evidence import CORNERS
 from darrm.proof.table import Table
 
 _MOST_DISTANCE = 1e-12  # of two laws that are meant to be equal: far above the rounding of γ, far below any other γ
@@ -40,7 +40,7 @@ def sample_of(table: Table) -> Sample | None:
     >>> sample_of(certify(problem, baselines.subsampling(problem))).voters
     3
     """
-    if not isinstance(table.law, NoiseFunction):
+    if table.evidence is not CORNERS:
         return None
     K, half = table.gamma.K, [Fraction(float(value)) for value in table.gamma.half]
     first, told = table.problem.voters.first_majority, half[-1]

@@ -19,7 +19,7 @@ from darrm.random_dp.draws import value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
 from darrm.random_dp.sensitivity_sampler import SampledSensitivity
-from darrm.votes import Labels
+from darrm.system.votes_file import Labels
 
 Estimator = Any  # of scikit-learn's kind
 LINEAR = ("coef_", "intercept_")

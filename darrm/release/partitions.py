@@ -70,8 +70,9 @@ from darrm.system.parquet_file import (
     stamp_of,
 )
 from darrm.system.progress import StatusLine
+from darrm.system.vote_arrays import ABSTAIN, FORMATS, Classes, check_open, class_names
 from darrm.system.votes_file import SUFFIXES
-from darrm.votes import ABSTAIN, FORMATS, Classes, check_open, class_names, vote_batches
+from darrm.votes import vote_batches
 
 _FORMAT = "darrm-partitions"
 _MANIFEST, _DECIDED, _DRAWING = "manifest.json", "labels", "drawing"  # what stands in the staging

@@ -33,8 +33,9 @@ from darrm.problem import is_open
 from darrm.release.one_by_one import OneByOne
 from darrm.system.answers import Vocabulary
 from darrm.system.extras import Untyped
+from darrm.system.vote_arrays import check_open, class_names, words_of
 from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings, quoted
-from darrm.votes import Votes, check_open, class_names, words_of
+from darrm.votes import Votes
 
 MOST_TOGETHER = 64  # questions of one debit: as many may be printed again after a death
 _READ_BYTES = 2**16

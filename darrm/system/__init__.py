@@ -10,5 +10,7 @@ __all__ = [
     "parquet_file",
     "people",
     "progress",
+    "sparse_counts",
+    "vote_arrays",
     "votes_file",
 ]

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import checks
-from darrm.sparse_counts import SparseCounts
 from darrm.system.answers import MISSING, Normalize, Vocabulary
 from darrm.system.extras import Untyped, require
 from darrm.system.files import check_folder, check_regular
+from darrm.system.sparse_counts import SparseCounts
 from darrm.system.votes_file import ALREADY_THERE, Names
 
 SUFFIX = ".parquet"

@@ -39,11 +39,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from darrm.errors import checks
-from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.mechanisms.release import Release
 from darrm.pate.files import Released
 from darrm.probability import Array
+from darrm.proof.evidence import CORNERS
 from darrm.verify.drawn import rate_of
 from darrm.verify.label_law import Histogram, Law, Pair, TooLongError, law_of
 from darrm.verify.neighbors import near_ties, random_pair, voters_of, worst_pairs
@@ -369,7 +369,7 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
 def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.Generator) -> dict[str, Pair]:
     voters, C, sampled = voters_of(aggregator), aggregator.classes, aggregator.voters.sampled
     rate = 1.0 if sampled is None else float(rate_of(sampled))
-    if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
+    if isinstance(aggregator, Release) and aggregator.table.evidence is CORNERS and sampled is None:
         pairs = worst_pairs(aggregator.table)
     else:
         tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}

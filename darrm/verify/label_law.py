@@ -91,10 +91,11 @@ def open_law_of(aggregator: Released) -> Law:
     >>> open_law_of(aggregator)(np.array([[4, 1, 0]])).round(4)
     array([[0.5802, 0.0608, 0.    ]])
     """
-    mechanism = getattr(aggregator, "mechanism", None)
-    if not isinstance(aggregator, NoisyMaximum) or not isinstance(mechanism, NoisyMax):
-        raise TooLongError("the share of open answers of a table is computed with the table")
-    of_votes = _of_noise(mechanism.law, aggregator.threshold)
+    match aggregator:
+        case NoisyMaximum(mechanism=NoisyMax(law=noise), threshold=threshold):
+            of_votes = _of_noise(noise, threshold)
+        case _:
+            raise TooLongError("the share of open answers of a table is computed with the table")
 
     def of_row(row: Histogram) -> Array:
         own, said = np.zeros(row.size), row > 0

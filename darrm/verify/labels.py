@@ -10,11 +10,11 @@ from darrm.pate.tested import TestedRun
 from darrm.problem import is_open
 from darrm.proof.table import Table
 from darrm.system.command_line import numbered
+from darrm.system.vote_arrays import ABSTAIN
 from darrm.system.votes_file import LabelsFile, labels_digest
 from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import Answering, costs_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
-from darrm.votes import ABSTAIN
 
 _LABELS = "labels"
 _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each

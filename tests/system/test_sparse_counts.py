@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.sparse_counts import SparseCounts
+from darrm.system.sparse_counts import SparseCounts
 
 
 @st.composite
