@@ -149,7 +149,6 @@ class Voters:
             )
 
     def _check_own(self, own: tuple[PrivacyParams, ...]) -> None:
-        """Check what each voter satisfies, and keep it in order; equal voters are written one way only."""
         if len(own) != self.K or self.each != _satisfied_by_all(own):
             checks.fail("own", len(own), f"what each of K = {self.K} voters satisfies", "say Voters.of(own)")
         for each in own:

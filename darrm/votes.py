@@ -458,8 +458,7 @@ class Votes:
         if is_csv(path) and votes_format != "counts" and not isinstance(classes, int | np.integer | None):
             names = class_names(classes)
             matrix = load_matrix(path, words_of(names), line, absent=coin)
-            places = cls.of_labels(matrix, len(names), missing=missing, line=line)
-            votes = places.called(names)
+            votes = cls.of_labels(matrix, len(names), missing=missing, line=line).called(names)
             return votes if voters is None else votes.of_voters(voters)
         matrix = load_matrix(path, line=line, absent=coin)
         kind = "labels" if coin else likely_format(matrix, voters, classes) if votes_format == "auto" else votes_format
@@ -774,7 +773,6 @@ def _refuse_counts(queries: int, classes: int) -> NoReturn:
 
 
 def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (whatever has rows)
-    """Yield the rows of answers, or of their numbers, with the number of each query."""
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         checks.fail("answers", checks.Found(type(rows).__name__), "rows of strings", "one row is one query")
     for query, row in enumerate(rows):

@@ -175,7 +175,6 @@ def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> fl
 
 
 def _range_of_losses(noise: float, sampling_rate: float, steps: int) -> float:
-    """Estimate the width, in nats, of the losses kept: eight deviations of one step, and sixteen of all."""
     # a step's loss is log(1 − q + q·e^L), L of mean 1/(2σ²) and deviation 1/σ; its own deviation is at most 1/σ and
     # about q·√(e^{1/σ²} − 1)
     if noise < _SMALLEST_NOISE:

@@ -159,6 +159,5 @@ def _log(numbers: Array) -> Array:
 
 
 def _first(times: Array, law: Array) -> int:
-    """Return the place whose exponential of rate p comes first."""
     with np.errstate(divide="ignore", over="ignore"):
         return int(np.argmin(times / law))

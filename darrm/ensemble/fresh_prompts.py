@@ -266,7 +266,6 @@ class _Ask:
 
 
 def _listed(name: str, values: Iterable[Any]) -> list[Any]:
-    """Return a list of what is one: no text, no table that would be its columns, nothing without an order."""
     is_list = hasattr(values, "__getitem__") and not isinstance(values, str | bytes | Mapping)
     if not is_list or hasattr(values, "columns"):
         advice = "of a table its rows, of one question [question]"

@@ -292,16 +292,11 @@ def train_teachers(
     how = Running(**running)
     check_fits(built(build), inputs, classes)
     folder = None if checkpoints is None else Path(checkpoints)
-    seeded = seed is not None
-    if seeded and isinstance(recipe, PrivateSGD):
+    seeded, is_private = seed is not None, isinstance(recipe, PrivateSGD)
+    if seeded and is_private:
         why = "whoever knows the seed can subtract the noise, so these teachers are not private: leave seed=None"
         warnings.warn(why, PredictableNoiseWarning, stacklevel=2)
-    source = RandomSource(seed)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        source = source if seeded else RandomSource(key=kept_key(folder / _KEY))
-    elif not seeded and not isinstance(recipe, PrivateSGD):
-        source = RandomSource(secrets.randbits(63))  # an epoch's batches share one order, which a seed remembers
+    source = _source(seed, folder, is_private=is_private)
     network = "" if folder is None else network_digest(build)
     joblib = require("joblib")
     calls = []
@@ -319,12 +314,20 @@ def train_teachers(
     return TeacherEnsemble(parameters, build, recipe, seeded=seeded)
 
 
+def _source(seed: int | None, folder: Path | None, *, is_private: bool) -> RandomSource:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        return RandomSource(seed) if seed is not None else RandomSource(key=kept_key(folder / _KEY))
+    if seed is None and not is_private:
+        return RandomSource(secrets.randbits(63))  # an epoch's batches share one order, which a seed remembers
+    return RandomSource(seed)
+
+
 def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:
     return np.array_split(np.arange(teachers), math.ceil(teachers / size))
 
 
 def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) -> NDArray[np.int64]:
-    """Return the classes, (B, G), that a stack of G teachers gives to a batch of inputs."""
     target = choose_device(device)
     model = built(build).to(target).eval()
     # a worker may hold arrays that it must not write to, which torch only shares with a warning

@@ -141,7 +141,6 @@ def drawn_curve(with_him: Array, without: Array, rate: float, totals: Callable[[
 
 
 def _amplified_pair(target: PrivacyParams, sampling: Sampling) -> PrivacyParams:
-    """Round up what an (ε, δ)-private label satisfies for a person who is drawn."""
     epsilon = float(_rounded_up(np.array([amplified_pure(target.epsilon, rate_of(sampling))]))[0])
     return PrivacyParams(epsilon, target.exact_delta * sampling.rate)
 

@@ -168,7 +168,6 @@ def smallest_whole(
 
 
 def _steps(voters: Voters, *, one_by_one: bool) -> tuple[int, _Models]:
-    """Tell how many steps there are, and which models are exchanged at once in each."""
     steps, count = (voters.reached, 1) if one_by_one else (1, voters.reached)
     return steps, _Models.of(voters, count)
 

@@ -153,7 +153,6 @@ class GridComposition:
         return (self._log_moments(tilt) - math.log(delta)) / tilt
 
     def _best_tilt(self, tilts: Array, delta: float) -> float:
-        """Find the λ whose Chernoff bound is smallest: it falls, then it rises."""
         rises = last_allowed_integer(
             lambda place: self._chernoff(tilts[place - 1], delta) < self._chernoff(tilts[place], delta),
             inside=tilts.size,

@@ -171,7 +171,6 @@ class _Groups:
         return np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        """Answer some queries: (n, C) → (n,)."""
         return _one_of(counts == self._votes_of_answer(counts, below)[:, None], below)
 
     def _votes_of_answer(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
@@ -188,7 +187,6 @@ class _Strings(_Groups):
         return columns_of(votes, self._draw, uniform_below(rng))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        """Answer some queries by a place of their line: (n, S + 1) → (n,)."""
         votes = self._votes_of_answer(counts, below)
         members = (counts == votes[:, None]) & (votes > 0)[:, None]
         members[:, -1] = votes == 0
@@ -196,8 +194,6 @@ class _Strings(_Groups):
 
 
 class _Leads:
-    """Of a law on open answers of many voters."""
-
     def __init__(self, law: OpenLaw) -> None:
         self.law = law
 
@@ -210,7 +206,6 @@ class _Leads:
         return columns_of(votes, self._draw, uniform_below(rng))
 
     def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        """Answer some queries by a place of their line: (n, S + 1) → (n,)."""
         weights = self.law.weights[counts, largest_others(counts)]
         drawn = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first string whose weights, with those before it, exceed the number drawn; else the last place

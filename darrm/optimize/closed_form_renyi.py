@@ -109,7 +109,6 @@ def best_under_renyi(K: int, order: float, budget: float, rate: float = 1.0) -> 
 
 
 def _smallest_lie(top: float, allowed: Callable[[float], bool]) -> float:
-    """Find the smallest allowed number in [η, top], where ``top`` is allowed."""
     if allowed(SMALLEST_LIE):
         return SMALLEST_LIE
     return last_allowed(allowed, inside=top, outside=SMALLEST_LIE, geometric=True)

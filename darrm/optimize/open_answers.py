@@ -75,8 +75,6 @@ def best_open_law(
 
 @dataclass(frozen=True, eq=False)
 class _OpenOracle:
-    """The rows of privacy, and those of probabilities."""
-
     problem: Problem
 
     def separate(self, point: Array) -> BlockSeparation:

@@ -13,7 +13,7 @@ most under the prior, 0 beside it to pay for that. Where every l matters by itse
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -66,6 +66,15 @@ _GAP_OF_START = 1e-4  # relative, of what a solve begins with: the monotone γ o
 _PART, _FEWEST = 4, 300
 # a row is broken when its cost exceeds the budget by more than this part of it
 _BROKEN = 1e-12
+
+
+@dataclass(frozen=True)
+class _Found:
+    gamma: NoiseFunction
+    weights: Array  # of an expected error that is never above the program's cost
+    multipliers: tuple[Multiplier, ...]
+    status: Status
+    provenance: dict[str, str]
 
 
 def optimize_table(
@@ -136,43 +145,24 @@ def optimize_table(
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
     if not problem.has_noise_function:
-        asked = {"shape": shape, "draws": draws, "rng": rng, "start": start}
-        for name, setting in {**asked, "objective": objective, "solver": solver}.items():
-            if setting not in {None, "free", "linear", "production"}:
-                checks.fail(name, setting, f"left out for {problem.classes} classes", "it is about γ, for two classes")
+        asked = {"shape": shape, "draws": draws, "rng": rng, "start": start, "objective": objective, "solver": solver}
+        _check_left_out(asked, problem.classes)
         return optimize_plurality(problem, prior=prior, options=options, report=report)
     shape = default_shape(problem.voters) if shape is None else shape
     checks.one_of(SHAPES, shape=shape)
-    checks.one_of(OBJECTIVES, objective=objective)
-    checks.one_of(SOLVERS, solver=solver)
     belief = default_prior(objective) if prior is None else prior
     settings = SolveOptions() if options is None else options
     checks.instance(SolveOptions, options=settings, advice="say SolveOptions(gap=…, time_limit=…)")
     priors.check(belief)
     if rng is not None:
         require_generator(rng)
-    if problem.voters.own is not None and solver == "reference":
-        checks.fail("solver", solver, "'production' where voters differ")
+    is_sampled = objective == "expected-error" and not belief.has_closed_form
+    _check_program(objective, solver, problem.voters, is_sampled=is_sampled)
     check_size(problem.voters, shape)
-    known = _rows_of(start, problem.voters)
     solved = problem.for_certain  # where voters draw their examples anew; else the problem itself
-    solve = partial(_solve_production, solved, Shape(shape), settings, report, known)
-    if objective == "expected-error" and not belief.has_closed_form:
-        if solver == "reference":
-            advice = "one row a draw is not written down"
-            checks.fail("solver", solver, "'production' for a sampled expected error", advice)
-        count = number_of_draws(problem.voters.K, draws)
-        generator = np.random.default_rng(_FIT_SEED) if rng is None else rng
-        sampled = SampledError(differences(belief.probabilities(problem.voters.K, count, rng=generator)))
-        found = solve(sampled.weights, sampled)
-        table = certify(problem, found.gamma)
-        value, status = sampled.value(table.gamma.half), found.status.value
-        bound = min(value, lower_bound(solved, found.weights, shape, found.multipliers))
-        held_out = table.gamma.estimate_error(belief, draws=count, rng=generator)
-        # without multipliers: no file keeps the draws, which their bound needs
-        optimality = Optimality(belief, shape, objective, value, bound, status, held_out)
-        made_by = {"solver": solver, **found.provenance, "draws fitted": str(count)}
-        return table.with_optimality(optimality, made_by)
+    solve = partial(_solve_production, solved, Shape(shape), settings, report, _rows_of(start, problem.voters))
+    if is_sampled:
+        return _best_of_draws(problem, belief, shape, solve, draws, rng)
     weights = weights_of(belief, problem.voters.K)
     found = _solve_reference(solved, weights, Shape(shape)) if solver == "reference" else solve(weights)
     # the closed form is the largest private γ at every l, also where the prior is silent; the bound is the solver's
@@ -182,8 +172,45 @@ def optimize_table(
     return table.with_solution(solution, {"solver": solver, **found.provenance})
 
 
+def _check_left_out(asked: Mapping[str, object], classes: int) -> None:
+    for name, setting in asked.items():
+        if setting not in {None, "free", "linear", "production"}:
+            checks.fail(name, setting, f"left out for {classes} classes", "it is about γ, for two classes")
+
+
+def _check_program(objective: str, solver: str, voters: Voters, *, is_sampled: bool) -> None:
+    checks.one_of(OBJECTIVES, objective=objective)
+    checks.one_of(SOLVERS, solver=solver)
+    if solver == "reference" and voters.own is not None:
+        checks.fail("solver", solver, "'production' where voters differ")
+    if solver == "reference" and is_sampled:
+        advice = "one row a draw is not written down"
+        checks.fail("solver", solver, "'production' for a sampled expected error", advice)
+
+
+def _best_of_draws(
+    problem: Problem,
+    prior: Prior,
+    shape: str,
+    solve: Callable[[Array, SampledError], _Found],
+    draws: int | None,
+    rng: np.random.Generator | None,
+) -> Table:
+    count = number_of_draws(problem.voters.K, draws)
+    generator = np.random.default_rng(_FIT_SEED) if rng is None else rng
+    sampled = SampledError(differences(prior.probabilities(problem.voters.K, count, rng=generator)))
+    found = solve(sampled.weights, sampled)
+    table = certify(problem, found.gamma)
+    value, status = sampled.value(table.gamma.half), found.status.value
+    bound = min(value, lower_bound(problem.for_certain, found.weights, shape, found.multipliers))
+    held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
+    # without multipliers: no file keeps the draws, which their bound needs
+    optimality = Optimality(prior, shape, "expected-error", value, bound, status, held_out)
+    made_by = {"solver": SOLVERS[0], **found.provenance, "draws fitted": str(count)}
+    return table.with_optimality(optimality, made_by)
+
+
 def _rows_of(start: Table | None, voters: Voters) -> tuple[Row, ...]:
-    """Return the rows that hold at the optimum of another problem, as far as they are rows of these voters too."""
     if start is None:
         return ()
     checks.instance(Table, start=start, advice="optimize_table and optimize_many return it")
@@ -280,15 +307,6 @@ class PrivacyOracle:
 
 def _thorough_rows(K: int) -> int:
     return min(max(_LEAST_ROWS, K // 4), _MOST_ROWS)
-
-
-@dataclass(frozen=True)
-class _Found:
-    gamma: NoiseFunction
-    weights: Array  # of an expected error that is never above the program's cost
-    multipliers: tuple[Multiplier, ...]
-    status: Status
-    provenance: dict[str, str]
 
 
 def _solve_production(

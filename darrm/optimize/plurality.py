@@ -282,7 +282,6 @@ class _VoterOracle:
         return BlockSeparation(rows, labels, (1.0 - share) * point + share / self.problem.classes, thorough)
 
     def _look(self, point: Array, *, every: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
-        """Return broken rows with their costs, and the share of a random answer that mends them."""
         broken, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)
         for look in voter_corners.looks(self.problem, point, sets, every=every, few=self.few):
             costs = look.costs(self.problem)

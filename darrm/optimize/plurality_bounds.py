@@ -166,8 +166,6 @@ def _falls(share: Array, steps: NDArray[np.int64], target: PrivacyParams) -> Arr
 
 
 def _largest_share(blind: float, rate: float) -> float:
-    """Find the largest s with kl(s ‖ blind) ≤ rate, from above."""
-
     def is_excluded(share: float) -> bool:
         off = (1.0 - share) * math.log((1.0 - share) / (1.0 - blind)) if share < 1.0 else 0.0
         return share * math.log(share / blind) + off > rate * (1.0 + _ROUNDING) + _ROUNDING

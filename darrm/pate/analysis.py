@@ -377,7 +377,6 @@ def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.b
 
 
 def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float64]) -> RenyiCurve:
-    """Bound a curve at other orders, never above what the noisy counts cost."""
     return RenyiCurve(grid, np.minimum([curve.bound_at(float(order)) for order in grid], counted))
 
 

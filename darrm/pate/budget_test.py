@@ -116,7 +116,6 @@ def _logit(chance: float) -> float:
 
 
 def _constants(orders: Array) -> Array:
-    """Compute the logarithms of (1 − 1/λ)^{λ − 1}/λ."""
     return np.asarray((orders - 1.0) * np.log1p(-1.0 / orders) - np.log(orders))
 
 

@@ -154,7 +154,6 @@ class VoteScale(Generic[Bound]):
         return self.cost_at(mark + noise + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
 
     def _after(self, total: float) -> float:
-        """Bound what a total can become when one person's votes move."""
         return self.answers * float(np.interp(total / self.answers, *self.bound.after_one_vote)) * (1.0 + _ROUNDING)
 
 

@@ -74,7 +74,6 @@ class ExactInversion:
         return np.asarray(most), np.asarray(least)
 
     def _refined(self, word: int, source: Source) -> int:
-        """Draw more words until it is certain which boundaries lie below U."""
         bits = 64
         while True:
             bits, word = bits + 64, word << 64 | int.from_bytes(source(8), "little")

@@ -78,7 +78,6 @@ class VotersInTurn:
     def _step(
         self, votes: _Votes, worst: Array, upper: Array, lower: Array
     ) -> tuple[Array, Array, Array, tuple[NDArray[np.int64], ...]]:
-        """Let one more voter choose, for everything that the votes before may be."""
         to = votes.following
         most, least = to[np.arange(len(to)), upper[to].argmax(axis=1)], to[np.arange(len(to)), lower[to].argmin(axis=1)]
         up, down = np.full(worst.shape, -math.inf), np.full(worst.shape, -math.inf)

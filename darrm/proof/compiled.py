@@ -226,7 +226,6 @@ def _vertices(
 
 
 def _average_both(level: Array, up: Array, down: Array, first: int, result: Array) -> None:
-    """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))] from the two short binomials at each place."""
     J, N, count, here = up.shape[0] - 1, level.size - 1, result.size, level[first:]
     band = np.zeros((2 * J + 1, count))
     for i in range(J + 1):
@@ -247,7 +246,6 @@ def _average_both(level: Array, up: Array, down: Array, first: int, result: Arra
 
 
 def _curvature(level: Array, J: int, first: int, around: Array) -> None:
-    """Compute the largest |T''| within J steps of each place."""
     N, count = level.size - 1, around.size
     start, stop = max(0, first - J), min(N + 1, first + count + J)
     curvature = np.zeros(stop - start)
@@ -308,7 +306,6 @@ def _largest_of_block(level: Array, start: int, numbers: Numbers, block: Array, 
 
 
 def _largest_sum(first: Array, ratio: float, second: Array) -> float:
-    """Find the largest first[b] + ratio·second[n − 1 − b]."""
     best = -np.inf
     for b in range(_U(first.size)):
         best = max(best, first[b] + ratio * second[_U(first.size - 1) - b])

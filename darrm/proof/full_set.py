@@ -299,5 +299,4 @@ def _peaks(costs: Array, limit: float) -> NDArray[np.bool_]:
 
 
 def _error_of_falls(j: int) -> float:
-    """Bound how far a difference of T at level j is from its real value."""
     return 2.0 * STEP_ERROR * j

@@ -98,10 +98,8 @@ class NearShifts:
         return best, max(best, left), a, a_1
 
     def _tail(self, most: int) -> float:
-        """Bound the probability that more than so many voters move, however many are near 0 and 1."""
         return tail_bound(self.family.voters.K, self.delta, most)
 
 
 def _grid(size: int) -> NDArray[np.int64]:
-    """Return 0 … size in at most `_PIECES` intervals, at least one, which may be empty."""
     return np.unique(np.arange(_PIECES + 1) * size // _PIECES) if size else np.zeros(2, dtype=np.int64)

@@ -195,7 +195,6 @@ def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
 
 
 def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float) -> Certificate:
-    """Compare the largest sums of (2) and, without 1 − c, of (3) with δ."""
     kept, without = sums
     ratio = ratio_below(problem)
     spare = rounding_of(K, ratio) if kept > 0.0 or without > 0.0 else 0.0  # nothing is told: nothing is rounded

@@ -96,7 +96,6 @@ class RenyiRows:
         return can_lie[::-1][high], can_lie[low]
 
     def _places(self, shape: tuple[int, ...], j: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the smallest and the largest number of ones that every row can have under p."""
         frozen, place = np.indices(shape)
         certain = frozen + place
         if not self.voters.each.is_private:

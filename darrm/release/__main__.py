@@ -186,6 +186,10 @@ def _add_release(parser: CommandLine) -> None:
         "more classes a die: the guarantee stays, if which votes are missing does not depend on the private data; of "
         "open answers blank: it counts for no string, and the guarantee stays",
     )
+    _add_ledger(parser)
+
+
+def _add_ledger(parser: CommandLine) -> None:
     parser.add_argument(
         "--table", type=Path, required=True, metavar="T.json", help="what a plan wrote: a proven table, or a mechanism"
     )

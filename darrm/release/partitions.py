@@ -259,41 +259,43 @@ def survey(
     root, target = Path(os.path.realpath(source)), _real(output)
     document = document_of(aggregator)
     check_by_query(aggregator)
-    voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # what has a document
-    classes = reading.get("classes")
-    classes = number if classes is None else classes
-    open_answers, normalize = is_open(classes), reading.get("normalize")
-    if (OPEN if open_answers else classes if isinstance(classes, int) else len(classes)) != number:
-        allowed = repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
-        checks.fail("classes", classes, allowed)
-    if normalize is not None:
-        checks.instance(str, normalize=normalize, advice="a function of yours does not stand in the manifest")
     single = not root.is_dir()
     _check_names(root, target, single=single)
     names = partitions_of(root)
     folder = root.parent if single else root
-    columns = reading.get("columns")
-    votes_format = reading.get("votes_format", "auto")
-    checks.one_of(FORMATS, votes_format=votes_format)
-    missing = reading.get("missing", "refuse")
-    check_open(classes, votes_format, missing, normalize)
-    if missing == "coin":
-        checks.fail("missing", missing, "'refuse' for .parquet files", "leave such rows out")
-    layout = layout_of(
-        folder / names[0],
-        () if open_answers else class_names(classes),
-        voters.K,
-        votes_format=votes_format,
-        columns=None if columns is None else tuple(columns),
-        keep=tuple(reading.get("keep", ())),
-    )
-    layout = replace(layout, normalize=normalize, missing=missing)
+    voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # what has a document
+    layout = _layout_of(folder / names[0], voters.K, number, **reading)
     with engine_of(cluster) as engine, _progress(line, "checking votes") as advance:
         tasks = [(str(folder), name, layout) for name in names]
         partitions = tuple(engine.run(_inspect, tasks, advance))
     _check_alike(partitions)
     release, salt = secrets.token_hex(8), secrets.token_hex(32)
     return Manifest(release, str(folder), single, layout, partitions, document, salt)
+
+
+def _layout_of(path: Path, K: int, number: int, **reading: Unpack[Reading]) -> Layout:
+    classes, columns, normalize = reading.get("classes"), reading.get("columns"), reading.get("normalize")
+    classes, missing = number if classes is None else classes, reading.get("missing", "refuse")
+    if (OPEN if is_open(classes) else classes if isinstance(classes, int) else len(classes)) != number:
+        checks.fail(
+            "classes", classes, repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
+        )
+    if normalize is not None:
+        checks.instance(str, normalize=normalize, advice="a function of yours does not stand in the manifest")
+    votes_format = reading.get("votes_format", "auto")
+    checks.one_of(FORMATS, votes_format=votes_format)
+    check_open(classes, votes_format, missing, normalize)
+    if missing == "coin":
+        checks.fail("missing", missing, "'refuse' for .parquet files", "leave such rows out")
+    layout = layout_of(
+        path,
+        () if is_open(classes) else class_names(classes),
+        K,
+        votes_format=votes_format,
+        columns=None if columns is None else tuple(columns),
+        keep=tuple(reading.get("keep", ())),
+    )
+    return replace(layout, normalize=normalize, missing=missing)
 
 
 def _check_alike(partitions: tuple[Partition, ...]) -> None:

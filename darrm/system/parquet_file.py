@@ -267,7 +267,6 @@ def answer_batches(
 
 
 def _first_refused(words: Untyped, indices: NDArray[Any], vocabulary: Vocabulary) -> int:
-    """Return the first row of a word that is no answer."""
     for place in range(len(words)):
         try:
             vocabulary[words[place].as_py()]

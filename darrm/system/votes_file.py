@@ -489,7 +489,6 @@ class _Lines(dict[str, str]):
 
 
 def _csv_pieces(labels: Labels, line: StatusLine | None = None) -> Iterator[bytes]:
-    """Yield labels as text that says where each one ends, some at a time."""
     known = _Lines()
     for block in _label_blocks(as_text(labels), line):
         if block.dtype.kind in "iu" and block.min() >= 0 and block.max() <= 9:

@@ -385,7 +385,6 @@ def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.G
 
 
 def _lower(counts: Array, draws: Array, miss: float) -> Array:
-    """Compute the lower bounds of Clopper and Pearson: the ``miss``-quantiles of Beta(N, n − N + 1), 0 for N = 0."""
     return np.where(counts > 0, betaincinv(np.maximum(counts, 1.0), draws - counts + 1.0, miss), 0.0)
 
 

@@ -16,7 +16,8 @@ from darrm.verify.ledger import LedgerCopy
 from darrm.verify.table import Answering, costs_of
 from darrm.verify.verdicts import CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
-_LABELS = "labels"
+_LABELS, _OF_A_DEBIT = "labels", "they are the labels of a debit"
+_AS_MANY = "as many were paid for as there are"
 _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a log: 24 microseconds each
 
 
@@ -78,57 +79,51 @@ def _judge_payment(
     digest = labels_digest(labels)
     whole = [[entry] for entry in ledger.entries if entry.labels == digest] if file.first is None else []
     found_in = (whole, []) if whole else _in_parts(file, ledger.entries)
-    if found_in is None:
-        reason = f"to find them among {len(ledger.entries):,} entries takes too long: give the labels of a whole stream"
-        yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
-        return
-    paid, begun = found_in
-    if begun and not paid:
-        known = sum(entry.answers for entry in begun)
-        reason = f"the first {known} are; the other {labels.size - known} are fewer than the next debit has: give all"
-        yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
-        return
-    if not paid and file.first is not None and (start := _start_within(file.first, ledger.entries)):
-        reason = f"question {file.first} was paid for together with those from {start} on: give all of them"
-        yield Verdict(_LABELS, "they are the labels of a debit", CLAIMED, reason)
-        return
-    bare = [entry.answers for entry in ledger.entries if not entry.labels]
-    if not paid and bare:
-        totals = sorted({*bare, sum(bare)})
-        reason = f"{labels.size} labels; entries without a digest of theirs count {', '.join(map(str, totals))}"
-        yield judged(_LABELS, "as many were paid for as there are", reason, holds=labels.size in totals)
-        return
-    found = f"their SHA-256 {digest} is that of {len(paid)} of {len(ledger.entries)} entries"
-    if paid and len(paid[0]) > 1:
-        found = f"the digests of {len(paid[0])} entries, one after the other, are those of their parts, numbers aside"
-    elif not paid:
-        found += ", nor are parts of them those of entries that follow each other"
-    yield judged(_LABELS, "they are the labels of a debit", found, holds=bool(paid), how=PROVED)
+    paid, begun = ([], []) if found_in is None else found_in
     if not paid:
+        yield _judge_unpaid(file, ledger.entries, digest, None if found_in is None else begun)
         return
-    totals = [sum(entry.answers for entry in entries) for entries in paid]
-    counts = ", ".join(map(str, totals))
-    fits = all(len(entries) == 1 and entries[0].pays_for(labels.size) for entries in paid) or set(totals) == {
-        labels.size
-    }
-    yield judged(
-        _LABELS,
-        "as many were paid for as there are",
-        f"{numbered(labels.size, 'label', 'labels')}, {counts} paid",
-        holds=fits,
-        how=PROVED,
-    )
+    reason = f"their SHA-256 {digest} is that of {len(paid)} of {len(ledger.entries)} entries"
+    if len(paid[0]) > 1:
+        reason = f"the digests of {len(paid[0])} entries, one after the other, are those of their parts, numbers aside"
+    yield judged(_LABELS, _OF_A_DEBIT, reason, holds=True, how=PROVED)
+    totals, size = [sum(entry.answers for entry in entries) for entries in paid], labels.size
+    fits = all(len(entries) == 1 and entries[0].pays_for(size) for entries in paid) or set(totals) == {size}
+    reason = f"{numbered(size, 'label', 'labels')}, {', '.join(map(str, totals))} paid"
+    yield judged(_LABELS, _AS_MANY, reason, holds=fits, how=PROVED)
     yield from _judge_drawn(paid, releases)
+
+
+def _judge_unpaid(file: LabelsFile, entries: Sequence[Entry], digest: str, begun: list[Entry] | None) -> Verdict:
+    """Judge labels that no entries were found for; ``begun`` are those that they begin with, None if it takes long."""
+    size, bare = file.labels.size, [entry.answers for entry in entries if not entry.labels]
+    if begun is None:
+        reason = f"to find them among {len(entries):,} entries takes too long: give the labels of a whole stream"
+        return Verdict(_LABELS, _OF_A_DEBIT, CLAIMED, reason)
+    if begun:
+        known = sum(entry.answers for entry in begun)
+        reason = f"the first {known} are; the other {size - known} are fewer than the next debit has: give all"
+        return Verdict(_LABELS, _OF_A_DEBIT, CLAIMED, reason)
+    if file.first is not None and (start := _start_within(file.first, entries)):
+        reason = f"question {file.first} was paid for together with those from {start} on: give all of them"
+        return Verdict(_LABELS, _OF_A_DEBIT, CLAIMED, reason)
+    if bare:
+        totals = sorted({*bare, sum(bare)})
+        reason = f"{size} labels; entries without a digest of theirs count {', '.join(map(str, totals))}"
+        return judged(_LABELS, _AS_MANY, reason, holds=size in totals)
+    reason = f"their SHA-256 {digest} is that of 0 of {len(entries)} entries"
+    reason = f"{reason}, nor are parts of them those of entries that follow each other"
+    return Verdict(_LABELS, _OF_A_DEBIT, FALSE, reason)
 
 
 def _judge_files(labels: int, files: int, entries: Sequence[Entry]) -> Iterator[Verdict]:
     told = [f"{files} of the {len(entry.files)} files of entry {entry.number}" for entry in entries]
     reason = f"by SHA-256 they are {', '.join(told) or 'none that an entry names'}"
-    yield judged(_LABELS, "they are the labels of a debit", reason, holds=bool(entries), how=PROVED)
+    yield judged(_LABELS, _OF_A_DEBIT, reason, holds=bool(entries), how=PROVED)
     for entry in entries[:1]:
         fits = labels == entry.answers if files == len(entry.files) else labels < entry.answers
         reason = f"{numbered(labels, 'label', 'labels')}, {entry.answers} paid"
-        yield judged(_LABELS, "as many were paid for as there are", reason, holds=fits, how=PROVED)
+        yield judged(_LABELS, _AS_MANY, reason, holds=fits, how=PROVED)
 
 
 def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering]) -> Iterator[Verdict]:

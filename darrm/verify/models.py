@@ -99,7 +99,6 @@ class OfModels:
         return described
 
     def _holds(self, x: Fraction, steps: int) -> bool:
-        """Whether both ends prove ε = x, with all models that a person reaches exchanged in so many steps."""
         reached, step = self.models.reached // steps, x / steps
         private = self.models.each.is_private
         divergence = composed_delta(self._kinds(reached), step) if private else Fraction(1)

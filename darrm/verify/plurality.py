@@ -178,7 +178,6 @@ def _weights(table: Table) -> list[list[int]]:
 
 
 def _partitions(table: Table) -> int:
-    """Count the partitions of the votes."""
     if table.evidence is not OPEN_ROWS:
         return len(table.law.to_json())
     ways = [1] + [0] * table.problem.voters.K
@@ -322,11 +321,9 @@ def _share_right_open(table: Table, theta: Fraction) -> Fraction:
 
 
 def _share_right_of_two_counts(table: Table, theta: Fraction) -> Fraction:
-    """Sum x(n, m) over the strings with n votes that are expected at the top, m the most of another.
-
-    Permutations of L whose cycles have at most m each weigh θ to their number, c_m(L) of them over L!: L·c_m(L) is θ
-    Σ_{j ≤ m} c_m(L − j), and a string with n votes takes θ/n.
-    """
+    # x(n, m) over the strings with n votes that are expected at the top, m the most of another. Permutations of L whose
+    # cycles have at most m weigh θ to their number, c_m(L) of them over L!: L·c_m(L) is θ Σ_{j ≤ m} c_m(L − j), and
+    # a string with n votes takes θ/n
     K, stored = table.problem.voters.K, table.law.to_json()
     fewer = [Fraction(1)] + [Fraction(0)] * K
     expected = [Fraction(0)] * (K + 1)

@@ -26,10 +26,8 @@ _MOST_EXPONENT = 600.0  # so that moments are floats
 
 @dataclass(frozen=True)
 class _Corner:
-    """A point (t, δ) of a profile, t = e^ε."""
-
-    t: float
-    height: float
+    t: float  # e^ε
+    height: float  # δ
 
 
 def kinds_of(charges: Sequence[Charge]) -> list[Kind] | None:
