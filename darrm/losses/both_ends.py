@@ -84,22 +84,10 @@ class _Models:
 def release_within(voters: Voters, whole: PrivacyParams, *, one_by_one: bool = False) -> PrivacyParams | None:
     """Find the largest (ε', δ') that a release to plain voters may have where the whole is to be ``whole``-private.
 
-    Parameters
-    ----------
-    voters
-        The private models, and how many of them a person reaches.
-    whole
-        What all labels together must satisfy.
-    one_by_one
-        Whether (ε', δ') is about a person who reaches one plain voter; by default one who reaches as many as models.
+    ``whole`` is what all labels together must satisfy, and ``one_by_one`` whether (ε', δ') is about a person who
+    reaches one plain voter; by default he reaches as many as models. None where any release will do: the models that a
+    person reaches stay within ``whole`` themselves.
 
-    Returns
-    -------
-    PrivacyParams or None
-        None where any release will do: the models that a person reaches stay within ``whole`` themselves.
-
-    Examples
-    --------
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
     >>> release = release_within(models, PrivacyParams("0.434"))
     >>> round(release.epsilon, 2), release.delta
@@ -119,18 +107,9 @@ def smallest_whole(
 ) -> float:
     """Find an ε at which the whole is (ε, delta)-private, nearly the smallest; ∞ where the theorem gives none.
 
-    Parameters
-    ----------
-    voters, one_by_one
-        As for `release_within`.
-    delta
-        δ of the whole, in [0, 1).
-    release_epsilon
-        δ' → the ε' at which the release to plain voters is (ε', δ')-private, ∞ where there is none.
-
-    Examples
-    --------
-    Models of ε = 1 on disjoint shards under a release of ε' = 1:
+    ``delta`` of the whole is in [0, 1), and ``release_epsilon`` gives for a δ' the ε' at which the release to plain
+    voters is (ε', δ')-private, ∞ where there is none; the rest is as for `release_within`. Models of ε = 1 on disjoint
+    shards under a release of ε' = 1:
 
     >>> models = Voters(11, PrivacyParams(1), overlap=1, models=True)
     >>> round(smallest_whole(models, 0.0, lambda delta: 1.0), 3)

@@ -63,25 +63,11 @@ _LOG_STEP, _DEVIATION_STEP = 1.08, 0.12  # between orders that are computed: cho
 def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes: int | None = None) -> RenyiCurve:
     """Bound the Rényi divergence of the label of a noisy maximum, for any number of classes and voters, any tie rule.
 
-    Parameters
-    ----------
-    noise
-        Log-concave, with tails as the module asks for; each class has its own.
-    moved
-        How many votes one person may move, at least 1.
-    rate
-        With which probability he moves one, below 1 where he is drawn anew for each label (`darrm.sampling`, by a coin
-        of his own); several votes cost as much as if he always did.
-    votes
-        With a rate below 1 how many votes there are: where the noise is narrow, leads of more would cost most.
+    The noise is log-concave, with tails as the module asks for; each class has its own. One person may move ``moved``
+    votes, at least 1: with probability ``rate``, below 1 where he is drawn anew for each label (`darrm.sampling`, by a
+    coin of his own); several votes cost as much as if he always did. Then ``votes`` is how many there are: where the
+    noise is narrow, leads of more would cost most.
 
-    Raises
-    ------
-    ValueError
-        If ``moved`` is no such number.
-
-    Examples
-    --------
     Of GNMax with σ = 40 at order 8 the noisy counts cost 8/1600 = 0.005, the label 0.003204:
 
     >>> curve = label_curve(DiscreteGaussian(40.0))

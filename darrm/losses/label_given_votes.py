@@ -47,27 +47,13 @@ SmallNoise = DiscreteGaussian | DiscreteLaplace
 
 @dataclass(frozen=True, eq=False)
 class LabelCosts:
-    """What each of Q labels costs at L orders, rounded up, in nats; **private data**.
+    """What each of Q labels costs at L orders, rounded up, in nats; **private data**."""
 
-    Attributes
-    ----------
-    orders
-        (L,).
-    forward
-        (U, L) worst divergence D(M(votes) ‖ M(neighbor)) of each different histogram.
-    reverse
-        (U, L) worst divergence D(M(neighbor) ‖ M(votes)).
-    missed
-        (U,) probability that the label is not the likeliest class, rounded up, at least about 1e-12.
-    which
-        (Q,) the histogram of each query.
-    """
-
-    orders: Array
-    forward: Array
-    reverse: Array
-    missed: Array
-    which: NDArray[np.int64]
+    orders: Array  # (L,)
+    forward: Array  # (U, L) worst D(M(votes) ‖ M(neighbor)) of each different histogram
+    reverse: Array  # (U, L) worst D(M(neighbor) ‖ M(votes))
+    missed: Array  # (U,) chance that the label is not the likeliest class, rounded up, at least about 1e-12
+    which: NDArray[np.int64]  # (Q,) the histogram of each query
 
     def times(self, weights: Array, queries: slice = slice(None)) -> Array:
         """Return how often each different histogram counts where each of some queries counts so often: (U,)."""

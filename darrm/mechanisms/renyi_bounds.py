@@ -38,10 +38,7 @@ _LARGEST_EXPONENT = 700.0  # nats: e^709 is the largest float
 _SMALLEST_LOG_Q = -1e12  # nats: stands for log q = −∞
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 _LARGEST_SHARE = 1.0 - 2.0**-50  # from here on 1 − share has no correct digit left
-_SMALLEST_SIGMA, _LARGEST_SIGMA = (
-    1e-6,
-    1e12,
-)  # votes, with room for the √2 of a check: σ² and its inverse stay far from overflow
+_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e12  # votes, with room for the √2 of a check: no overflow of σ² or 1/σ²
 _ENTRIES_AT_ONCE = 1 << 15  # (query, order) pairs worked on at a time: they stay in the processor's cache
 
 

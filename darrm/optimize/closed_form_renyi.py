@@ -68,24 +68,10 @@ def drawn_divergence(order: float, without: float, moved: float, rate: float) ->
 def best_under_renyi(K: int, order: float, budget: float, rate: float = 1.0) -> NoiseFunction:
     """Compute γ(l) = 2h(l) − 1 of (1) and (2), in floats; its divergence is to be bounded by `renyi_divergences`.
 
-    Parameters
-    ----------
-    K
-        Number of voters, at least 1.
-    order
-        α > 1.
-    budget
-        ρ > 0: the divergence of order α that neighbors may have.
-    rate
-        q in (0, 1], with which a person's vote is moved: below 1 where he is drawn anew for every question.
+    ``order`` is α > 1, ``budget`` ρ > 0, the divergence of that order that neighbors may have, and ``rate`` q in (0, 1]
+    the probability with which a person's vote is moved, below 1 where he is drawn anew for every question. `ValueError`
+    if one lies outside its range.
 
-    Raises
-    ------
-    ValueError
-        If an argument lies outside its range.
-
-    Examples
-    --------
     >>> best_under_renyi(5, 4.0, 0.2).half.round(4)
     array([0.1733, 0.4645, 0.6872])
     """

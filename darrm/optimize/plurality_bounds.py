@@ -69,23 +69,8 @@ _ROUNDING = 1e-12  # of one term of the sum of theorem 1, relative to 1 + κ: th
 def right_at_most(counts: ArrayLike, target: PrivacyParams, *, reached: int = 1) -> Array:
     """Bound the probability that one private answer is a class with the most votes (theorem 1).
 
-    Parameters
-    ----------
-    counts
-        Histograms, shape (n, C), whole numbers.
-    target
-        The (ε, δ) of the answer, ε > 0.
-    reached
-        How many votes one person may move.
-
-    Returns
-    -------
-    array
-        Shape (n,), rounded up.
-
-    Examples
-    --------
-    Eleven to nothing, two classes: the optimum of `darrm.optimize.closed_form`, and with a third class.
+    (n, C) histograms, of which one person may move ``reached`` votes, and the (ε, δ) of the answer, ε > 0 → (n,),
+    rounded up. Eleven to nothing, two classes: the optimum of `darrm.optimize.closed_form`, and with a third class.
 
     >>> right_at_most([[11, 0], [6, 5]], PrivacyParams("0.2676", "0.0003")).round(3)
     array([0.887, 0.567])
@@ -113,18 +98,10 @@ def right_at_most(counts: ArrayLike, target: PrivacyParams, *, reached: int = 1)
 def share_right_at_most(workload: Workload, counts: NDArray[np.int64], weights: ArrayLike | None = None) -> float:
     """Bound the expected share of right labels of any release of a workload (theorems 1 and 2).
 
-    Parameters
-    ----------
-    workload
-        Voters that are not private; the budget is that of all answers together.
-    counts
-        Histograms, shape (n, C): all that a prior knows, with their probabilities, or a sample of it. For recorded
-        votes the bound is about releases that treat classes alike.
-    weights
-        Shape (n,), adding up to 1; equal ones if None.
+    The voters of the workload are not private. ``counts`` are (n, C) histograms: all that a prior knows, with their
+    probabilities in ``weights``, or a sample of it, with equal ones. For recorded votes the bound is about releases
+    that treat classes alike.
 
-    Examples
-    --------
     >>> from darrm.problem import Voters
     >>> voters = Voters(20, PrivacyParams("inf"), overlap=1)
     >>> close = np.array([[8, 6, 6], [9, 8, 3]])

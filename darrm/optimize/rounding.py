@@ -53,17 +53,9 @@ def fitting(voters: Voters, classes: int = 2) -> Voters:
 def least_error(voters: Voters, table: Table, prior: Prior) -> float:
     """Bound from below the expected error of every monotone γ that is private for ``voters``.
 
-    Parameters
-    ----------
-    voters
-        The true ones.
-    table
-        An optimal one for the same voters rounded up, `Voters.rounded`.
-    prior
-        What it was optimized for.
+    ``voters`` are the true ones, ``table`` is an optimal one for the same rounded up, `Voters.rounded`, and ``prior``
+    what it was optimized for.
 
-    Examples
-    --------
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.laws.priors import Dirichlet
     >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])

@@ -38,51 +38,22 @@ _Place = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class BestShape:
-    """The shape that was found, and what it gains.
+    """The shape that was found, and what it gains."""
 
-    Attributes
-    ----------
-    noise
-        The noise; `darrm.pate.ShapedMax` releases with it.
-    cost
-        A certified bound on the label's Rényi divergence at the order that was asked for, within the budget.
-    share_right
-        How often its label is one of the classes with the most votes, over the histograms that were drawn.
-    gain, gain_error
-        By how much that is more than with a Gaussian of the same estimated cost on the same histograms, and the
-        standard error of this difference.
-    """
-
-    noise: ShapedNoise
-    cost: float
-    share_right: float
-    gain: float
-    gain_error: float
+    noise: ShapedNoise  # what `darrm.pate.ShapedMax` releases with
+    cost: float  # a certified bound on the label's Rényi divergence at the order asked for, within the budget
+    share_right: float  # how often its label is one of the classes with the most votes, over the histograms drawn
+    gain: float  # how much more that is than with a Gaussian of the same estimated cost on the same histograms
+    gain_error: float  # the standard error of this difference
 
 
 def best_shape(K: int, classes: int, prior: Prior | None = None, *, order: float, budget: float) -> BestShape:
     """Find the shaped noise whose labels are right most often at a Rényi budget a query.
 
-    Parameters
-    ----------
-    K, classes
-        How many voters choose from how many classes.
-    prior
-        A public belief about their votes; every histogram equally likely by default.
-    order
-        The order of the divergence, one of `darrm.losses.renyi.DEFAULT_ORDERS`.
-    budget
-        What one query may cost at that order if one vote moves; about 1/t² of it where t do.
+    By default every histogram of K votes is believed equally likely. ``budget`` is what one query may cost at an order
+    of `darrm.losses.renyi.DEFAULT_ORDERS` if one vote moves; about 1/t² of it where t do. `ValueError` if a number is
+    out of its range, `PlanError` if no scale of the noise is within the budget.
 
-    Raises
-    ------
-    ValueError
-        If a number is out of its range.
-    PlanError
-        If no scale of the noise is within the budget.
-
-    Examples
-    --------
     >>> found = best_shape(100, 10, order=16.0, budget=0.05)
     >>> found.cost <= 0.05, found.gain > 0.005
     (True, True)

@@ -69,31 +69,10 @@ def optimize_under_renyi(
 ) -> RenyiOptimum:
     """Find the monotone γ with the smallest expected error whose Rényi divergence of one order is at most a budget.
 
-    Parameters
-    ----------
-    voters
-        Who votes.
-    prior
-        With linear expected error.
-    order
-        α > 1.
-    budget
-        ρ > 0.
-    options
-        When the row generation may stop.
-    to_beat
-        An expected error: the row generation stops once its bound is above it, with a γ that need not stay within the
-        budget.
-    start
-        A coarser solution for the same voters, order and budget, whose half-planes are taken over.
+    ``order`` is α > 1 and ``budget`` ρ > 0; the prior has a linear expected error, else `ValueError`. The row
+    generation stops once its bound is above the expected error ``to_beat``, with a γ that need not stay within the
+    budget. ``start`` is a coarser solution for the same voters, order and budget, whose half-planes are taken over.
 
-    Raises
-    ------
-    ValueError
-        If an argument lies outside its range or the prior has no linear expected error.
-
-    Examples
-    --------
     >>> from darrm.laws.priors import Dirichlet
     >>> from darrm import PrivacyParams, Voters
     >>> plain = Voters(5, PrivacyParams("inf"), overlap=1)

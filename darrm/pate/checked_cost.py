@@ -38,15 +38,6 @@ _ROUNDING = 1e-9
 class CheckedCost:
     """F(m, q), and how far one vote moves it.
 
-    Attributes
-    ----------
-    label
-        c(q) of the label, at the order.
-    check
-        The noisy comparison of the plurality with the threshold, of discrete noise.
-    voters, classes
-        K and C.
-
     Examples
     --------
     >>> from darrm.losses.missed_label import MissedLabel
@@ -55,10 +46,10 @@ class CheckedCost:
     [0.000277, 0.003863]
     """
 
-    label: MissedLabel
-    check: NoisyCheck
-    voters: int
-    classes: int
+    label: MissedLabel  # c(q) of the label, at the order
+    check: NoisyCheck  # the noisy comparison of the plurality with the threshold, of discrete noise
+    voters: int  # K
+    classes: int  # C
 
     def __post_init__(self) -> None:
         advice = "the costs of all pluralities are listed"

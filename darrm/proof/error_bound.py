@@ -45,20 +45,8 @@ _CUT = 2.0**-PRECISION_BITS
 def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Sequence[Multiplier]) -> float:
     """Compute a float that is at most (1), or (2) for the shape ``"monotone"``, and at least 0, as every error is.
 
-    Parameters
-    ----------
-    problem
-        The voters and the target.
-    weights
-        w_l for l = floor(K/2) + 1 … K, shape (K − floor(K/2),).
-    shape
-        ``"free"`` or ``"monotone"``.
-    multipliers
-        Pairs of y ≥ 0 and a row of the full set of these voters.
-
-    Examples
-    --------
-    For K = 1 and m = 1 every γ is private, and the bound is 0 without any row:
+    ``weights`` are w_l for l = floor(K/2) + 1 … K, and ``multipliers`` pairs of y ≥ 0 and a row of the full set of the
+    voters. For K = 1 and m = 1 every γ is private, and the bound is 0 without any row:
 
     >>> import numpy as np
     >>> from darrm import PrivacyParams

@@ -91,33 +91,15 @@ class Partition:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is drawn, for what, from which bytes; written before the debit and never changed.
+    """What is drawn, for what, from which bytes; written before the debit and never changed."""
 
-    Attributes
-    ----------
-    release
-        The name of the release, random and public: each file of labels carries it.
-    source
-        The folder that the names of partitions are relative to.
-    single
-        Whether one file was given, and one is published.
-    layout
-        What the columns are.
-    partitions
-        Every file of votes.
-    document
-        What releases, as its file holds it.
-    salt
-        A random number, so that the manifest's digest tells nothing of what is in it.
-    """
-
-    release: str
-    source: str
-    single: bool
-    layout: Layout
-    partitions: tuple[Partition, ...]
-    document: dict[str, Any]
-    salt: str
+    release: str  # its name, random and public: each file of labels carries it
+    source: str  # the folder that the names of partitions are relative to
+    single: bool  # whether one file was given, and one is published
+    layout: Layout  # what the columns are
+    partitions: tuple[Partition, ...]  # every file of votes
+    document: dict[str, Any]  # what releases, as its file holds it
+    salt: str  # a random number, so that the digest tells nothing of what is in it
 
     @property
     def rows(self) -> int:
@@ -152,21 +134,11 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ReleasedPartitions:
-    """What was released.
+    """What was released."""
 
-    Attributes
-    ----------
-    output
-        The file or the folder of labels.
-    rows
-        How many labels it holds.
-    files
-        In how many files.
-    """
-
-    output: Path
-    rows: int
-    files: int
+    output: Path  # the file or the folder of labels
+    rows: int  # how many labels it holds
+    files: int  # in how many files
 
 
 class Reading(TypedDict, total=False):

@@ -46,42 +46,19 @@ T = TypeVar("T")
 
 
 class VoteReading(TypedDict, total=False):
-    """How `Questions` takes votes.
+    """How `Questions` takes votes."""
 
-    Attributes
-    ----------
-    missing
-        ``refuse``, ``coin`` or ``blank``, as in `Votes.of_labels` and `of_answers`; JSON null is a missing vote, too.
-    normalize
-        What is done to open answers before they are counted, as in `Votes.of_answers`.
-    """
-
-    missing: str
-    normalize: str | None
+    missing: str  # ``refuse``, ``coin`` or ``blank``, as in `Votes.of_labels` and `of_answers`
+    normalize: str | None  # what is done to open answers before they are counted, as in `Votes.of_answers`
 
 
 class Questions:
     """Reads questions from a file descriptor, all that are there, and waits only where none is.
 
-    Parameters
-    ----------
-    source
-        What is read.
-    voters, classes
-        K, and C or the names of the classes, or "open" for answers that nobody listed.
-    votes_format
-        ``labels``, ``counts``, or ``auto``: the number of fields says it.
-    json_lines
-        Whether a line is a JSON array, of numbers and strings.
-    ids
-        Whether the first field of a line is the public id of its question.
-    **reading
-        ``missing`` and ``normalize``, as `VoteReading` says.
-
-    Raises
-    ------
-    ValueError
-        If ``votes_format`` is ``auto`` and there are as many voters as classes, or, with ids, one more.
+    They are of K voters on so many classes, or classes of these names, or "open"; ``votes_format`` is ``labels``,
+    ``counts``, or ``auto``: the number of fields says it. A line is a JSON array of numbers and strings with
+    ``json_lines``, and its first field the public id of its question with ``ids``. `ValueError` if ``votes_format`` is
+    ``auto`` and there are as many voters as classes, or, with ids, one more.
     """
 
     def __init__(
@@ -300,15 +277,8 @@ class Pipe(OneByOne):
 def answer_lines(release: Pipe, questions: Questions, *, first: int | None = None) -> int:
     """Answer questions until they end; return how many were answered now.
 
-    Parameters
-    ----------
-    release
-        What answers, just opened. If its reader goes, the answering ends, too.
-    questions
-        What asks.
-    first
-        The number of the first question; those that are answered already are passed over. By default the first that is
-        not answered.
+    ``release`` was just opened; if its reader goes, the answering ends, too. ``first`` is the number of the first
+    question, by default the first that is not answered; those that are answered already are passed over.
 
     Raises
     ------

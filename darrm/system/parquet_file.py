@@ -130,31 +130,15 @@ def record_batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of every partition are.
+    """What the columns of every partition are."""
 
-    Attributes
-    ----------
-    votes
-        The names of the columns that hold votes: K of them for labels, C for counts.
-    keep
-        The names of the columns that are copied beside the labels.
-    voters
-        K; None for counts whose rows are not known to sum to it.
-    classes
-        What the C classes are called: whole numbers, or text.
-    given
-        ``"labels"``, ``"counts"``, or ``"answers"``, which have no classes.
-    normalize, missing
-        What is done to open answers before they are counted, and about those that are missing.
-    """
-
-    votes: tuple[str, ...]
-    keep: tuple[str, ...]
-    voters: int | None
-    classes: Names
-    given: str
-    normalize: Normalize = None
-    missing: str = "refuse"
+    votes: tuple[str, ...]  # columns that hold votes: K of them for labels, C for counts
+    keep: tuple[str, ...]  # columns that are copied beside the labels
+    voters: int | None  # K; None for counts whose rows are not known to sum to it
+    classes: Names  # what the C classes are called: whole numbers, or text
+    given: str  # "labels", "counts", or "answers", which have no classes
+    normalize: Normalize = None  # what is done to open answers before they are counted
+    missing: str = "refuse"  # what is done about open answers that are missing
 
 
 def layout_of(

@@ -381,21 +381,11 @@ def npy_bytes(array: NDArray[Any]) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class LabelsFile:
-    """The labels of a file, and how it holds them.
+    """The labels of a file, and how it holds them."""
 
-    Attributes
-    ----------
-    labels
-        (Q,) of their type from .npy, integers or text from .csv.
-    first
-        The number of the first question, where lines are ``number,label``; None elsewhere.
-    spelling
-        In which way the file is not to the byte what a release writes; no label differs. Empty where it is.
-    """
-
-    labels: Labels
-    first: int | None = None
-    spelling: str = ""
+    labels: Labels  # (Q,) of their type from .npy, integers or text from .csv
+    first: int | None = None  # the number of the first question, where lines are ``number,label``
+    spelling: str = ""  # in which way the file is not to the byte what a release writes; no label differs
 
 
 def load_labels(path: Path) -> Labels:

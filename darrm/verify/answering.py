@@ -14,14 +14,13 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table
 from darrm.verify.drawn import (
-    Laws,
     exact_deltas,
     is_directed,
     of_convexity,
     renyi_of_laws,
     through_certain,
 )
-from darrm.verify.exact import Enclosure
+from darrm.verify.exact import Enclosure, Laws
 from darrm.verify.noisy_labels import Between
 
 

@@ -143,14 +143,9 @@ def _log(version: int) -> str:
 def judge_chain(path: Path, heads: Iterable[ShownHead] = (), keys: Sequence[PublicKey] = ()) -> Iterator[Verdict]:
     """Judge a copied ledger against the heads that are shown of it.
 
-    Parameters
-    ----------
-    path
-        A copy of the ledger's file, with a copy of the journal beside it, if any, which is rolled back.
-    heads
-        Those that this ledger is said to have had. A head of another ledger is *false* here.
-    keys
-        Of whoever is said to have signed its entries.
+    ``path`` is a copy of the ledger's file, with one of the journal beside it, if any, which is rolled back; ``heads``
+    are those that it is said to have had (one of another ledger is *false* here), and ``keys`` are of whoever is said
+    to have signed its entries.
     """
     shown, claim = sorted(heads, key=lambda head: head.number), "every entry carries the digest of the one before it"
     try:

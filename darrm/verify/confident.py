@@ -7,13 +7,12 @@ cost n times the one and m times the other [M17, Proposition 1].
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
 from darrm.verify.exact import Enclosure
-from darrm.verify.noisy_labels import Array, Between, TooWideError, renyi_of_bit, renyi_of_label
+from darrm.verify.noisy_labels import Between, TooWideError, gaussian, renyi_of_bit, renyi_of_label
 
 _LEAST_SIGMA = 0.01  # votes: less is next to no noise
 _NUMBER = r"([-+.\deE]+)"
@@ -59,12 +58,10 @@ def of_words(what: str) -> ExactConfident | None:
     ExactConfident(sigma_check=150.0, sigma_answer=40.0, checks=1, answers=1)
     """
     read = _WORDS.fullmatch(what)
+    if read is None:
+        return None
     try:
-        return (
-            None
-            if read is None
-            else ExactConfident(float(read[2]), float(read[3]), int(read[5] or 1), int(read[6] or 1))
-        )
+        return ExactConfident(float(read[2]), float(read[3]), int(read[5] or 1), int(read[6] or 1))
     except ValueError:
         return None
 
@@ -74,15 +71,10 @@ def _renyi(exact: ExactConfident, order: float, enough: float) -> Between | None
     if min(exact.sigma_check, exact.sigma_answer) < _LEAST_SIGMA or not exact.answers:
         return None
     try:
-        bit = renyi_of_bit(_gaussian(exact.sigma_check), order)
+        bit = renyi_of_bit(gaussian(exact.sigma_check), order)
         left = max(0.0, enough - exact.checks * bit.high) / exact.answers
-        label = renyi_of_label(_gaussian(exact.sigma_answer), order, enough=left)
+        label = renyi_of_label(gaussian(exact.sigma_answer), order, enough=left)
     except TooWideError:
         return None
     low, high = (exact.checks * b + exact.answers * a for b, a in ((bit.low, label.low), (bit.high, label.high)))
     return Between(low, high * (1.0 + 1e-15))
-
-
-def _gaussian(sigma: float) -> Callable[[Array], Array]:
-    rate = 1.0 / (2.0 * sigma**2)
-    return lambda x: -rate * x**2

@@ -30,18 +30,17 @@ from flint import ctx
 
 from darrm.privacy import PrivacyParams
 from darrm.sampling import Sampling
-from darrm.verify.exact import Enclosure, exponential
+from darrm.verify.exact import ONE, Enclosure, Laws, exponential, largest_sums
 from darrm.verify.filters import ball, upper_end
 from darrm.verify.noisy_labels import Array, Between, DrawnPenalty, between
 
 MOST_PAIRS = 200_000  # of laws, in whole numbers: some seconds
-_BITS, _PRECISION = 1 << 128, 192
+_PRECISION = 192
 _MOST_LOSS = 600.0  # of a label for a person who takes part: what is beyond counts as nothing
 _NEXT_TO_NONE = 1e-280  # of a probability
 _OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
 _CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
 
-Laws = tuple[Sequence[int], Sequence[int]]  # of a label without a person and with him, in one unit
 Sides = tuple[Array, Array]  # laws Q of rows, and P − Q: what costs P against Q
 
 
@@ -123,20 +122,16 @@ def exact_deltas(
     >>> found.lower == found.upper == Fraction(1, 20)
     True
     """
-    rate, directed = rate_of(sampling), is_directed(sampling)
-    drawn, whole = rate.numerator, rate.denominator
-    grown = [exponential(epsilon) for epsilon in epsilons]
-    ratios = [(-int(-one.upper * _BITS // 1), int(one.lower * _BITS)) for one in grown]
-    worst = [[0, 0] for _ in epsilons]
-    for without, with_him in pairs:
-        mixed = [(whole - drawn) * a + drawn * b for a, b in zip(without, with_him, strict=True)]
-        bare = [whole * a for a in without]
-        for p, q in ((bare, mixed),) if back and directed else ((mixed, bare), (bare, mixed))[: 1 + directed]:
-            for at, ends in enumerate(ratios):
-                for end, ratio in enumerate(ends):
-                    total = sum(max(0, x * _BITS - ratio * y) for x, y in zip(p, q, strict=True))
-                    worst[at][end] = max(worst[at][end], total)
-    unit *= whole * _BITS
+    directed, (drawn, whole) = is_directed(sampling), rate_of(sampling).as_integer_ratio()
+
+    def sides() -> Iterator[Laws]:
+        for without, with_him in pairs:
+            mixed = [(whole - drawn) * a + drawn * b for a, b in zip(without, with_him, strict=True)]
+            bare = [whole * a for a in without]
+            yield from ((bare, mixed),) if back and directed else ((mixed, bare), (bare, mixed))[: 1 + directed]
+
+    worst = largest_sums(sides(), epsilons)
+    unit *= whole * ONE
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of votes") for low, high in worst]
 
 

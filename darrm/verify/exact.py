@@ -30,7 +30,7 @@ it has voters. The argument for monotone γ is about one voter at a time, whatev
 reaches all voters, none needs to sit at (0,0) or (1,1) where Δ > 0, because (Δ,0) and (1,1−Δ) cost no less.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -39,9 +39,10 @@ from math import ceil, comb, lcm
 MOST_WORK = 100_000_000  # about twenty seconds: K = 23, or 149 for Δ = 0
 ALL, MONOTONE = "all multisets of corners", "the multisets of corners that are enough for a monotone γ"
 _BITS = 128  # behind the point, of the corners
-_ONE = 1 << _BITS
+ONE = 1 << _BITS
 _EXPONENTIAL_BITS, _TERMS = 320, 64
 
+Laws = tuple[Sequence[int], Sequence[int]]  # of a label on both data sets, in one unit
 _Pair = tuple[int, int]  # (p, p') in units of 2^-128
 _Kind = tuple[int, int, list[_Pair]]  # voters that are alike, how many of them to place at least, and where
 
@@ -114,6 +115,19 @@ def exponential(x: Fraction) -> Enclosure:
     return Enclosure(end(_down), end(_up))
 
 
+def largest_sums(pairs: Iterable[Laws], epsilons: Sequence[Fraction]) -> list[tuple[int, int]]:
+    """Find the largest Σ max(0, p − e^ε·q) of pairs of laws for each ε, in units of 2^-128, from below and above."""
+    grown = [exponential(epsilon) for epsilon in epsilons]
+    ratios = [(_up(*(one.upper * ONE).as_integer_ratio()), _rounded(one.lower)) for one in grown]
+    worst = [[0, 0] for _ in epsilons]
+    for p, q in pairs:
+        for at, ends in enumerate(ratios):
+            for end, ratio in enumerate(ends):
+                total = sum(max(0, x * ONE - ratio * y) for x, y in zip(p, q, strict=True))
+                worst[at][end] = max(worst[at][end], total)
+    return [(low, high) for low, high in worst]
+
+
 def budget(epsilon: Fraction, delta: Fraction) -> Enclosure:
     """Enclose e^ε − 1 + 2δ, what the cost may be."""
     ratio = exponential(epsilon)
@@ -153,26 +167,10 @@ def worst_costs(numbers: ReleaseNumbers, epsilons: Sequence[Fraction]) -> list[E
         highest = max(
             Fraction(value, scale << (_BITS * (placed + 1))) for (at, placed), value in largest.items() if at == index
         )
-        error_of_ratio = exact_ratio.upper - exact_ratio.lower + Fraction(1, _ONE)
-        slack = Fraction(4 * numbers.reached, _ONE) * (1 + exact_ratio.upper) + error_of_ratio
+        error_of_ratio = exact_ratio.upper - exact_ratio.lower + Fraction(1, ONE)
+        slack = Fraction(4 * numbers.reached, ONE) * (1 + exact_ratio.upper) + error_of_ratio
         worst.append(Enclosure(highest - slack, highest + slack, family))
     return worst
-
-
-def is_private(numbers: ReleaseNumbers, epsilon: Fraction, delta: Fraction) -> bool | None:
-    """Decide whether the release is (ε, δ)-private; None if it is too large, or too close to call at 128 bits.
-
-    >>> three = ReleaseNumbers(3, (Fraction(1, 10), Fraction(0)), 3, (Fraction(1, 3), Fraction(1)))
-    >>> [is_private(three, Fraction(epsilon, 1000), Fraction(1, 10**9)) for epsilon in (100, 99)]
-    [True, False]
-    """
-    found = worst_costs(numbers, [epsilon])
-    if found is None:
-        return None
-    worst, allowed = found[0], budget(epsilon, delta)
-    if worst.upper <= allowed.lower:
-        return True
-    return False if worst.lower > allowed.upper else None
 
 
 def divergences(numbers: ReleaseNumbers, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
@@ -233,14 +231,14 @@ def expected_error(K: int, half: Sequence[Fraction], p: Fraction | None) -> Frac
 
 def _corners(each: tuple[Fraction, Fraction] | None) -> list[_Pair]:
     if each is None:
-        return [(_ONE, 0), (0, _ONE)]
+        return [(ONE, 0), (0, ONE)]
     epsilon, delta = each
     growth = exponential(epsilon).lower
     high = (growth + delta) / (growth + 1)
     hi, moved = _rounded(high), _rounded(delta)
-    corners = [(hi, _ONE - hi), (_ONE - hi, hi)]
+    corners = [(hi, ONE - hi), (ONE - hi, hi)]
     if delta:
-        corners += [(0, moved), (moved, 0), (_ONE - moved, _ONE), (_ONE, _ONE - moved)]
+        corners += [(0, moved), (moved, 0), (ONE - moved, ONE), (ONE, ONE - moved)]
     return corners
 
 
@@ -266,7 +264,7 @@ def _states(kinds: list[_Kind], reached: int, g: list[int]) -> Iterator[tuple[in
 
 
 def _average(values: list[int], p: int) -> list[int]:
-    rest = _ONE - p
+    rest = ONE - p
     return [rest * low + p * high for low, high in pairwise(values)]
 
 
@@ -286,7 +284,7 @@ def _work(numbers: ReleaseNumbers, kinds: list[_Kind]) -> int:
 
 
 def _rounded(value: Fraction) -> int:
-    return _down(value.numerator * _ONE, value.denominator)
+    return _down(value.numerator * ONE, value.denominator)
 
 
 def _down(numerator: int, denominator: int) -> int:

@@ -19,8 +19,17 @@ from darrm.proof.charge import charge_of
 from darrm.proof.evidence import CORNERS
 from darrm.proof.table import Table
 from darrm.verify.answering import OfTable
-from darrm.verify.drawn import MOST_PAIRS, Laws, pairs_of_ones
-from darrm.verify.exact import Enclosure, ReleaseNumbers, budget, divergences, expected_error, worst_costs, worst_labels
+from darrm.verify.drawn import MOST_PAIRS, pairs_of_ones
+from darrm.verify.exact import (
+    Enclosure,
+    Laws,
+    ReleaseNumbers,
+    budget,
+    divergences,
+    expected_error,
+    worst_costs,
+    worst_labels,
+)
 from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import ABOUT_TABLE, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, Verdict, judged
 

@@ -45,6 +45,7 @@ from darrm.verify.noisy_labels import (
     TooWideError,
     delta_of_gaussian_label,
     delta_of_label,
+    gaussian,
     renyi_of_label,
 )
 from darrm.verify.verdicts import ABOUT_MECHANISM, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
@@ -121,9 +122,8 @@ def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdi
         known = charge.renyi.orders[np.isfinite(charge.renyi.values)]
         orders = sorted({float(known[known <= most][-1]) for most in _ORDERS if known.size and known[0] <= most})
         stored = [float(charge.renyi.values[charge.renyi.orders == order][0]) for order in orders]
-        ours = list(
-            takewhile(lambda own: own is not None, map(exact.renyi, orders, stored))
-        )  # what is slow is not tried again
+        # what is slow is not tried again
+        ours = list(takewhile(lambda own: own is not None, map(exact.renyi, orders, stored)))
         ours += [None] * (len(orders) - len(ours))
         computed = [f"{order:g}" for order, own in zip(orders, ours, strict=True) if own is not None]
         shown = computed or [f"{order:g}" for order in orders]
@@ -142,14 +142,11 @@ def judge_costs(exact: Recomputed, charge: Charge, about: str) -> Iterator[Verdi
 
 def _judge_vanishing(mechanism: NoisyMaximum, threshold: int, charge: Charge, about: str) -> Verdict:
     """Add up the noise beyond the threshold, for all ways in which one person says strings that nobody else says."""
-    stated, reached, weights = charge.vanishing, mechanism.mechanism.reached, log_weights_of(mechanism)
+    stated, reached, whole = charge.vanishing, mechanism.mechanism.reached, _weights_of(mechanism, _MOST_POINTS)
     claim = f"what one person alone says is an answer with probability {stated:.6g} at most"
-    width = 16
-    while min(-weights(np.array([-width, width], dtype=np.float64))) < _HELD:
-        width *= 2
-        if width > _MOST_POINTS:
-            return Verdict(about, claim, UNKNOWN, "its noise is too wide to be added up here")
-    whole = np.exp(weights(np.arange(-width, width + 1).astype(np.float64)))
+    if whole is None:
+        return Verdict(about, claim, UNKNOWN, "its noise is too wide to be added up here")
+    width = whole.size // 2
     tails = np.cumsum(whole[::-1])[::-1] / np.sum(whole)
     alone = [float(tails[threshold - n + width]) if threshold - n <= width else 0.0 for n in range(1, reached + 1)]
     worst = max(reached / n * tail for n, tail in enumerate(alone, start=1))
@@ -184,15 +181,10 @@ def _compared(about: str, what: str, where: str, stored: Sequence[float], ours: 
         return Verdict(about, claim, FALSE, f"{theirs:.9g} is stated and {own.low:.9g} is attained")
     most = max(own.high / theirs if theirs else (math.inf if own.high > 0.0 else 1.0) for theirs, own in known)
     if most <= 1.0 + _DIGITS:
-        return Verdict(
-            about, claim, PROVED, f"arithmetic of its own finds at most {min(1.0, most):.4f} of it, to nine digits"
-        )
-    return Verdict(
-        about,
-        claim,
-        CONSISTENT,
-        f"arithmetic of its own proves {most:.6g} times as much; what it finds attained is less",
-    )
+        reason = f"arithmetic of its own finds at most {min(1.0, most):.4f} of it, to nine digits"
+        return Verdict(about, claim, PROVED, reason)
+    reason = f"arithmetic of its own proves {most:.6g} times as much; what it finds attained is less"
+    return Verdict(about, claim, CONSISTENT, reason)
 
 
 def bits_of(mechanism: NoisyMaximum) -> Array | None:
@@ -208,12 +200,9 @@ def _bits(mechanism: NoisyMaximum) -> Array | None:
         odds = np.exp(-inner.epsilon * leads / (2.0 * inner.reached))
         lies = odds / (1.0 + odds) if isinstance(inner, ExponentialMechanism) else 0.5 * odds
     else:
-        weights, width = log_weights_of(mechanism), 16
-        while min(-weights(np.array([-width, width], dtype=np.float64))) < _HELD:
-            width *= 2
-            if width * K > _MOST_TERMS:
-                return None
-        f = np.exp(weights(np.arange(-width, width + 1).astype(np.float64)))
+        f = _weights_of(mechanism, _MOST_TERMS / K)
+        if f is None:
+            return None
         # Pr[D > lead] + Pr[D = lead]/2 of the difference D of two noises
         wins = np.append(np.cumsum(f[::-1])[::-1], 0.0)[1:] + 0.5 * f
         lies = np.array([np.sum(f[: f.size - lead] * wins[lead:]) for lead in leads if lead < f.size]) / np.sum(f) ** 2
@@ -237,8 +226,7 @@ def own_epsilon(mechanism: NoisyMaximum) -> float:
 def _renyi(mechanism: NoisyMaximum, order: float, enough: float) -> Between | None:
     inner = mechanism.mechanism
     if isinstance(inner, PermuteAndFlip):
-        pure = _pure(inner.epsilon, order)
-        return Between(0.0, pure)
+        return Between(0.0, _pure(inner.epsilon, order))
     if isinstance(inner, ExponentialMechanism):
         return _of_exponential(inner.epsilon, order)
     bounds = [] if math.isinf(own_epsilon(mechanism)) else [Between(0.0, _pure(own_epsilon(mechanism), order))]
@@ -323,12 +311,20 @@ def _deltas(
     return [Enclosure(Fraction(own.low), Fraction(own.high), "all places of two classes") for own in found]
 
 
+def _weights_of(mechanism: NoisyMaximum, most: float) -> Array | None:
+    weights, width = log_weights_of(mechanism), 16
+    while min(-weights(np.array([-width, width], dtype=np.float64))) < _HELD:
+        width *= 2
+        if width > most:
+            return None
+    return np.exp(weights(np.arange(-width, width + 1).astype(np.float64)))
+
+
 def log_weights_of(mechanism: NoisyMaximum) -> Callable[[Array], Array]:
     """Return log w(x) of the noise, from the file's parameters alone."""
     inner: Any = mechanism.mechanism
     if isinstance(inner, GNMax):
-        rate = 1.0 / (2.0 * inner.sigma**2)
-        return lambda x: -rate * x**2
+        return gaussian(inner.sigma)
     if isinstance(inner, LNMax):
         return lambda x: -inner.gamma * np.abs(x)
     noise = inner.noise

@@ -31,8 +31,8 @@ from darrm.proof.charge import charge_of
 from darrm.proof.evidence import MOVES, OPEN_ROWS
 from darrm.proof.table import Table
 from darrm.verify.answering import OfTable
-from darrm.verify.drawn import MOST_PAIRS, Laws
-from darrm.verify.exact import Enclosure, exponential
+from darrm.verify.drawn import MOST_PAIRS
+from darrm.verify.exact import ONE, Enclosure, Laws, exponential, largest_sums
 from darrm.verify.noisy_labels import Between, between, divergence
 from darrm.verify.verdicts import CLAIMED, Verdict
 
@@ -124,19 +124,7 @@ def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) 
     """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε; None if there are too many pairs."""
     if _number(table, reached) * _places(table, reached) * len(epsilons) > MOST_WORK:
         return None
-    ratios = [exponential(epsilon) for epsilon in epsilons]
-    bits = 1 << 128
-    below, above = (
-        [int(end * bits) + extra for end in ends]
-        for ends, extra in (([ratio.lower for ratio in ratios], 0), ([ratio.upper for ratio in ratios], 1))
-    )
-    worst = [[0, 0] for _ in epsilons]
-    for own, theirs in _pairs(table, reached):
-        for at, ends in enumerate(zip(above, below, strict=True)):
-            for end, ratio in enumerate(ends):
-                total = sum(max(0, p * bits - ratio * q) for p, q in zip(own, theirs, strict=True))
-                worst[at][end] = max(worst[at][end], total)
-    unit = _common(table) * _UNIT * bits
+    worst, unit = largest_sums(_pairs(table, reached), epsilons), _common(table) * _UNIT * ONE
     return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
 
 

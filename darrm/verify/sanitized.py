@@ -18,7 +18,7 @@ from flint import arb, ctx
 from darrm.system.files import Json
 from darrm.verify.filters import ball, conversion
 from darrm.verify.ledger import LedgerCopy
-from darrm.verify.noisy_labels import Between, TooWideError, renyi_of_bit
+from darrm.verify.noisy_labels import Between, TooWideError, gaussian, renyi_of_bit
 from darrm.verify.verdicts import ABOUT_ESTIMATE, CLAIMED, CONSISTENT, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _PIECES, _BITS = 1024, 128
@@ -88,7 +88,7 @@ def _checks(run: Json, order: Fraction) -> Iterator[Between]:
     if read[2] is not None and not by_data:
         rate = 1.0 / (2.0 * float(read[2]) ** 2)
         of_count = Between(float(order) * rate, float(order) * rate)
-        bit = renyi_of_bit(lambda x: -rate * x**2, float(order)) if read[3] == "discrete" else of_count
+        bit = renyi_of_bit(gaussian(float(read[2])), float(order)) if read[3] == "discrete" else of_count
         yield Between(queries * bit.low, queries * bit.high)
 
 

@@ -41,11 +41,11 @@ def test_no_corner_is_forgotten(delta: str) -> None:
     true = oracle.corner_list(Problem(Voters(3, each), PrivacyParams("0.5", delta)))
     ours = [(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))]
     ours += [
-        (Fraction(p, exact._ONE), Fraction(p_prime, exact._ONE))
+        (Fraction(p, exact.ONE), Fraction(p_prime, exact.ONE))
         for p, p_prime in exact._corners((each.exact_epsilon, each.exact_delta))
     ]
     for first, second in zip(sorted(true), sorted(ours), strict=True):
-        assert max(abs(first[side] - second[side]) for side in (0, 1)) < Fraction(2, exact._ONE)
+        assert max(abs(first[side] - second[side]) for side in (0, 1)) < Fraction(2, exact.ONE)
 
 
 @given(st.data())
@@ -83,7 +83,6 @@ def test_what_is_too_large_is_not_decided() -> None:
     dip = (Fraction(1), Fraction(1, 2)) + (Fraction(1),) * 49
     large = ReleaseNumbers(101, (Fraction(1, 10), Fraction(1, 10**5)), 101, dip)
     assert exact.worst_costs(large, [Fraction(1)]) is None
-    assert exact.is_private(large, Fraction(1), Fraction(0)) is None
     assert exact.divergences(large, [Fraction(1)]) is None
 
 
@@ -91,8 +90,10 @@ def test_what_is_too_large_is_not_decided() -> None:
 def test_the_edge_is_sharp(gamma: str, expected: bool) -> None:
     # K = 3, ε = 0.1, m = 1, Δ = 0: (1/3, 1) costs exactly the budget, so a margin in δ decides
     numbers = ReleaseNumbers(3, (Fraction(1, 10), Fraction(0)), 3, (Fraction(gamma), Fraction(1)))
-    assert exact.is_private(numbers, Fraction(1, 10), Fraction(1, 10**30)) is expected
-    assert exact.is_private(numbers, Fraction(1, 10), Fraction(0)) is (None if expected else False)
+    (worst,) = exact.worst_costs(numbers, [Fraction(1, 10)]) or ()
+    wide, sharp = (exact.budget(Fraction(1, 10), delta) for delta in (Fraction(1, 10**30), Fraction(0)))
+    assert (worst.upper <= wide.lower, worst.lower > wide.upper) == (expected, not expected)
+    assert (worst.upper <= sharp.lower, worst.lower > sharp.upper) == (False, not expected)  # too close to call
 
 
 def test_a_divergence_is_that_of_two_written_out_laws() -> None:
