@@ -154,14 +154,10 @@ def network_digest(build: Build) -> str:
     """
     model = built(build)
     own = vars(nn.Module()).keys()
-    facts: list[object] = [
-        [
-            name,
-            [_fact(kind) for kind in type(part).__mro__],
-            _fact({k: v for k, v in vars(part).items() if k not in own}),
-        ]
-        for name, part in model.named_modules()
-    ]
+    facts: list[object] = []
+    for name, part in model.named_modules():
+        settings = {k: v for k, v in vars(part).items() if k not in own}
+        facts.append([name, [_fact(kind) for kind in type(part).__mro__], _fact(settings)])
     facts += [[name, tuple(value.shape), str(value.dtype)] for name, value in model.named_parameters()]
     facts += [[name, _fact(value)] for name, value in model.named_buffers()]
     return hashlib.sha256(repr(facts).encode()).hexdigest()
@@ -197,13 +193,11 @@ def check_fits(model: Module, x: Array, y: Array) -> None:
     """Raise `ValueError` unless a network takes such inputs, (n, …), and knows such classes, (n,)."""
     logits = answers_to(model.eval(), torch.tensor(x[:1]))
     if logits.ndim != 2:
-        checks.fail(
-            "model", checks.Found(f"answers of shape {tuple(logits.shape)}"), "a network with one logit for each class"
-        )
+        found = checks.Found(f"answers of shape {tuple(logits.shape)}")
+        checks.fail("model", found, "a network with one logit for each class")
     if y.size and y.max() >= logits.shape[1]:
-        checks.fail(
-            "y", int(y.max()), f"a class of the network, 0 … {logits.shape[1] - 1}", "build it for more classes"
-        )
+        allowed = f"a class of the network, 0 … {logits.shape[1] - 1}"
+        checks.fail("y", int(y.max()), allowed, "build it for more classes")
 
 
 def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -214,10 +208,8 @@ def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        return checks.fail(
-            "x", checks.Found(f"inputs of shape {tuple(x.shape[1:])}"), "inputs that the network takes", reason
-        )
+        reason, found = str(error).partition("\n")[0], checks.Found(f"inputs of shape {tuple(x.shape[1:])}")
+        return checks.fail("x", found, "inputs that the network takes", reason)
 
 
 def initial_parameters(build: Build, seed: int) -> Parameters:

@@ -49,11 +49,8 @@ class Partition:
         checks.integer_at_least(1, K=self.K, advice="K is the number of teachers")
         array = np.asarray(self.teacher_of)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            checks.fail(
-                "teacher_of",
-                checks.Found(f"shape {array.shape}, dtype {array.dtype}"),
-                "a list of integers, one a record",
-            )
+            found = checks.Found(f"shape {array.shape}, dtype {array.dtype}")
+            checks.fail("teacher_of", found, "a list of integers, one a record")
         owned = np.array(array, dtype=np.int64)
         if owned.size and not (owned.min() >= 0 and owned.max() < self.K):
             checks.fail("teacher_of", (int(owned.min()), int(owned.max())), f"in 0 … K - 1 = 0 … {self.K - 1}")

@@ -32,16 +32,9 @@ _KEY_BYTES = 32
 class RandomSource:
     """Where the words come from.
 
-    Parameters
-    ----------
-    seed
-        ``None`` (the default): the operating system. An integer ≥ 0: reproducible words, **for experiments only**,
-        since whoever knows the seed can subtract the noise.
-    key
-        In place of a seed 32 random bytes that nobody knows.
+    Without a seed from the operating system. With an integer ≥ 0 they are reproducible, **for experiments only**, since
+    whoever knows the seed can subtract the noise. In its place stands a key of 32 random bytes that nobody knows.
 
-    Examples
-    --------
     >>> source = RandomSource(seed=7)
     >>> bool((source.words(4, 0, BATCH, 3) == source.words(4, 0, BATCH, 3)).all())
     True

@@ -71,24 +71,12 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Running:
-    """How a training is carried out; of these only the size of stacks, or the device, may change its last digits.
+    """How a training is carried out; of these only the size of stacks, or the device, may change its last digits."""
 
-    Parameters
-    ----------
-    jobs
-        Processes; ``None`` takes joblib's configuration (one process where there is none).
-    stack_size
-        Teachers a process trains at once; by default 6 on a CPU and 64 on a GPU.
-    device
-        See `choose_device`.
-    progress
-        Show bars on standard error.
-    """
-
-    jobs: int | None = None
-    stack_size: int | None = None
-    device: str = "auto"
-    progress: bool = True
+    jobs: int | None = None  # processes; None takes joblib's configuration (one process where there is none)
+    stack_size: int | None = None  # teachers a process trains at once; by default 6 on a CPU and 64 on a GPU
+    device: str = "auto"  # see `choose_device`
+    progress: bool = True  # bars on standard error
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, stack_size=self.stack)
@@ -286,9 +274,8 @@ def train_teachers(
         checks.fail("recipe", recipe, "a PrivateSGD or a PlainSGD", "it says how a teacher is trained")
     inputs, classes = _inputs(x), _classes(y)
     if not len(inputs) == len(classes) == partition.n:
-        checks.fail(
-            "y", checks.Found(f"{len(classes)} classes"), f"one for each of {partition.n} records, as x ({len(inputs)})"
-        )
+        found = checks.Found(f"{len(classes)} classes")
+        checks.fail("y", found, f"one for each of {partition.n} records, as x ({len(inputs)})")
     how = Running(**running)
     check_fits(built(build), inputs, classes)
     folder = None if checkpoints is None else Path(checkpoints)
@@ -304,9 +291,8 @@ def train_teachers(
         x_of, y_of = (tuple(rows[partition.shard(k)] for k in teachers) for rows in (inputs, classes))
         group = Group(x_of, y_of, teachers, build, recipe, source, network)
         checkpoint = None if folder is None else folder / f"teachers-{teachers[0]}.safetensors"
-        calls.append(
-            joblib.delayed(train_group)(group, device=how.device, checkpoint=checkpoint, progress=how.progress)
-        )
+        task = joblib.delayed(train_group)
+        calls.append(task(group, device=how.device, checkpoint=checkpoint, progress=how.progress))
     trained = joblib.Parallel(n_jobs=how.jobs)(calls)
     if folder is not None:
         destroy_key(folder / _KEY)

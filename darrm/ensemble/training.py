@@ -64,12 +64,8 @@ def check_model(model: Module) -> None:
         checks.fail("model", type(model).__name__, "a module with parameters to train")
     for name, part in model.named_modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 (the only common base class)
-            checks.fail(
-                "model",
-                checks.Found(f"{name}: {type(part).__name__}"),
-                "free of batch normalization",
-                "use nn.GroupNorm",
-            )
+            found = checks.Found(f"{name}: {type(part).__name__}")
+            checks.fail("model", found, "free of batch normalization", "use nn.GroupNorm")
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:  # noqa: SLF001 (as above)
             checks.fail("model", checks.Found(f"{name}: {type(part).__name__}"), "free of dropout")
 

@@ -74,22 +74,8 @@ def exactly_charged(noise: object) -> bool:
 def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> LabelCosts:
     """Compute what each label costs at its votes, against every neighbor that moves one vote.
 
-    Parameters
-    ----------
-    noise
-        On each count.
-    histograms
-        (Q, C) vote counts.
-    orders
-        (L,) increasing orders above 1.
+    (Q, C) vote counts and (L,) increasing orders above 1; `ValueError` if they are malformed, or the noise is too wide.
 
-    Raises
-    ------
-    ValueError
-        If the counts or orders are malformed, or the noise is too wide.
-
-    Examples
-    --------
     >>> costs = label_costs(DiscreteGaussian(40.0), [[240, 10, 0], [150, 60, 40]], [20.0])
     >>> costs.forward[costs.which].round(7).tolist(), costs.reverse[costs.which].round(7).tolist()
     ([[1.92e-05], [0.004695]], [[2.16e-05], [0.0048482]])
@@ -101,9 +87,8 @@ def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> 
         checks.fail("orders", orders, "increasing, each above 1")
     counts = np.asarray(histograms)
     if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
-        checks.fail(
-            "histograms", checks.Found(f"shape {counts.shape}, dtype {counts.dtype}"), "vote counts, one row a query"
-        )
+        found = checks.Found(f"shape {counts.shape}, dtype {counts.dtype}")
+        checks.fail("histograms", found, "vote counts, one row a query")
     rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
     # a class of Laplace noise that is behind loses at most so many nats at each order: it is looked at closer
     depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0

@@ -87,19 +87,6 @@ def optimize_under_renyi(
         gamma = best_under_renyi(voters.K, order, budget, rate)
         value = gamma.expected_error(prior)
         return RenyiOptimum(gamma, value, value)
-    return by_rows(voters, prior, order, budget, options, to_beat, start)
-
-
-def by_rows(
-    voters: Voters,
-    prior: Prior,
-    order: float,
-    budget: float,
-    options: SolveOptions = FINE,
-    to_beat: float = math.inf,
-    start: RenyiOptimum | None = None,
-) -> RenyiOptimum:
-    """Do so by row generation, also where there is a closed form."""
     program = expected_error_program(weights_of(prior, voters.K), Shape.MONOTONE)
     limits = program.limits.copy()
     limits[0] = 1.0 - 2.0 * SMALLEST_LIE  # the row Σ u ≤ 1 of the monotone shape

@@ -32,7 +32,7 @@ from darrm.probability.binomial import STEP_ERROR, tail_bound
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, CostRatio, corners_of
 from darrm.proof.loops import WORK
-from darrm.proof.numpy_loops import LEVELS_A_TOP, Numbers, moved_zeros
+from darrm.proof.numpy_loops import LEVELS_A_TOP, Numbers
 
 TAIL = 1e-18
 _ROWS_A_ROUND = 40
@@ -87,10 +87,6 @@ class DominatingFamily:
         """
         one_term = STEP_ERROR * (self.voters.reached + 2 * self.terms + 8) + 2.0 * TAIL
         return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
-
-    def with_moved_zeros(self, level: Array) -> Array:
-        """Average T(b) over Bin(n_0, Δ) more ones, n_0 = N − b: shape (…, N + 1) → (…, N + 1)."""
-        return moved_zeros(self.delta_weights, level)
 
     def numbers(self, ratio: CostRatio) -> Numbers:
         """Return what the loops need of these voters."""

@@ -39,6 +39,7 @@ from darrm.probability import Array
 from darrm.probability.binomial import smooth
 from darrm.problem import Voters
 from darrm.proof.dominating import TAIL, DominatingFamily
+from darrm.proof.numpy_loops import moved_zeros
 from darrm.proof.renyi_kinds import divergences_of_kinds
 
 Number = TypeVar("Number", np.float64, np.bool_)
@@ -84,7 +85,8 @@ class RenyiRows:
         both = np.stack([zeros[::-1], zeros])
         for j in range(self.voters.reached + 1):
             if j % every == 0 or j == self.voters.reached:
-                P, not_P = self.family.with_moved_zeros(np.stack([self.family.windows(level) for level in both]))
+                windows = np.stack([self.family.windows(level) for level in both])
+                P, not_P = moved_zeros(self.family.delta_weights, windows)
                 yield Level(j, P, not_P)
             both = smooth(both, self.family.corners.hi)
 

@@ -132,12 +132,8 @@ class BernsteinFunction:
         if y.shape[-1] != self.dimension:
             checks.fail("points", y.shape, f"of shape (..., {self.dimension})")
         if not np.all((y >= 0.0) & (y <= 1.0)):
-            checks.fail(
-                "points",
-                checks.Found("a point outside"),
-                "in [0, 1] in every coordinate",
-                "scale the query space to it",
-            )
+            found, advice = checks.Found("a point outside"), "scale the query space to it"
+            checks.fail("points", found, "in [0, 1] in every coordinate", advice)
         result = np.broadcast_to(self.coefficients, (*y.shape[:-1], *self.coefficients.shape))
         for axis in range(self.dimension):
             basis = bernstein_basis(self.size, y[..., axis])

@@ -137,12 +137,8 @@ class PrivateClassifier:
             If the voter was fitted before, or the shapes do not fit the sensitivity.
         """
         if self.released is not None:
-            checks.fail(
-                "fit",
-                checks.Found("a fitted voter"),
-                "called once",
-                "each fit is a release of its own: make a new voter",
-            )
+            advice = "each fit is a release of its own: make a new voter"
+            checks.fail("fit", checks.Found("a fitted voter"), "called once", advice)
         X, y = np.asarray(features, dtype=np.float64), np.asarray(labels)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             checks.fail("features and labels", (X.shape, y.shape), "of shapes (n, d) and (n,)")

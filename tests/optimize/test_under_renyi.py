@@ -5,8 +5,9 @@ import pytest
 
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
+from darrm.optimize import under_renyi
 from darrm.optimize.closed_form_renyi import SMALLEST_LIE
-from darrm.optimize.under_renyi import COARSE, by_rows, optimize_under_renyi
+from darrm.optimize.under_renyi import COARSE, RenyiOptimum, optimize_under_renyi
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.definition import all_expectations
@@ -24,6 +25,13 @@ PROBLEMS = [
     (11, "0.3", "0", 4, 3.0, 0.02),
     (1, "1", "0", None, 2.0, 0.1),
 ]
+
+
+def by_rows(voters: Voters, prior: priors.Prior, order: float, budget: float) -> RenyiOptimum:
+    """Generate rows also where there is a closed form."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(under_renyi, "has_closed_form", lambda _: False)
+        return optimize_under_renyi(voters, prior, order, budget)
 
 
 def problem_of(K: int, epsilon: str, delta: str | None, overlap: int | None) -> Problem:

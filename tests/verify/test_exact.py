@@ -90,7 +90,9 @@ def test_what_is_too_large_is_not_decided() -> None:
 def test_the_edge_is_sharp(gamma: str, expected: bool) -> None:
     # K = 3, ε = 0.1, m = 1, Δ = 0: (1/3, 1) costs exactly the budget, so a margin in δ decides
     numbers = ReleaseNumbers(3, (Fraction(1, 10), Fraction(0)), 3, (Fraction(gamma), Fraction(1)))
-    (worst,) = exact.worst_costs(numbers, [Fraction(1, 10)]) or ()
+    found = exact.worst_costs(numbers, [Fraction(1, 10)])
+    assert found is not None
+    (worst,) = found
     wide, sharp = (exact.budget(Fraction(1, 10), delta) for delta in (Fraction(1, 10**30), Fraction(0)))
     assert (worst.upper <= wide.lower, worst.lower > wide.upper) == (expected, not expected)
     assert (worst.upper <= sharp.lower, worst.lower > sharp.upper) == (False, not expected)  # too close to call
