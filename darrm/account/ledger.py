@@ -48,8 +48,10 @@ from darrm.account.accountant import KINDS, Admission, PrivacyAccountant, Spent
 from darrm.account.group_commit import GroupCommit, Job
 from darrm.account.head import Head
 from darrm.account.ledger_rows import STREAM, Entry, Identity, Rows, corrupted
-from darrm.account.ledger_store import MEMORY, LedgerStore
+from darrm.account.ledger_store import MEMORY
+from darrm.account.postgres import open_store
 from darrm.account.signing import SigningKey
+from darrm.account.store import Store
 from darrm.errors import LedgerError, PaidError, PrivateFigureError, checks
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
@@ -87,7 +89,8 @@ class PrivacyLedger:
     Parameters
     ----------
     path
-        An existing ledger's file, or the store that holds it; see `create` for a new one.
+        An existing ledger's file, its URL in PostgreSQL (`darrm.account.postgres`), or the store that holds it; see
+        `create` for a new one.
     timeout
         Seconds to wait while another process debits.
     signing_key
@@ -118,14 +121,14 @@ class PrivacyLedger:
 
     def __init__(
         self,
-        path: str | PathLike[str] | LedgerStore,
+        path: str | PathLike[str] | Store,
         *,
         timeout: float = DEFAULT_TIMEOUT,
         signing_key: str | PathLike[str] | None = None,
     ) -> None:
-        if not isinstance(path, LedgerStore):
+        if not isinstance(path, Store):
             checks.file_name(path=path)
-        self._store = path if isinstance(path, LedgerStore) else LedgerStore(str(path), timeout=timeout)
+        self._store = path if isinstance(path, Store) else open_store(str(path), timeout=timeout)
         self._key = None if signing_key is None else SigningKey(signing_key)
         self._identity: Identity | None = None
         self._seen: tuple[object, ...] = ()  # the newest entry that some transaction of this object read
@@ -153,7 +156,7 @@ class PrivacyLedger:
         Parameters
         ----------
         path
-            A file that does not exist yet, or ``:memory:``.
+            A file that does not exist yet, ``:memory:``, or the URL of an empty schema in PostgreSQL.
         budget
             What all debited queries together must satisfy, ε > 0.
         kinds
@@ -179,7 +182,7 @@ class PrivacyLedger:
         checks.file_name(path=path)
         if signing_key is not None:
             SigningKey(signing_key)  # before a ledger is made that it cannot sign
-        store = LedgerStore(str(path), timeout=timeout)
+        store = open_store(str(path), timeout=timeout)
         store.create()
         try:
             with store.transaction(write=True) as connection:
@@ -191,7 +194,7 @@ class PrivacyLedger:
 
     @property
     def path(self) -> str:
-        """The file, or ``:memory:``."""
+        """The file, the URL, or ``:memory:``."""
         return self._store.path
 
     @property
@@ -435,7 +438,6 @@ class PrivacyLedger:
             self._identity = identity
             account = rows.account()
             rows.check_holds(self._seen)
-            self._seen = rows.newest()  # as it stands if all is rolled back
             if write:
                 rows.upgrade()
             yield rows, account

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from darrm.account.store import Store
 from darrm.errors import LedgerError, checks
 
 MEMORY = ":memory:"
@@ -84,7 +85,7 @@ def _after_fork() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
-class LedgerStore:
+class LedgerStore(Store):
     """Transactions on one ledger file, or on a database in memory.
 
     Parameters

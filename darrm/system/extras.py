@@ -18,6 +18,7 @@ EXTRA_OF = {
     "pyarrow": "parquet",
     "distributed": "cluster",
     "cryptography": "sign",
+    "psycopg": "postgres",
 }
 
 

@@ -1,0 +1,426 @@
+"""Ledgers in PostgreSQL: the contract that both stores keep, and what only a server can do to one.
+
+The server is Debian's, started in a folder of its own, with no port: see `servers`.
+"""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.account import commits
+from darrm.account.ledger import PrivacyLedger, Turn
+from darrm.account.ledger_store import LedgerStore
+from darrm.account.postgres import PostgresStore, is_url, open_store
+from darrm.errors import BudgetExceededError, LedgerError, PaidError
+from darrm.losses.charges import Charge
+from darrm.losses.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
+
+QUERY = Charge("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
+OTHER = Charge("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
+BUDGET = PrivacyParams(3, "1e-3")
+PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path())
+_numbers = count(1)
+
+
+@dataclass
+class Server:
+    """A PostgreSQL of our own, reached by a socket in its folder."""
+
+    folder: Path
+    as_user: tuple[str, ...]
+    options: str = ""
+    started: bool = field(default=False)
+
+    @classmethod
+    def make(cls) -> "Server":
+        folder = Path(tempfile.mkdtemp(prefix="darrm-pg-", dir="/tmp"))
+        as_user: tuple[str, ...] = ()
+        if os.getuid() == 0:  # the server refuses to run as root
+            shutil.chown(folder, "postgres")
+            as_user = ("runuser", "-u", "postgres", "--")
+        server = cls(folder, as_user)
+        server.program("initdb", "-D", folder / "data", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        return server
+
+    def program(self, name: str, *arguments: object) -> None:
+        line = [*self.as_user, PROGRAMS / name, *arguments]
+        done = subprocess.run([*map(str, line)], capture_output=True, text=True, check=False, cwd="/")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self, options: str = "") -> None:
+        settings = f"-k {self.folder} -c listen_addresses='' -c shared_buffers=16MB -c max_connections=40 {options}"
+        self.program("pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-w", "-o", settings, "start")
+        self.started = True
+
+    def stop(self, mode: str = "immediate") -> None:
+        if self.started:
+            self.program("pg_ctl", "-D", self.folder / "data", "-w", "-m", mode, "stop")
+            self.started = False
+
+    @property
+    def url(self) -> str:
+        return f"postgresql:///postgres?host={self.folder}&user=postgres"
+
+    def run(self, *statements: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as link:
+            for statement in statements:
+                link.execute(statement)
+
+    def empty(self) -> str:
+        """A URL of a schema that nobody used."""
+        name = f"ledger{next(_numbers)}"
+        self.run(f"CREATE SCHEMA {name}")
+        return f"{self.url}&options=-csearch_path%3D{name}"
+
+    def change(self, url: str, *statements: str) -> None:
+        """Do to a ledger's tables what nobody may."""
+        self.run(f"SET search_path = {url.rpartition('%3D')[2]}", *statements)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    pytest.importorskip("psycopg")
+    if not (PROGRAMS / "initdb").is_file():
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    made = Server.make()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(made.folder)
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that a test may kill."""
+    pytest.importorskip("psycopg")
+    if not (PROGRAMS / "initdb").is_file():
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    made = Server.make()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(made.folder)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "ledger.sqlite")
+    return str(request.getfixturevalue("server").empty())
+
+
+def test_a_name_is_a_file_or_a_url() -> None:
+    assert is_url("postgresql://db/ward")
+    assert is_url("postgres://db/ward")
+    assert not is_url("ledger.sqlite")
+    assert not is_url(Path("postgresql:"))
+    assert type(open_store("ledger.sqlite", timeout=1.0)) is LedgerStore
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2@db/ward",
+        "postgresql://db/ward?password=hunter2",
+        "postgresql://db/ward?sslpassword=hunter2",
+        "postgresql://me:hunter2%zz@db/ward",
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_never_shown(url: str) -> None:
+    pytest.importorskip("psycopg")
+    for make in (PrivacyLedger, lambda name: PrivacyLedger.create(name, BUDGET)):
+        with pytest.raises(ValueError, match=r"the URL of (a|the) ledger") as caught:
+            make(url)
+        assert "hunter2" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__ is ("%zz" in url)
+
+
+def test_without_psycopg_a_clear_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ValueError, match=r"pip install 'darrm\[postgres\]'"):
+        PrivacyLedger("postgresql://db/ward")
+
+
+def test_both_stores_admit_and_refuse_the_same(place: str) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET, population="ward 7")
+    fit = ledger.queries_that_fit(QUERY)
+    assert ledger.debit(QUERY.repeated(fit - 2), note="first") == 1
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.debit(QUERY.repeated(5))
+    assert caught.value.queries_that_fit == 2
+    with pytest.raises(ValueError, match="one kind"):
+        ledger.debit(OTHER)
+    assert ledger.debit(QUERY.repeated(2), note="ü — '; DROP TABLE budget; --") == 2  # no number was lost
+    again = PrivacyLedger(place)
+    assert [(entry.number, entry.count, entry.note) for entry in again.entries()] == [
+        (1, fit - 2, "first"),
+        (2, 2, "ü — '; DROP TABLE budget; --"),
+    ]
+    assert (again.head(), again.population, again.identity) == (ledger.head(), "ward 7", ledger.identity)
+    assert (again.head(1).number, again.head(2)) == (1, again.head())
+    assert again.spent.queries == fit
+    with pytest.raises(LedgerError, match="it exists already"):
+        PrivacyLedger.create(place, BUDGET)
+
+
+def test_both_stores_keep_labels_until_they_are_delivered(place: str, tmp_path: Path) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
+    labels, output = np.array([1, 0, 1]), tmp_path / "labels.csv"
+
+    def fails(number: int) -> None:
+        raise OSError(f"no space for {number}")
+
+    with pytest.raises(PaidError, match="no space for 1; the budget is spent and the labels are kept"):
+        ledger.debit(QUERY.repeated(3), labels=labels, output=output, deliver=fails)
+    with pytest.raises(ValueError, match=r"were paid for already and are not delivered yet \(entry 1"):
+        ledger.debit(QUERY.repeated(3), labels=labels, output=output)
+    again = PrivacyLedger(place)
+    assert again.kept_labels(1).tolist() == [1, 0, 1]
+    again.forget_labels(1, {"a.csv": "12"})
+    assert not ledger.undelivered()
+    assert ledger.entries()[0].files == (("a.csv", "12"),)
+    turn = Turn.of("wards", 0)
+    assert ledger.debit(QUERY, labels=labels[:1], turn=turn) == 2
+    with pytest.raises(ValueError, match="another process answers this stream"):
+        again.debit(QUERY, labels=labels[:1], turn=turn)
+
+
+def test_both_stores_take_costs_of_any_length(place: str) -> None:
+    orders = np.linspace(2, 500, 2_000)
+    charge = Charge("a curve", renyi=RenyiCurve(orders, orders / 3e6))
+    ledger = PrivacyLedger.create(place, BUDGET, kinds="renyi")
+    small = Charge("small", renyi=RenyiCurve(np.array([2.0, 8.0]), np.array([1e-4, 4e-4])))
+    assert [ledger.debit(charge), ledger.debit(charge), ledger.debit(small)] == [1, 2, 3]
+    assert [cost.count for cost in PrivacyLedger(place).costs().values()] == [2, 1]
+
+
+DAMAGE = {
+    "a total": "UPDATE kinds SET total = total - 1",
+    "a count": "UPDATE charges SET count = 1 WHERE id = 1",
+    "the last entry": "DELETE FROM charges WHERE id = 2",
+    "the budget": "UPDATE budget SET epsilon = '30'",
+    "the cost": "UPDATE kinds SET cost = replace(cost, '0.1', '0.01')",
+    "a link": "UPDATE charges SET link = 'x' WHERE id = 2",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_both_stores_refuse_what_somebody_changed(what: str, place: str, request: pytest.FixtureRequest) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
+    for _ in range(2):
+        ledger.debit(QUERY.repeated(2))
+    if is_url(place):
+        request.getfixturevalue("server").change(place, DAMAGE[what])
+    else:
+        with sqlite3.connect(place) as connection:
+            connection.execute(DAMAGE[what])
+        connection.close()
+    for act in (lambda: PrivacyLedger(place), lambda: ledger.debit(QUERY)):
+        with pytest.raises(LedgerError, match="corrupted"):
+            act()
+
+
+def test_triggers_rules_and_hidden_rows_are_refused(server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    ledger.debit(QUERY)
+    server.change(url, "CREATE RULE forget AS ON INSERT TO charges DO INSTEAD NOTHING")
+    with pytest.raises(LedgerError, match="a trigger or a view was added"):
+        ledger.debit(QUERY)
+    server.change(url, "DROP RULE forget ON charges", "ALTER TABLE charges ADD COLUMN more text")
+    assert ledger.debit(QUERY) == 2
+
+
+def test_what_is_no_ledger_is_refused_in_one_line(server: Server) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger in it: make a ledger first"):
+        PrivacyLedger(server.empty())
+    with pytest.raises(LedgerError, match=r'lets nobody in.*database "nobody" does not exist') as caught:
+        PrivacyLedger(server.url.replace("/postgres?", "/nobody?"))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(LedgerError, match="the server cannot be reached"):
+        PrivacyLedger("postgresql:///x?host=/nowhere/at/all")
+
+
+def test_a_user_without_rights_and_a_read_only_server_pay_nothing(server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    schema = url.rpartition("%3D")[2]
+    reader = f"reader_{schema}"
+    server.run(f"CREATE ROLE {reader} LOGIN", f"GRANT USAGE ON SCHEMA {schema} TO {reader}")
+    server.run(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}")
+    other = PrivacyLedger(url.replace("user=postgres", f"user={reader}"))
+    with pytest.raises(LedgerError, match="this user may not do that"):
+        other.debit(QUERY)
+    frozen = PrivacyLedger(f"{url}%20-cdefault_transaction_read_only%3Don")
+    with pytest.raises(LedgerError, match="it cannot be written, so nothing was debited"):
+        frozen.debit(QUERY)
+    assert frozen.entries() == other.entries() == ()
+    assert ledger.debit(QUERY) == 1
+
+
+def test_commits_are_durable_whatever_the_server_was_told(server: Server) -> None:
+    url = server.empty()
+    PrivacyLedger.create(url, BUDGET)
+    store = PostgresStore(f"{url}%20-csynchronous_commit%3Doff", timeout=5.0)
+    with store.transaction(write=True) as connection:
+        assert connection.execute("SELECT current_setting('synchronous_commit')").fetchone() == ("on",)
+        assert connection.execute("SELECT current_setting('transaction_isolation')").fetchone() == ("serializable",)
+
+
+def test_another_program_that_holds_or_writes_the_tables(server: Server) -> None:
+    import psycopg
+
+    url = server.empty()
+    PrivacyLedger.create(url, BUDGET).debit(QUERY)
+    ledger = PrivacyLedger(url, timeout=0.2)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT * FROM budget FOR UPDATE")
+        with pytest.raises(LedgerError, match="another process kept it locked for too long: nothing was debited"):
+            ledger.debit(QUERY)
+    with psycopg.connect(url) as other:
+        message = "another program wrote to its tables at the same moment"
+        with pytest.raises(LedgerError, match=message), ledger._store.transaction(write=True) as connection:  # noqa: PT012
+            connection.execute("SELECT count(*) FROM kinds")
+            other.execute("UPDATE kinds SET what = what")
+            other.commit()
+            connection.execute("UPDATE kinds SET total = total + 100")
+    assert ledger.debit(QUERY) == 2
+
+
+def test_threads_share_commits_and_no_number_is_given_twice(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    commit = PostgresStore._commit
+
+    def counted(store: PostgresStore) -> None:
+        made.append(1)
+        commit(store)
+
+    monkeypatch.setattr(PostgresStore, "_commit", counted)
+    ledger = PrivacyLedger.create(place, BUDGET)
+    fit = ledger.queries_that_fit(QUERY)
+    ledger.debit(QUERY.repeated(fit - 20))
+    made.clear()
+    numbers: list[int] = []
+    refused: list[BaseException] = []
+
+    def debit() -> None:
+        for _ in range(4):
+            try:
+                numbers.append(ledger.debit(QUERY))
+            except BudgetExceededError as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=debit) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(2, 22))
+    assert len(refused) == 20
+    assert PrivacyLedger(place).spent.queries == fit
+    if is_url(place):
+        assert 0 < len(made) < 40
+
+
+def test_a_shared_commit_that_fails_fails_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "_OLDEST_SECONDS", 60.0)
+    done: list[str] = []
+
+    class Connection:
+        def execute(self, statement: str, _: tuple[object, ...] = (), /) -> Any:
+            done.append(statement)
+
+    def commit() -> None:
+        done.append("COMMIT")
+        raise OSError("the disk is gone")
+
+    shared = commits.SharedCommits(lambda _: Connection(), commit)
+    inside, errors = threading.Event(), []
+
+    def block(wait: bool) -> None:
+        try:
+            with shared.transaction(write=True):
+                inside.set()
+                while wait and shared._waiting < 2:
+                    pass
+        except OSError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=block, args=(wait,)) for wait in (True, False, False)]
+    threads[0].start()
+    inside.wait()
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == ["the disk is gone"] * 3
+    assert done.count("COMMIT") == 1
+    assert done.count("SAVEPOINT mine") == 2
+
+
+def test_a_forked_child_leaves_its_parents_connection_alone(server: Server) -> None:
+    script = f"""
+        import os
+        from tests.account.test_postgres import QUERY
+        from darrm.account.ledger import PrivacyLedger
+        ledger = PrivacyLedger.create({server.empty()!r}, {BUDGET!r})
+        ledger.debit(QUERY)
+        child = os.fork()
+        if child == 0:
+            ledger.debit(QUERY)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(ledger.debit(QUERY))
+    """
+    prelude = "from darrm.privacy import PrivacyParams\n"
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "3\n", done.stderr
+
+
+def test_an_idle_connection_that_was_lost_is_made_again(server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'darrm'")
+    assert ledger.debit(QUERY) == 1
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_restarts_or_is_killed(own_server: Server) -> None:
+    url = own_server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET, timeout=5.0)
+    ledger.debit(QUERY)
+    own_server.stop("fast")
+    with pytest.raises(LedgerError, match=r"the server (cannot be reached|stops or restarts)"):
+        ledger.debit(QUERY)
+    own_server.start()
+    assert ledger.debit(QUERY) == 2
+    own_server.stop("immediate")
+    own_server.start()
+    assert [entry.number for entry in ledger.entries()] == [1, 2]
+    own_server.stop()
+    own_server.start("-c fsync=off")
+    with pytest.raises(LedgerError, match="its server does not wait for the disk"):
+        PrivacyLedger(url)
