@@ -12,8 +12,10 @@ from pathlib import Path
 
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
+from darrm.account.moving import move
 from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
 from darrm.account.signing import new_signing_key
+from darrm.account.store import ledger_name
 from darrm.errors import checks
 from darrm.losses.charges import Charge
 from darrm.mechanisms.release import Release
@@ -57,7 +59,11 @@ def build_parser() -> CommandLine:
         epilog=EPILOG,
         renamed={"--private-models": "--models", "--disjoint": "--overlap 1"},
     )
-    parser.add_argument("--ledger", type=Path, metavar="L.sqlite", help="report what this ledger has spent")
+    parser.add_argument(
+        "--ledger", type=ledger_name, metavar="L.sqlite", help="report what this ledger, a file or a URL, has spent"
+    )
+    parser.add_argument("--copy", type=ledger_name, metavar="FROM", help="move this ledger, and close the old one")
+    parser.add_argument("--to", type=ledger_name, metavar="URL", help="where --copy moves it: a new URL or file")
     parser.add_argument("--log", action="store_true", help="list all entries of the ledger, not the last ten")
     parser.add_argument(
         "--head", action="store_true", help="print the ledger's head only: the line that an audit compares later"
@@ -81,9 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Report on a ledger or on a table."""
     options = build_parser().parse_args(arguments)
     check_outputs(options)
-    if [options.ledger, options.table, options.new_signing_key].count(None) != 2:
+    jobs = [options.ledger, options.table, options.new_signing_key, options.copy]
+    if jobs.count(None) != len(jobs) - 1 or (options.copy is None) is not (options.to is None):
         message = "give either --ledger, to see what was spent, or --table with --queries and --delta"
-        raise ValueError(f"{message}, or --new-signing-key alone")
+        raise ValueError(f"{message}, or --new-signing-key alone, or --copy with --to")
     if options.new_signing_key is not None:
         private, public = options.new_signing_key, new_signing_key(options.new_signing_key)
         text = f"private key: {private}: keep it, and a copy, where the ledger is not\npublic key:  {public}\n"
@@ -91,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.table is not None:
         return _report_table(options)
+    if options.copy is not None:
+        return _move(options)
     given = (options.queries, options.delta, options.plot, options.models or None, options.overlap)
     if any(value is not None for value in given):
         raise ValueError("--ledger goes with --log, --head, --format and --quiet only: its budget says the rest")
@@ -104,6 +113,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         line.show("adding up the ledger's entries")
         report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger, everything=options.log)
     print_report(options, text=lambda: str(report), document=lambda: report)
+    return 0
+
+
+def _move(options: argparse.Namespace) -> int:
+    check_kept(options.copy)
+    check_kept(options.to)
+    with status_line(quiet=options.quiet) as line:
+        line.show("copying the ledger's entries")
+        head = move(str(options.copy), str(options.to)).head()
+    old, new = str(options.copy), str(options.to)
+    text = f"moved to {new}; {old} is closed, keep it for audits\nhead: {head}\n"
+    print_report(options, text=lambda: text, document=lambda: {"from": old, "to": new, "head": head.to_json()})
     return 0
 
 

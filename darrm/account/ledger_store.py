@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from darrm.account.store import Store
+from darrm.account.store import Connection, Store
 from darrm.errors import LedgerError, checks
 
 MEMORY = ":memory:"
@@ -56,7 +56,7 @@ ADVICE = {
 }
 
 
-def check_kept(path: Path) -> None:
+def check_kept(path: Path | str) -> None:
     """Raise `ValueError` for a ledger in memory where a command line needs one that outlives it.
 
     >>> check_kept(Path(":memory:"))
@@ -142,12 +142,29 @@ class LedgerStore(Store):
         with translated(self.path), self._connection() as connection, self._begun(connection, write=write):
             try:
                 self._check_file()
+                if write:
+                    self.check_open(connection)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def moved(self, connection: Connection) -> str:
+        """Return where the ledger was moved to; empty for one that was not."""
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'moved'").fetchone()
+        return str(connection.execute("SELECT max(there) FROM moved").fetchone()[0]) if tables else ""
+
+    def close(self, connection: Connection, there: str) -> None:
+        """Let the ledger pay no more, because it was moved."""
+        connection.execute("CREATE TABLE moved (there TEXT NOT NULL)")
+        connection.execute("INSERT INTO moved VALUES (?)", (there,))
+
+    def set_last(self, connection: Connection, number: int) -> None:
+        """Say which number an entry got last, in a ledger whose rows were copied."""
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = 'charges'")
+        connection.execute("INSERT INTO sqlite_sequence VALUES ('charges', ?)", (number,))
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

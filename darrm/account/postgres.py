@@ -23,7 +23,7 @@ from functools import cache
 
 from darrm.account.commits import SharedCommits
 from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE, LedgerStore
-from darrm.account.store import Connection, Store
+from darrm.account.store import Connection, Store, is_url
 from darrm.errors import LedgerError, checks
 from darrm.system.extras import Untyped, require
 
@@ -56,7 +56,7 @@ _WORDS = (
     ("seal) VALUES (?, ?, 0", "seal) VALUES ((SELECT coalesce(max(id), 0) + 1 FROM kinds), ?, ?, 0"),
     ("?", "%s"),
 )
-_STATE = """SELECT application, version, moved, (SELECT count(*) FROM pg_catalog.pg_class c
+_STATE = """SELECT application, version, (SELECT count(*) FROM pg_catalog.pg_class c
     LEFT JOIN pg_catalog.pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
     LEFT JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
     WHERE c.relnamespace = current_schema()::regnamespace AND (t.oid IS NOT NULL OR r.oid IS NOT NULL)), 'ok'
@@ -64,10 +64,11 @@ _STATE = """SELECT application, version, moved, (SELECT count(*) FROM pg_catalog
 _ASKED = {  # of SQLite's own, answered by what a transaction read at its beginning
     "PRAGMA application_id": 0,
     "PRAGMA user_version": 1,
-    "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')": 3,
-    "PRAGMA quick_check(1)": 4,  # pages are the server's own: see its data_checksums
+    "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')": 2,
+    "PRAGMA quick_check(1)": 3,  # pages are the server's own: see its data_checksums
 }
-_NOTHING = (0, 0, "", 0, "ok")
+_MOST_KEPT = 100  # rows of what was read, for as long as nothing is written
+_NOTHING = (0, 0, 0, "ok")
 _SET = {"PRAGMA application_id": "application", "PRAGMA user_version": "version"}
 _ADVICE = {  # by SQLSTATE, or its class
     "42P01": f"there is no ledger in it: {HOW_TO_CREATE}",
@@ -88,15 +89,6 @@ _LOST = (
     "the server cannot be reached, or lets nobody in: nothing was released; check that it runs, the URL, and the "
     "password in PGPASSWORD, ~/.pgpass or a service file"
 )
-
-
-def is_url(name: object) -> bool:
-    """Whether a ledger's name is the URL of a database, and not a file's.
-
-    >>> is_url("postgresql://budget@db.example/ward7"), is_url("ledger.sqlite")
-    (True, False)
-    """
-    return isinstance(name, str) and name.startswith(("postgresql:", "postgres:"))
 
 
 def check_url(url: str) -> None:
@@ -165,9 +157,21 @@ class PostgresStore(Store):
         if self._process != os.getpid():
             self._afresh()
         with _translated(self.path), self._commits.transaction(write=write) as connection:
-            if write and isinstance(connection, _Connection) and connection.moved:
-                raise LedgerError(self.path, f"it is closed, its budget moved to {connection.moved}: debit there")
+            if write:
+                self.check_open(connection)
             yield connection
+
+    def moved(self, connection: Connection) -> str:
+        """Return where the ledger was moved to; empty for one that was not."""
+        return str(connection.execute("SELECT moved FROM ledger").fetchone()[0])
+
+    def close(self, connection: Connection, there: str) -> None:
+        """Let the ledger pay no more, because it was moved."""
+        connection.execute("UPDATE ledger SET moved = ?", (there,))
+
+    def set_last(self, connection: Connection, number: int) -> None:
+        """Say which number an entry got last, in a ledger whose rows were copied."""
+        connection.execute("UPDATE ledger SET last = ?", (number,))
 
     def _begin(self, write: bool) -> Connection:
         """Start a transaction, over a new connection if the old one was lost while nobody used it."""
@@ -253,11 +257,6 @@ class _Connection:
         self._state: tuple[Untyped, ...] = _NOTHING
         self._read: dict[tuple[str, tuple[object, ...]], _Answer] = {}
 
-    @property
-    def moved(self) -> str:
-        """Where the ledger was moved to, if it was."""
-        return str(self._state[2])
-
     def read_state(self) -> None:
         """Read what says whether the tables are a ledger, and of which version."""
         self._state = self._link.execute(_STATE).fetchone() or _NOTHING
@@ -276,7 +275,7 @@ class _Connection:
             return self._read[statement, values]
         cursor = self._link.execute(_in_its_words(statement), values or None)
         answer = _Answer(cursor.fetchall() if cursor.description else ())
-        if statement.startswith("SELECT"):
+        if statement.startswith("SELECT") and len(answer.fetchall()) <= _MOST_KEPT:
             self._read[statement, values] = answer
         return answer
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import MEMORY
+from darrm.account.store import is_url
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, checks
 from darrm.losses.charges import Charge
@@ -202,7 +203,7 @@ def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Char
         return LedgerHandle(PrivacyLedger.create(MEMORY, budget), owner=owner)
     if not isinstance(path, str | PathLike) or str(path) == MEMORY:
         checks.fail("ledger", path, "the path of a file, or None", "for a PrivacyLedger say ledger.path")
-    if not Path(path).exists():
+    if not is_url(path) and not Path(path).exists():
         return LedgerHandle(PrivacyLedger.create(path, budget), owner=owner)
     ledger = PrivacyLedger(path)
     if ledger.budget != budget:

@@ -21,6 +21,7 @@ from darrm.account.filters import HALF
 from darrm.account.ledger import PrivacyLedger, reason_of
 from darrm.account.ledger_store import check_kept
 from darrm.account.signing import SigningKey
+from darrm.account.store import ledger_name
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError, PaidError, checks
 from darrm.losses.charges import Charge
 from darrm.pate.files import Released, load_release
@@ -160,7 +161,9 @@ def _add_stream(parser: CommandLine) -> None:
 
 def _add_recover(parser: CommandLine) -> None:
     parser.add_argument("entry", metavar="ENTRY", help="the number of the ledger's entry")
-    parser.add_argument("--ledger", type=Path, required=True, metavar="L.sqlite", help="what paid")
+    parser.add_argument(
+        "--ledger", type=ledger_name, required=True, metavar="L.sqlite", help="what paid, a file or a URL"
+    )
     _add_cluster(parser)
     add_outputs(parser, made="the labels to a new .npy or .csv file, or to the entry's own output (always needed)")
 
@@ -193,7 +196,9 @@ def _add_ledger(parser: CommandLine) -> None:
     parser.add_argument(
         "--table", type=Path, required=True, metavar="T.json", help="what a plan wrote: a proven table, or a mechanism"
     )
-    parser.add_argument("--ledger", type=Path, required=True, metavar="L.sqlite", help="where to debit")
+    parser.add_argument(
+        "--ledger", type=ledger_name, required=True, metavar="L.sqlite", help="where to debit: a file or a URL"
+    )
     parser.add_argument(
         "--create-budget", metavar="EPS,DELTA", help="make the ledger first, with this budget for all its queries"
     )
@@ -410,7 +415,7 @@ def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str
     return PrivacyLedger.create(options.ledger, budget, kinds=kinds, population=population, signing_key=key)
 
 
-def _check_no_ledger(path: Path) -> None:
+def _check_no_ledger(path: Path | str) -> None:
     """Refuse a new budget where a ledger is, and say first that it may have paid for these votes."""
     with suppress(LedgerError):  # no ledger, or none yet: whoever makes one says what stands in the way
         paid = PrivacyLedger(path).accountant().queries

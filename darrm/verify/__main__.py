@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from darrm.account.ledger_store import check_kept
+from darrm.account.store import ledger_name
 from darrm.errors import checks
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.files import check_parent, check_regular, is_same_file, write_text
@@ -47,10 +48,11 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="python -m darrm.verify", description=DESCRIPTION, epilog=EPILOG, renamed=by_name)
     parser.add_argument(
         "paths",
-        type=Path,
+        type=ledger_name,
         nargs="+",
         metavar="PATH",
-        help="a table, a mechanism, a ledger, labels (.csv, .npy, .parquet), an estimator, or a folder of them",
+        help="a table, a mechanism, a ledger, labels (.csv, .npy, .parquet), an estimator, a folder of them, or "
+        "the URL of a ledger in PostgreSQL",
     )
     parser.add_argument(
         "--voters", type=Path, metavar="FILE.csv", help="lines of name,epsilon,delta: whether the table counts each so"

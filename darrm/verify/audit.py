@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
 
+from darrm.account.store import ledger_name
 from darrm.errors import LedgerError, checks
 from darrm.mechanisms.release import Release
 from darrm.proof.table import Table
@@ -97,7 +98,7 @@ class _Judging:
 
 
 def audit(
-    paths: Sequence[Path],
+    paths: Sequence[Path | str],
     *,
     voters_path: Path | None = None,
     classes: tuple[str, ...] | None = None,
@@ -111,8 +112,8 @@ def audit(
     Parameters
     ----------
     paths
-        Tables, mechanisms, ledgers, labels, estimators, or folders that hold them; nothing is written to or beside
-        them.
+        Tables, mechanisms, ledgers, labels, estimators, or folders that hold them, and URLs of ledgers; nothing is
+        written to or beside them.
     voters_path
         What each voter of a table promises, by its name.
     classes
@@ -231,7 +232,7 @@ def _judge_ledgers(now: _Judging, pieces: Sequence[Piece], heads: Sequence[Shown
     for piece in pieces:
         now.report(f"reading {piece.path}")
         try:
-            ledger = now.ledgers[piece.path] = read_ledger(Path(piece.path), dict(piece.parts))
+            ledger = now.ledgers[piece.path] = read_ledger(ledger_name(piece.path), dict(piece.parts))
             own = [head for head in heads if head.identity == ledger.identity]
             with copied(dict(piece.parts)) as copy:
                 now.add(piece.path, list(judge_chain(copy, own, now.keys)))

@@ -8,13 +8,15 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import filterfalse, groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.account.moving import copy_of
+from darrm.account.store import is_url
 from darrm.errors import checks
 from darrm.mechanisms.noisy_maximum import FORMAT
 from darrm.pate import tested
@@ -66,12 +68,13 @@ class Piece:
         return self.parts[0][1]
 
 
-def pieces_of(paths: Sequence[Path]) -> Iterator[Piece]:
-    """Read files and folders; `ValueError` or `OSError` for what is named and cannot be used."""
+def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
+    """Read files, folders and the URLs of ledgers; `ValueError` or `OSError` for what is named and cannot be used."""
     if not paths:
         checks.fail("PATH", checks.Found("nothing"), "a file or a folder", _ABSENT)
     read = set[str]()
-    for path in paths:
+    yield from (Piece(LEDGER, str(url), (("", copy_of(str(url))),)) for url in dict.fromkeys(filter(is_url, paths)))
+    for path in map(Path, filterfalse(is_url, paths)):
         if path.is_dir():
             entries = sorted(part for part in path.rglob("*") if not _hidden(part, path))
             inside = [part for part in entries if part.is_file()]

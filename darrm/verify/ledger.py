@@ -116,7 +116,7 @@ class LedgerCopy:
         return min(proved, key=lambda bound: bound.epsilon, default=None)
 
 
-def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerCopy:
+def read_ledger(path: Path | str, files: Mapping[str, bytes] | None = None) -> LedgerCopy:
     """Read a copy of a ledger, by default of its `ledger_files` now, rolled back to its last transaction.
 
     Raises
@@ -126,7 +126,7 @@ def read_ledger(path: Path, files: Mapping[str, bytes] | None = None) -> LedgerC
     OSError
         If the file cannot be read.
     """
-    with copied(ledger_files(path) if files is None else files) as copy:
+    with copied(ledger_files(Path(path)) if files is None else files) as copy:
         try:
             ledger = PrivacyLedger(copy)
             ledger.check()

@@ -20,14 +20,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darrm.account import __main__ as account
 from darrm.account import commits
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.account.ledger_store import LedgerStore
-from darrm.account.postgres import PostgresStore, is_url, open_store
+from darrm.account.moving import copy_of, move
+from darrm.account.postgres import PostgresStore, open_store
+from darrm.account.store import is_url
 from darrm.errors import BudgetExceededError, LedgerError, PaidError
+from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.proof.table import certify
+from darrm.release import __main__ as release
+from darrm.system.command_line import run
+from darrm.verify import __main__ as verify
+from tests.doors import refused
 
 QUERY = Charge("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
 OTHER = Charge("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
@@ -351,6 +361,9 @@ def test_a_shared_commit_that_fails_fails_for_all(monkeypatch: pytest.MonkeyPatc
         def execute(self, statement: str, _: tuple[object, ...] = (), /) -> Any:
             done.append(statement)
 
+        def executemany(self, statement: str, _: object, /) -> Any:
+            done.append(statement)
+
     def commit() -> None:
         done.append("COMMIT")
         raise OSError("the disk is gone")
@@ -405,6 +418,96 @@ def test_an_idle_connection_that_was_lost_is_made_again(server: Server) -> None:
     ledger = PrivacyLedger.create(url, BUDGET)
     server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'darrm'")
     assert ledger.debit(QUERY) == 1
+
+
+def test_a_ledger_moves_there_and_back_and_the_old_one_is_closed(server: Server, tmp_path: Path) -> None:
+    old, url, back = str(tmp_path / "old.sqlite"), server.empty(), str(tmp_path / "back.sqlite")
+    ledger = PrivacyLedger.create(old, BUDGET, population="ward 7")
+    ledger.debit(QUERY.repeated(2), labels=np.array([0, 1]), turn=Turn.of("wards"))
+    ledger.debit(QUERY, note="ü")
+    moved = move(old, url)
+    assert moved.path == url
+    assert (moved.entries(), moved.head()) == (ledger.entries(), ledger.head())
+    assert moved.kept_labels(1).tolist() == [0, 1]
+    for closed in (ledger, PrivacyLedger(old)):
+        with pytest.raises(LedgerError, match=r"it is closed, its budget moved to postgresql:.*: debit there; nothing"):
+            closed.debit(QUERY)
+    with pytest.raises(LedgerError, match=r"moved to postgresql:.* already"):
+        move(old, back)
+    with pytest.raises(LedgerError, match="it exists already"):
+        move(old, url)
+    assert moved.debit(QUERY) == 3
+    again = move(url, back)
+    assert (again.debit(QUERY), len(again.entries())) == (4, 4)
+    assert again.entries()[:3] == PrivacyLedger(url).entries()
+    with pytest.raises(LedgerError, match="it is closed, its budget moved to"):
+        moved.debit(QUERY)
+
+
+@pytest.mark.parametrize("cut_off", ["before the old one is closed", "before the new one is there"])
+def test_a_move_that_is_cut_off_leaves_one_budget(
+    cut_off: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, url = str(tmp_path / "old.sqlite"), server.empty()
+    ledger = PrivacyLedger.create(old, BUDGET)
+    ledger.debit(QUERY)
+
+    def fails(store: LedgerStore | PostgresStore, *_: object) -> None:
+        if isinstance(store, PostgresStore):
+            store._drop()
+        raise OSError("no power")
+
+    with monkeypatch.context() as patch:
+        store, method = (LedgerStore, "close") if "old" in cut_off else (PostgresStore, "_commit")
+        patch.setattr(store, method, fails)
+        with pytest.raises(OSError, match="no power"):
+            move(old, url)
+    with pytest.raises(LedgerError, match="there is no ledger in it"):
+        PrivacyLedger(url)
+    if "old" in cut_off:
+        assert ledger.debit(QUERY) == 2
+    else:
+        with pytest.raises(LedgerError, match="it is closed"):
+            ledger.debit(QUERY)
+    assert move(old, url).head() == ledger.head()
+
+
+def test_a_copy_for_audits_is_the_ledger_as_it_is(server: Server, tmp_path: Path) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    ledger.debit(QUERY.repeated(2))
+    ledger.debit(QUERY)
+    (tmp_path / "copy.sqlite").write_bytes(copy_of(url))
+    assert PrivacyLedger(tmp_path / "copy.sqlite").head() == ledger.head()
+    server.change(url, "DELETE FROM charges WHERE id = 2", "UPDATE kinds SET total = 2")
+    (tmp_path / "copy.sqlite").write_bytes(copy_of(url))
+    with pytest.raises(LedgerError, match="corrupted"):
+        PrivacyLedger(tmp_path / "copy.sqlite")
+
+
+def test_the_command_lines_take_urls(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    table, votes, old, url = tmp_path / "table.json", tmp_path / "votes.csv", tmp_path / "old.sqlite", server.empty()
+    certify(problem, NoiseFunction(3, [0.5, 1.0])).save(table)
+    votes.write_text("1,0,1\n0,0,1\n")
+    released = ["--table", str(table), "--quiet"]
+    first = [str(votes), *released, "--ledger", str(old), "--create-budget", "3,1e-3"]
+    assert run(lambda: release.main([*first, "--output", str(tmp_path / "a.csv")])) == 0
+    assert run(lambda: account.main(["--copy", str(old), "--to", url, "--quiet"])) == 0
+    capsys.readouterr()
+    refused(release.main, [*first[:-2], "--output", str(tmp_path / "b.csv")], "it is closed, its budget moved", capsys)
+    refused(account.main, ["--copy", url], "or --copy with --to", capsys)
+    refused(account.main, ["--ledger", "postgresql://me:hunter2@db/ward"], "must have no password in it", capsys)
+    second = [str(votes), *released, "--ledger", url, "--output", str(tmp_path / "b.csv")]
+    assert run(lambda: release.main(second)) == 0
+    assert run(lambda: account.main(["--ledger", url, "--head"])) == 0
+    head = capsys.readouterr().out.strip().splitlines()[-1]
+    assert head == str(PrivacyLedger(url).head())
+    files = [str(table), url, str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    assert run(lambda: verify.main([*files, "--head", head, "--quiet"])) == 0
+    server.change(url, "UPDATE charges SET note = 'x' WHERE id = 1")
+    assert run(lambda: verify.main(files)) == 1
+    assert "corrupted" in capsys.readouterr().out
 
 
 @pytest.mark.slow
