@@ -438,6 +438,7 @@ class PrivacyLedger:
             self._identity = identity
             account = rows.account()
             rows.check_holds(self._seen)
+            self._seen = rows.newest()  # as it stands if all is rolled back
             if write:
                 rows.upgrade()
             yield rows, account

@@ -17,7 +17,7 @@ from darrm.errors import LedgerError, checks
 from darrm.privacy import PrivacyParams
 from darrm.system.extras import Untyped
 
-_TABLES = ("budget", "kinds", "charges")
+_TABLES = ("budget", "kinds", "charges", "totals")
 _AT_ONCE = 10_000  # rows
 _LAST = "SELECT (SELECT max(seq) FROM sqlite_sequence WHERE name = 'charges')"
 _PLACEHOLDER = Identity.of(PrivacyParams(1), "one")  # makes the tables, and is copied over

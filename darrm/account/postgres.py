@@ -3,7 +3,8 @@
 **One after another.** A transaction that writes is SERIALIZABLE and locks the table of the budget before its snapshot
 is taken, as SQLite's ``BEGIN IMMEDIATE`` does: nobody decides on a total that another process is about to change, and
 no debit of darrm makes another one fail. Who else writes to these tables may: nothing was debited then, and the message
-says so. Readers take one snapshot and wait for no other process. Threads share commits: `darrm.account.commits`.
+says so. Readers take one snapshot and wait for no other process. Threads of one process take turns, over one
+connection, and share commits: `darrm.account.group_commit`.
 
 **A commit that was cut off.** If the connection breaks while the server commits, nobody here knows what came of it. The
 debit then looks for its own token in the next transaction, which first takes a lock that the one before holds until it
@@ -16,12 +17,12 @@ service file, and never stand in a URL, which command lines and logs show.
 """
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 
-from darrm.account.commits import SharedCommits
 from darrm.account.ledger_store import HOW_TO_CREATE, RESTORE, LedgerStore
 from darrm.account.store import Connection, Store, is_url
 from darrm.errors import LedgerError, checks
@@ -136,7 +137,7 @@ class PostgresStore(Store):
         self._process = os.getpid()
         self._link: Untyped = None
         self._close: Callable[[], object] = lambda: None
-        self._commits = SharedCommits(self._begin, self._commit)
+        self._turn = threading.Lock()
 
     def create(self) -> None:
         """Let the next transaction make the tables; it raises `LedgerError` if they are there."""
@@ -156,10 +157,18 @@ class PostgresStore(Store):
         """
         if self._process != os.getpid():
             self._afresh()
-        with _translated(self.path), self._commits.transaction(write=write) as connection:
-            if write:
-                self.check_open(connection)
-            yield connection
+        with self._turn, _translated(self.path):
+            connection = self._begin(write=write)
+            try:
+                if write:
+                    self.check_open(connection)
+                yield connection
+                self._commit()
+            except BaseException:
+                if self._link is not None:
+                    with suppress(require("psycopg").Error):  # a connection that is not idle is dropped later
+                        self._link.execute("ROLLBACK")
+                raise
 
     def moved(self, connection: Connection) -> str:
         """Return where the ledger was moved to; empty for one that was not."""
@@ -173,7 +182,7 @@ class PostgresStore(Store):
         """Say which number an entry got last, in a ledger whose rows were copied."""
         connection.execute("UPDATE ledger SET last = ?", (number,))
 
-    def _begin(self, write: bool) -> Connection:
+    def _begin(self, *, write: bool) -> Connection:
         """Start a transaction, over a new connection if the old one was lost while nobody used it."""
         psycopg = require("psycopg")
         is_idle = self._link is not None and self._link.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -188,12 +197,12 @@ class PostgresStore(Store):
             self._drop()
             if not is_lost:
                 raise
-        return self._begin(write)
+        return self._begin(write=write)
 
     def _begun(self, *, write: bool) -> Connection:
         level = "SERIALIZABLE" if write else "REPEATABLE READ, READ ONLY"
         self._link.execute(f"BEGIN ISOLATION LEVEL {level}")
-        connection = _Connection(self._link)
+        connection = _Connection(self._link, self.path)
         if self._is_new and write:
             self._is_new = False
             self._link.execute(_ALONE)
@@ -230,8 +239,7 @@ class PostgresStore(Store):
 
     def _commit(self) -> None:
         try:
-            with _translated(self.path):
-                self._link.execute("COMMIT")
+            self._link.execute("COMMIT")
         except BaseException:
             self._is_uncertain = True
             self._drop()
@@ -252,8 +260,8 @@ def _close(link: Untyped, process: int) -> None:
 class _Connection:
     """What `ledger_rows` says to SQLite, said to PostgreSQL; what was read stays so until something is written."""
 
-    def __init__(self, link: Untyped) -> None:
-        self._link = link
+    def __init__(self, link: Untyped, path: str) -> None:
+        self._link, self._path = link, path
         self._state: tuple[Untyped, ...] = _NOTHING
         self._read: dict[tuple[str, tuple[object, ...]], _Answer] = {}
 
@@ -273,7 +281,8 @@ class _Connection:
             self._read.clear()
         elif (statement, values) in self._read:
             return self._read[statement, values]
-        cursor = self._link.execute(_in_its_words(statement), values or None)
+        with _translated(self._path):
+            cursor = self._link.execute(_in_its_words(statement), values or None)
         answer = _Answer(cursor.fetchall() if cursor.description else ())
         if statement.startswith("SELECT") and len(answer.fetchall()) <= _MOST_KEPT:
             self._read[statement, values] = answer
@@ -282,7 +291,7 @@ class _Connection:
     def executemany(self, statement: str, values: Iterable[tuple[object, ...]]) -> None:
         """Run a statement for each row of values."""
         self._read.clear()
-        with self._link.cursor() as cursor:
+        with _translated(self._path), self._link.cursor() as cursor:
             cursor.executemany(_in_its_words(statement), values)
 
 

@@ -15,13 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from darrm.account import __main__ as account
-from darrm.account import commits
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.account.ledger_store import LedgerStore
 from darrm.account.moving import copy_of, move
@@ -42,6 +40,7 @@ from tests.doors import refused
 QUERY = Charge("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
 OTHER = Charge("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
 BUDGET = PrivacyParams(3, "1e-3")
+KILLS = 200 if os.environ.get("DARRM_EXHAUSTIVE") else 8
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path())
 _numbers = count(1)
 
@@ -353,45 +352,6 @@ def test_threads_share_commits_and_no_number_is_given_twice(place: str, monkeypa
         assert 0 < len(made) < 40
 
 
-def test_a_shared_commit_that_fails_fails_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "_OLDEST_SECONDS", 60.0)
-    done: list[str] = []
-
-    class Connection:
-        def execute(self, statement: str, _: tuple[object, ...] = (), /) -> Any:
-            done.append(statement)
-
-        def executemany(self, statement: str, _: object, /) -> Any:
-            done.append(statement)
-
-    def commit() -> None:
-        done.append("COMMIT")
-        raise OSError("the disk is gone")
-
-    shared = commits.SharedCommits(lambda _: Connection(), commit)
-    inside, errors = threading.Event(), []
-
-    def block(wait: bool) -> None:
-        try:
-            with shared.transaction(write=True):
-                inside.set()
-                while wait and shared._waiting < 2:
-                    pass
-        except OSError as error:
-            errors.append(str(error))
-
-    threads = [threading.Thread(target=block, args=(wait,)) for wait in (True, False, False)]
-    threads[0].start()
-    inside.wait()
-    for thread in threads[1:]:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == ["the disk is gone"] * 3
-    assert done.count("COMMIT") == 1
-    assert done.count("SAVEPOINT mine") == 2
-
-
 def test_a_forked_child_leaves_its_parents_connection_alone(server: Server) -> None:
     script = f"""
         import os
@@ -527,3 +487,69 @@ def test_a_server_that_stops_restarts_or_is_killed(own_server: Server) -> None:
     own_server.start("-c fsync=off")
     with pytest.raises(LedgerError, match="its server does not wait for the disk"):
         PrivacyLedger(url)
+
+
+@pytest.mark.slow
+def test_debits_while_the_server_is_killed_are_paid_once_or_not_at_all(own_server: Server) -> None:
+    url, ended = own_server.empty(), threading.Event()
+    tiny = Charge("tiny", guarantee=PrivacyParams("0.0001", "0"))
+    PrivacyLedger.create(url, BUDGET)
+    paid, unsure, refused = list[str](), list[str](), list[str]()
+
+    def debit(name: int) -> None:
+        ledger = PrivacyLedger(url)
+        for number in count():
+            if ended.is_set():
+                return
+            note = f"{name}:{number}"
+            try:
+                ledger.debit(tiny, note=note)
+                paid.append(note)
+            except PaidError:
+                unsure.append(note)
+            except LedgerError:
+                refused.append(note)
+                ended.wait(0.01)
+
+    threads = [threading.Thread(target=debit, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(KILLS):
+        ended.wait(0.3)
+        own_server.stop("immediate")
+        own_server.start()
+    ended.set()
+    for thread in threads:
+        thread.join()
+    kept = [entry.note for entry in PrivacyLedger(url).entries()]
+    assert len(kept) == len(set(kept))  # none twice
+    assert set(paid) <= set(kept) <= {*paid, *unsure}  # none lost, and none unpaid
+    assert paid
+    assert refused
+
+
+@pytest.mark.slow
+def test_processes_with_one_budget_pay_for_what_it_admits_and_not_one_more(server: Server) -> None:
+    url = server.empty()
+    each = Charge("a thousandth", guarantee=PrivacyParams("0.01", "0"))
+    ledger = PrivacyLedger.create(url, PrivacyParams("0.01", "1e-3"))
+    assert ledger.queries_that_fit(each) == 1
+    script = f"""
+        from darrm.account.ledger import PrivacyLedger
+        from darrm.errors import BudgetExceededError
+        from darrm.losses.charges import Charge
+        from darrm.privacy import PrivacyParams
+        ledger, paid = PrivacyLedger({url!r}), 0
+        for _ in range(50):
+            try:
+                ledger.debit(Charge("small", guarantee=PrivacyParams("0", "1e-5")))
+                paid += 1
+            except BudgetExceededError:
+                pass
+        print(paid)
+    """
+    lines = [sys.executable, "-c", textwrap.dedent(script)]
+    started = [subprocess.Popen(lines, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    paid = [int(process.communicate()[0]) for process in started]
+    assert sum(paid) == len(ledger.entries()) == 100
+    assert ledger.spent.queries == 100
