@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,11 +37,12 @@ from darrm.release import __main__ as release
 from darrm.system.command_line import run
 from darrm.verify import __main__ as verify
 from tests.doors import refused
+from tests.exhaustive import EXHAUSTIVE
 
 QUERY = Charge("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
 OTHER = Charge("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
 BUDGET = PrivacyParams(3, "1e-3")
-KILLS = 200 if os.environ.get("DARRM_EXHAUSTIVE") else 8
+KILLS = 200 if EXHAUSTIVE else 5
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path())
 _numbers = count(1)
 
@@ -281,10 +283,44 @@ def test_a_user_without_rights_and_a_read_only_server_pay_nothing(server: Server
     other = PrivacyLedger(url.replace("user=postgres", f"user={reader}"))
     with pytest.raises(LedgerError, match="this user may not do that"):
         other.debit(QUERY)
+    server.run(f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO {reader}")
+    assert other.debit(QUERY) == 1
     frozen = PrivacyLedger(f"{url}%20-cdefault_transaction_read_only%3Don")
     with pytest.raises(LedgerError, match="it cannot be written, so nothing was debited"):
         frozen.debit(QUERY)
-    assert frozen.entries() == other.entries() == ()
+    assert frozen.entries() == other.entries() == ledger.entries()
+    assert ledger.debit(QUERY) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("DiskFull", "the disk of the server is full: nothing was debited; free some space"),
+        ("TooManyConnections", "the server lacks memory or connections: nothing was debited"),
+        ("AdminShutdown", "the server stops or restarts: nothing was released"),
+        ("IoError", "the server's file system refused"),
+        ("DataCorrupted", "it is corrupted: restore a copy"),
+        ("NotSupportedError", "the database refused: nothing was released"),
+    ],
+)
+def test_what_a_server_refuses_is_one_clear_line(
+    name: str, line: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    ledger = PrivacyLedger.create(server.empty(), BUDGET)
+    execute = psycopg.Connection.execute
+
+    def fails(link: Any, statement: str, *values: Any) -> Any:
+        if "INSERT INTO charges" in statement:
+            raise getattr(psycopg.errors, name)("no\nmore")
+        return execute(link, statement, *values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "execute", fails)
+        with pytest.raises(LedgerError, match=line) as caught:
+            ledger.debit(QUERY)
+    assert "(PostgreSQL: no more)" in str(caught.value)
     assert ledger.debit(QUERY) == 1
 
 
@@ -531,9 +567,7 @@ def test_debits_while_the_server_is_killed_are_paid_once_or_not_at_all(own_serve
 @pytest.mark.slow
 def test_processes_with_one_budget_pay_for_what_it_admits_and_not_one_more(server: Server) -> None:
     url = server.empty()
-    each = Charge("a thousandth", guarantee=PrivacyParams("0.01", "0"))
     ledger = PrivacyLedger.create(url, PrivacyParams("0.01", "1e-3"))
-    assert ledger.queries_that_fit(each) == 1
     script = f"""
         from darrm.account.ledger import PrivacyLedger
         from darrm.errors import BudgetExceededError
