@@ -26,7 +26,7 @@ _ARXIV = re.compile(r"arXiv:(?P<number>\d{4}\.\d{4,5}(?:v\d+)?)")
 _BASE = r"(?:\b(?:max|min|sup)|(?<![A-Za-z_])[^\W\d_]|(?<=\w)′|[)\]₊∫])"
 _SCRIPT = r"_(?:{braced}|[^\W_]+)|\^(?:{braced}|\*|∞|\d+|[^\W\d_]′?)".format(braced=r"\{(?:[^{}]|\{[^{}]*\})*\}")
 _SHIFTED = re.compile(rf"(?P<base>{_BASE})(?P<scripts>(?:{_SCRIPT})+)")
-_VERBATIM = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.reference, nodes.title)
+_VERBATIM = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.reference)
 
 
 def formula(latex: str) -> str:

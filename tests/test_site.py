@@ -42,7 +42,7 @@ class Page(HTMLParser):
             self.links.add(found["href"])
         if tag == "link" and found.get("rel") not in {"index", "search", "next", "prev", "canonical"}:
             self.loaded.add(found["href"])
-        if tag == "img" and not found.get("alt"):
+        if tag == "img" and not found.get("alt") and "_thumb." not in found.get("src", ""):  # with their title beside
             self.unnamed.append(found.get("src", ""))
         if tag in LOADING and LOADING[tag] in found:
             self.loaded.add(found[LOADING[tag]])
@@ -109,12 +109,14 @@ def loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> list[str]:
 
 
 def unlinked_keys(site: Path) -> list[str]:
-    """Return the keys of sources that are no link where theory cites them."""
+    """Return the keys of sources that are no link where theory cites them, but for comments in code."""
     keys = re.findall(
         r"^- \*\*(\w+)\*\*:", (DOCS / "reference" / "sources.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     key = re.compile(rf"(?<!>)\[(?:{'|'.join(keys)}), [A-Z][^\]<]*\]")
-    return [found for path in (site / "theory").glob("*.html") for found in key.findall(path.read_text("utf-8"))]
+    texts = [path.read_text(encoding="utf-8").partition("<article")[2] for path in (site / "theory").glob("*.html")]
+    prose = [re.sub("<pre>.*?</pre>", "", text.partition("</article>")[0], flags=re.DOTALL) for text in texts]
+    return [found for text in prose for found in key.findall(text)]
 
 
 def public_names() -> dict[str, list[str]]:
