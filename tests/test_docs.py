@@ -1,7 +1,14 @@
 """Pages for people say what is there."""
 
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from experiments import house
+from tests.test_layers import FLOOR
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,3 +32,44 @@ def test_what_is_to_be_cited_is_this_version() -> None:
     assert asked["date-released"].startswith(told["year"])
     for url in re.findall(r'url: "([^"]*)"', citation):
         assert url in page
+
+
+@pytest.fixture
+def typesetting(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """What the site sets formulas with."""
+    pytest.importorskip("sphinx")
+    pytest.importorskip("latex2mathml")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    return __import__("typesetting")
+
+
+def test_every_formula_is_set(typesetting: ModuleType) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    formulas = [
+        block for text in texts for block in re.findall(r"^```math\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    ]
+    assert len(formulas) > 30
+    for latex in formulas:
+        written = typesetting.formula(latex)
+        words = "".join(ET.fromstring(f"<all>{written}</all>").itertext())  # noqa: S314 (it is our own)
+        assert not re.search(r"[\\_&]", words), latex
+
+
+def test_letters_above_and_below_the_line(typesetting: ModuleType) -> None:
+    def shown(text: str) -> str:
+        marks = {"superscript": "↑", "subscript": "↓"}
+        return "".join(marks.get(type(node).__name__, "") + node.astext() for node in typesetting.shifted(text))
+
+    assert shown("e^{x_i} − α_l, γ_opt(s), (1 − δ)^k·D") == "e↑xi − α↓l, γ↓opt(s), (1 − δ)↑k·D"
+    assert shown("∫_1^∞ u^{−α−1} and 2σ^2") == "∫↓1↑∞ u↑−α−1 and 2σ↑2"
+    assert shown("optimize_table, test_a_b, --create_x, 10^-5") == "optimize_table, test_a_b, --create_x, 10^-5"
+
+
+def test_the_drawing_has_every_room_above_what_it_rests_on() -> None:
+    needs = house.rooms()
+    assert set(needs) == set(FLOOR) - {"darrm", "darrm.__main__", "experiments"}
+    assert all(FLOOR[below] < FLOOR[room] for room in needs for below in house.stands_on(room, needs))
+    drawn = ET.fromstring(house.drawing(needs))  # noqa: S314 (it is our own)
+    names = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "name"]
+    heights = {name: place for place, name in enumerate(names)}
+    assert all(heights[house.short(room)] < heights[house.short(below)] for room in needs for below in needs[room])

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, Problem, Table, Voters, certify, optimize_table
+from darrm import PrivacyParams, Problem, Table, Voters, Workload, certify, optimize_table
 from darrm.advise.__main__ import build_parser as parser_of_advise
 from darrm.laws import baselines, priors
 from darrm.laws.noise_function import NoiseFunction
@@ -22,7 +22,8 @@ from darrm.optimize import SolveOptions
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.sampling import Sampling
 from experiments.explorer_data import bundle
-from tests.experiments.test_explorer import BROWSERS, PAGE
+from tests.experiments.test_explorer import BROWSERS, PAGE, SEARCHED
+from tests.planned import calibrated
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [ROOT / "docs" / "explorer" / f"{name}.js" for name in ("data", "numbers", "many", "optimum")]
@@ -207,6 +208,8 @@ def test_laws_of_more_classes() -> None:
     counts = np.array(histograms)
     tops = counts == counts.max(axis=1, keepdims=True)
     rate = found["pure"] / 2
+    work = Workload(Voters(60, PrivacyParams("inf"), overlap=1), 10, PrivacyParams(3, "1e-5"))
+    assert found["sigma"] == pytest.approx(calibrated(work, "GNMax, tight σ").settings["sigma"], rel=SEARCHED)
     assert compose_optimal(PrivacyParams(found["pure"], 0), 10, 1e-5).epsilon == pytest.approx(3, rel=1e-6)
     softmax = np.exp(rate * (counts - counts.max(axis=1, keepdims=True)))
     np.testing.assert_allclose(found["exponential"], (softmax * tops).sum(1) / softmax.sum(1), rtol=1e-12)
