@@ -142,14 +142,13 @@ def test_rows_cost_what_python_proves() -> None:
 
 
 @pytest.mark.parametrize("delta", ["0", "0.02"])
-def test_a_gamma_that_falls_costs_what_python_says(delta: str) -> None:
-    problem = problem_of(private(9, "2", "0.3", delta, overlap="6"))
-    gamma = [1.0, 0.1, 0.9, 0.2, 1.0]
-    body = f"{PROBLEM} return separate(geometryOf(problem), {gamma}, true).worst;"
-    [worst] = ran(body, [private(9, "2", "0.3", delta, overlap="6")])
-    assert problem.budget / worst == pytest.approx(
-        certify(problem, NoiseFunction(9, np.array(gamma))).certificate.scale, abs=1e-9
-    )
+@pytest.mark.parametrize("gamma", [(1.0, 0.1, 0.9, 0.2, 1.0), (1.0, 0.5, 1.0, 1.0, 0.0)], ids=["zigzag", "falling"])
+def test_a_gamma_that_falls_costs_what_python_says(delta: str, gamma: tuple[float, ...]) -> None:
+    setting = private(9, "1", "0.1", delta, overlap="3")
+    problem = problem_of(setting)
+    [worst] = ran(f"{PROBLEM} return separate(geometryOf(problem), {list(gamma)}, true).worst;", [setting])
+    scale = certify(problem, NoiseFunction(9, np.array(gamma))).certificate.scale
+    assert problem.budget / worst == pytest.approx(scale, abs=1e-9)
 
 
 def test_many_answers_cost_what_optimal_composition_says() -> None:
