@@ -8,7 +8,8 @@ from experiments.pate.comparison import mean
 QUARTER = 0.25
 PUBLISHED_SHARE = 0.75  # of [P]'s own pipeline: the aim for what may be published
 WITHIN = {"mnist": 0.007, "glyph": 0.09}  # of the baseline: [P] prints 98.5 % of 99.2 %; the aim for the stand-in
-LEAST_ACCURACY = {"mnist": 0.985}
+LEAST_ACCURACY = {"mnist": (0.985, 0.987)}  # of [P]'s student, and the aim of ours
+LEAST_REST = {"mnist": 0.986}  # the aim beyond the queries
 
 
 def claims_of(result: Row) -> list[Claim]:
@@ -120,10 +121,13 @@ def _answers_right(row: Row) -> Claim:
 def _students(result: Row, row: Row) -> list[Claim]:
     """Compare the student with the aims and with the baseline."""
     accuracy = mean(row["students"])
-    claims = []
-    if result["dataset"] in LEAST_ACCURACY:
-        least = LEAST_ACCURACY[result["dataset"]]
-        claims.append(Claim(f"the student reaches {least:.1%}", f"{accuracy:.2%}", accuracy >= least))
+    claims = [
+        Claim(f"the student reaches {least:.1%}", f"{accuracy:.2%}", accuracy >= least)
+        for least in LEAST_ACCURACY.get(result["dataset"], ())
+    ]
+    if row.get("rest") and result["dataset"] in LEAST_REST:
+        least, rest = LEAST_REST[result["dataset"]], mean(row["rest"])
+        claims.append(Claim(f"and {least:.1%} beyond the queries", f"{rest:.2%}", rest >= least))
     lnmax = _row(result, "LNMax")
     if lnmax is not None and lnmax["students"]:
         other = mean(lnmax["students"])

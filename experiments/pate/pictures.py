@@ -70,7 +70,7 @@ def draw_figure_4(path: Path, result: Row) -> None:
         for axes, side, title, colors in zip(
             panels, ("left", "right"), titles, ((LNMAX, CONFIDENT), SIZES), strict=True
         ):
-            for curve, color in zip(curves[side], colors, strict=True):
+            for curve, color in zip(curves[side], colors[-len(curves[side]) :], strict=True):
                 seen = [point for point in curve["points"] if point["epsilon"] > 0.0]
                 epsilons = [point["epsilon"] for point in seen]
                 axes.plot(epsilons, [100.0 * one["accuracy"] for one in seen], "o-", color=color, label=curve["name"])
