@@ -45,9 +45,12 @@ class Store(ABC):
     ----------
     path
         What names it in messages and on command lines.
+    timeout
+        Seconds to wait for another transaction.
     """
 
     path: str
+    timeout: float
 
     @abstractmethod
     def create(self) -> None:
