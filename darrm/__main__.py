@@ -21,6 +21,7 @@ DOORS = {
     "advise": "which aggregator to use: every option at one budget, ranked",
     "release": "private labels for a file of votes, paid for from a ledger",
     "account": "what a ledger has spent, or what queries with a table will cost",
+    "serve": "one budget for clients on a network, who ask and vote over HTTP",
     "verify": "what an auditor runs: a table, its ledger and its labels, claim by claim",
     "pate": "the privacy cost of a PATE run, and how to publish it",
 }

@@ -29,7 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("darrm.release", "darrm.ensemble"),
     ("darrm.plan", "darrm.generate"),
     ("darrm.advise", "darrm.verify"),
-    ("darrm.estimators",),
+    ("darrm.estimators", "darrm.serve"),
     ("darrm", "darrm.__main__"),
     ("experiments",),
 )
@@ -38,8 +38,10 @@ AT_HOME = {  # which rooms may import a library
     "torch": ("darrm.ensemble", "experiments"),
     "highspy": ("lp_models",),
     "cvxpy": ("lp_models",),
-    "sqlite3": ("darrm.account", "darrm.verify"),  # an audit computes links from rows that it reads itself
+    "sqlite3": ("darrm.account", "darrm.verify", "darrm.serve"),  # an audit computes links from rows that it reads itself
     "lp_models": ("lp_models", "darrm.optimize"),
+    "starlette": ("darrm.serve",),
+    "uvicorn": ("darrm.serve",),
 }
 
 # rooms whose `__all__` names modules

@@ -19,6 +19,9 @@ EXTRA_OF = {
     "distributed": "cluster",
     "cryptography": "sign",
     "psycopg": "postgres",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "httpx": "serve",
 }
 
 

@@ -1,0 +1,322 @@
+"""HTTP around a desk: who asks is identified first, then the body is read, both within limits.
+
+Errors are JSON with ``error`` and what a program needs: 400 no such input, 401 no known token, 402 a budget that is
+spent, with what is ``left``, 403 not this client's, 404 no such question, 409 a conflict, 413 too long, 429 too often,
+503 the ledger does not answer. Nothing that is logged or measured holds a vote, a label, a text or an id.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import json
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from darrm.errors import DarrmError, checks
+from darrm.serve import page
+from darrm.serve.clients import Client, holder, read_clients
+from darrm.serve.desk import Desk
+from darrm.serve.questions import Asked, Questions, RefusedError
+
+LONGEST_POLL = 60.0
+MOST_AT_ONCE = 1000  # questions of one request
+_SHOWN = 200  # questions of a list
+_WAITING = {"open", "ready"}
+_ASKED = {field.name for field in fields(Asked)}
+T = TypeVar("T")
+Handler = Callable[[Request, Client], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client may send.
+
+    Attributes
+    ----------
+    body
+        Bytes of a request.
+    body_seconds
+        How long it may take to arrive.
+    rate
+        Requests a second of one client, in the long run; twice as many at once.
+    """
+
+    body: int = 2**20
+    body_seconds: float = 20.0
+    rate: float = 200.0
+
+
+class Service:
+    """The endpoints of a deployment; ``app`` is what a server runs."""
+
+    def __init__(self, desk: Desk, clients: Path, limits: Limits | None = None, report: str = "") -> None:
+        self._desk, self._path, self._limits, self._report = desk, clients, limits or Limits(), report
+        self._clients, self._read_at = read_clients(clients), clients.stat().st_mtime_ns
+        self._tokens: dict[str, tuple[float, float]] = {}  # of each client's bucket: how many, since when
+        self._requests: Counter[int] = Counter()
+        routes = [
+            Route("/health", self.health),
+            Route("/openapi.json", lambda _: JSONResponse(page.OPENAPI)),
+            Route("/docs", lambda _: _html(page.docs())),
+            Route("/", self._known(self.home), methods=["GET"]),
+            Route("/metrics", self._known(self.metrics), methods=["GET"]),
+            Route("/budget", self._known(self.budget), methods=["GET"]),
+            Route("/questions", self._known(self.listed), methods=["GET"]),
+            Route("/questions", self._known(self.create), methods=["POST"]),
+            Route("/ask", self._known(self.ask), methods=["POST"]),
+            Route("/questions/{id:path}/vote", self._known(self.vote), methods=["PUT"]),
+            Route("/questions/{id:path}", self._known(self.read), methods=["GET"]),
+        ]
+        self.app = Starlette(routes=routes)
+
+    def _known(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Let a handler see known clients only, within their rate, and turn what it raises into an answer."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                response = await handler(request, self._client(request))
+            except RefusedError as error:
+                response = JSONResponse({"error": str(error), **error.more}, error.status)
+                if error.status == 401:
+                    response.headers["WWW-Authenticate"] = 'Basic realm="darrm", charset="UTF-8"'
+            except (ValueError, TypeError) as error:
+                response = JSONResponse({"error": str(error)[:1000]}, 400)
+            except (DarrmError, OSError):
+                response = JSONResponse({"error": "the ledger does not answer; nothing is lost, try again"}, 503)
+            except ClientDisconnect:
+                response = Response(status_code=400)
+            except Exception:  # noqa: BLE001 (a traceback may show votes)
+                response = JSONResponse({"error": "a fault of the server; what was asked may be asked again"}, 500)
+            self._requests[response.status_code] += 1
+            return response
+
+        return answer
+
+    def _client(self, request: Request) -> Client:
+        kind, _, value = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "basic":  # a browser's: the token is the password
+            try:
+                value = base64.b64decode(value, validate=True).decode().partition(":")[2]
+            except (binascii.Error, UnicodeDecodeError):
+                value = ""
+        elif kind.lower() != "bearer":
+            value = ""
+        if (changed := self._path.stat().st_mtime_ns) != self._read_at:
+            self._clients, self._read_at = read_clients(self._path), changed
+        client = holder(self._clients, value)
+        if client is None:
+            raise RefusedError(401, "no known token: send it as Authorization: Bearer TOKEN")
+        now, rate = time.monotonic(), self._limits.rate
+        tokens, since = self._tokens.get(client.name, (2 * rate, now))
+        tokens = min(2 * rate, tokens + (now - since) * rate)
+        if tokens < 1:
+            raise RefusedError(429, f"more than {rate:g} requests a second; wait a little")
+        self._tokens[client.name] = tokens - 1, now
+        return client
+
+    async def _body(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+        """Read JSON, no more and no longer than is allowed."""
+        body = bytearray()
+        if int(request.headers.get("content-length", "0")) > self._limits.body:
+            raise RefusedError(413, f"the body is longer than {self._limits.body:,} bytes: send less at once")
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > self._limits.body:
+                        raise RefusedError(
+                            413, f"the body is longer than {self._limits.body:,} bytes: send less at once"
+                        )
+        except TimeoutError as error:
+            raise RefusedError(408, "the body took too long") from error
+        try:
+            return json.loads(bytes(body))
+        except (ValueError, RecursionError):
+            raise RefusedError(400, "the body is no JSON") from None
+
+    async def _do(self, act: Callable[[Questions], T]) -> T:
+        return await asyncio.wrap_future(self._desk.do(act))
+
+    def _most_of(self, project: str) -> int:
+        return min((client.project_questions for client in self._clients if client.project == project), default=0)
+
+    async def _ask(self, rows: list[Any], client: Client) -> list[bool]:
+        """Keep questions, all or none; return which are new."""
+        if not client.questions:
+            raise RefusedError(403, f"the client {client.name} may not ask")
+        for row in rows:
+            if not isinstance(row, dict) or not {"id"} <= set(row) <= _ASKED:
+                checks.fail(
+                    "a question", checks.Found("something else"), f"an object with some of {', '.join(sorted(_ASKED))}"
+                )
+        several = [
+            Asked(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+            for row in rows
+        ]
+        project = self._most_of(client.project)
+        new = await self._do(lambda questions: [questions.ask(one, client, project, time.time()) for one in several])
+        return list(new)
+
+    async def create(self, request: Request, client: Client) -> Response:
+        """POST /questions: ask the voters, or give all votes, and be told at once that it is kept."""
+        row = await self._body(request)
+        (new,) = await self._ask([row], client)
+        return JSONResponse(await self._one(row["id"], client), 201 if new else 200)
+
+    async def ask(self, request: Request, client: Client) -> Response:
+        """POST /ask: give all votes of many questions, and get the labels."""
+        rows = await self._body(request)
+        if not isinstance(rows, list) or not 0 < len(rows) <= MOST_AT_ONCE:
+            checks.fail("the body", checks.Found("something else"), f"a list of 1 to {MOST_AT_ONCE} questions")
+        names = [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+        waiting = [(name, self._desk.settled(name)) for name in names]
+        try:
+            new = await self._ask(rows, client)
+            await _wait([future for is_new, (_, future) in zip(new, waiting, strict=True) if is_new], LONGEST_POLL)
+            several = await self._these(names, client)
+            late = [waiting[place][1] for place, one in enumerate(several) if one["state"] in _WAITING]
+            if late:
+                await _wait(late, LONGEST_POLL)
+                several = await self._these(names, client)
+            return JSONResponse(several)
+        finally:
+            for name, future in waiting:
+                self._desk.forget(name, future)
+
+    async def _these(self, names: list[str], client: Client) -> list[dict[str, Any]]:
+        """Return questions as this client may see them."""
+        found = await self._do(lambda questions: [questions.shown("WHERE id = ?", (name,)) for name in names])
+        for name, one in zip(names, found, strict=True):
+            if not one or not self._sees(one[0], client):
+                raise RefusedError(404, f"there is no question {name[:100]!r} that is yours")
+        return [self._for(one[0], client) for one in found]
+
+    async def _one(self, name: str, client: Client) -> dict[str, Any]:
+        return (await self._these([name], client))[0]
+
+    def _sees(self, question: dict[str, Any], client: Client) -> bool:
+        return (
+            client.reads or bool(client.voter) or hmac.compare_digest(question["asker"].encode(), client.name.encode())
+        )
+
+    def _for(self, question: dict[str, Any], client: Client) -> dict[str, Any]:
+        """Return what this client may know: voters that ask for nothing learn no label."""
+        names = {other.voter: other.name for other in self._clients}
+        shown = question | {"voted": [names.get(voter, f"voter {voter}") for voter in question["voted"]]}
+        if not client.reads and question["asker"] != client.name:
+            shown.pop("label", None)
+        return shown
+
+    async def vote(self, request: Request, client: Client) -> Response:
+        """PUT /questions/ID/vote: say what this voter says; the same again changes nothing."""
+        row = await self._body(request)
+        if not client.voter:
+            raise RefusedError(403, f"the client {client.name} is no voter")
+        if not isinstance(row, dict) or set(row) != {"vote"}:
+            checks.fail("the body", checks.Found("something else"), 'an object like {"vote": 1}')
+        name, vote = request.path_params["id"], row["vote"]
+        new = await self._do(lambda questions: questions.vote(name, client.voter, vote, time.time()))
+        return JSONResponse({"id": name, "new": new}, 201 if new else 200)
+
+    async def read(self, request: Request, client: Client) -> Response:
+        """GET /questions/ID?wait=SECONDS: the question, who has voted, and for its asker the label."""
+        name, wait = request.path_params["id"], float(request.query_params.get("wait", "0"))
+        if not 0 <= wait <= LONGEST_POLL:
+            checks.fail("wait", wait, f"from 0 to {LONGEST_POLL:g}")
+        future = self._desk.settled(name)
+        try:
+            one = await self._one(name, client)
+            if one["state"] in _WAITING and wait:
+                await _wait([future], wait)
+                one = await self._one(name, client)
+            return JSONResponse(one)
+        finally:
+            self._desk.forget(name, future)
+
+    async def listed(self, request: Request, client: Client) -> Response:
+        """GET /questions: the newest that this client may see; ?open=1 those that wait for votes."""
+        only = "state = 'open'" if request.query_params.get("open") else "1"
+        return JSONResponse(await self._list(client, only))
+
+    async def _list(self, client: Client, only: str = "1") -> list[dict[str, Any]]:
+        own, values = ("", ()) if client.reads or client.voter else (" AND asker = ?", (client.name,))
+        found = await self._do(lambda questions: questions.shown(f"WHERE {only}{own}", values, _SHOWN))
+        return [self._for(one, client) for one in found]
+
+    async def budget(self, _: Request, client: Client) -> Response:
+        """GET /budget: what is left, of the common budget and of this client's."""
+        return JSONResponse(await self._budget(client))
+
+    async def _budget(self, client: Client) -> dict[str, Any]:
+        left = await run_in_threadpool(self._desk.left)
+        used, of_project, answered = await self._do(
+            lambda questions: (
+                questions.used(f"client {client.name}"),
+                questions.used(f"project {client.project}"),
+                questions.numbers().get("answered", 0),
+            )
+        )
+        answer: dict[str, Any] = {
+            "left": left,
+            "answered": answered,
+            "client": {"used": used, "limit": client.questions},
+        }
+        if client.project:
+            answer["project"] = {"name": client.project, "used": of_project, "limit": self._most_of(client.project)}
+        return answer
+
+    async def health(self, _: Request) -> Response:
+        """GET /health: whether questions are answered, for a supervisor; without a token it says no more."""
+        return JSONResponse({"ok": not self._desk.trouble}, 503 if self._desk.trouble else 200)
+
+    async def metrics(self, _: Request, __: Client) -> Response:
+        """GET /metrics: numbers for Prometheus."""
+        left, numbers = await run_in_threadpool(self._desk.left), await self._do(Questions.numbers)
+        lines = [
+            "# TYPE darrm_questions gauge",
+            *(f'darrm_questions{{state="{name}"}} {n}' for name, n in sorted(numbers.items())),
+        ]
+        lines += ["# TYPE darrm_answered_total counter", f"darrm_answered_total {self._desk.answered}"]
+        lines += ["# TYPE darrm_budget_questions_left gauge", f"darrm_budget_questions_left {left}"]
+        lines += [
+            "# TYPE darrm_up gauge",
+            f"darrm_up {int(not self._desk.trouble)}",
+            "# TYPE darrm_requests_total counter",
+        ]
+        lines += [f'darrm_requests_total{{status="{status}"}} {n}' for status, n in sorted(self._requests.items())]
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    async def home(self, _: Request, client: Client) -> Response:
+        """GET /: the page."""
+        return _html(
+            page.home(
+                await self._list(client), await self._budget(client), client.name, self._desk.trouble, self._report
+            )
+        )
+
+
+async def _wait(futures: list[Future[None]], seconds: float) -> None:
+    """Wait until all are done, or for so long."""
+    if futures:
+        await asyncio.wait([asyncio.wrap_future(future) for future in futures], timeout=seconds)
+
+
+def _html(text: str) -> Response:
+    """Return a page that loads nothing, runs nothing and stays out of others' frames."""
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+    headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+    return HTMLResponse(text, headers=headers | {"Cache-Control": "no-store"})

@@ -1,0 +1,83 @@
+"""The other end: asks a server, votes, and waits for labels; every call may be repeated, and is, after a lost answer."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from darrm.errors import DarrmError
+from darrm.system.extras import Untyped, require
+
+_AGAIN = (429, 500, 503)
+
+
+class ServerRefusedError(DarrmError):
+    """A server refused; ``status`` is that of HTTP, ``more`` what else it said, such as what is left."""
+
+    def __init__(self, status: int, message: str, more: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.status, self.more = status, more
+
+
+class ServeClient:
+    """A client of the server at ``url``, with its token; ``attempts`` are made where the network or the server fails."""
+
+    def __init__(self, url: str, token: str, *, attempts: int = 5, **options: Untyped) -> None:
+        self._http: Untyped = require("httpx").Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, **{"timeout": 90.0, **options}
+        )
+        self._lost, self._attempts = require("httpx").TransportError, attempts
+
+    def _call(self, method: str, path: str, body: object = None) -> Untyped:
+        for attempt in range(1, self._attempts + 1):
+            try:
+                answer = self._http.request(method, path, **({} if body is None else {"json": body}))
+            except self._lost:
+                if attempt == self._attempts:
+                    raise
+            else:
+                if answer.is_success:
+                    return answer.json()
+                if answer.status_code not in _AGAIN or attempt == self._attempts:
+                    try:
+                        said = answer.json()
+                    except ValueError:
+                        said = {}
+                    raise ServerRefusedError(
+                        answer.status_code, said.pop("error", f"status {answer.status_code}"), said
+                    )
+            time.sleep(0.1 * 2**attempt)
+        raise AssertionError  # the last attempt returns or raises
+
+    def create(self, name: str, text: str = "", **how: Untyped) -> dict[str, Any]:
+        """Ask a question: ``seconds=`` until its deadline, or ``votes=`` or ``counts=``."""
+        return dict(self._call("POST", "/questions", {"id": name, "text": text, **how}))
+
+    def ask(self, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Give all votes of many questions; return them with their labels."""
+        return list(self._call("POST", "/ask", list(questions)))
+
+    def vote(self, name: str, vote: object) -> bool:
+        """Vote; return whether it was new."""
+        return bool(self._call("PUT", f"/questions/{quote(name, safe='')}/vote", {"vote": vote})["new"])
+
+    def read(self, name: str, wait: float = 0.0) -> dict[str, Any]:
+        """Return a question, once it has its end or after so many seconds."""
+        return dict(self._call("GET", f"/questions/{quote(name, safe='')}?wait={wait}"))
+
+    def open_questions(self) -> list[dict[str, Any]]:
+        """Return the questions that wait for votes."""
+        return list(self._call("GET", "/questions?open=1"))
+
+    def budget(self) -> dict[str, Any]:
+        """Return what is left."""
+        return dict(self._call("GET", "/budget"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()

@@ -1,0 +1,136 @@
+"""What a person sees: one page of questions, labels and budget, and one of the endpoints; no script, nothing loaded."""
+
+import time
+from html import escape
+from typing import Any
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8886; --full: #2f6f9f; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; } a:focus-visible { outline: 3px solid; outline-offset: 2px; }
+meter { width: 100%; height: 1.2rem; } .trouble { border: 2px solid #c33; padding: .5rem; }
+article { border-top: 1px solid var(--line); padding: .6rem 0; } article h2 { font-size: 1.05rem; margin: 0; }
+article p { margin: .1rem 0; } .label { font-weight: 700; } code { white-space: pre-wrap; }
+dt { font-weight: 700; margin-top: .8rem; } dd { margin: 0; }
+"""
+_STATES = {
+    "open": "waits for votes",
+    "ready": "is being answered",
+    "expired": "expired without a label: votes were missing; nothing was paid",
+    "refused": "refused: the budget is spent; nothing was paid",
+    "lost": "paid for, and its label is lost",
+}
+
+
+def _page(title: str, body: str) -> str:
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><meta name="viewport" '
+        f'content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body><main>{body}</main></body></html>'
+    )
+
+
+def _bar(name: str, left: int, most: int) -> str:
+    text = f"{left:,} of {most:,} questions left"
+    return f'<p>{escape(name)}: {text}<br><meter min="0" max="{max(most, 1)}" value="{left}" aria-label="{escape(name)}">{text}</meter></p>'
+
+
+def _question(question: dict[str, Any]) -> str:
+    voted = ", ".join(map(str, question["voted"])) or "nobody yet, or all votes came with the question"
+    if question["state"] == "answered":
+        label = f"answer: {question['label']}" if "label" in question else "answered; the label is its asker's"
+        end = f'<span class="label">{escape(label)}</span>'
+    else:
+        end = escape(_STATES[question["state"]])
+    until = ""
+    if question["state"] == "open":
+        until = f" until {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(question['deadline']))} UTC"
+    text = f"<p>{escape(question['text'])}</p>" if question["text"] else ""
+    return f"<article><h2>{escape(question['id'])}</h2>{text}<p>{end}{until}</p><p>Voted: {escape(voted)}</p></article>"
+
+
+def home(questions: list[dict[str, Any]], budget: dict[str, Any], name: str, trouble: str, report: str) -> str:
+    """Return the page of a client: its questions, who has voted (not what), the labels that it may read, what is left."""
+    answered = sum(question["state"] == "answered" for question in questions)
+    bars = _bar("Common budget", budget["left"], budget["left"] + budget["answered"])
+    own = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
+    bars += "".join(_bar(title, max(0, row["limit"] - row["used"]), row["limit"]) for title, row in own if row["limit"])
+    link = f'<p><a href="{escape(report)}">The auditor\'s report</a></p>' if report else ""
+    alarm = f'<p class="trouble" role="alert">Nothing is answered just now: {escape(trouble)}</p>' if trouble else ""
+    body = f"<h1>Questions</h1><p>You are {escape(name)}. {len(questions)} shown, {answered} answered.</p>{alarm}{bars}{link}"
+    return _page("Questions", body + "".join(map(_question, questions)) + '<p><a href="/docs">The endpoints</a></p>')
+
+
+def _operation(summary: str, *, path: bool = False, body: str = "", known: bool = True) -> dict[str, Any]:
+    """Describe one endpoint for OpenAPI."""
+    operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "as the summary says"}}}
+    if path:
+        operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if body:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{body}"}}},
+        }
+    if known:
+        operation["security"] = [{"token": []}]
+        operation["responses"]["4XX"] = {"description": "an object with error, in words"}
+    return operation
+
+
+_CREATE = "Ask the voters until a deadline, or give all votes or counts; the same again changes nothing (200), another with the id is refused (409), a spent budget of the client's own, too (402)."
+OPENAPI: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "darrm serve", "version": "1"},
+    "paths": {
+        "/questions": {
+            "get": _operation("The newest questions that you may see; with ?open=1 those that wait for votes."),
+            "post": _operation(_CREATE, body="Question"),
+        },
+        "/questions/{id}": {
+            "get": _operation(
+                "One question, who has voted, and for its asker the label; ?wait=SECONDS waits for its end.", path=True
+            )
+        },
+        "/questions/{id}/vote": {
+            "put": _operation(
+                "Vote; the same again changes nothing (200), another is refused (409).", path=True, body="Vote"
+            )
+        },
+        "/ask": {
+            "post": _operation(
+                "Give all votes of up to 1,000 questions and get their labels: all are kept, or none.", body="Questions"
+            )
+        },
+        "/budget": {"get": _operation("How many questions the common budget, your own and your project's admit.")},
+        "/metrics": {"get": _operation("Numbers for Prometheus.")},
+        "/health": {"get": _operation("Whether questions are answered.", known=False)},
+    },
+    "components": {
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        "schemas": {
+            "Question": {
+                "type": "object",
+                "required": ["id"],
+                "properties": {
+                    "id": {"type": "string", "maxLength": 100},
+                    "text": {"type": "string", "maxLength": 2000},
+                    "seconds": {"type": "number", "description": "until the deadline, if the voters are asked"},
+                    "votes": {"type": "array", "description": "what each voter says, null for nothing"},
+                    "counts": {"type": "array", "description": "how many voters said each class"},
+                },
+            },
+            "Questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
+            "Vote": {"type": "object", "required": ["vote"], "properties": {"vote": {}}},
+        },
+    },
+}
+
+
+def docs() -> str:
+    """Return the endpoints as a page."""
+    rows = [
+        f"<dt><code>{method.upper()} {escape(path)}</code></dt><dd>{escape(operation['summary'])}</dd>"
+        for path, methods in OPENAPI["paths"].items()
+        for method, operation in methods.items()
+    ]
+    more = '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as <code>Authorization: Bearer TOKEN</code>.</p>'
+    return _page("Endpoints", f"<h1>Endpoints</h1>{more}<dl>{''.join(rows)}</dl>")

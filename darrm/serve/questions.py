@@ -1,0 +1,314 @@
+"""Questions that wait for votes, and the labels that they got: one SQLite file beside the ledger.
+
+A question is *open* until all votes are there or its deadline passed, then *ready*; the desk makes it *answered*. It is
+*expired* if votes that must not be missing are, or none came, *refused* if the budget did not admit it, and *lost* if
+the ledger says that it was paid for and this file does not know its label, as after an old copy was put back: it is
+never drawn again.
+
+Votes are secrets. The file is readable by its owner only, and they are deleted in the transaction that keeps the label,
+and overwritten by zeros (``secure_delete``) when the log that SQLite writes ahead is next folded in; what a disk or a
+backup remembers is beyond it. Who voted stays, what was said does not, nor a digest, which could be guessed back.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from darrm.account.ledger import check_id
+from darrm.errors import LedgerError, checks
+from darrm.serve.clients import Client
+from darrm.votes import Votes
+
+LONGEST_TEXT = 2000
+LONGEST_WAIT = 366 * 86400.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS questions (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, asker TEXT NOT NULL, project TEXT NOT NULL,
+    text TEXT NOT NULL, seconds REAL, deadline REAL NOT NULL, state TEXT NOT NULL, label TEXT, given TEXT);
+CREATE INDEX IF NOT EXISTS waiting ON questions (state, deadline) WHERE state IN ('open', 'ready');
+CREATE INDEX IF NOT EXISTS asked ON questions (asker, number);
+CREATE TABLE IF NOT EXISTS votes (
+    question INTEGER NOT NULL, voter INTEGER NOT NULL, vote TEXT, PRIMARY KEY (question, voter)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS used (name TEXT PRIMARY KEY, questions INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS deployment (ledger TEXT NOT NULL, stream TEXT NOT NULL);
+"""
+
+
+class RefusedError(Exception):
+    """What a client asked for is refused: an HTTP status, why, and what a program wants to know."""
+
+    def __init__(self, status: int, message: str, **more: object) -> None:
+        super().__init__(message)
+        self.status, self.more = status, more
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a client wants to know: with ``votes`` or ``counts`` of all voters, or, for ``seconds``, from the voters."""
+
+    id: str
+    text: str = ""
+    seconds: float | None = None
+    votes: tuple[Any, ...] | None = None
+    counts: tuple[Any, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_id("id", self.id)
+        if not isinstance(self.text, str) or len(self.text) > LONGEST_TEXT:
+            checks.fail("text", checks.Found("another thing"), f"text of at most {LONGEST_TEXT} characters")
+        if sum(value is not None for value in (self.seconds, self.votes, self.counts)) != 1:
+            checks.fail("a question", self.id, "with one of seconds (until its deadline), votes and counts")
+        if self.seconds is not None:
+            checks.positive(seconds=self.seconds)
+            if self.seconds > LONGEST_WAIT:
+                checks.fail("seconds", self.seconds, f"at most {LONGEST_WAIT:.0f}")
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """How votes are read: K voters, the classes, and whether votes may be missing, as `Votes.of_labels` says."""
+
+    voters: int
+    classes: int | tuple[str, ...] | str
+    missing: str = "refuse"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether voters answer with any string."""
+        return self.classes == "open"
+
+    def votes(self, row: Sequence[Any]) -> Votes:
+        """Read what each voter said, None for nothing; `ValueError` if it is no row of votes."""
+        kind = int if isinstance(self.classes, int) else str
+        if any(vote is not None and type(vote) is not kind for vote in row):
+            what = "text" if kind is str else "whole numbers from 0"
+            checks.fail("votes", checks.Found("something else"), what, "null is a vote that is missing")
+        if len(row) != self.voters:
+            checks.fail("votes", checks.Found(f"{len(row)} of them"), f"{self.voters}, one for each voter")
+        if self.is_open:
+            return Votes.of_answers([list(row)], missing="blank" if self.missing == "blank" else "refuse")
+        classes: Any = self.classes
+        return Votes.of_labels([list(row)], classes, missing="coin" if self.missing == "coin" else "refuse")
+
+    def read(self, given: dict[str, Any]) -> Votes:
+        """Read what came with a question: ``votes``, or ``counts``, of which none may be missing."""
+        if "votes" in given:
+            return self.votes(given["votes"])
+        classes: Any = self.classes
+        if self.is_open or not all(type(count) is int for count in given["counts"]):
+            checks.fail("counts", checks.Found("another thing"), "a whole number for each class that is listed")
+        return Votes.of_counts([given["counts"]], self.voters, classes)
+
+
+class Questions:
+    """The file; whoever has it open has it alone, and uses it from one thread."""
+
+    def __init__(self, path: Path, ballot: Ballot) -> None:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if path.stat().st_mode & 0o077:
+            checks.fail("the file of questions", str(path), "readable by its owner only", f"chmod 600 {path}")
+        self.path, self.ballot = path, ballot
+        self._rows = sqlite3.connect(path, isolation_level=None, timeout=1.0, check_same_thread=False)
+        try:
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+                self._rows.execute(f"PRAGMA {pragma}").fetchall()
+            self._rows.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            self._rows.close()
+            raise LedgerError(
+                str(path), f"the questions cannot be opened ({error}): another server has them?"
+            ) from error
+
+    def close(self) -> None:
+        """Fold the log in, and let others have the file."""
+        self._rows.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Keep all that is done in the block, durably, or nothing of it."""
+        self._rows.execute("BEGIN")
+        try:
+            yield
+            self._rows.execute("COMMIT")
+        except BaseException:
+            if self._rows.in_transaction:
+                self._rows.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Undo what is done in the block if it raises, within a transaction."""
+        self._rows.execute("SAVEPOINT step")
+        try:
+            yield
+        except BaseException:
+            self._rows.execute("ROLLBACK TO step")
+            raise
+        finally:
+            self._rows.execute("RELEASE step")
+
+    def belongs_to(self, ledger: str, stream: str) -> None:
+        """Note for which stream of which ledger the labels are; `ValueError` for another one."""
+        row = self._rows.execute("SELECT ledger, stream FROM deployment").fetchone()
+        if row is None:
+            self._rows.execute("INSERT INTO deployment VALUES (?, ?)", (ledger, stream))
+        elif row != (ledger, stream):
+            checks.fail(
+                "the file of questions", str(self.path), "that of this ledger and stream", "take another --state"
+            )
+
+    def ask(self, asked: Asked, client: Client, most_of_project: int, now: float) -> bool:
+        """Keep a question; return whether it is new. The same one again changes nothing, another of its id is refused."""
+        row = self._rows.execute(
+            "SELECT asker, text, seconds, state, given FROM questions WHERE id = ?", (asked.id,)
+        ).fetchone()
+        given = {name: list(value) for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
+        text = json.dumps(given) if given else None
+        if given:
+            self.ballot.read(given)
+        if row is not None:
+            same = row[:3] == (client.name, asked.text, asked.seconds) and (row[3] != "ready" or row[4] == text)
+            if row[3] == "lost" or not same:
+                why = "it was paid for, and its label is lost" if row[3] == "lost" else "it was another question"
+                raise RefusedError(409, f"the id {asked.id!r} is taken: {why}; take a new one")
+            return False
+        for name, most in ((f"client {client.name}", client.questions), (f"project {client.project}", most_of_project)):
+            if name != "project ":
+                self._use(name, most)
+        state, deadline = ("ready", now) if given else ("open", now + (asked.seconds or 0.0))
+        values = (asked.id, client.name, client.project, asked.text, asked.seconds, deadline, state, text)
+        self._rows.execute(
+            "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, given) VALUES (?,?,?,?,?,?,?,?)",
+            values,
+        )
+        return True
+
+    def used(self, name: str) -> int:
+        """Count the questions of ``client NAME`` or ``project NAME`` that were answered, or wait."""
+        row = self._rows.execute("SELECT questions FROM used WHERE name = ?", (name,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _use(self, name: str, most: int) -> None:
+        if self.used(name) >= most:
+            raise RefusedError(402, f"the {name} may ask {most} questions, and asked them", left=0, limit=most)
+        self._rows.execute(
+            "INSERT INTO used VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET questions = questions + 1", (name,)
+        )
+
+    def vote(self, question: str, voter: int, vote: object, now: float) -> bool:
+        """Keep a vote; return whether it is new. The same one again changes nothing; another, or a late one, is refused."""
+        row = self._rows.execute(
+            "SELECT number, state, deadline, given FROM questions WHERE id = ?", (question,)
+        ).fetchone()
+        if row is None:
+            raise RefusedError(404, f"there is no question {question[:100]!r}")
+        number, state, deadline, given = row
+        self.ballot.votes([vote] * self.ballot.voters)
+        if vote is None:
+            checks.fail("vote", checks.Found("null"), "a vote", "who says nothing is missing at the deadline")
+        text = json.dumps(vote)
+        before = self._rows.execute(
+            "SELECT vote FROM votes WHERE question = ? AND voter = ?", (number, voter)
+        ).fetchone()
+        if before is not None:
+            if before[0] not in (text, None):
+                raise RefusedError(409, "this voter has voted otherwise: the first vote counts")
+            return False
+        if state != "open" or deadline <= now or given is not None:
+            raise RefusedError(409, "this question takes no votes any more", state=state)
+        self._rows.execute("INSERT INTO votes VALUES (?, ?, ?)", (number, voter, text))
+        (there,) = self._rows.execute("SELECT count(*) FROM votes WHERE question = ?", (number,)).fetchone()
+        if there == self.ballot.voters:
+            self._rows.execute("UPDATE questions SET state = 'ready' WHERE number = ?", (number,))
+        return True
+
+    def make_due(self, now: float) -> list[str]:
+        """Close the questions whose deadline passed; return the ids of those that expired."""
+        due = self._rows.execute(
+            "SELECT number, id, (SELECT count(*) FROM votes WHERE question = number) FROM questions "
+            "WHERE state = 'open' AND deadline <= ?",
+            (now,),
+        ).fetchall()
+        expired = [name for _, name, there in due if not there or self.ballot.missing == "refuse"]
+        self._rows.executemany("UPDATE questions SET state = 'ready' WHERE id = ?", [(name,) for _, name, _ in due])
+        for name in expired:
+            self.settle(name, "expired")
+        return expired
+
+    def next_deadline(self) -> float | None:
+        """Return when the next open question closes."""
+        row = self._rows.execute("SELECT min(deadline) FROM questions WHERE state = 'open'").fetchone()
+        return None if row[0] is None else float(row[0])
+
+    def ready(self, most: int) -> list[tuple[str, Votes]]:
+        """Return questions to be answered, the oldest first, with their votes."""
+        rows = self._rows.execute(
+            "SELECT number, id, given FROM questions WHERE state = 'ready' ORDER BY number LIMIT ?", (most,)
+        ).fetchall()
+        return [(name, self._votes(number, given)) for number, name, given in rows]
+
+    def _votes(self, number: int, given: str | None) -> Votes:
+        if given is not None:
+            return self.ballot.read(json.loads(given))
+        row: list[Any] = [None] * self.ballot.voters
+        for voter, vote in self._rows.execute("SELECT voter, vote FROM votes WHERE question = ?", (number,)):
+            row[voter - 1] = json.loads(vote)
+        return self.ballot.votes(row)
+
+    def settle(self, name: str, state: str, label: object = None) -> None:
+        """Give a question its end, and forget what was voted; one that has a label keeps it."""
+        row = self._rows.execute("SELECT number, state, asker, project FROM questions WHERE id = ?", (name,)).fetchone()
+        if row is None:  # paid for, and the file is older than that
+            none = ("", "", "", None, 0.0, "lost" if state == "lost" else state, json.dumps(label), None)
+            self._rows.execute(
+                "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, label, given) "
+                "VALUES (?,?,?,?,?,?,?,?,?)",
+                (name, *none),
+            )
+            return
+        number, before, asker, project = row
+        if before == "answered" or before == state:
+            return
+        self._rows.execute(
+            "UPDATE questions SET state = ?, label = ?, given = NULL WHERE number = ?",
+            (state, json.dumps(label), number),
+        )
+        self._rows.execute("UPDATE votes SET vote = NULL WHERE question = ?", (number,))
+        if state in {"expired", "refused"}:  # not paid for
+            names = [f"client {asker}", f"project {project}"]
+            self._rows.executemany(
+                "UPDATE used SET questions = questions - 1 WHERE name = ?", [(one,) for one in names]
+            )
+
+    def unsettled(self, names: Iterable[str]) -> list[str]:
+        """Return which of these ids, which the ledger paid for, have no label here."""
+        known = {name for (name,) in self._rows.execute("SELECT id FROM questions WHERE state IN ('answered', 'lost')")}
+        return [name for name in names if name not in known]
+
+    def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[dict[str, Any]]:
+        """Return what may be read of questions, the newest first; ``where`` is ours, never a client's."""
+        rows = self._rows.execute(
+            "SELECT number, id, asker, text, deadline, state, label, given IS NOT NULL FROM questions "  # noqa: S608 (ours)
+            f"{where} ORDER BY number DESC LIMIT ?",
+            (*values, most),
+        ).fetchall()
+        names = ("id", "asker", "text", "deadline", "state")
+        return [
+            dict(zip(names, row[1:6], strict=True))
+            | {
+                "voted": [
+                    voter for (voter,) in self._rows.execute("SELECT voter FROM votes WHERE question = ?", row[:1])
+                ]
+            }
+            | ({"label": json.loads(row[6])} if row[5] == "answered" else {})
+            for row in rows
+        ]
+
+    def numbers(self) -> dict[str, int]:
+        """Count the questions in each state."""
+        return dict(self._rows.execute("SELECT state, count(*) FROM questions GROUP BY state").fetchall())

@@ -1,0 +1,81 @@
+"""The web server around the endpoints: uvicorn, with a clock for headers that never end."""
+
+import ipaddress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from darrm.errors import checks
+
+HEADER_SECONDS = 10.0
+_MOST_HEADER_BYTES = 2**14
+_MOST_CONNECTIONS = 1024
+_STOP_SECONDS = 5
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 whose connections are closed unless a first request's headers are there in time.
+
+    uvicorn itself counts only from the end of a response on (``timeout_keep_alive``).
+    """
+
+    def connection_made(self, transport: Any) -> None:  # type: ignore[override]  # noqa: ANN401 (asyncio's)
+        """Start the clock."""
+        super().connection_made(transport)
+        self._clock = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop it."""
+        self._clock.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Start it again where a further request begins: the clock of the last one may have run out on a request."""
+        if (self.cycle is None or self.cycle.response_complete) and self._clock.cancelled():
+            self._clock = self.loop.call_later(HEADER_SECONDS, self._give_up)
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._clock.cancel()
+
+    def _give_up(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) -> None:
+    """Refuse to send tokens and votes in the clear beyond this machine, unless a proxy was named that encrypts them."""
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not (is_loopback or certificate is not None or behind_proxy):
+        advice = "give --tls-certificate and --tls-key, or say --behind-proxy where a proxy encrypts"
+        checks.fail("--host", host, "this machine (127.0.0.1) without TLS", advice)
+
+
+def configured(app: Any, host: str, port: int, tls: tuple[Path, Path] | None = None) -> uvicorn.Server:  # noqa: ANN401 (ASGI)
+    """Return the server, which logs no request and trusts no header of a proxy."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            ssl_certfile=None if tls is None else str(tls[0]),
+            ssl_keyfile=None if tls is None else str(tls[1]),
+            http=PatientProtocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+            timeout_keep_alive=int(HEADER_SECONDS),
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+    )
