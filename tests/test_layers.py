@@ -38,7 +38,8 @@ AT_HOME = {  # which rooms may import a library
     "torch": ("darrm.ensemble", "experiments"),
     "highspy": ("lp_models",),
     "cvxpy": ("lp_models",),
-    "sqlite3": ("darrm.account", "darrm.verify", "darrm.serve"),  # an audit computes links from rows that it reads itself
+    # an audit computes links from rows that it reads itself; a server keeps the questions that wait
+    "sqlite3": ("darrm.account", "darrm.verify", "darrm.serve"),
     "lp_models": ("lp_models", "darrm.optimize"),
     "starlette": ("darrm.serve",),
     "uvicorn": ("darrm.serve",),

@@ -1,4 +1,4 @@
-"""The other end: asks a server, votes, and waits for labels; every call may be repeated, and is, after a lost answer."""
+"""The other end: asks a server, votes, waits for labels; every call may be repeated, and is, after a lost answer."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class ServerRefusedError(DarrmError):
 
 
 class ServeClient:
-    """A client of the server at ``url``, with its token; ``attempts`` are made where the network or the server fails."""
+    """A client of the server at ``url``, with its token; ``attempts`` are made where network or server fail."""
 
     def __init__(self, url: str, token: str, *, attempts: int = 5, **options: Untyped) -> None:
         self._http: Untyped = require("httpx").Client(

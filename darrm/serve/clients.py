@@ -56,7 +56,7 @@ class Client:
             check_id("the name of a project", self.project)
         for name in ("voter", "questions", "project_questions"):
             checks.integer_at_least(0, **{name: getattr(self, name)})
-        if not isinstance(self.reads, bool) or not isinstance(self.digest, str) or len(self.digest) != 64:  # noqa: PLR2004 (hex)
+        if not isinstance(self.reads, bool) or not isinstance(self.digest, str) or len(self.digest) != 64:
             checks.fail("a client", self.name, "with a digest of 64 characters, and reads true or false")
 
 
@@ -81,7 +81,7 @@ def read_clients(path: Path) -> tuple[Client, ...]:
 
 
 def add_client(path: Path, client: Client) -> str:
-    """Add a client to the file, or make it; return its token, which nothing else holds. A name that is there is refused."""
+    """Add a client to the file, or make it; return its token, which nothing else holds. Names are taken once."""
     clients = read_clients(path) if path.exists() else ()
     token = secrets.token_urlsafe(32)
     if any(client.name == other.name for other in clients):
@@ -91,7 +91,7 @@ def add_client(path: Path, client: Client) -> str:
     rows = [asdict(other) for other in clients] + [{**asdict(client), "digest": hashed(token)}]
     with replacing(path) as file:
         file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        file.chmod(0o600)
+    path.chmod(0o600)
     return token
 
 

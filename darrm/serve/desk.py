@@ -7,8 +7,8 @@ durably, beside the questions, in the transaction that deletes the votes.
 their labels until the next entry of the stream is written, which is after `_Stream.hand_out` returned. A process that
 dies between the two finds them there when it starts, and settles them before it answers anything. An id that is settled
 is never ready again, and ids are unique in the file, which one process has at a time. An id that the ledger paid for,
-and that the file does not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files for
-one stream are caught by the ledger, which lets one take a turn. ∎
+and that the file does not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files
+for one stream are caught by the ledger, which lets one take a turn. ∎
 
 What came in while the last batch was paid for is kept with one commit and answered with one debit: the disk is waited
 for three times a batch, not a question.
@@ -92,16 +92,16 @@ class Desk:
     def __init__(self, deployment: Deployment, say: Callable[[str], object] = lambda _: None) -> None:
         self.deployment, self._say = deployment, say
         self.trouble, self.answered = "", 0
+        self._tasks: queue.SimpleQueue[tuple[Callable[[Questions], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._waiters: dict[str, list[Future[None]]] = {}
+        self._waiters_lock, self._left_lock = threading.Lock(), threading.Lock()
+        self._left: tuple[float, int] = (-_LEFT_FOR, 0)
         self._questions = Questions(deployment.state, deployment.ballot)
         try:
             self._stream: _Stream | None = self._open()
         except BaseException:
             self._questions.close()
             raise
-        self._tasks: queue.SimpleQueue[tuple[Callable[[Questions], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._waiters: dict[str, list[Future[None]]] = {}
-        self._waiters_lock, self._left_lock = threading.Lock(), threading.Lock()
-        self._left: tuple[float, int] = (-_LEFT_FOR, 0)
         self._thread = threading.Thread(target=self._run, name="darrm.serve desk")
         self._stopping = False
 

@@ -24,14 +24,16 @@ _STATES = {
 
 def _page(title: str, body: str) -> str:
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><meta name="viewport" '
-        f'content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body><main>{body}</main></body></html>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        f"<body><main>{body}</main></body></html>"
     )
 
 
 def _bar(name: str, left: int, most: int) -> str:
     text = f"{left:,} of {most:,} questions left"
-    return f'<p>{escape(name)}: {text}<br><meter min="0" max="{max(most, 1)}" value="{left}" aria-label="{escape(name)}">{text}</meter></p>'
+    meter = f'<meter min="0" max="{max(most, 1)}" value="{left}" aria-label="{escape(name)}">{text}</meter>'
+    return f"<p>{escape(name)}: {text}<br>{meter}</p>"
 
 
 def _question(question: dict[str, Any]) -> str:
@@ -49,15 +51,18 @@ def _question(question: dict[str, Any]) -> str:
 
 
 def home(questions: list[dict[str, Any]], budget: dict[str, Any], name: str, trouble: str, report: str) -> str:
-    """Return the page of a client: its questions, who has voted (not what), the labels that it may read, what is left."""
+    """Return the page of a client: its questions, who has voted (not what), labels that it may read, what is left."""
     answered = sum(question["state"] == "answered" for question in questions)
     bars = _bar("Common budget", budget["left"], budget["left"] + budget["answered"])
     own = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
     bars += "".join(_bar(title, max(0, row["limit"] - row["used"]), row["limit"]) for title, row in own if row["limit"])
     link = f'<p><a href="{escape(report)}">The auditor\'s report</a></p>' if report else ""
     alarm = f'<p class="trouble" role="alert">Nothing is answered just now: {escape(trouble)}</p>' if trouble else ""
-    body = f"<h1>Questions</h1><p>You are {escape(name)}. {len(questions)} shown, {answered} answered.</p>{alarm}{bars}{link}"
-    return _page("Questions", body + "".join(map(_question, questions)) + '<p><a href="/docs">The endpoints</a></p>')
+    body = f"<h1>Questions</h1><p>You are {escape(name)}. {len(questions)} shown, {answered} answered.</p>"
+    return _page(
+        "Questions",
+        body + alarm + bars + link + "".join(map(_question, questions)) + '<p><a href="/docs">The endpoints</a></p>',
+    )
 
 
 def _operation(summary: str, *, path: bool = False, body: str = "", known: bool = True) -> dict[str, Any]:
@@ -76,7 +81,10 @@ def _operation(summary: str, *, path: bool = False, body: str = "", known: bool 
     return operation
 
 
-_CREATE = "Ask the voters until a deadline, or give all votes or counts; the same again changes nothing (200), another with the id is refused (409), a spent budget of the client's own, too (402)."
+_CREATE = (
+    "Ask the voters until a deadline, or give all votes or counts; the same again changes nothing (200), another with "
+    "the id is refused (409), a spent budget of the client's own, too (402)."
+)
 OPENAPI: dict[str, Any] = {
     "openapi": "3.1.0",
     "info": {"title": "darrm serve", "version": "1"},
@@ -132,5 +140,8 @@ def docs() -> str:
         for path, methods in OPENAPI["paths"].items()
         for method, operation in methods.items()
     ]
-    more = '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as <code>Authorization: Bearer TOKEN</code>.</p>'
+    more = (
+        '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as '
+        "<code>Authorization: Bearer TOKEN</code>.</p>"
+    )
     return _page("Endpoints", f"<h1>Endpoints</h1>{more}<dl>{''.join(rows)}</dl>")

@@ -163,7 +163,7 @@ class Questions:
             )
 
     def ask(self, asked: Asked, client: Client, most_of_project: int, now: float) -> bool:
-        """Keep a question; return whether it is new. The same one again changes nothing, another of its id is refused."""
+        """Keep a question; return whether it is new. The same one again changes nothing, another one is refused."""
         row = self._rows.execute(
             "SELECT asker, text, seconds, state, given FROM questions WHERE id = ?", (asked.id,)
         ).fetchone()
@@ -183,7 +183,8 @@ class Questions:
         state, deadline = ("ready", now) if given else ("open", now + (asked.seconds or 0.0))
         values = (asked.id, client.name, client.project, asked.text, asked.seconds, deadline, state, text)
         self._rows.execute(
-            "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, given) VALUES (?,?,?,?,?,?,?,?)",
+            "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, given) "
+            "VALUES (?,?,?,?,?,?,?,?)",
             values,
         )
         return True
@@ -201,7 +202,7 @@ class Questions:
         )
 
     def vote(self, question: str, voter: int, vote: object, now: float) -> bool:
-        """Keep a vote; return whether it is new. The same one again changes nothing; another, or a late one, is refused."""
+        """Keep a vote; return whether it is new. The same again changes nothing; another, or a late one, is refused."""
         row = self._rows.execute(
             "SELECT number, state, deadline, given FROM questions WHERE id = ?", (question,)
         ).fetchone()
@@ -264,7 +265,7 @@ class Questions:
         """Give a question its end, and forget what was voted; one that has a label keeps it."""
         row = self._rows.execute("SELECT number, state, asker, project FROM questions WHERE id = ?", (name,)).fetchone()
         if row is None:  # paid for, and the file is older than that
-            none = ("", "", "", None, 0.0, "lost" if state == "lost" else state, json.dumps(label), None)
+            none = ("", "", "", None, 0.0, state, json.dumps(label), None)
             self._rows.execute(
                 "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, label, given) "
                 "VALUES (?,?,?,?,?,?,?,?,?)",
@@ -272,7 +273,7 @@ class Questions:
             )
             return
         number, before, asker, project = row
-        if before == "answered" or before == state:
+        if before in {"answered", state}:
             return
         self._rows.execute(
             "UPDATE questions SET state = ?, label = ?, given = NULL WHERE number = ?",

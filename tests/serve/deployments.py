@@ -1,0 +1,73 @@
+"""A deployment for tests: three voters, a ledger for so many questions, clients with tokens."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify
+from darrm.laws import baselines
+from darrm.mechanisms.release import Release
+from darrm.serve.clients import Client, add_client
+from darrm.serve.desk import Deployment, Desk
+from darrm.serve.questions import Asked, Ballot
+
+ASKER = Client("study", "0" * 64, questions=1000)
+EACH = "0.01"
+
+
+def table() -> Table:
+    problem = Problem.from_allowance(Voters(3, PrivacyParams(EACH)), 3)
+    return certify(problem, baselines.double_subsampling(problem))
+
+
+def deployment(folder: Path, fit: int = 1000, missing: str = "coin", name: str = "state") -> Deployment:
+    """One whose budget admits exactly so many questions: their epsilons add up, without a delta."""
+    release, path = Release(table()), folder / "ledger.sqlite"
+    if not path.exists():
+        PrivacyLedger.create(path, PrivacyParams(f"{3 * fit}e-2"))
+    return Deployment(release, str(path), folder / name, Ballot(3, 2, missing))
+
+
+@contextmanager
+def running(what: Deployment) -> Iterator[Desk]:
+    desk = Desk(what)
+    desk.start()
+    try:
+        yield desk
+    finally:
+        desk.stop()
+
+
+def ask(desk: Desk, name: str, client: Client = ASKER, **how: Any) -> bool:
+    how = how or {"votes": (1, 1, 0)}
+    return desk.do(lambda questions: questions.ask(Asked(name, **how), client, 1000, time.time())).result(30)
+
+
+def vote(desk: Desk, name: str, voter: int, said: object) -> bool:
+    return desk.do(lambda questions: questions.vote(name, voter, said, time.time())).result(30)
+
+
+def read(desk: Desk, name: str) -> dict[str, Any]:
+    """The question, once it has its end."""
+    future = desk.settled(name)
+    for _ in range(2):
+        (one,) = desk.do(lambda questions: questions.shown("WHERE id = ?", (name,))).result(30)
+        if one["state"] not in {"open", "ready"}:
+            break
+        future.result(30)
+    return one
+
+
+def paid(what: Deployment) -> list[str]:
+    """The ids that the ledger paid for, each as often as it did."""
+    return [name for entry in PrivacyLedger(what.ledger).entries() for name in entry.questions]
+
+
+def tokens_of(path: Path) -> dict[str, str]:
+    """Make a file of clients: three voters, one who asks, one who asks little, one who reads."""
+    several = [Client(f"voter{n}", "0" * 64, voter=n) for n in (1, 2, 3)]
+    several += [Client("study", "0" * 64, questions=1000), Client("reader", "0" * 64, reads=True)]
+    several += [Client(f"small{n}", "0" * 64, questions=2, project="p", project_questions=3) for n in (1, 2)]
+    return {client.name: add_client(path, client) for client in several}

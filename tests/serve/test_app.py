@@ -1,0 +1,221 @@
+"""The endpoints, over the network of this machine, in this process; a server of its own is in test_server.py."""
+
+import json
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra serve")
+pytest.importorskip("httpx", reason="needs the extra serve")
+import httpx
+
+from darrm.serve.app import Limits, Service
+from darrm.serve.clients import Client, add_client, hashed, holder, read_clients
+from darrm.serve.page import OPENAPI
+from darrm.serve.questions import Questions
+from darrm.serve.server import configured
+from tests.serve.deployments import deployment, paid, running, tokens_of
+
+UNSEEN = "vote-nobody-shall-see"
+
+
+class Endpoint:
+    def __init__(self, folder: Path, fit: int, limits: Limits) -> None:
+        self.clients, self.what = folder / "clients.json", deployment(folder, fit)
+        self.tokens = tokens_of(self.clients)
+        self.context = running(self.what)
+        self.desk = self.context.__enter__()
+        self.service = Service(self.desk, self.clients, limits)
+        self.server = configured(self.service.app, "127.0.0.1", 0)
+        self.thread = threading.Thread(target=self.server.run)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.005)
+        self.port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+
+    def close(self) -> None:
+        self.http.close()
+        self.server.should_exit = True
+        self.thread.join()
+        self.context.__exit__(None, None, None)
+
+    def call(self, name: str, method: str, path: str, body: object = None, **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[name]}"}
+        return self.http.request(method, path, headers=headers, **({} if body is None else {"json": body}), **more)
+
+
+@pytest.fixture
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoint]:
+    endpoint = Endpoint(tmp_path, **{"fit": 1000, "limits": Limits(rate=1e6), **getattr(request, "param", {})})
+    yield endpoint
+    endpoint.close()
+
+
+def test_a_question_goes_its_way_and_each_reads_what_is_its_own(server: Endpoint) -> None:
+    question = {"id": "2026/ward 4", "text": "more than ten?", "seconds": 3600}
+    made = server.call("study", "POST", "/questions", question)
+    assert (made.status_code, made.json()["state"], made.json()["voted"]) == (201, "open", [])
+    assert server.call("study", "POST", "/questions", question).status_code == 200
+    assert server.call("study", "POST", "/questions", {**question, "text": "?"}).status_code == 409
+    assert [one["id"] for one in server.call("voter1", "GET", "/questions?open=1").json()] == ["2026/ward 4"]
+    path = "/questions/2026%2Fward%204"
+    for n in (1, 2, 3):
+        assert server.call(f"voter{n}", "PUT", f"{path}/vote", {"vote": 1}).status_code == 201
+    one = server.call("study", "GET", f"{path}?wait=20").json()
+    assert (one["state"], one["voted"], one["label"] in {0, 1}) == ("answered", ["voter1", "voter2", "voter3"], True)
+    assert server.call("reader", "GET", path).json()["label"] == one["label"]
+    assert "label" not in server.call("voter1", "GET", path).json()
+    assert server.call("small1", "GET", path).status_code == 404
+    assert server.call("voter1", "PUT", f"{path}/vote", {"vote": 1}).status_code == 200
+    assert server.call("study", "PUT", f"{path}/vote", {"vote": 1}).status_code == 403
+    assert server.call("voter1", "POST", "/questions", {"id": "x", "seconds": 1}).status_code == 403
+    assert paid(server.what) == ["2026/ward 4"]
+
+
+def test_many_questions_at_once_are_answered_and_asked_again_cost_nothing(server: Endpoint) -> None:
+    rows = [{"id": f"q{n}", "votes": [1, n % 2, None]} for n in range(50)] + [{"id": "c", "counts": [1, 2]}]
+    first = server.call("study", "POST", "/ask", rows).json()
+    assert [one["id"] for one in first] == [row["id"] for row in rows]
+    assert server.call("study", "POST", "/ask", rows).json() == first
+    assert sorted(paid(server.what)) == sorted(row["id"] for row in rows)
+    half = server.call("study", "POST", "/ask", [{"id": "new", "votes": [1, 1, 1]}, {"id": "bad", "votes": [1, 1, 7]}])
+    assert half.status_code == 400
+    assert server.call("study", "GET", "/questions/new").status_code == 404  # all or none
+
+
+@pytest.mark.parametrize("server", [{"fit": 1}], indirect=True)
+def test_a_hundred_clients_race_for_the_last_answer(server: Endpoint) -> None:
+    with ThreadPoolExecutor(32) as pool:
+        asked = pool.map(
+            lambda n: server.call("study", "POST", "/ask", [{"id": f"q{n}", "votes": [1, 1, 0]}]), range(100)
+        )
+        states = [answer.json()[0]["state"] for answer in asked]
+    assert sorted(states) == ["answered"] + ["refused"] * 99
+    assert len(paid(server.what)) == 1
+    assert server.call("study", "GET", "/budget").json() == {
+        "left": 0,
+        "answered": 1,
+        "client": {"used": 1, "limit": 1000},
+    }
+
+
+def test_a_budget_of_a_client_and_of_a_project_is_refused_with_what_is_left(server: Endpoint) -> None:
+    def ask(name: str, id: str) -> httpx.Response:  # noqa: A002 (its name in the body)
+        return server.call(name, "POST", "/ask", [{"id": id, "votes": [1, 1, 0]}])
+
+    assert [ask("small1", "a").status_code, ask("small1", "b").status_code] == [200, 200]
+    assert (ask("small1", "c").status_code, ask("small1", "c").json()["left"]) == (402, 0)
+    assert [ask("small2", "d").status_code, ask("small2", "e").status_code] == [200, 402]
+    assert ask("small1", "a").status_code == 200  # replayed: it was paid for
+    assert ask("small2", "a").status_code == 409
+    assert len(paid(server.what)) == 3
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer forged", "Basic !", "Basic eDp5", "Bearer " + "9" * 10_000])
+def test_a_forged_token_is_refused_before_anything_is_read(server: Endpoint, header: str) -> None:
+    for method, path in (("GET", "/"), ("GET", "/metrics"), ("POST", "/ask"), ("PUT", "/questions/q/vote")):
+        answer = server.http.request(
+            method, path, headers={"Authorization": header} if header else {}, content=b"[" * 10
+        )
+        assert answer.status_code == 401
+
+
+def test_what_is_hostile_changes_nothing(server: Endpoint) -> None:
+    names = ["'); DROP TABLE questions;--", '" OR 1=1', "<script>alert(1)</script>"]
+    for name in names:
+        assert server.call("study", "POST", "/ask", [{"id": name, "votes": [1, 1, 0]}]).json()[0]["id"] == name
+    wrong: list[object] = [{}, [], [1], [{"id": 1, "votes": [1, 1, 1]}], [{"id": "x" * 101, "votes": [1, 1, 1]}]]
+    wrong += [[{"id": "x", "votes": [1, 1]}], [{"id": "x", "votes": {"a": 1}}], [{"id": "x", "seconds": -1}], "x", None]
+    wrong += [[{"id": "x", "seconds": 1e300}], [{"id": "x", "counts": [1e99, 2]}], [{"id": "x", "asker": "reader"}], 7]
+    wrong += [
+        [{"id": "x", "votes": [1, 1, 2**70]}],
+        [{"id": ["x"], "votes": [1, 1, 1]}],
+        [{"id": "x\ud800", "votes": [1, 1, 1]}],
+    ]
+    for body in wrong:
+        assert server.call("study", "POST", "/ask", content=json.dumps(body).encode()).status_code == 400, body
+    for raw in (b"\xff", b"[" * 100_000, b"{", b""):
+        assert server.call("study", "POST", "/ask", content=raw).status_code == 400
+    page = server.call("study", "GET", "/").text
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert sorted(paid(server.what)) == sorted(names)
+
+
+@pytest.mark.parametrize("server", [{"limits": Limits(body=1000, rate=5)}], indirect=True)
+def test_what_is_too_long_or_too_often_is_refused(server: Endpoint) -> None:
+    answer = server.call("study", "POST", "/ask", [{"id": "x" * 10_000, "votes": [1, 1, 1]}])
+    assert answer.status_code == 413
+    pieces = (b" " * 100 for _ in range(10_000))  # no length is announced
+    assert server.call("study", "POST", "/ask", content=pieces).status_code == 413
+    assert 429 in {server.call("reader", "GET", "/questions").status_code for _ in range(20)}
+    assert server.call("study", "GET", "/questions").status_code == 200  # another's rate is another's
+
+
+def test_no_vote_label_or_id_is_measured_or_logged(
+    server: Endpoint, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.call("study", "POST", "/ask", [{"id": UNSEEN, "votes": [1, 1, 1]}])
+    metrics = server.call("reader", "GET", "/metrics").text
+    assert 'darrm_questions{state="answered"} 1' in metrics
+    assert "darrm_answered_total 1" in metrics
+
+    def broken(*_: object) -> None:
+        raise RuntimeError(UNSEEN)
+
+    monkeypatch.setattr(Questions, "vote", broken)
+    failed = server.call("voter1", "PUT", "/questions/q/vote", {"vote": 1})
+    assert failed.status_code == 500
+    assert UNSEEN not in metrics + failed.text + "".join(capfd.readouterr())
+
+
+def test_tokens_are_kept_hashed_and_clients_are_read_anew(server: Endpoint) -> None:
+    text = server.clients.read_text()
+    assert not any(token in text for token in server.tokens.values())
+    assert stat.S_IMODE(server.clients.stat().st_mode) == 0o600
+    assert len({len(token) for token in server.tokens.values()}) == 1
+    assert all(holder(read_clients(server.clients), token).name == name for name, token in server.tokens.items())  # type: ignore[union-attr]
+    assert hashed("abc").startswith("ba7816bf8f01cfea")  # FIPS 180-2
+    with pytest.raises(ValueError, match="new"):
+        add_client(server.clients, Client("study", "0" * 64))
+    with pytest.raises(ValueError, match="no other client"):
+        add_client(server.clients, Client("other", "0" * 64, voter=1))
+    server.tokens["late"] = add_client(server.clients, Client("late", "0" * 64, reads=True))
+    assert server.call("late", "GET", "/questions").status_code == 200
+    server.clients.write_text(json.dumps([row for row in json.loads(text) if row["name"] != "study"]))
+    assert server.call("study", "GET", "/questions").status_code == 401
+
+
+def test_the_page_shows_who_voted_and_neither_votes_nor_hosts_nor_scripts(server: Endpoint) -> None:
+    server.call("study", "POST", "/questions", {"id": "ward 4", "text": "more?", "seconds": 3600})
+    server.call("voter2", "PUT", "/questions/ward 4/vote", {"vote": 1})
+    answer = server.http.get("/", auth=("study", server.tokens["study"]))  # as a browser sends it
+    assert answer.status_code == 200
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "Voted: voter2" in answer.text
+    assert '<meter min="0"' in answer.text
+    for text in (answer.text, server.http.get("/docs").text):
+        assert "http" not in text
+        assert "<script" not in text
+
+
+def test_every_endpoint_is_described(server: Endpoint) -> None:
+    described = server.http.get("/openapi.json").json()
+    assert described == OPENAPI
+    routes = {route.path.replace(":path", "") for route in server.service.app.routes}  # type: ignore[attr-defined]
+    assert routes - {"/", "/docs", "/openapi.json"} == set(described["paths"])
+
+
+def test_without_a_server_nothing_loads_one() -> None:
+    code = "import sys, darrm, darrm.optimize.__main__, darrm.serve.__main__; "
+    code += "sys.exit(bool({'starlette', 'uvicorn', 'httpx'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

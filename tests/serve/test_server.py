@@ -1,0 +1,245 @@
+"""The command line: a server in a process of its own, which may be killed."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="needs the extra serve")
+pytest.importorskip("httpx", reason="needs the extra serve")
+import httpx
+
+from darrm import PrivacyLedger, PrivacyParams
+from darrm.serve import server as server_module
+from darrm.serve.__main__ import main
+from darrm.serve.app import Limits, Service
+from darrm.serve.client import ServeClient, ServerRefusedError
+from darrm.serve.server import check_address, configured
+from tests.exhaustive import EXHAUSTIVE
+from tests.serve.deployments import deployment, running, table, tokens_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def prepare(folder: Path, budget: str = "30") -> dict[str, str]:
+    table().save(folder / "table.json")
+    PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(budget))
+    return tokens_of(folder / "clients.json")
+
+
+def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "darrm.serve",
+        "start",
+        "--quiet",
+        "--missing",
+        "coin",
+        "--rate",
+        "100000",
+    ]
+    command += ["--table", "table.json", "--ledger", "ledger.sqlite", "--clients", "clients.json", "--port", str(port)]
+    return subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", port)):
+                return
+        except OSError:
+            time.sleep(0.02)
+    process.kill()
+    raise AssertionError(process.communicate()[1])
+
+
+@contextmanager
+def serving(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = start(folder, port)
+    try:
+        wait_for(port, process)
+        yield process
+    finally:
+        process.terminate()
+        said = process.communicate(timeout=30)[1]
+    assert (process.returncode, said) in {(0, b""), (-signal.SIGTERM, b"")}
+
+
+@pytest.mark.slow
+def test_the_command_line_goes_the_whole_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens, port = prepare(tmp_path), free_port()
+    assert main(["client", "new", "--clients", str(tmp_path / "clients.json"), "--questions", "1"]) == 0
+    token = capsys.readouterr().out.strip()
+    url, question = f"http://127.0.0.1:{port}", json.dumps([{"id": "ward 4", "votes": [1, 0, 1]}])
+    monkeypatch.setenv("DARRM_TOKEN", token)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(OSError, match="is the server there"):
+        main(["ask", url, question])
+    monkeypatch.undo()
+    monkeypatch.setenv("DARRM_TOKEN", token)
+    with serving(tmp_path, port):
+        assert main(["ask", url, question]) == 0
+        assert capsys.readouterr().out in {"ward 4: 0\n", "ward 4: 1\n"}
+        with pytest.raises(ServerRefusedError, match="may ask 1 questions"):
+            main(["ask", url, question.replace("4", "5")])
+        again = start(tmp_path, free_port())
+        assert b"another server has them" in again.communicate(timeout=60)[1]
+        assert again.returncode == 2
+        with ServeClient(url, tokens["study"]) as study, ServeClient(url, tokens["voter1"]) as voter:
+            study.create("q", seconds=0.5)
+            assert [one["id"] for one in voter.open_questions()] == ["q"]
+            assert (voter.vote("q", 1), voter.vote("q", 1)) == (True, False)
+            assert study.read("q", wait=20)["state"] == "answered"
+    assert not any(secret.encode() in (tmp_path / "clients.json").read_bytes() for secret in [token, *tokens.values()])
+
+
+@pytest.mark.parametrize(
+    ("host", "certificate", "behind_proxy", "allowed"),
+    [
+        ("127.0.0.1", None, False, True),
+        ("::1", None, False, True),
+        ("localhost", None, False, True),
+        ("0.0.0.0", None, False, False),  # noqa: S104 (refused)
+        ("::", None, False, False),
+        ("example.org", None, False, False),
+        ("0.0.0.0", Path("c.pem"), False, True),  # noqa: S104 (with TLS)
+        ("0.0.0.0", None, True, True),  # noqa: S104 (said)
+    ],
+)
+def test_nothing_listens_beyond_this_machine_unencrypted(
+    host: str, certificate: Path | None, behind_proxy: bool, allowed: bool
+) -> None:
+    try:
+        check_address(host, certificate=certificate, behind_proxy=behind_proxy)
+    except ValueError:
+        assert not allowed
+    else:
+        assert allowed
+
+
+def test_a_slow_client_and_a_gigabyte_are_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HEADER_SECONDS", 0.3)
+    clients = tmp_path / "clients.json"
+    token = tokens_of(clients)["study"]
+    with running(deployment(tmp_path)) as desk:
+        web = configured(Service(desk, clients, Limits(body_seconds=0.3)).app, "127.0.0.1", 0)
+        thread = threading.Thread(target=web.run)
+        thread.start()
+        while not web.started:
+            time.sleep(0.005)
+        address = web.servers[0].sockets[0].getsockname()
+        head = f"POST /ask HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n".encode()
+        try:
+            for sent, status in [
+                (b"GET /hea", b""),  # headers that never end
+                (head, b""),
+                (head + b"Content-Length: 1000000000\r\n\r\n", b" 413 "),
+                (head + b"Content-Length: 10\r\n\r\n[", b" 408 "),  # a body that never ends
+                (b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000, b" 400 "),
+            ]:
+                with socket.create_connection(address, timeout=10) as connection:
+                    connection.sendall(sent)
+                    assert status in connection.recv(4096)[:20], sent[:20]
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{address[1]}", headers={"Authorization": f"Bearer {token}"}
+            ) as good:
+                for n in range(3):  # the clock of a connection that is used does not run out
+                    assert (
+                        good.post("/ask", json=[{"id": f"q{n}", "votes": [1, 1, 0]}]).json()[0]["state"] == "answered"
+                    )
+                    time.sleep(0.2)
+        finally:
+            web.should_exit = True
+            thread.join()
+
+
+class Asker(threading.Thread):
+    """Asks question after question, each until it has its label, whatever dies, and asks old ones again."""
+
+    def __init__(self, url: str, token: str, number: int, stop: threading.Event) -> None:
+        super().__init__()
+        self.url, self.token, self.number, self.stop = url, token, number, stop
+        self.labels: list[tuple[str, Any]] = []
+
+    def run(self) -> None:
+        dice, n = random.Random(self.number), 0  # noqa: S311 (repeated)
+        # one gives up early, as if it were killed
+        clients = [ServeClient(self.url, self.token, attempts=1, timeout=seconds) for seconds in (0.02, 5.0)]
+        while not self.stop.is_set():
+            n += 1
+            names = [f"a{self.number}-{n}"] + ([f"a{self.number}-{dice.randint(1, n - 1)}"] if n > 1 else [])
+            rows = [{"id": name, "votes": [1, 1, 0]} for name in names]
+            while not self.stop.is_set():
+                try:
+                    asked = dice.choice(clients).ask(rows)
+                    self.labels += [(one["id"], one["label"]) for one in asked if one["state"] == "answered"]
+                    break
+                except (httpx.TransportError, ServerRefusedError):
+                    time.sleep(0.01)
+        for client in clients:
+            with client:
+                pass
+
+
+@pytest.mark.slow
+def test_whatever_is_killed_no_id_has_two_labels_and_none_is_unpaid_or_lost(tmp_path: Path) -> None:
+    kills = 100 if EXHAUSTIVE else 8
+    tokens, port, stop, dice = prepare(tmp_path, "3000"), free_port(), threading.Event(), random.Random(7)  # noqa: S311
+    rows = json.loads((tmp_path / "clients.json").read_text())
+    (tmp_path / "clients.json").write_text(
+        json.dumps([{**row, "questions": 10**6} if row["name"] == "study" else row for row in rows])
+    )
+    askers = [Asker(f"http://127.0.0.1:{port}", tokens["study"], number, stop) for number in range(4)]
+    for asker in askers:
+        asker.start()
+    try:
+        for _ in range(kills):
+            process = start(tmp_path, port)
+            wait_for(port, process)
+            time.sleep(dice.uniform(0.05, 0.5))
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+    finally:
+        stop.set()
+        for asker in askers:
+            asker.join()
+    got = [pair for asker in askers for pair in asker.labels]
+    assert len(got) > kills
+    paid = Counter(name for entry in PrivacyLedger(tmp_path / "ledger.sqlite").entries() for name in entry.questions)
+    assert set(paid.values()) == {1}
+    assert {name for name, _ in got} <= set(paid)
+    one_label = dict(got)
+    assert all(one_label[name] == label for name, label in got)
+    with (
+        serving(tmp_path, port),
+        ServeClient(f"http://127.0.0.1:{port}", tokens["study"]) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        for name, one in zip(paid, pool.map(client.read, paid), strict=True):
+            assert one["state"] == "answered"
+            assert one_label.get(name, one["label"]) == one["label"]
