@@ -161,10 +161,7 @@ class Service:
                 checks.fail(
                     "a question", checks.Found("something else"), f"an object with some of {', '.join(sorted(_ASKED))}"
                 )
-        several = [
-            Asked(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-            for row in rows
-        ]
+        several = [_asked(row) for row in rows]
         project = self._most_of(client.project)
         new = await self._do(lambda questions: [questions.ask(one, client, project, time.time()) for one in several])
         return list(new)
@@ -305,6 +302,12 @@ class Service:
                 await self._list(client), await self._budget(client), client.name, self._desk.trouble, self._report
             )
         )
+
+
+def _asked(row: dict[str, Any]) -> Asked:
+    """Return a question as the body of a request has it."""
+    fixed: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return Asked(**fixed)
 
 
 async def _wait(futures: list[Future[None]], seconds: float) -> None:

@@ -195,7 +195,8 @@ class Desk:
             with self._questions.transaction():
                 expired = self._questions.make_due(time.time())
                 for act, future in tasks:
-                    result, failure = None, None
+                    result: Any = None
+                    failure: BaseException | None = None
                     try:
                         with self._questions.step():
                             result = act(self._questions)

@@ -21,7 +21,7 @@ class PatientProtocol(H11Protocol):
     uvicorn itself counts only from the end of a response on (``timeout_keep_alive``).
     """
 
-    def connection_made(self, transport: Any) -> None:  # type: ignore[override]  # noqa: ANN401 (asyncio's)
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (asyncio's)
         """Start the clock."""
         super().connection_made(transport)
         self._clock = self.loop.call_later(HEADER_SECONDS, self._give_up)

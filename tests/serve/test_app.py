@@ -50,7 +50,9 @@ class Endpoint:
 
     def call(self, name: str, method: str, path: str, body: object = None, **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.tokens[name]}"}
-        return self.http.request(method, path, headers=headers, **({} if body is None else {"json": body}), **more)
+        if body is not None:
+            more["json"] = body
+        return self.http.request(method, path, headers=headers, **more)
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_many_questions_at_once_are_answered_and_asked_again_cost_nothing(server
     first = server.call("study", "POST", "/ask", rows).json()
     assert [one["id"] for one in first] == [row["id"] for row in rows]
     assert server.call("study", "POST", "/ask", rows).json() == first
-    assert sorted(paid(server.what)) == sorted(row["id"] for row in rows)
+    assert sorted(paid(server.what)) == sorted(str(row["id"]) for row in rows)
     half = server.call("study", "POST", "/ask", [{"id": "new", "votes": [1, 1, 1]}, {"id": "bad", "votes": [1, 1, 7]}])
     assert half.status_code == 400
     assert server.call("study", "GET", "/questions/new").status_code == 404  # all or none

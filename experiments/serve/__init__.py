@@ -1,0 +1,1 @@
+"""What a server costs on this machine."""
