@@ -1,6 +1,7 @@
 """Command line ``python -m darrm.serve``: one budget for clients on a network: start, client, ask."""
 
 import os
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -172,11 +173,14 @@ def _start(options: Namespace) -> int:
     server = configured(
         Service(desk, options.clients, Limits(body, rate=rate), options.report).app, options.host, port, tls
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # as uvicorn passes it on: the desk is closed first
     desk.start()
     say(f"listening on http{'s' * (tls is not None)}://{options.host}:{port}")
     try:
         server.run()
-    except SystemExit:
+    except SystemExit as error:
+        if not error.code:
+            return 0
         raise OSError(f"{options.host}:{port} cannot be listened on: is another server there?") from None
     finally:
         desk.stop()

@@ -37,7 +37,8 @@ def _bar(name: str, left: int, most: int) -> str:
 
 
 def _question(question: dict[str, Any]) -> str:
-    voted = ", ".join(map(str, question["voted"])) or "nobody yet, or all votes came with the question"
+    nobody = "nobody" if question["state"] in {"open", "expired"} else "all, with the question"
+    voted = ", ".join(map(str, question["voted"])) or nobody
     if question["state"] == "answered":
         label = f"answer: {question['label']}" if "label" in question else "answered; the label is its asker's"
         end = f'<span class="label">{escape(label)}</span>'

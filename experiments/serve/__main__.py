@@ -1,4 +1,4 @@
-"""Measure answers a second and latencies of ``darrm serve`` with clients that ask one question at a time: 127.0.0.1 only.
+"""Measure answers a second and latencies of ``darrm serve``, asked one question at a time, on 127.0.0.1 only.
 
 python -m experiments.serve [--clients 32] [--seconds 10] [--folder DIR] prints JSON: the median of three runs.
 """
@@ -68,9 +68,9 @@ def ask_from_processes(url: str, token: str, run: str, options: argparse.Namespa
     command = [sys.executable, "-m", "experiments.serve", "--as-client", url, run, "--seconds", str(options.seconds)]
     share = str(options.clients // 4)
     several = [
-        subprocess.Popen(
+        subprocess.Popen(  # noqa: S603 (ours)
             [*command, "--clients", share, "--number", str(n)], stdout=subprocess.PIPE, env={**os.environ, TOKEN: token}
-        )  # noqa: S603 (ours)
+        )
         for n in range(4)
     ]
     return sorted(value for process in several for value in json.loads(process.communicate()[0]))
