@@ -1,7 +1,7 @@
 """What the three estimators share: inputs, classes, shards, and teachers."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from darrm.estimators import shards
 from darrm.estimators.teachers import check_classifier, counts, trained
 from darrm.system.extras import Untyped
 from darrm.system.people import persons_of
+from darrm.system.progress import StatusLine, status_line
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -27,6 +28,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     classes: Any
     n_jobs: int | None
     random_state: Any
+    verbose: int
 
     def __sklearn_tags__(self) -> Untyped:
         """Return scikit-learn's tags: what the teachers take, and that answers are drawn."""
@@ -43,11 +45,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return tags
 
     @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[None]:
-        """Leave the estimator as it was where a block fails: an old fit stays whole, with its budget."""
+    def _unchanged_on_failure(self) -> Iterator[StatusLine]:
+        """Leave the estimator as it was where a block fails, with its budget, and show where the block stands."""
         before = dict(self.__dict__)
         try:
-            yield
+            with status_line(quiet=not self.verbose) as line:
+                yield line
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
@@ -132,3 +135,13 @@ def check_enough_rows(X: Untyped, teachers: int) -> None:
     if teachers > _num_samples(X):
         advice = "take fewer teachers: with some ten rows and more for each of them they learn something"
         checks.fail("n_teachers", teachers, f"at most the number of rows, n_samples={_num_samples(X)}", advice)
+
+
+def check_nothing_else(refused: Mapping[str, Untyped]) -> None:
+    """Raise for what no `fit` takes: `ValueError` for weights, in words, and `TypeError` for the rest."""
+    if refused.get("sample_weight") is not None:
+        advice = "a guarantee is about people who count alike; groups= says which rows are one person's"
+        checks.fail("sample_weight", checks.Found("weights"), "left out", advice)
+    others = [name for name in refused if name != "sample_weight"]
+    if others:
+        raise TypeError(f"fit() got an unexpected keyword argument {others[0]!r}")

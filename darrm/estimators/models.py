@@ -32,7 +32,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         What one ``fit`` satisfies, for the replacement, or the coming and going, of one person. None reads them from
         the estimator's parameters of the names ``epsilon`` and ``delta`` (0 where there is no delta); these are about
         one row, so with ``groups`` they must be said, for all rows of a person.
-    epsilon, delta, max_queries, classes, n_jobs, ledger
+    epsilon, delta, max_queries, classes, n_jobs, ledger, verbose
         As for `PrivateVotingClassifier`. Models that are trained anew are others: a ledger in a file must be empty.
     random_state
         Governs the shards, and nothing else.
@@ -73,6 +73,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         n_jobs: int | None = None,
         random_state: Untyped = None,
         ledger: Untyped = None,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.n_models = n_models
@@ -85,13 +86,14 @@ class PrivateModelsVotingClassifier(PayingVote):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.ledger = ledger
+        self.verbose = verbose
 
-    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None) -> Untyped:
+    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
         """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`; with groups say ``epsilon_each``."""
         if groups is not None and self.epsilon_each is None:
             advice = "say what one fit satisfies for all rows of a person: the estimator's own promise is about one row"
             checks.fail("epsilon_each", None, "a number where groups are given", advice)
-        return super().fit(X, y, groups)
+        return super().fit(X, y, groups, **refused)
 
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_models=self.n_models, advice="how many shards the rows are dealt to")

@@ -29,7 +29,7 @@ from darrm.account.accountant import Spent
 from darrm.aggregator import Aggregator
 from darrm.errors import checks
 from darrm.estimators import card, shards
-from darrm.estimators.base import Ensemble, check_enough_rows
+from darrm.estimators.base import Ensemble, check_enough_rows, check_nothing_else
 from darrm.estimators.confident import limited
 from darrm.estimators.planning import BEST, CONFIDENT, planned, tested_run
 from darrm.estimators.shards import SEEDS
@@ -119,7 +119,7 @@ class PATEClassifier(Ensemble):
     semi_supervised
         Whether the student takes all public inputs, with the label -1 where there is none, and the numbers of the
         classes as labels. ``"auto"`` knows the classes of `sklearn.semi_supervised`.
-    classes, n_jobs, random_state
+    classes, n_jobs, random_state, verbose
         As for `PrivateVotingClassifier`; ``random_state`` governs the student, too.
     ledger
         A file that keeps the budget, and the labels until the student is saved, or `acknowledge`: a `fit` that was
@@ -167,6 +167,7 @@ class PATEClassifier(Ensemble):
         n_jobs: int | None = None,
         random_state: Untyped = None,
         ledger: Untyped = None,
+        verbose: int = 0,
     ) -> None:
         self.teacher = teacher
         self.student = student
@@ -183,6 +184,7 @@ class PATEClassifier(Ensemble):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.ledger = ledger
+        self.verbose = verbose
 
     def __getstate__(self) -> Untyped:
         """Leave behind what a teacher or a student of the caller's learned before: a copy holds nothing private."""
@@ -198,7 +200,9 @@ class PATEClassifier(Ensemble):
         tags.input_tags.sparse &= student is None or student.sparse
         return tags
 
-    def fit(self, X: Untyped, y: Untyped, X_public: Untyped = None, groups: Untyped = None) -> Untyped:
+    def fit(
+        self, X: Untyped, y: Untyped, X_public: Untyped = None, groups: Untyped = None, **refused: Untyped
+    ) -> Untyped:
         """Train teachers, label public inputs, pay for the labels, and train the student.
 
         Parameters
@@ -207,6 +211,8 @@ class PATEClassifier(Ensemble):
             Private, as for `PrivateVotingClassifier.fit`.
         X_public
             (Q, d) public inputs of the same columns.
+        refused
+            Nothing else, as there.
 
         Returns
         -------
@@ -229,7 +235,9 @@ class PATEClassifier(Ensemble):
         UserWarning
             If none of the public inputs is answered.
         """
-        with self._unchanged_on_failure():
+        check_nothing_else(refused)
+        with self._unchanged_on_failure() as line:
+            line.show(f"planning, and training {self.n_teachers} teachers")
             public = self._label(X, y, X_public, groups)
             self.__dict__.pop("student_", None)  # an old one knows other labels, and was paid for by another budget
         self._learn(public)

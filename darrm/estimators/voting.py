@@ -1,7 +1,7 @@
 """A vote of plain teachers on disjoint shards: `predict` pays for every label, and stops where the budget ends."""
 
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, checks
 from darrm.estimators import card
-from darrm.estimators.base import Ensemble, check_enough_rows
+from darrm.estimators.base import Ensemble, check_enough_rows, check_nothing_else
 from darrm.estimators.planning import BEST, charge_of_models, planned
 from darrm.estimators.spending import LedgerHandle, SelectionWarning, Written, opened, warn_of_refit
 from darrm.pate.analysis import PrivateFigureWarning
+from darrm.plan.option import Option
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.system.extras import Untyped
@@ -38,7 +39,7 @@ class PayingVote(Ensemble):
     def _aggregator(self) -> Untyped:
         return BEST
 
-    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None) -> Untyped:
+    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
         """Train the teachers on disjoint shards, and plan the release of their votes.
 
         Parameters
@@ -49,6 +50,8 @@ class PayingVote(Ensemble):
             (n,) private labels: numbers or text.
         groups
             (n,) whose each row is, so that all rows of a person go to one teacher; by default every row is a person.
+        refused
+            Nothing else: ``sample_weight`` is refused in words.
 
         Returns
         -------
@@ -69,23 +72,61 @@ class PayingVote(Ensemble):
         RefitWarning
             If answers were paid for before from a ledger in memory: the new budget comes on top of the old one.
         """
-        with self._unchanged_on_failure():
+        check_nothing_else(refused)
+        with self._unchanged_on_failure() as line:
             inputs, labels = self._data(X, y)
             voters = self._voters()
             check_enough_rows(inputs, voters.K)
-            checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
+            line.show(f"planning {self.max_queries:,} answers of {voters.K:,} teachers")
             total = PrivacyParams(self.epsilon, self.delta)
-            option = planned(Workload(voters, self.max_queries, total, len(self.classes_)), self._aggregator())
+            option = self._option(voters, len(self.classes_))
             noisy = option.aggregator is not None
             charge = charge_of_models(voters) if option.aggregator is None else option.aggregator.charge()
             spending = opened(self.ledger, total, charge, anew=noisy and voters.are_private_models)
             warn_of_refit(getattr(self, "_spending", None))
+            line.show(f"training {voters.K:,} teachers")
             teachers = self._teach(inputs, labels, groups, voters.K)
             if not noisy:
                 spending.ledger.debit(charge, note=f"{type(self).__name__}.fit")
             self.teachers_, self.plan_, self._release, self._spending = teachers, option, option.aggregator, spending
             self._remember(groups)
         return self
+
+    def _option(self, voters: Voters, classes: int) -> Option:
+        checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
+        total = PrivacyParams(self.epsilon, self.delta)
+        return planned(Workload(voters, self.max_queries, total, classes), self._aggregator())
+
+    def expected_share_right(self) -> float:
+        """Return how often a label will be one that most teachers vote for, before anything is trained or paid for.
+
+        It depends on no data: it is the plan's, for teachers of whom every way to vote is equally likely. Those that
+        agree are told more often; whether most of them are right is another matter.
+
+        Raises
+        ------
+        ValueError
+            If neither ``classes`` nor a `fit` says how many classes there are, or if ``aggregator`` is the caller's own.
+        PlanError
+            If no release fits into the budget.
+        """
+        classes = getattr(self, "classes_", None) if self.classes is None else np.unique(np.asarray(self.classes))
+        if classes is None:
+            checks.fail(
+                "classes", None, "said before a fit", "how often a label is right depends on how many there are"
+            )
+        share = self._option(self._voters(), len(classes)).right
+        if np.isnan(share):
+            checks.fail("aggregator", repr(self._aggregator()), repr(BEST), "no plan says how often another is right")
+        return share
+
+    @property
+    def predict_proba(self) -> NoReturn:
+        """There is none: a vote releases a class, and the share of noisy votes is no probability of anything."""
+        raise AttributeError(
+            f"{type(self).__name__} has no predict_proba: it releases a class, and a share of noisy votes is the "
+            "probability of nothing: ask the student of a PATEClassifier"
+        )
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Release a private label for each row, and pay for all of them before the first one leaves.
@@ -236,6 +277,8 @@ class PrivateVotingClassifier(PayingVote):
     ledger
         A file that keeps the budget, made where there is none: over all fits, processes and restarts. None keeps it in
         memory: every fit starts a budget of its own, and n fits to the same people's data cost n budgets.
+    verbose
+        Whether `fit` shows on standard error where it stands, from two seconds on.
 
     Attributes
     ----------
@@ -276,6 +319,7 @@ class PrivateVotingClassifier(PayingVote):
         n_jobs: int | None = None,
         random_state: Untyped = None,
         ledger: Untyped = None,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.n_teachers = n_teachers
@@ -287,6 +331,7 @@ class PrivateVotingClassifier(PayingVote):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.ledger = ledger
+        self.verbose = verbose
 
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")

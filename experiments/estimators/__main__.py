@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from darrm.errors import checks
 from darrm.system.command_line import run
 from darrm.system.figures import COLORS, GRAY, saved_figure
 from experiments import pages
@@ -22,15 +23,13 @@ from experiments.pages import Claim, Row
 
 NAME, PICTURE = "estimators", "right.png"
 EPSILONS = (0.5, 1, 2, 4, 8)
-SEEDS, FEW = 10, 3
-DEAR = ("synthetic", "adult", "mnist")  # 250 teachers for each seed and budget
+SEEDS = 10
 AIM = 2 / 3  # of the cells
 
 
-def result_of(name: str, *, quick: bool) -> Row:
+def result_of(name: str, *, seeds: int) -> Row:
     """Measure every contender at every budget: a share of right answers for each seed."""
-    seeds = range(1 if quick else FEW if name in DEAR else SEEDS)
-    splits = [split(name, seed) for seed in seeds]
+    splits = [split(name, seed) for seed in range(seeds)]
     data = splits[0]
     return {
         "title": TITLES[name],
@@ -66,8 +65,7 @@ def means_of(cell: Row) -> dict[str, tuple[float, float]]:
     """Return the mean over seeds and its standard error of each contender that could answer within the budget."""
     shares = {who: np.array(values) for who, values in cell["right"].items() if None not in values}
     return {
-        who: (float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0)
-        for who, values in shares.items()
+        who: (float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))) for who, values in shares.items()
     }
 
 
@@ -125,9 +123,7 @@ def page(folder: Path) -> str:
         "lost": [f"{cell['title']} at ε = {cell['epsilon']} ({cell['best']})" for cell in cells if not cell["ours"]],
         "useless": [f"{cell['title']} at ε = {cell['epsilon']}" for cell in cells if cell["useless"]],
         "wins": [
-            {"who": who, "of": kind, "cells": wins[who]}
-            for who, (kind, _) in CONTENDERS.items()
-            if kind != NEITHER
+            {"who": who, "of": kind, "cells": wins[who]} for who, (kind, _) in CONTENDERS.items() if kind != NEITHER
         ],
         "results": [
             {**result, "rows_of": [cell for cell in cells if cell["title"] == result["title"]]} for result in results
@@ -165,10 +161,12 @@ def draw(path: Path, results: Sequence[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the data sets that were asked for, and write the page about all that were."""
-    parser = pages.command_line(NAME, str(__doc__), quick="one seed", figures=list(TITLES))
+    parser = pages.command_line(NAME, str(__doc__), figures=list(TITLES))
+    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"how many (default {SEEDS})")
     options = parser.parse_args(arguments)
+    checks.integer_at_least(2, seeds=options.seeds, advice="a standard error needs two")
     shown = page, lambda folder: draw(folder / PICTURE, results_of(folder))
-    return pages.run_figures(options, NAME, TITLES, partial(result_of, quick=options.quick), shown)
+    return pages.run_figures(options, NAME, TITLES, partial(result_of, seeds=options.seeds), shown)
 
 
 if __name__ == "__main__":

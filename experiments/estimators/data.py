@@ -39,7 +39,7 @@ class Split:
 
 
 def load(name: str) -> tuple[Array, Labels]:
-    """Load all rows of a data set, scaled to [-1, 1], and their classes 0, 1, …"""
+    """Load all rows of a data set, scaled to [-1, 1], and their classes as whole numbers from 0."""
     sets = require("sklearn.datasets")
     if name == "wine":
         return bounded(*sets.load_wine(return_X_y=True))

@@ -16,8 +16,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
+from darrm.estimators import (
+    PATEClassifier,
+    PrivateModelsVotingClassifier,
+    PrivateVotingClassifier,
+    make_private_pipeline,
+)
 from darrm.pate import GNMax
+from darrm.system.progress import StatusLine
 
 X, y = load_iris(return_X_y=True)
 TYPES = [
@@ -126,3 +132,63 @@ def test_cross_validation_of_a_student_learns_from_held_out_inputs() -> None:
     teacher = make_pipeline(StandardScaler(), GaussianNB())
     pate = PATEClassifier(teacher, n_teachers=20, epsilon=20, public_share=0.4, random_state=0)
     assert cross_val_score(pate, data, labels, cv=3).mean() > 0.85  # the majority has 0.63
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_weights_are_refused_in_words_and_the_rest_as_python_does(estimator: str, tmp_path: Path) -> None:
+    made = ESTIMATORS[estimator]().set_params(ledger=tmp_path / "l")
+    with pytest.raises(ValueError, match=r"sample_weight must be left out, got weights: .*groups="):
+        made.fit(X, y, sample_weight=np.ones(len(X)))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        made.fit(X, y, weights=None)
+    assert not (tmp_path / "l").exists()
+    assert hasattr(made.fit(X, y, sample_weight=None), "classes_")
+
+
+@pytest.mark.parametrize("estimator", ["vote", "models"])
+def test_a_vote_says_why_it_has_no_probabilities(estimator: str) -> None:
+    made = ESTIMATORS[estimator]()
+    with pytest.raises(AttributeError, match="a share of noisy votes is the probability of nothing"):
+        made.predict_proba(X)
+    assert not hasattr(made, "predict_proba")
+
+
+def test_the_share_right_is_said_before_anything_is_paid(tmp_path: Path) -> None:
+    made = PrivateVotingClassifier(GaussianNB(), 60, max_queries=20, epsilon=3, ledger=tmp_path / "l", random_state=0)
+    with pytest.raises(ValueError, match="classes must be said before a fit"):
+        made.expected_share_right()
+    share = made.set_params(classes=[2, 0, 1, 1]).expected_share_right()
+    assert not (tmp_path / "l").exists()
+    assert 1 / 3 < share < 1
+    fitted = made.set_params(classes=None).fit(X, y)
+    assert fitted.expected_share_right() == share == fitted.plan_.right
+    assert fitted.privacy_spent_.epsilon == 0
+    assert made.set_params(epsilon=8).expected_share_right() > share
+    with pytest.raises(ValueError, match="aggregator must be 'best'"):
+        ESTIMATORS["vote"]().set_params(classes=[0, 1, 2]).expected_share_right()
+    assert ESTIMATORS["models"]().set_params(classes=[0, 1, 2]).expected_share_right() == pytest.approx(
+        1
+    )  # no noise is needed
+
+
+def test_progress_is_shown_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[bool, str]] = []
+    monkeypatch.setattr(StatusLine, "show", lambda line, text: shown.append((line.enabled, text)))
+    for verbose in (0, 1):
+        ESTIMATORS["vote"]().set_params(verbose=verbose).fit(X, y)
+        ESTIMATORS["student"]().set_params(verbose=verbose).fit(X, y)
+    said = [(enabled, text) for enabled, text in shown if "teachers" in text]
+    texts = ["planning 1,000 answers of 60 teachers", "training 60 teachers", "planning, and training 60 teachers"]
+    assert said == [(enabled, text) for enabled in (False, True) for text in texts]
+
+
+def test_steps_whose_output_is_set_hand_data_frames_to_teachers(monkeypatch: pytest.MonkeyPatch) -> None:
+    pandas = pytest.importorskip("pandas")
+    seen: list[type] = []
+    learn = DecisionTreeClassifier.fit
+    monkeypatch.setattr(DecisionTreeClassifier, "fit", lambda *a, **k: seen.append(type(a[1])) or learn(*a, **k))
+    scaler = StandardScaler().set_output(transform="pandas")
+    vote = PrivateVotingClassifier(DecisionTreeClassifier(), 5, epsilon=20, max_queries=5, random_state=0)
+    make_private_pipeline(scaler, vote).fit(X, y).predict(X[:5])
+    assert len(seen) == 5
+    assert set(seen) == {pandas.DataFrame}
