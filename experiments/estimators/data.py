@@ -19,9 +19,9 @@ TITLES = {
     "wine": "wine",
     "breast-cancer": "breast cancer",
     "digits": "digits",
-    "synthetic": "synthetic, seven classes",
+    "synthetic": "synthetic of seven classes",
     "adult": "Adult",
-    "mnist": "MNIST, 5 against 8",
+    "mnist": "MNIST 5 against 8",
 }
 Labels = NDArray[np.int64]
 
