@@ -24,7 +24,7 @@ OURS, THEIRS, NEITHER = "ours", "diffprivlib", "not private"
 def unit(x: Array) -> Array:
     """Add a column of ones, and scale every row to length 1: of use where a row's length is what noise is paid for."""
     rows = np.column_stack([x, np.ones(len(x))])
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def teachers_of(rows: int) -> int:
@@ -46,7 +46,7 @@ def _vote(data: Split, epsilon: float, seed: int) -> Labels:
         classes=range(data.classes),
         random_state=seed,
     )
-    return vote.fit(data.x, data.y).predict(data.questions)
+    return np.asarray(vote.fit(data.x, data.y).predict(data.questions))
 
 
 def _pate(data: Split, epsilon: float, seed: int, **options: Untyped) -> Labels:
@@ -61,7 +61,7 @@ def _pate(data: Split, epsilon: float, seed: int, **options: Untyped) -> Labels:
         random_state=seed,
         **options,
     )
-    return pate.fit(data.x, data.y, X_public=data.public).predict(data.questions)
+    return np.asarray(pate.fit(data.x, data.y, X_public=data.public).predict(data.questions))
 
 
 def _sgd(data: Split, epsilon: float, models: int = 1) -> Untyped:
@@ -88,12 +88,12 @@ def _private_models(data: Split, epsilon: float, seed: int) -> Labels:
         classes=range(data.classes),
         random_state=seed,
     )
-    return vote.fit(unit(data.x), data.y).predict(unit(data.questions))
+    return np.asarray(vote.fit(unit(data.x), data.y).predict(unit(data.questions)))
 
 
 def _one_model(data: Split, epsilon: float, seed: int) -> Labels:
     del seed  # the noise of training is no seed's
-    return _sgd(data, epsilon).fit(unit(data.x), data.y).predict(unit(data.questions))
+    return np.asarray(_sgd(data, epsilon).fit(unit(data.x), data.y).predict(unit(data.questions)))
 
 
 def _bounds(data: Split) -> tuple[Array, Array]:

@@ -186,7 +186,12 @@ def test_steps_whose_output_is_set_hand_data_frames_to_teachers(monkeypatch: pyt
     pandas = pytest.importorskip("pandas")
     seen: list[type] = []
     learn = DecisionTreeClassifier.fit
-    monkeypatch.setattr(DecisionTreeClassifier, "fit", lambda *a, **k: seen.append(type(a[1])) or learn(*a, **k))
+
+    def noted(tree: Any, inputs: Any, labels: Any, *rest: Any, **more: Any) -> Any:
+        seen.append(type(inputs))
+        return learn(tree, inputs, labels, *rest, **more)
+
+    monkeypatch.setattr(DecisionTreeClassifier, "fit", noted)
     scaler = StandardScaler().set_output(transform="pandas")
     vote = PrivateVotingClassifier(DecisionTreeClassifier(), 5, epsilon=20, max_queries=5, random_state=0)
     make_private_pipeline(scaler, vote).fit(X, y).predict(X[:5])

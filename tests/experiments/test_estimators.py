@@ -70,8 +70,8 @@ def test_claims_fail_below_two_thirds_of_all_cells() -> None:
 def test_contenders_answer_the_same_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     made = data.split("wine", 0)
     assert share_right("the largest class", made, 1, 0) == np.mean(made.answers == np.bincount(made.y).argmax())
-    assert share_right("a model without noise", made, 1, 0) > 0.9
-    assert share_right("vote", made, 300, 0) > 0.8
+    assert (share_right("a model without noise", made, 1, 0) or 0.0) > 0.9
+    assert (share_right("vote", made, 300, 0) or 0.0) > 0.8
 
     def none(*_: object) -> None:
         raise PlanError("no release")
