@@ -276,7 +276,7 @@ def test_digits_go_the_whole_way_and_a_second_run_reads_what_was_kept(tmp_path: 
     folder = tmp_path / "pate"
     assert main(arguments) == 0
     first = read_json(folder / "digits.json")
-    assert [row["name"] for row in first["rows"]] == ["LNMax", "Confident-GNMax"]
+    assert [row["name"] for row in first["rows"]] == ["LNMax", "GNMax, no check", "Confident-GNMax"]
     for row in (*first["rows"], *first["by_label"]):
         (accuracy,) = row["students"]
         assert 0.0 < accuracy <= 1.0
