@@ -282,7 +282,7 @@ def test_digits_go_the_whole_way_and_a_second_run_reads_what_was_kept(tmp_path: 
         assert 0.0 < accuracy <= 1.0
     assert first["baseline"][0] > 0.9
     assert first["plurality_accuracy"] > first["teacher_accuracy"]
-    assert {path.name for path in folder.glob("*.png")} == {
+    assert {path.name for path in folder.glob("digits-*.png")} == {
         f"digits-{name}.png" for name in ("figure-1", "figure-4", "figure-5", "comparison")
     }
     assert (tmp_path / "pate.md").read_text(encoding="utf-8") == page(folder)
