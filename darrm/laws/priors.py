@@ -45,13 +45,13 @@ more, because privacy has nothing to do with the prior.
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaln
+from scipy.special import betainc, gammaln, logsumexp
 
 from darrm.errors import checks
 from darrm.privacy import exact_number
@@ -66,6 +66,11 @@ _DIGEST_DRAWS = 100  # draws, from a fixed seed, that stand for a prior without 
 _OTHER = "other"  # the kind of a prior of which a file keeps name and digest
 _MEMBERS = {"log_probabilities", "sample", "weights", "probabilities"}
 _RECORDED = "votes:"  # begins the text of recorded votes
+_LIKE = "like:"  # and that of votes to which `Led` is fitted
+_FITTED = (-12.0, 12.0)  # logarithms of what is fitted
+_COMPASS = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
+_LAST_STEP = 1e-3
+_START = (1.5, -1.0)  # log leader, log others
 _COMMON = "common"  # how the paper's readers, and files of earlier versions, call `Dirichlet()` of two classes
 
 
@@ -213,6 +218,70 @@ class Dirichlet(_Known):
         """Draw count probabilities and repeat each K times."""
         checks.integer_at_least(1, K=K, count=count)
         return np.repeat(rng.beta(self.concentration, self.concentration, (count, 1)), K, axis=1)
+
+
+@dataclass(frozen=True)
+class Led(_Known):
+    """One class leads, whichever: voters choose with probabilities from a Dirichlet law, ``leader`` more for one class.
+
+    The law of a histogram is the mean over the class c that leads of the Dirichlet-multinomial law with the parameter
+    ``others`` + ``leader`` at c and ``others`` elsewhere. So the winner's share is about (others + leader)/(C·others +
+    leader), and clear majorities of many voters need not be unanimous ones, as with a small `Dirichlet` concentration.
+
+    >>> np.exp(Led(0.5, 1.0).log_probabilities(np.array([[2, 0], [1, 1], [0, 2]]))).round(6)
+    array([0.328571, 0.342857, 0.328571])
+    >>> Led(8, 0.25).sample(20, 3, 2, rng=np.random.default_rng(0)).max(axis=1) > 10
+    array([ True,  True])
+    """
+
+    leader: float
+    others: float
+    kind: ClassVar[str] = "led"
+
+    def __post_init__(self) -> None:
+        checks.positive(leader=self.leader, others=self.others)
+        for name in ("leader", "others"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    def __str__(self) -> str:
+        numbers = self._decimals()
+        return f"one class leads, by {numbers['leader']} over {numbers['others']} for each"
+
+    @classmethod
+    def fitted(cls, votes: Votes) -> "Led":
+        """Fit both numbers to public votes by maximum likelihood, to three digits.
+
+        >>> Led.fitted(Votes.of_counts(Led(6, 0.2).sample(40, 5, 300, rng=np.random.default_rng(1))))
+        Led(leader=5.32, others=0.197)
+        """
+        checks.instance(Votes, votes=votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+        require_votes(votes)
+        if not votes.queries:
+            checks.fail("votes", votes, "of at least one query")
+        counts, times = np.unique(np.sort(votes.counts, axis=1), axis=0, return_counts=True)
+
+        def likelihood(logs: Array) -> float:
+            leader, others = np.exp(np.clip(logs, *_FITTED)).tolist()
+            return float(times @ cls(leader, others).log_probabilities(counts))
+
+        best = np.exp(np.clip(_climbed(likelihood, np.array(_START)), *_FITTED))
+        return cls(*(float(f"{number:.3g}") for number in best))
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of the mean over the class that leads, (n, C) → (n,)."""
+        K, C, a, b = counts.sum(axis=1), counts.shape[1], self.others, self.leader
+        arranged = gammaln(K + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        rising, led = (gammaln(start + counts) - gammaln(start) for start in (a, a + b))
+        whole = gammaln(C * a + b + K) - gammaln(C * a + b)
+        return np.asarray(arranged + rising.sum(axis=1) + logsumexp(led - rising, axis=1) - math.log(C) - whole)
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw who leads, probabilities, then votes."""
+        checks.integer_at_least(1, K=K, count=count)
+        checks.integer_at_least(2, classes=classes)
+        alpha = np.full(classes, self.others)
+        alpha[0] += self.leader
+        return np.asarray(rng.permuted(rng.multinomial(K, rng.dirichlet(alpha, count)), axis=1))
 
 
 @dataclass(frozen=True)
@@ -545,16 +614,17 @@ class StoredPrior(Prior):
         return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
 
 
-_KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Point, Ewens)}
+_KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Led, Point, Ewens)}
 _OF_OPEN = "ewens or ewens:THETA"
-_OF_ANY_CLASSES = "dirichlet, dirichlet:CONCENTRATION or votes:FILE"
+_OF_ANY_CLASSES = "dirichlet, dirichlet:CONCENTRATION, led:LEADER,OTHERS, like:FILE or votes:FILE"
 _ALL_KINDS = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common, point:P, " + _OF_ANY_CLASSES
 
 
 def parse(text: str, classes: int = 2) -> Prior:
     """Read a prior for so many classes, as ``--prior`` does.
 
-    ``dirichlet``, ``dirichlet:CONCENTRATION`` or ``votes:FILE``, public votes on as many classes; for two classes also
+    ``dirichlet``, ``dirichlet:CONCENTRATION``, ``led:LEADER,OTHERS``, ``like:FILE``, the `Led` that is fitted to public
+    votes on as many classes, or ``votes:FILE``, these votes themselves; for two classes also
     ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``point:P`` or ``common``, which is ``dirichlet``.
     For open answers ``ewens`` or ``ewens:THETA``.
 
@@ -566,8 +636,9 @@ def parse(text: str, classes: int = 2) -> Prior:
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
-    if text.startswith(_RECORDED) and arguments and not is_open(classes):
-        return RecordedVotes(arguments, Votes.read(arguments, classes=classes))
+    if text.startswith((_RECORDED, _LIKE)) and arguments and not is_open(classes):
+        votes = Votes.read(arguments, classes=classes)
+        return Led.fitted(votes) if text.startswith(_LIKE) else RecordedVotes(arguments, votes)
     of_two = is_law_a_gamma(classes)
     if text == _COMMON and of_two:
         return Dirichlet()
@@ -576,7 +647,9 @@ def parse(text: str, classes: int = 2) -> Prior:
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
     known = _KINDS.get(kind)
-    usable = known is Ewens if is_open(classes) else known is Dirichlet or (known not in {None, Ewens} and of_two)
+    usable = (
+        known is Ewens if is_open(classes) else known in {Dirichlet, Led} or (known not in {None, Ewens} and of_two)
+    )
     by_default = text in {Independent.kind, Dirichlet.kind, Ewens.kind}
     is_whole = known is not None and (len(numbers) == len(fields(known)) or by_default)
     if known is not None and usable and is_whole and not any(map(math.isnan, numbers)):
@@ -633,7 +706,9 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
     if isinstance(data, str):
         data.encode()  # what cannot be written again is no text
         try:
-            return StoredPrior(data) if data.startswith(_RECORDED) else parse(data)  # a table names no file to be read
+            return (
+                StoredPrior(data) if data.startswith((_RECORDED, _LIKE)) else parse(data)
+            )  # a table names no file to be read
         except ValueError:  # the name of a user's own prior
             return StoredPrior(data)
     values = dict(data)
@@ -732,6 +807,19 @@ def log_arrangements(counts: Counts) -> Array:
         run = np.where(ordered[:, place] == ordered[:, place - 1], run + 1.0, 1.0)
         log_ways += math.log(place + 1.0) - np.log(run)  # C!/Πm! as a product: each class by its place in its run
     return log_ways
+
+
+def _climbed(value: Callable[[Array], float], point: Array) -> Array:
+    """Go uphill in two dimensions by steps that halve where none of the eight leads up."""
+    step, height = 1.0, value(point)
+    while step > _LAST_STEP:
+        best = max((point + step * way for way in _COMPASS), key=value)
+        reached = value(best)
+        if reached > height:
+            point, height = best, reached
+        else:
+            step /= 2.0
+    return point
 
 
 def _binomial_weights(K: int, p: float) -> Array:

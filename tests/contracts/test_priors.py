@@ -80,6 +80,7 @@ BUILT_IN: tuple[priors.Prior, ...] = (
     priors.TwoSided(0.7, 0.9000000000000001),
     priors.Dirichlet(),
     priors.Dirichlet(0.5),
+    priors.Led(2.5, 0.25),
     priors.Point(0.123456789012345),
     priors.Point(1e-5),
     priors.Point(1.0),

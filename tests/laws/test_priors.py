@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.laws.priors import Dirichlet, RecordedVotes, is_built_in, log_arrangements, parse
+from darrm.laws.priors import Dirichlet, Led, RecordedVotes, from_json, is_built_in, log_arrangements, parse, to_json
 from darrm.votes import Votes
 
 SEEN = Votes.of_counts([[3, 0, 1], [0, 1, 3], [2, 2, 0], [2, 1, 1], [2, 1, 1]])
@@ -60,6 +60,39 @@ def test_a_dirichlet_law_is_exact_for_every_concentration(concentration: float) 
     ]
     probabilities = np.exp(Dirichlet(concentration).log_probabilities(found))
     assert probabilities == pytest.approx([float(each) for each in exact], rel=1e-12, abs=1e-15)
+
+
+def test_one_class_leads_as_exact_fractions_say() -> None:
+    """Pólya's urn: each voter chooses c with a probability that grows by one for each vote for c."""
+    leader, others = Fraction(3, 2), Fraction(1, 4)
+
+    def urn(votes: tuple[int, ...]) -> Fraction:
+        parameters = [others + leader, others, others]
+        law = Fraction(1)
+        for place, vote in enumerate(votes):
+            law *= (parameters[vote] + votes[:place].count(vote)) / (leader + 3 * others + place)
+        return law
+
+    exact: dict[tuple[int, ...], Fraction] = {}
+    for votes in product(range(3), repeat=4):
+        for turn in range(3):  # who leads
+            counts = tuple(votes.count((cls + turn) % 3) for cls in range(3))
+            exact[counts] = exact.get(counts, Fraction(0)) + urn(votes) / 3
+    ours = np.exp(Led(1.5, 0.25).log_probabilities(np.array(list(exact))))
+    assert ours == pytest.approx([float(each) for each in exact.values()], rel=1e-12)
+
+
+def test_a_prior_like_public_votes_is_one_in_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "seen.npy"
+    np.save(path, Led(4, 0.25).sample(30, 3, 1000, rng=np.random.default_rng(5)))
+    prior = parse(f"like:{path}", 3)
+    assert isinstance(prior, Led)
+    assert (prior.leader, prior.others) == pytest.approx((4, 0.25), rel=0.2)
+    assert parse(prior.text, 3) == from_json(to_json(prior, 30, 3)) == prior
+    unanimous = Led.fitted(Votes.of_counts([[9, 0, 0], [0, 9, 0]]))
+    assert np.exp(unanimous.log_probabilities(np.array([[9, 0, 0]]))) == pytest.approx(1 / 3, abs=1e-3)
+    with pytest.raises(ValueError, match="at least one query"):
+        Led.fitted(SEEN[:0])
 
 
 def test_recorded_votes_are_known_by_their_digest() -> None:
