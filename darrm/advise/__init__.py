@@ -1,5 +1,6 @@
 """Which aggregator: every option at one budget, ranked."""
 
 from darrm.advise.advice import Advice, advise
+from darrm.advise.other_way import affordable
 
-__all__ = ["Advice", "advise"]
+__all__ = ["Advice", "advise", "affordable"]

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from darrm.advise.advice import advise
-from darrm.advise.report import json_report, text_report
+from darrm.advise.other_way import QUANTITIES, affordable
+from darrm.advise.report import json_report, text_report, wanted_report
 from darrm.laws.priors import parsed
 from darrm.optimize.report import fitted
 from darrm.plan.families import FAMILIES, TESTED
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
-from darrm.system.flags import add_prior, add_workload, prior_of, workload_of
+from darrm.system.flags import add_prior, add_workload, prior_of, real, workload_of
 from darrm.system.progress import status_line
 
 EPILOG = """\
@@ -22,6 +23,9 @@ examples:
   python -m darrm.advise --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5
   python -m darrm.advise --K 11 --epsilon 0.0892 --each-delta 1e-4 --overlap 1 --models --queries 100 --total 1,1e-4
   python -m darrm.advise --K 50 --voters plain --overlap 1 --classes 10 --queries 500 --total 2,1e-5
+
+  python -m darrm.advise --K 250 --voters plain --overlap 1 --classes 10 --prior dirichlet:0.1 --total 2,1e-5 \\
+    --right 0.9 --find queries
 
 A label is right if it is one of the classes with the most votes. Accuracy, for two classes, is one minus the expected
 error under the prior: 1 for the majority itself. A coin has more than 1/2, because the error is a distance to the law
@@ -33,6 +37,18 @@ def build_parser() -> CommandLine:
     parser = CommandLine(prog="python -m darrm.advise", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
     add_prior(parser, default="common; with more classes dirichlet, or dirichlet:0.1 for voters that agree more")
+    other = parser.add_argument_group("the other way round")
+    other.add_argument(
+        "--right",
+        metavar="SHARE",
+        help="find how much affords this share of right labels, like 0.9, and advise on that; the search begins at "
+        "what the other flags say",
+    )
+    other.add_argument(
+        "--find",
+        choices=tuple(QUANTITIES),
+        help="with --right: the most queries (default), the fewest voters, or the least epsilon of the total",
+    )
     add_outputs(parser, absent=True)
     return parser
 
@@ -40,13 +56,21 @@ def build_parser() -> CommandLine:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, calibrate, rank, print."""
     options = build_parser().parse_args(arguments)
+    if options.find is not None and options.right is None:
+        raise ValueError("--find says what is looked for with --right SHARE: say --right, too")
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
     with status_line(quiet=options.quiet) as line:
         families = None if options.votes_look_like is None else (*TESTED, *FAMILIES)
         prior = parsed(prior_of(options), workload.classes)
+        if options.right is not None:
+            right, what = real("--right", options.right), options.find or "queries"
+            workload = affordable(workload, right, what, prior=prior, report=line.show)
         found = advise(workload, prior=prior, families=families, report=line.show)
-    print_report(options, text=lambda: text_report(found, everything=options.all), document=lambda: json_report(found))
+    wanted = "" if options.right is None else wanted_report(workload, options.right, options.find or "queries")
+    print_report(
+        options, text=lambda: wanted + text_report(found, everything=options.all), document=lambda: json_report(found)
+    )
     return 0
 
 

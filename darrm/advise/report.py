@@ -4,7 +4,7 @@ from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
 from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, how_many_are_there, kind_of_votes, settings_in_words
-from darrm.problem import classes_in_words
+from darrm.problem import Workload, classes_in_words
 from darrm.system.command_line import absences, numbered
 from darrm.system.files import Document
 from darrm.system.flags import flags_of
@@ -44,6 +44,16 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
     lines += [f"Of these the library releases *{own}:" if better else f"Do this{own}:"]
     lines += [f"  {line}" for line in winner.instructions]
     return "\n".join(lines) + "\n"
+
+
+def wanted_report(workload: Workload, right: str, what: str) -> str:
+    """Write what a wanted share of right labels leaves room for, before the advice on it."""
+    answer = {
+        "queries": f"at most {numbered(workload.queries, 'query', 'queries')}",
+        "voters": f"at least {numbered(workload.voters.K, 'voter', 'voters')}",
+        "epsilon": f"at least a total epsilon of {workload.total.epsilon:.4g}",
+    }
+    return f"For a share of right labels of {right}: {answer[what]}, to within two per cent. With that:\n\n"
 
 
 def json_report(advice: Advice) -> Document:
