@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from darrm import PrivacyParams, Voters, Workload
+from darrm import PrivacyParams, Problem, Voters, Workload, certify, optimize_table
+from darrm.laws import baselines
+from darrm.laws.priors import Independent
 from darrm.plan import plan
 from darrm.plan.families import named
 from darrm.sampling import Sampling
@@ -178,7 +180,7 @@ def test_the_readme_is_two_screens() -> None:
 
 
 def test_noise_is_needed_where_the_readme_says_so() -> None:
-    asked = re.search(r"darrm plan --K 11 --queries 20 --total (\S+),(\S+)`", README)
+    asked = re.search(r"darrm plan --K 11 --queries 20\s--total (\S+),(\S+)`", README)
     assert asked is not None
     assert f"--create-budget {asked[1]},{asked[2]} " in README
     enough = re.search(r"would not fit into \(3, 1e-3\), but into \((\S+), (\S+)\)", README)
@@ -188,6 +190,25 @@ def test_noise_is_needed_where_the_readme_says_so() -> None:
         found = plan(Workload(voters, 20, PrivacyParams(epsilon, delta)), families=[law]).best.right
         assert found <= most
     assert found > 0.9999
+
+
+def test_what_is_gained_over_simple_rules_is_what_the_readme_says() -> None:
+    said = re.search(
+        r"At m = 3, (\S+) of 100 labels are wrong instead of (\S+) \((\S+) by\ssub-sampling\);"
+        r" at m = 5, (\S+) instead of ([\d.]+):",
+        README,
+    )
+    assert said is not None
+    wrong = []
+    for m in (3, 5):
+        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
+        table = optimize_table(problem)
+        gammas = [
+            table.gamma,
+            *(certify(problem, rule(problem)).gamma for rule in (baselines.truth, baselines.subsampling)),
+        ]
+        wrong += [100.0 * (1.0 - gamma.share_right(Independent())) for gamma in gammas]
+    assert list(said.groups()) == [f"{share:.3g}" for share in wrong[:5]]
 
 
 def test_drawn_examples_are_worth_what_the_readme_says() -> None:

@@ -25,6 +25,12 @@ from darrm.system.files import Document
 _MOST_KINDS = 12
 _MOST_LINES = 60  # of the table of γ
 _COLUMN = 9  # characters
+_SMALL_GAIN = 0.1  # of 100 labels
+_RULES = {
+    "γ_opt": "with the best noise found, γ_opt",
+    "γ_flat": "with the best constant, the best simple rule, γ_flat",
+    "γ_Sub": "by sub-sampling, γ_Sub",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +91,7 @@ class GammaReport(Report):
     def blocks(self, *, everything: bool) -> Iterable[str]:
         """Write the paragraphs, with what a coin does under the prior of the comparison."""
         return (
+            _decision(self.entries, _prior_of(self.table)),
             _heading(self.table),
             _values(self.table, self.entries, _prior_of(self.table)),
             _remarks(self.entries, everything=everything),
@@ -141,6 +148,17 @@ def _prior_of(table: Table) -> Prior:
             "table", checks.Found("one that was not optimized"), "one with a prior", "say optimize_table(problem)"
         )
     return table.optimality.prior
+
+
+def _decision(entries: Sequence[Entry], prior: Prior) -> str:
+    """Say how many labels are wrong by the best γ and by the simple rules; nothing where too little is known."""
+    wrong = {entry.name: 100.0 * (1.0 - entry.share_right) for entry in entries if entry.share_right is not None}
+    shown = [f"{wrong[name]:>8.3g}  {rule}" for name, rule in _RULES.items() if name in wrong]
+    if len(shown) < 2:
+        return ""
+    gain = wrong["γ_flat"] - wrong["γ_opt"]
+    small = f"  the gain over the best constant is small here: {gain:.2g} of 100 labels"
+    return "\n".join([f"Of 100 labels are wrong, under {prior}:", *shown, *([small] if gain < _SMALL_GAIN else [])])
 
 
 def _heading(table: Table) -> str:

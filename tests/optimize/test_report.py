@@ -32,6 +32,7 @@ SETTINGS = (
     "--K 10 --m 2 --each-delta 0 --prior point:0.7 --shape monotone --overlap 4",
     "--K 12 --voters plain --target 0.5,1e-6 --overlap 3 --prior dirichlet:1",
     "--K 7 --m 2.5 --epsilon 0.3 --prior dirichlet:1",
+    "--K 11 --m 5 --prior uniform:0.5,1",
 )
 
 
@@ -95,6 +96,21 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     arguments = [*request.param.split(), "--output", str(path)]
     data = json.loads(printed([*arguments, "--format", "json"]))
     return Report(request.param, printed(arguments), data, Table.load(path))
+
+
+def test_the_decision_stands_first_and_says_how_many_labels_are_wrong(report: Report) -> None:
+    head, *lines = report.text.partition("\n\n")[0].splitlines()
+    assert head == f"Of 100 labels are wrong, under {optimality_of(report.table).prior}:"
+    wrong = {name: 100.0 * (1.0 - share) for name, share in zip(report.tables(), report.shares(), strict=True)}
+    names = [name for name in ("γ_opt", "γ_flat", "γ_Sub") if name in wrong]
+    for line, name in zip(lines, names, strict=False):
+        number, words = line.split(maxsplit=1)
+        assert words.endswith(f", {name}")
+        assert float(number) == pytest.approx(wrong[name], rel=6e-3, abs=1e-9)
+    gain = wrong["γ_flat"] - wrong["γ_opt"]
+    assert lines[len(names) :] == (
+        [f"  the gain over the best constant is small here: {gain:.2g} of 100 labels"] if gain < 0.1 else []
+    )
 
 
 def test_who_votes_and_what_is_released(report: Report) -> None:
