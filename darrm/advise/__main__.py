@@ -16,7 +16,7 @@ from darrm.optimize.report import fitted
 from darrm.plan.families import FAMILIES, TESTED
 from darrm.system.command_line import CommandLine, add_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, prior_of, real, workload_of
-from darrm.system.progress import status_line
+from darrm.system.progress import interrupted_after, status_line
 
 EPILOG = """\
 examples:
@@ -60,13 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ValueError("--find says what is looked for with --right SHARE: say --right, too")
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
-    with status_line(quiet=options.quiet) as line:
+    limit = real("--time-limit", options.time_limit)
+    with status_line(quiet=options.quiet) as line, interrupted_after(limit):
         families = None if options.votes_look_like is None else (*TESTED, *FAMILIES)
         prior = parsed(prior_of(options), workload.classes)
         if options.right is not None:
             right, what = real("--right", options.right), options.find or "queries"
             workload = affordable(workload, right, what, prior=prior, report=line.show)
-        found = advise(workload, prior=prior, families=families, report=line.show)
+        found = advise(workload, prior=prior, families=families, report=line.show, stoppable=True)
     wanted = "" if options.right is None else wanted_report(workload, options.right, options.find or "queries")
     print_report(
         options, text=lambda: wanted + text_report(found, everything=options.all), document=lambda: json_report(found)

@@ -89,12 +89,13 @@ def advise(
     prior: Prior | None = None,
     families: Sequence[Family] | None = None,
     report: Callable[[str], None] | None = None,
+    stoppable: bool = False,
 ) -> Advice:
     """Calibrate everything that applies, and rank it.
 
     Parameters
     ----------
-    workload, prior
+    workload, prior, stoppable
         As for `darrm.plan.plan`.
     families
         What is asked; `darrm.plan.families.FAMILIES` by default.
@@ -125,7 +126,7 @@ def advise(
     known = {family.name for family in apply}
     others = {family.name: family.meant_for for family in asked if family.name not in known}
     check_size_of(workload)
-    options, refused = options_of(workload, measure, apply, report, complete=True)
+    options, refused = options_of(workload, measure, apply, report, complete=True, stoppable=stoppable)
     absent = (*refused, *others.items())
     if not options:
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))

@@ -14,8 +14,8 @@ from darrm.plan.families import FAMILIES, TESTED, named
 from darrm.plan.report import json_report, plot_report, text_report
 from darrm.plan.search import plan
 from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.flags import add_prior, add_workload, prior_of, workload_of
-from darrm.system.progress import status_line
+from darrm.system.flags import add_prior, add_workload, prior_of, real, workload_of
+from darrm.system.progress import interrupted_after, status_line
 
 EPILOG = """\
 examples:
@@ -49,8 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     families = None if options.family is None else [named(options.family)]
     if options.votes_look_like is not None and families is None:
         families = [*TESTED, *(family for family in FAMILIES if family.planned)]
-    with status_line(quiet=options.quiet) as line:
-        found = plan(workload, prior=prior, families=families, report=line.show)
+    limit = real("--time-limit", options.time_limit)
+    with status_line(quiet=options.quiet) as line, interrupted_after(limit):
+        found = plan(workload, prior=prior, families=families, report=line.show, stoppable=True)
     if options.output is not None:
         found.save(options.output)
     if options.plot is not None:

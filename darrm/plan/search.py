@@ -41,6 +41,7 @@ from darrm.system.progress import StatusLine
 
 # voters times one more than those whom one person reaches: beyond, a plan takes a minute or more
 _MINUTES = 50_000
+_STOPPED = "not tried: the search was stopped"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +127,7 @@ def plan(
     prior: Prior | None = None,
     families: Sequence[Family] | None = None,
     report: Callable[[str], None] | None = None,
+    stoppable: bool = False,
 ) -> Plan:
     """Find the release of a workload that stays within its total budget and tells the truth most often.
 
@@ -140,6 +142,8 @@ def plan(
         What is tried; by default those of `darrm.plan.families.FAMILIES` that may win.
     report
         Called with a few words at every step.
+    stoppable
+        Whether Ctrl-C (`KeyboardInterrupt`) returns the best of what was calibrated until then, with a warning.
 
     Returns
     -------
@@ -180,7 +184,7 @@ def plan(
     asked = [family for family in asked if not family.only_compared]
     asked = [family for family in asked if family.is_for(workload.classes)]
     check_size_of(workload)
-    options, refused = options_of(workload, measure, asked, report)
+    options, refused = options_of(workload, measure, asked, report, stoppable=stoppable)
     if not options:
         left_out = [family.only_compared or family.meant_for for family in families or () if family not in asked]
         reasons = [*(reason for _, reason in refused), *left_out]
@@ -200,14 +204,39 @@ def options_of(
     report: Callable[[str], None] | None = None,
     *,
     complete: bool = False,
+    stoppable: bool = False,
 ) -> tuple[list[Option], list[tuple[str, str]]]:
     """Calibrate families: the options that apply, the best first, and (name, reason) of the others.
 
     With ``complete`` also those that cannot be better than what is known, but for what takes long.
     """
-    show = report or StatusLine(enabled=False).show
     options: list[Option] = []
-    refused = []
+    refused: list[tuple[str, str]] = []
+    try:
+        _calibrate_all((workload, measure), families, report, complete=complete, into=(options, refused))
+    except KeyboardInterrupt:
+        if not stoppable:
+            raise
+        if not options:
+            raise PlanError("stopped before any release was found: give it more time") from None
+        named = {name for name, _ in refused} | {option.name for option in options}
+        refused += [(family.name, _STOPPED) for family in families if family.name not in named]
+        warnings.warn("stopped early: what follows is the best until then, and not the best of all", stacklevel=3)
+    # stable: of equals the one that was asked first stays before the others
+    return sorted(options, key=lambda option: option.wrong), refused
+
+
+def _calibrate_all(
+    asked: tuple[Workload, Measure],
+    families: Sequence[Family],
+    report: Callable[[str], None] | None,
+    *,
+    complete: bool,
+    into: tuple[list[Option], list[tuple[str, str]]],
+) -> None:
+    """Add what is calibrated, whole options only, and what is refused, to two lists: they hold if this is stopped."""
+    (workload, measure), (options, refused) = asked, into
+    show = report or StatusLine(enabled=False).show
     settled = ""  # why nothing else is tried
     for family in (family for family in families if family.arises(workload)):
         if settled and (family.optimal or not complete):
@@ -230,8 +259,6 @@ def options_of(
         if best.place is not None and best.place[0].precision.rough:
             family = next(family for family in families if family.name == best.name)
             options[options.index(best)] = calibrate(workload, family, measure=measure, report=show)
-    # stable: of equals the one that was asked first stays before the others
-    return sorted(options, key=lambda option: option.wrong), refused
 
 
 def check_size_of(workload: Workload) -> None:

@@ -308,6 +308,12 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         "coin), and a label is right about the votes that are there (default 0)",
     )
     group.add_argument("--total", metavar="EPS,DELTA", help="the budget of all answers together, like 2,1e-5")
+    group.add_argument(
+        "--time-limit",
+        default="inf",
+        metavar="SECONDS",
+        help="stop the search, as Ctrl-C does, with the best so far (default inf); its report comes on top",
+    )
 
 
 def workload_of(options: argparse.Namespace) -> Workload:

@@ -1,5 +1,6 @@
 """Where long work stands, on standard error: one line that is rewritten on a terminal, now and then a line in a log."""
 
+import _thread
 import sys
 import threading
 import time
@@ -82,6 +83,18 @@ def status_line(*, quiet: bool) -> Iterator[StatusLine]:
         yield line
     finally:
         line.close()
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Let a block of work have so many seconds; then it is stopped as by Ctrl-C, with a `KeyboardInterrupt`."""
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), _thread.interrupt_main)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

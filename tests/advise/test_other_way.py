@@ -1,6 +1,7 @@
 """How much a wanted share of right labels leaves room for: what is found was planned, and has the share."""
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -68,7 +69,7 @@ def test_what_cannot_be_looked_for_is_refused(capsys: pytest.CaptureFixture[str]
         (["--right", "x"], "--right must be"),
         (["--epsilon", "0.1,0.2", "--right", "0.9", "--find", "voters"], "these voters are told apart"),
     ):
-        assert run(lambda arguments=arguments: main([*arguments, "--total", "1,1e-5"])) == 2
+        assert run(partial(main, [*arguments, "--total", "1,1e-5"])) == 2
         assert word in capsys.readouterr().err
 
 

@@ -20,7 +20,7 @@ from darrm.mechanisms.noisy_law import winning_probabilities
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.closed_form_renyi import best_under_renyi
 from darrm.optimize.optimizer import optimize_table
-from darrm.plan import FAMILIES, Family, Workload, calibrate, plan
+from darrm.plan import FAMILIES, Family, Search, Workload, calibrate, plan
 from darrm.plan.families import named
 from darrm.plan.parameter import Parameter, rounded
 from darrm.plan.tables import smallest_target
@@ -32,7 +32,7 @@ from darrm.proof.definition import all_multisets
 from darrm.proof.profile import divergence
 from darrm.proof.table import Table
 from darrm.release import DaRRM
-from tests.planned import calibrated, planned
+from tests.planned import ONE, calibrated, planned
 
 PLAIN = PrivacyParams("inf")
 PRIVATE = PrivacyParams("0.1")
@@ -280,3 +280,21 @@ def test_a_million_millions_of_queries_leave_a_way() -> None:
     assert found.spent.epsilon <= 2
     assert found.best.share_right is not None
     assert found.best.share_right.value > 0.5
+
+
+def test_a_search_that_is_stopped_returns_whole_options_and_says_so() -> None:
+    def stopped(_: Search) -> list[Parameter]:
+        raise KeyboardInterrupt
+
+    stop = Family("stops", stopped)
+    never = named("exponential mechanism")
+    first = named("permute-and-flip")
+    with pytest.warns(UserWarning, match="stopped early"):
+        found = plan(ONE, families=[first, stop, never], stoppable=True)
+    assert [option.name for option in found.options] == ["permute-and-flip"]
+    assert found.best.spent.epsilon <= ONE.total.epsilon
+    assert [name for name, reason in found.refused if "was stopped" in reason] == ["stops", "exponential mechanism"]
+    with pytest.raises(KeyboardInterrupt):
+        plan(ONE, families=[first, stop, never])
+    with pytest.raises(PlanError, match="before any release was found"):
+        plan(ONE, families=[stop, first], stoppable=True)
