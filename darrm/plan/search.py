@@ -220,7 +220,9 @@ def options_of(
         if not options:
             raise PlanError("stopped before any release was found: give it more time") from None
         named = {name for name, _ in refused} | {option.name for option in options}
-        refused += [(family.name, _STOPPED) for family in families if family.name not in named]
+        refused += [
+            (family.name, _STOPPED) for family in families if family.arises(workload) and family.name not in named
+        ]
         warnings.warn("stopped early: what follows is the best until then, and not the best of all", stacklevel=3)
     # stable: of equals the one that was asked first stays before the others
     return sorted(options, key=lambda option: option.wrong), refused
