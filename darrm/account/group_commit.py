@@ -97,3 +97,4 @@ class GroupCommit:
             rows.connection.execute("RELEASE debit")
         if not any(job.number for job in jobs):
             raise _NothingWrittenError
+        rows.seal_totals()

@@ -24,6 +24,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
@@ -180,7 +181,7 @@ class Rows:
     path: str
     key: SigningKey | None = None  # signs what is written
 
-    @property
+    @cached_property
     def version(self) -> int:
         """The version of the schema, if the database is a ledger that this darrm reads."""
         (application,) = self.connection.execute("PRAGMA application_id").fetchone()
@@ -206,7 +207,7 @@ class Rows:
         self._upgrade(1)
         sealed = (identity.name, identity.population, seal(*identity.fields))
         self.connection.execute("UPDATE budget SET identity = ?, population = ?, seal = ?", sealed)
-        self._seal_totals()
+        self.seal_totals()
 
     def upgrade(self) -> None:
         """Turn an older version into this one, once its log was read and found whole."""
@@ -218,6 +219,7 @@ class Rows:
         steps = {1: _UPGRADE, _SEALED: _NAMING, _NAMED: _LINKING, _LINKED: _TOTALLING}
         for statement in (statement for old in range(version, _VERSION) for statement in steps[old]):
             self.connection.execute(statement)
+        vars(self).pop("version", None)  # which was read before
         if version == 1:
             budget = self.connection.execute("SELECT epsilon, delta, kinds, created FROM budget").fetchone()
             row = (*budget, secrets.token_hex(16))
@@ -225,7 +227,7 @@ class Rows:
         if version < _LINKED:
             links = [(link, number) for number, link in self._links()]
             self.connection.executemany("UPDATE charges SET link = ? WHERE id = ?", links)
-        self._seal_totals()
+        self.seal_totals()
 
     def _links(self) -> Iterator[tuple[int, str]]:
         link = self.identity().link
@@ -328,9 +330,6 @@ class Rows:
             if row[14] != link:
                 raise self.corrupted(f"entry {row[0]} of the log was changed")
 
-    def _seal_totals(self) -> None:
-        self.connection.execute("UPDATE totals SET seal = ?", (self._seal_of_totals(),))
-
     def _seal_of_totals(self) -> str:
         """Compute the seal of the totals and of the end of the log."""
         last = self.connection.execute("SELECT id, link FROM charges ORDER BY id DESC LIMIT 1").fetchone()
@@ -382,8 +381,10 @@ class Rows:
         cost, count, time = charge.to_text(), int(charge.count), now()
         named = json.dumps(questions, ensure_ascii=False) if questions else ""
         execute = self.connection.execute
-        self.check_key()
-        before = execute("SELECT link FROM charges ORDER BY id DESC LIMIT 1").fetchone() or (self.identity().link,)
+        last = execute("SELECT link, seal FROM charges ORDER BY id DESC LIMIT 1").fetchone()
+        if self.key is not None or (last is not None and str(last[1]).startswith(SIGNED)):
+            self.check_key()
+        before = self.identity().link if last is None else last[0]
         execute(
             "INSERT INTO kinds (cost, what, total, seal) VALUES (?, ?, 0, ?) ON CONFLICT (cost) DO NOTHING",
             (cost, charge.what, seal(cost, charge.what)),
@@ -398,12 +399,16 @@ class Rows:
             (time, kind, count, *words, named),
         ).lastrowid
         # the labels come last: an UPDATE writes a whole row again
-        link = seal(*before, number, time, stored, count, *words, named)
-        execute("UPDATE charges SET link = ? WHERE id = ?", (link, number))
-        self._seal_totals()
-        signature = "" if self.key is None else self.key.sign(self.head().to_text())
-        execute("UPDATE charges SET seal = ?, labels = ? WHERE id = ?", (signature, kept, number))
+        link = seal(before, number, time, stored, count, *words, named)
+        execute("UPDATE charges SET link = ?, labels = ? WHERE id = ?", (link, kept, number))
+        if self.key is not None:
+            signature = self.key.sign(self.head().to_text())
+            execute("UPDATE charges SET seal = ? WHERE id = ?", (signature, number))
         return int(number or 0)
+
+    def seal_totals(self) -> None:
+        """Seal the totals with the end of the log: once after all that a transaction wrote."""
+        self.connection.execute("UPDATE totals SET seal = ?", (self._seal_of_totals(),))
 
     def check_key(self) -> None:
         """Refuse to go on with another key than that which signed the entry before, see `darrm.account.signing`."""

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +22,7 @@ from darrm.laws import baselines
 from darrm.serve.__main__ import TOKEN
 from darrm.serve.client import ServeClient
 from darrm.serve.clients import Client, add_client
+from darrm.system.command_line import CommandLine, run
 from darrm.system.extras import require
 
 _PORT = 8799
@@ -113,23 +115,24 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or be one of the processes that ask."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = CommandLine(prog="python -m experiments.serve", description=str(__doc__))
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--folder", type=Path, help="where the ledger lies: on the disk that is meant")
     parser.add_argument("--as-client", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--number", default="", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.as_client:
-        url, run = options.as_client
+        url, name = options.as_client
         token = os.environ[TOKEN]
-        print(json.dumps(ask_all(url, token, f"{run}-{options.number}", options.seconds, options.clients)))
-        return
+        print(json.dumps(ask_all(url, token, f"{name}-{options.number}", options.seconds, options.clients)))
+        return 0
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         print(json.dumps(measure(Path(folder), options), indent=1))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(main))

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -26,6 +27,7 @@ def long_ledger(path: Path, entries: int) -> PrivacyLedger:
     with ledger._transaction(write=True) as (rows, _):
         for _ in range(entries):
             rows.write(QUERY, ("", "", "", "", ""), None)
+        rows.seal_totals()
     return ledger
 
 
@@ -117,12 +119,20 @@ class Slow:
             with transaction(store, write=write) as connection:
                 yield connection
                 if write:
-                    self.gate.wait(10)
+                    self.gate.wait(60)
                     self.commits += 1
                     if self.fail:
                         raise sqlite3.OperationalError("disk I/O error")
 
         monkeypatch.setattr(LedgerStore, "transaction", slow)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait for something; where a thread had to bound its account first, the others may have gone on by then."""
+    for _ in range(500):
+        if happened():
+            return
+        time.sleep(0.004)
 
 
 def together(ledger: PrivacyLedger, slow: Slow, charges: list[Charge]) -> list[object]:
@@ -137,15 +147,13 @@ def together(ledger: PrivacyLedger, slow: Slow, charges: list[Charge]) -> list[o
 
     threads = [threading.Thread(target=debit, args=(place,)) for place in range(len(charges))]
     threads[0].start()
-    while not ledger._group._writing.locked():
-        pass
+    until(ledger._group._writing.locked)
     for thread in threads[1:]:
         thread.start()
-    while len(ledger._group._waiting) < len(charges) - 1:
-        pass
+    until(lambda: len(ledger._group._waiting) == len(charges) - 1)
     slow.gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     return came
 
 

@@ -20,7 +20,7 @@ POINTS = 0.03
 
 def public_votes(name: str, kind: str) -> Votes:
     if name == "digits":
-        return load_counts(KEPT / "pate" / "digits-counts.npz")
+        return load_counts(KEPT / "pate" / "digits-counts.npz")[0].votes
     kept = KeptVotes.load(KEPT / "ten_classes" / f"{name}-votes.npz")
     return Votes.of_labels(getattr(kept, kind)[0], classes=10)
 

@@ -343,8 +343,8 @@ class TestCommands:
         [
             ("--classes 1", "classes must be an integer of at least 2"),
             ("--classes a,b,a", "--classes must be their number"),
-            ("--classes 70000", "classes must be an integer of at most 65536"),
-            ("--classes 4 --prior common", "dirichlet:CONCENTRATION or votes:FILE for more than two classes"),
+            ("--classes 2000000", "classes must be an integer of at most 1000000"),
+            ("--classes 4 --prior common", "like:FILE or votes:FILE for more than two classes"),
             ("--classes 2 --prior beta", "the prior must be uniform"),
             ("--classes 4 --prior votes:none.npy", "none.npy"),
         ],
@@ -367,7 +367,7 @@ def test_laplace_noise_is_calibrated_without_delta() -> None:
     assert 0.99 * 2 <= 20 * 2 * found.settings["gamma"] <= 2
 
 
-def test_classes_beyond_what_is_computed_one_by_one_are_refused() -> None:
-    work = Workload(Voters(8, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), classes=1001)
+def test_classes_beyond_what_is_computed_one_by_one_are_refused_where_votes_are_missing() -> None:
+    work = Workload(Voters(8, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), classes=1001, missing=1)
     with pytest.raises(ValueError, match="classes must be an integer of at most 1000, got 1001"):
         plan(work)
