@@ -1,5 +1,6 @@
 """What a label costs against every histogram of small ensembles, and against the values of independent integrals."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from mpmath import mp
 from numpy.typing import NDArray
 
+from darrm.account.accountant import PrivacyAccountant
 from darrm.losses.gaussian import gaussian_delta
 from darrm.losses.label import (
     exponential_label_curve,
@@ -18,6 +20,7 @@ from darrm.losses.label import (
 from darrm.losses.label_laws import TwoClasses
 from darrm.losses.label_supremum import HockeyStick, Renyi, _Blocks, _table, _values
 from darrm.losses.renyi import DEFAULT_ORDERS
+from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
 
 NOISES: tuple[IntegerNoise, ...] = (
@@ -280,3 +283,32 @@ def test_shaped_noise_of_few_votes_costs_little_less_than_is_said_at_large_order
     curve = label_curve(noise)
     for order, true in zip(orders, worst, strict=True):
         assert true <= curve.bound_at(order) * (1.0 + 1e-9) <= 1.05 * true
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mechanism",
+    [GNMax(77.1775), LNMax(0.0127475), ShapedMax(ShapedNoise(110.841, 131.813, 3.0, 3.0))],
+    ids=["GNMax", "LNMax", "ShapedMax"],
+)
+def test_a_thousand_labels_cost_within_a_tenth_of_one_pairs_exact_sum(
+    mechanism: GNMax | LNMax | ShapedMax,
+) -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    queries, delta, laws = 1000, 1e-5, TwoClasses(mechanism.law)
+    reported = PrivacyAccountant(charges=[mechanism.charge(queries)]).smallest_epsilon(delta)
+    order = label_curve(mechanism.law).repeated(queries).best(delta).order
+    grid = np.unique(np.linspace(-3.0, 3.0, 121) * mechanism.law.deviation).astype(np.int64)
+    i, j = (axis.ravel() for axis in np.meshgrid(grid, grid))
+    moved = laws.moved(i, j, 0)
+    before, after = (np.exp([law_a, law_b]) for law_a, law_b in ((moved.p_a, moved.p_b), (moved.q_a, moved.q_b)))
+    before, after = (np.vstack([law, 1.0 - law.sum(axis=0)]).clip(1e-15) for law in (before, after))
+    worst = int(np.argmax(np.sum(before**order * after ** (1.0 - order), axis=0)))
+    one, other = ({place: math.log(p) for place, p in enumerate(law[:, worst])} for law in (before, after))
+    exact = max(
+        pld.from_two_probability_mass_functions(p, q, value_discretization_interval=1e-5, symmetric=False)
+        .self_compose(queries)
+        .get_epsilon_for_delta(delta)
+        for p, q in ((one, other), (other, one))
+    )
+    assert 1.0 <= reported / exact <= 1.1
