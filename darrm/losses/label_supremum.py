@@ -49,6 +49,7 @@ from darrm.probability import Array
 TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best value found
 _MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
 _TRIED = 16  # blocks of each round whose values are computed, for the best value found
+_LARGEST_LOG, _LEAST_LOG = 700.0, -690.0  # of floats, and of sums in which what is no float any more is nothing
 _ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−39}
 
 
@@ -62,7 +63,10 @@ class Measure(Protocol):
         """How many."""
 
     def penalty(self, losses: Array, index: int) -> Array:
-        """Compute φ(L) of one of them."""
+        """Compute φ(L) of one of them; ∞ where it is no float."""
+
+    def log_most(self, losses: Array, index: int) -> Array:
+        """Bound log φ(L) of one of them, where L > 0."""
 
     def enough(self, values: Array) -> Array:
         """Compute what may be left above the best values found."""
@@ -87,8 +91,11 @@ class Renyi:
     def penalty(self, losses: Array, index: int) -> Array:
         """Compute φ(L)."""
         order = self.orders[index]
-        small = np.minimum(losses, 700.0 / order)
-        return np.asarray(np.expm1(order * small) - order * np.expm1(small))
+        return np.asarray(np.expm1(order * losses) - order * np.expm1(np.minimum(losses, _LARGEST_LOG / order)))
+
+    def log_most(self, losses: Array, index: int) -> Array:
+        """Bound log φ(L) by αL."""
+        return np.asarray(self.orders[index] * losses)
 
     def enough(self, values: Array) -> Array:
         """Allow the tolerance."""
@@ -130,7 +137,13 @@ class DrawnRenyi:
         """Compute φ(L)."""
         side, place = divmod(index, self.orders.size)
         order = self.orders[place]
-        return drawn_penalties(np.minimum(losses, 700.0 / order), order, self.rate)[side]
+        return drawn_penalties(np.minimum(losses, _LARGEST_LOG), order, self.rate)[side]
+
+    def log_most(self, losses: Array, index: int) -> Array:
+        """Bound log φ(L): t = q(e^L − 1) is at most qe^L, and the mixture's penalty at most (1 + t)^α."""
+        side, place = divmod(index, self.orders.size)
+        order, log_t = self.orders[place], losses + np.log(self.rate)
+        return np.asarray(np.log(order) + log_t if side else order * np.logaddexp(0.0, log_t))
 
     def enough(self, values: Array) -> Array:
         """Allow the tolerance."""
@@ -161,7 +174,11 @@ class HockeyStick:
     def penalty(self, losses: Array, index: int) -> Array:
         """Compute φ(L)."""
         epsilon = self.epsilons[index]
-        return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, 700.0 - epsilon)))
+        return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, _LARGEST_LOG - epsilon)))
+
+    def log_most(self, losses: Array, _index: int) -> Array:
+        """Bound log φ(L) by L; not asked for, as φ is a float."""
+        return losses
 
     def enough(self, values: Array) -> Array:
         """Allow the tolerance."""
@@ -219,7 +236,7 @@ def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
 
 @dataclass(frozen=True)
 class _Table:
-    after: tuple[Array, Array, Array]
+    logs: tuple[Array, Array, Array]  # of the probabilities after the move
     losses: tuple[Array, Array, Array]
 
 
@@ -228,13 +245,23 @@ def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> _Table:
     i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
     below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
     other = laws.log_G(-i - 1) - below_i + laws.log_G(-j - 1) - below_j
-    after = (np.exp(law.q_a), np.exp(law.q_b), np.exp(below_i + below_j))
-    return _Table(after, (law.p_a - law.q_a, law.p_b - law.q_b, other))
+    return _Table((law.q_a, law.q_b, below_i + below_j), (law.p_a - law.q_a, law.p_b - law.q_b, other))
 
 
 def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = slice(None)) -> Array:
-    pairs = zip(table.after, table.losses, strict=True)
-    return np.asarray(sum(after[at] * measure.penalty(loss[at], index) for after, loss in pairs))
+    pairs = zip(table.logs, table.losses, strict=True)
+    return np.asarray(sum(_added(measure, index, log[at], loss[at]) for log, loss in pairs))
+
+
+def _added(measure: Measure, index: int, log_after: Array, losses: Array) -> Array:
+    """Compute q·φ(L), or a bound of it where φ(L) is no float; NaN where q is too small to be known."""
+    penalty = measure.penalty(losses, index)
+    added = np.exp(log_after) * penalty
+    large = np.isinf(penalty)
+    if large.any():
+        most = np.exp(log_after + measure.log_most(losses, index))
+        added = np.where(large, np.where(log_after > _LEAST_LOG, most, np.nan), added)
+    return np.asarray(added)
 
 
 @dataclass(frozen=True)
@@ -243,7 +270,7 @@ class _Blocks:
 
     low: _Table
     high: _Table
-    other_after: Array  # the largest of each block
+    other_log: Array  # of the largest probability after the move in each block
     farther: float  # what losses of a and b may have beyond their corners
     margin: float
     single: bool  # each is one (i, j): its corners are all that it holds
@@ -255,7 +282,7 @@ class _Blocks:
         low = _table(laws, i + sides[0] - 1, j, 0)
         high = _table(laws, i, j + sides[1] - 1, 1)
         margin = 4.0 * laws.rounding
-        return cls(low, high, _other_after(laws, i, j), farther + margin, margin, single=sides == (1, 1))
+        return cls(low, high, _other_log(laws, i, j), farther + margin, margin, single=sides == (1, 1))
 
     def bounds(self, measure: Measure, index: int, at: Integers) -> Array:
         """Bound Σ q·φ(L) in some of the blocks; ∞ where nothing is known."""
@@ -265,11 +292,11 @@ class _Blocks:
 
     def _between(self, low: _Table, high: _Table, measure: Measure, index: int, at: Integers) -> Array:
         margin = self.margin
-        a = low.after[0][at] * measure.penalty(high.losses[0][at] + self.farther, index)
-        b = high.after[1][at] * measure.penalty(low.losses[1][at] - self.farther, index)
-        least = measure.penalty(low.losses[2][at] - margin, index)
-        most = measure.penalty(high.losses[2][at] + margin, index)
-        bound = (a + b + self.other_after[at] * np.maximum(least, most)) * (1.0 + margin)
+        a = _added(measure, index, low.logs[0][at], high.losses[0][at] + self.farther)
+        b = _added(measure, index, high.logs[1][at], low.losses[1][at] - self.farther)
+        least = _added(measure, index, self.other_log[at], low.losses[2][at] - margin)
+        most = _added(measure, index, self.other_log[at], high.losses[2][at] + margin)
+        bound = (a + b + np.maximum(least, most)) * (1.0 + margin)
         return np.where(np.isnan(bound), np.inf, bound)
 
 
@@ -328,9 +355,8 @@ def _farther(laws: TwoClasses) -> float:
     return float(-np.log1p(-np.exp(laws.log_masses(-near) - laws.log_F(near)))[0])
 
 
-def _other_after(laws: TwoClasses, i: Integers, j: Integers) -> Array:
-    logs = laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2)
-    return np.asarray(np.exp(logs))
+def _other_log(laws: TwoClasses, i: Integers, j: Integers) -> Array:
+    return np.asarray(laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2))
 
 
 def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
@@ -348,11 +374,11 @@ def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
 
     bits = np.zeros(measure.size)
     for index in range(measure.size):
-        falls = np.exp(laws.log_F(last - 1)) * measure.penalty(wins(first) + margin, index)
-        falls += np.exp(laws.log_G(-first)) * measure.penalty(loses(last) - margin, index)
-        grows = np.exp(laws.log_F(last + 1)) * measure.penalty(-wins(first + 1) - margin, index)
-        grows += np.exp(laws.log_G(-first - 2)) * measure.penalty(-loses(last + 1) + margin, index)
-        bits[index] = max(np.max(falls), np.max(grows)) * (1.0 + margin)
+        falls = _added(measure, index, laws.log_F(last - 1), wins(first) + margin)
+        falls += _added(measure, index, laws.log_G(-first), loses(last) - margin)
+        grows = _added(measure, index, laws.log_F(last + 1), -wins(first + 1) - margin)
+        grows += _added(measure, index, laws.log_G(-first - 2), -loses(last + 1) + margin)
+        bits[index] = np.maximum(np.max(falls), np.max(grows)) * (1.0 + margin)
     return np.where(np.isnan(bits), np.inf, bits)
 
 

@@ -16,6 +16,7 @@ from darrm.losses.label import (
     label_curve,
     label_estimate,
     label_profile,
+    threshold_curve,
 )
 from darrm.losses.label_laws import TwoClasses
 from darrm.losses.label_supremum import HockeyStick, Renyi, _Blocks, _table, _values
@@ -312,3 +313,32 @@ def test_a_thousand_labels_cost_within_a_tenth_of_one_pairs_exact_sum(
         for p, q in ((one, other), (other, one))
     )
     assert 1.0 <= reported / exact <= 1.1
+
+
+def in_logarithms(noise: IntegerNoise) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Where no mass is a float any more its logarithm is one."""
+    points = np.arange(-40, 41)
+    return points, noise.log_weights(points) - np.logaddexp.reduce(noise.log_weights(points))
+
+
+def test_a_likelihood_ratio_that_is_no_float_at_its_order_counts() -> None:
+    # open answers from 10 votes on: the order times the log of the ratio of "a" is 766, beyond all floats
+    noise, order = ShapedNoise(1.198, 1.55, 2.75, 3.0), 5.25
+    points, logs = in_logarithms(noise)
+
+    def log_first(a: int, b: int) -> float:
+        """Compute log Pr[a is on top and has 10 votes], ties to a."""
+        beaten = (a + points[:, None] >= b + points) & (a + points[:, None] >= 10)
+        return float(np.logaddexp.reduce((logs[:, None] + logs)[beaten]))
+
+    p, q = log_first(3, 20), log_first(2, 21)
+    true = (order * p + (1.0 - order) * q) / (order - 1.0)
+    assert order * (p - q) > 709.0
+    assert true <= label_curve(noise).bound_at(order) <= 1.05 * true
+
+
+def test_a_threshold_costs_what_is_not_known_in_one_direction() -> None:
+    noise, order = ShapedNoise(1.989, 0.6453, 3.0, 3.0), 1.5
+    points, logs = in_logarithms(noise)
+    p, q = (np.logaddexp.reduce(logs[points < level]) for level in (0, -1))  # of a count that grows by one vote
+    assert (order * p + (1.0 - order) * q) / (order - 1.0) <= threshold_curve(noise).bound_at(order)
