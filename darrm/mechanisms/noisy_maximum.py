@@ -129,6 +129,8 @@ class NoisyMaximum:
             return self.mechanism.guarantee
         charge = self.charge()
         rest = max(_LEAST_DELTA, min(charge.vanishing, (1.0 - charge.vanishing) / 2.0))
+        if charge.vanishing + rest >= 1.0:
+            checks.fail("threshold", self.threshold, "larger", "what one person alone says is told, whatever delta is")
         ways = [] if charge.renyi is None else [charge.renyi.convert(rest).epsilon]
         ways += [] if charge.profile is None else [charge.profile.epsilon_at(rest)]
         return PrivacyParams(min(ways), charge.vanishing + rest)

@@ -15,7 +15,7 @@ from darrm.pate import ExponentialMechanism, GNMax, LNMax, NoisyMaximum, Permute
 from darrm.pate.files import load_release, save_release
 from darrm.privacy import PrivacyParams
 from darrm.probability.integer_noise import ShapedNoise
-from darrm.problem import Voters
+from darrm.problem import OPEN, Voters
 from darrm.votes import Votes
 from tests.doors import validated
 
@@ -142,3 +142,9 @@ def test_answers_of_models_are_counted_by_both_ends(mechanism: Any) -> None:
 def test_nobody_reaches_more_voters_than_there_can_be(make: Callable[[int], object]) -> None:
     with pytest.raises(ValueError, match="reached must be an integer of at most 1000000"):
         make(10**6 + 1)
+
+
+def test_a_threshold_that_keeps_nothing_back_has_no_guarantee() -> None:
+    two = Voters(4, PrivacyParams("inf"), overlap=2)
+    with pytest.raises(ValueError, match="threshold must be larger, got 1"):
+        _ = NoisyMaximum(GNMax(3.0, reached=2), two, OPEN, 1).guarantee
