@@ -27,7 +27,7 @@ class Job:
     write: Callable[[Rows, PrivacyAccountant], tuple[int, PrivacyAccountant]]  # the entry's number, 0 for none
     number: int = 0  # once it is written; it stands in the file if the transaction is committed
     spent: PrivacyAccountant | None = None  # before it
-    done: bool = False
+    done: bool = False  # only after the transaction ended well; whoever leads may be interrupted anywhere
     error: BaseException | None = None
 
 
@@ -51,11 +51,11 @@ class GroupCommit:
         """Write a job together with those that wait, or raise what went wrong for it."""
         if self._process != os.getpid():  # locks that a fork found locked stay locked in the child
             self._reset()
-        with self._asking:
-            self._waiting.append(job)
         try:
+            with self._asking:
+                self._waiting.append(job)
             with self._writing:
-                if not job.done:
+                if not job.done and job.error is None:
                     with self._asking:
                         jobs, self._waiting = self._waiting, []
                     self._run_all(jobs, job)
@@ -69,18 +69,19 @@ class GroupCommit:
             raise
         if job.error is not None:
             raise job.error
+        if not job.done:
+            raise LedgerError(self._path, "the thread that wrote it was interrupted before it said what came of it")
 
     def _run_all(self, jobs: Sequence[Job], own: Job) -> None:
         try:
             with suppress(_NothingWrittenError), self._transaction() as (rows, account):
                 self._write_all(jobs, rows, account)
+            for job in jobs:
+                job.done = True
         except BaseException as error:  # noqa: BLE001 (each thread raises its own)
             for job in jobs:
                 shared = LedgerError(self._path, f"the transaction that it shared with others failed ({error})")
                 job.error = error if job is own else job.error or shared
-        finally:
-            for job in jobs:
-                job.done = True
 
     @staticmethod
     def _write_all(jobs: Sequence[Job], rows: Rows, account: PrivacyAccountant) -> None:

@@ -51,7 +51,9 @@ def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyL
     moved = _moved(source)
     if moved not in {"", target.path}:
         raise LedgerError(source.path, f"it is closed, its budget moved to {moved} already")
-    target.create()
+    goes_on = _is_cut_off(target)
+    if not goes_on:
+        target.create()
     with target.transaction(write=True) as new:
         try:
             with source.transaction(write=not moved) as old:
@@ -59,7 +61,8 @@ def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyL
                 if not moved:
                     source.close(old, target.path)
         except BaseException:
-            target.discard()
+            if not goes_on:  # it may be another process's by now
+                target.discard()
             raise
     return PrivacyLedger(target)
 
@@ -70,6 +73,14 @@ def _fill(rows: Rows, copy: Rows, source: Store, target: Store) -> None:
     copy_rows(rows, copy, source, target)
     if copy.entries() != rows.entries():
         raise rows.corrupted("its copy differs from it")
+
+
+def _is_cut_off(target: Store) -> bool:
+    """Whether there is a file without any table, which a move leaves that was killed; a server has nothing then."""
+    if not isinstance(target, LedgerStore) or not Path(target.path).is_file():
+        return False
+    with target.transaction(write=False) as connection:
+        return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,))
 
 
 def _moved(store: Store) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm.account.ledger import PrivacyLedger
+from darrm.account.store import is_url
 from darrm.errors import checks
 from darrm.pate.files import load_release
 from darrm.problem import is_open
@@ -139,6 +140,8 @@ def deployment_of(options: Namespace) -> Deployment:
         checks.fail("--classes", options.classes, f"for {number}, as the table is")
     if (options.missing == "blank") > is_open(number) or (options.missing == "coin" and is_open(number)):
         checks.fail("--missing", options.missing, "refuse, coin where classes are listed, blank where they are open")
+    if options.state is None and is_url(options.ledger):
+        checks.fail("--state", checks.Found("nothing"), "a file", "questions wait on this machine, not in the database")
     state = Path(f"{options.ledger}.questions") if options.state is None else options.state
     return Deployment(
         aggregator, options.ledger, state, Ballot(aggregator.voters.K, classes, options.missing), options.stream

@@ -106,7 +106,8 @@ class Service:
 
     def _client(self, request: Request) -> Client:
         kind, _, value = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "basic":  # a browser's: the token is the password
+        # a browser's: the token is the password, which it also sends for pages of others, so it reads only
+        if kind.lower() == "basic" and request.method in {"GET", "HEAD"}:
             try:
                 value = base64.b64decode(value, validate=True).decode().partition(":")[2]
             except (binascii.Error, UnicodeDecodeError):

@@ -208,6 +208,8 @@ class Questions:
         ).fetchone()
         if row is None:
             raise RefusedError(404, f"there is no question {question[:100]!r}")
+        if voter > self.ballot.voters:  # clients are read anew while the server runs
+            raise RefusedError(403, f"there is no voter {voter}: this server has {self.ballot.voters}")
         number, state, deadline, given = row
         self.ballot.votes([vote] * self.ballot.voters)
         if vote is None:

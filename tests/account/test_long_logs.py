@@ -13,6 +13,7 @@ import pytest
 
 from darrm import PrivacyLedger
 from darrm.account import ledger as ledger_module
+from darrm.account.group_commit import GroupCommit, Job
 from darrm.account.ledger_store import LedgerStore
 from darrm.errors import BudgetExceededError, LedgerError, PaidError
 from darrm.losses.charges import Charge
@@ -214,3 +215,58 @@ def test_an_interrupt_leaves_nothing_in_the_queue(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(ledger._group, "_writing", writing)
     assert ledger._group._waiting == []
     assert ledger.debit(QUERY) == 2
+
+
+def test_who_is_told_nothing_by_an_interrupted_leader_releases_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = PrivacyLedger.create(tmp_path / "l", PrivacyParams(9, 0))
+    released: list[int] = []
+    # as if whoever leads took all jobs and was interrupted before it began
+    monkeypatch.setattr(GroupCommit, "_run_all", lambda *_: None)
+    with pytest.raises(LedgerError, match="interrupted"):
+        ledger.debit(QUERY, deliver=released.append)
+    monkeypatch.undo()
+    assert released == []
+    # as if it was interrupted after the rollback, while it told the others
+    run_all = GroupCommit._run_all
+
+    def untold(group: GroupCommit, jobs: list[Job], own: Job) -> None:
+        run_all(group, jobs, own)
+        own.error = None
+
+    slow = Slow(monkeypatch)
+    slow.fail = True
+    slow.gate.set()
+    ledger.queries_that_fit(QUERY)
+    monkeypatch.setattr(GroupCommit, "_run_all", untold)
+    with pytest.raises(LedgerError, match="interrupted"):
+        ledger.debit(QUERY, deliver=released.append)
+    monkeypatch.undo()
+    assert (released, ledger.entries()) == ([], ())
+
+
+def test_an_interrupt_right_after_asking_leaves_nothing_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = PrivacyLedger.create(tmp_path / "l", PrivacyParams(9, 0))
+    ledger.debit(QUERY.repeated(40))
+    ledger.debit(QUERY)  # there is room: nothing is tried twice
+    asking = ledger._group._asking
+    interrupts = [True]
+
+    class Interrupted:
+        def __enter__(self) -> None:
+            asking.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            asking.release()
+            if interrupts:
+                interrupts.clear()
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger._group, "_asking", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        ledger.debit(QUERY, note="interrupted")
+    assert ledger.debit(QUERY, note="after it") == 3
+    assert [entry.note for entry in ledger.entries()] == ["", "", "after it"]

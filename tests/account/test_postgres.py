@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -466,6 +467,45 @@ def test_a_move_that_is_cut_off_leaves_one_budget(
         with pytest.raises(LedgerError, match="it is closed"):
             ledger.debit(QUERY)
     assert move(old, url).head() == ledger.head()
+
+
+@pytest.mark.parametrize("cut_off", ["before the old one is closed", "before the new one is there"])
+def test_a_move_to_a_file_that_was_killed_goes_on(
+    cut_off: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, there = str(tmp_path / "old.sqlite"), str(tmp_path / "new.sqlite")
+    ledger = PrivacyLedger.create(old, BUDGET)
+    ledger.debit(QUERY)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerStore, "discard", lambda _: None)  # nobody tidies up
+        if "old" in cut_off:
+            patch.setattr(LedgerStore, "close", killed)
+        else:
+            transaction = LedgerStore.transaction
+
+            @contextmanager
+            def cut(store: LedgerStore, *, write: bool) -> Iterator[Any]:
+                with transaction(store, write=write) as connection:
+                    yield connection
+                if write and store.path == old:
+                    killed()
+
+            patch.setattr(LedgerStore, "transaction", cut)
+        with pytest.raises(KeyboardInterrupt):
+            move(old, there)
+    assert Path(there).stat().st_size == 0
+    moved = move(old, there)
+    assert moved.head() == ledger.head()
+    assert moved.debit(QUERY) == 2
+    with pytest.raises(LedgerError, match="it exists already"):
+        move(old, there)
+    assert moved.debit(QUERY) == 3
+    with pytest.raises(LedgerError, match="it is closed"):
+        ledger.debit(QUERY)
 
 
 def test_a_copy_for_audits_is_the_ledger_as_it_is(server: Server, tmp_path: Path) -> None:

@@ -131,6 +131,15 @@ def test_a_forged_token_is_refused_before_anything_is_read(server: Endpoint, hea
         assert answer.status_code == 401
 
 
+def test_what_a_browser_sends_by_itself_reads_and_asks_nothing(server: Endpoint) -> None:
+    known = ("study", server.tokens["study"])
+    body = b'[{"id": "q", "votes": [1, 1, 1]}]'
+    others = {"Origin": "https://other.example", "Content-Type": "text/plain"}  # a form of another site's page
+    assert server.http.post("/ask", auth=known, headers=others, content=body).status_code == 401
+    assert server.http.post("/questions", auth=known, headers=others, content=body[1:-1]).status_code == 401
+    assert server.http.get("/questions", auth=known).json() == []
+
+
 def test_what_is_hostile_changes_nothing(server: Endpoint) -> None:
     names = ["'); DROP TABLE questions;--", '" OR 1=1', "<script>alert(1)</script>"]
     for name in names:

@@ -61,6 +61,16 @@ def test_at_the_deadline_missing_votes_are_what_the_plan_says(
     assert paid(what) == ["q"] * (state == "answered")
 
 
+def test_a_voter_beyond_those_of_the_table_does_not_stop_the_desk(tmp_path: Path) -> None:
+    with running(deployment(tmp_path)) as desk:  # a client may be added while it runs
+        ask(desk, "q", seconds=60)
+        vote(desk, "q", 1, 1), vote(desk, "q", 2, 1)
+        with pytest.raises(RefusedError, match="there is no voter 9: this server has 3"):
+            vote(desk, "q", 9, 1)
+        vote(desk, "q", 3, 1)
+        assert read(desk, "q")["state"] == "answered"
+
+
 def test_more_classes_and_open_answers_and_counts() -> None:
     three = Ballot(3, ("a", "b", "c"), "coin")
     assert three.votes(["a", None, "c"]).missing is not None

@@ -143,6 +143,14 @@ def test_nothing_listens_beyond_this_machine_unencrypted(
         assert allowed
 
 
+def test_a_ledger_in_a_database_needs_a_file_for_the_questions(tmp_path: Path) -> None:
+    table().save(tmp_path / "t.json")
+    tokens_of(tmp_path / "c.json")
+    words = ["--table", tmp_path / "t.json", "--clients", tmp_path / "c.json", "--ledger", "postgresql:///ward"]
+    with pytest.raises(ValueError, match="--state must be a file, got nothing"):
+        main(["start", *map(str, words)])
+
+
 def test_a_slow_client_and_a_gigabyte_are_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEADER_SECONDS", 0.3)
     clients = tmp_path / "clients.json"
