@@ -115,7 +115,10 @@ class Service:
         elif kind.lower() != "bearer":
             value = ""
         if (changed := self._path.stat().st_mtime_ns) != self._read_at:
-            self._clients, self._read_at = read_clients(self._path), changed
+            try:
+                self._clients, self._read_at = read_clients(self._path), changed
+            except ValueError:  # whose words name the file, and nobody is known yet
+                raise RefusedError(503, "the file of clients cannot be read just now; try again") from None
         client = holder(self._clients, value)
         if client is None:
             raise RefusedError(401, "no known token: send it as Authorization: Bearer TOKEN")

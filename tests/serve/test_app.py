@@ -140,6 +140,16 @@ def test_what_a_browser_sends_by_itself_reads_and_asks_nothing(server: Endpoint)
     assert server.http.get("/questions", auth=known).json() == []
 
 
+def test_a_damaged_file_of_clients_lets_nobody_in_and_tells_nobody_where_it_is(server: Endpoint) -> None:
+    whole = server.clients.read_text()
+    server.clients.write_text("{")
+    answer = server.http.get("/budget")
+    assert answer.status_code == 503
+    assert str(server.clients) not in answer.text
+    server.clients.write_text(whole)
+    assert server.call("study", "GET", "/budget").status_code == 200
+
+
 def test_what_is_hostile_changes_nothing(server: Endpoint) -> None:
     names = ["'); DROP TABLE questions;--", '" OR 1=1', "<script>alert(1)</script>"]
     for name in names:
