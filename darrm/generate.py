@@ -342,7 +342,7 @@ class Writer:
         size, ours = law.shape[1], int(coordinated(law, self._seed, step=step)[0])
         votes = coordinated(teachers(context), self._seed, step=step)
         if votes.max() >= size:
-            found = checks.Found(f"word {votes.max()}")
+            found = checks.Found("a larger one")  # which one is private
             checks.fail("teachers", found, f"words below {size:,}, as many as the public model has")
         if isinstance(self._mechanism, NoisyMaximum):
             label = self._answers.at(step, Votes.of_answers([[str(vote) for vote in votes]]))

@@ -18,7 +18,11 @@ def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
     given = votes if isinstance(votes, Votes) else require_votes(votes)
     if len(given.classes) != classes:
         number = checks.Found(f"about {classes_in_words(len(given.classes) or OPEN)}")
-        checks.fail("votes", number, f"about {'open answers' if is_open(classes) else f'C = {classes} classes'}")
+        asked = "open answers" if is_open(classes) else f"C = {classes} classes"
+        advice = (
+            "read them with classes='open' (--classes open), Votes.of_answers in Python" if is_open(classes) else ""
+        )
+        checks.fail("votes", number, f"about {asked}", advice)
     return given
 
 
