@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from darrm.errors import PlanError
 from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
 from darrm.plan.families import named
 from darrm.plan.family import calibrate
 from darrm.plan.option import Option
@@ -33,8 +31,8 @@ LEAST = 0.01  # of the labels: where less is right nothing is worth a sentence
 
 def where_open_wins(workload: Workload, measure: Measure, options: Sequence[Option]) -> tuple[str, ...]:
     """Compare the best noise on all classes with open answers, in a sentence; nothing for short lists."""
-    of_counts = (option.aggregator for option in options if isinstance(option.aggregator, NoisyMaximum))
-    noise = next((one.mechanism.law for one in of_counts if isinstance(one.mechanism, GNMax | LNMax | ShapedMax)), None)
+    mechanisms = (getattr(option.aggregator, "mechanism", None) for option in options)
+    noise = next((law for one in mechanisms if (law := getattr(one, "law", None)) is not None), None)  # on every count
     if workload.classes < LONG or noise is None or not workload.voters.are_plain or workload.missing:
         return ()
     try:
