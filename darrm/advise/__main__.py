@@ -11,10 +11,13 @@ from dataclasses import replace
 from darrm.advise.advice import advise
 from darrm.advise.other_way import QUANTITIES, affordable
 from darrm.advise.report import json_report, text_report, wanted_report
+from darrm.advise.tables import check_format, write_advice
 from darrm.laws.priors import parsed
 from darrm.optimize.report import fitted
 from darrm.plan.families import FAMILIES, TESTED
-from darrm.system.command_line import CommandLine, add_outputs, print_report, run
+from darrm.plan.report import plot_report
+from darrm.plan.search import Plan
+from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
 from darrm.system.flags import add_prior, add_workload, prior_of, real, workload_of
 from darrm.system.progress import interrupted_after, status_line
 
@@ -49,7 +52,8 @@ def build_parser() -> CommandLine:
         choices=tuple(QUANTITIES),
         help="with --right: the most queries (default), the fewest voters, or the least epsilon of the total",
     )
-    add_outputs(parser, absent=True)
+    made = "the options to FILE.json, a table of them to FILE.csv, or to FILE.tex for LaTeX's booktabs"
+    add_outputs(parser, made=made, picture="the truth over l", absent=True)
     return parser
 
 
@@ -58,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     if options.find is not None and options.right is None:
         raise ValueError("--find says what is looked for with --right SHARE: say --right, too")
+    check_outputs(options)
+    check_format(options.output)
     workload = workload_of(options)
     workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
     limit = real("--time-limit", options.time_limit)
@@ -68,6 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             right, what = real("--right", options.right), options.find or "queries"
             workload = affordable(workload, right, what, prior=prior, report=line.show)
         found = advise(workload, prior=prior, families=families, report=line.show, stoppable=True)
+    if options.output is not None:
+        write_advice(options.output, found)
+    if options.plot is not None:
+        plot_report(options.plot, Plan(found.workload, found.prior, found.options, ()))
     wanted = "" if options.right is None else wanted_report(workload, options.right, options.find or "queries")
     print_report(
         options, text=lambda: wanted + text_report(found, everything=options.all), document=lambda: json_report(found)

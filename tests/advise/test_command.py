@@ -1,5 +1,6 @@
 """`python -m darrm.advise`: its report, its schema, the commands it prints, and its refusals."""
 
+import csv
 import json
 import shlex
 from functools import partial
@@ -126,3 +127,33 @@ def test_names_of_classes_count_as_their_number() -> None:
     assert workload_of(parser.parse_args(["--total", "2,0", "--classes", "cat, dog,horse"])).classes == 3
     with pytest.raises(ValueError, match="--classes must be their number, different labels"):
         workload_of(parser.parse_args(["--total", "2,0", "--classes", "cat,dog,cat"]))
+
+
+def test_options_are_written_as_the_files_name_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm.plan.search.calibrate", known)  # asked three times, calibrated once
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip("matplotlib")
+    for name in ("a.json", "a.csv", "a.tex"):
+        plot = ["--plot", "a.png"] * (name == "a.tex")
+        assert run(partial(main, [*MANY_FLAGS, "--quiet", "--output", name, *plot])) == 0
+    report = validated(Path("a.json").read_text(encoding="utf-8"), "advice")
+    with Path("a.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["mechanism"] for row in rows] == [option["name"] for option in report["options"]]
+    for row, option in zip(rows, report["options"], strict=True):
+        assert (float(row["accuracy"]), float(row["epsilon"])) == (option["accuracy"], option["epsilon"])
+    lines = Path("a.tex").read_text(encoding="utf-8").splitlines()
+    assert lines[2:5:2] == [r"\toprule", r"\midrule"]
+    assert {line.count("&") for line in lines if line.endswith(r"\\")} == {5}
+    assert sum(line.endswith(r"\\") for line in lines) == 1 + len(rows)
+    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["advice.xlsx", "no/such/folder/a.csv"])
+def test_files_that_cannot_be_written_are_refused_before_the_work(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("darrm.advise.__main__.advise", None)  # not called
+    assert run(partial(main, [*MANY_FLAGS, "--output", name])) == 2
+    assert capsys.readouterr().err.count("\n") == 1
