@@ -174,7 +174,7 @@ def fresh_gallery(_app: Sphinx) -> None:
 
 def draw_house(_app: Sphinx) -> None:
     """Draw the rooms from the imports."""
-    house.draw()
+    house.draw(HERE / "pictures" / house.OUTPUT.name)  # of the copy that is built
 
 
 def explorer(app: Sphinx, error: Exception | None) -> None:

@@ -29,6 +29,7 @@ _DRAWS, _FINAL_DRAWS = 500, 4000  # histograms, fewer where classes are many: at
 _COUNTS = 25_000
 _STEPS, _NEAR = 6, 0.003  # towards a scale; a cost within so much of the budget, relative, has its scale corrected last
 _CERTIFICATIONS = 6
+DEAR = 200.0  # votes of deviation: beyond, a certificate takes seconds
 _CERTIFIED = 1.0125  # about what a certified cost is of its estimate
 _MARGIN = 1.0005  # of a scale whose certified cost came out above the budget
 _RATIOS = 2.0 ** (np.arange(-8, 13) / 4.0)  # ℓ/s
@@ -118,7 +119,9 @@ def _scaled(place: _Place, order: float, budget: float) -> ShapedNoise:
 
 
 def _certified(place: _Place, order: float, budget: float) -> tuple[ShapedNoise, float]:
-    noise, at = _scaled(place, order, budget / _CERTIFIED), int(np.searchsorted(DEFAULT_ORDERS, order))
+    noise, at = _scaled(place, order, budget), int(np.searchsorted(DEFAULT_ORDERS, order))
+    if noise.deviation > DEAR:  # the first one shall do
+        noise = _scaled(place, order, budget / _CERTIFIED)
     for _ in range(_CERTIFICATIONS):
         cost = float(label_curve(noise, moved=1).values[at])
         if cost <= budget:

@@ -21,7 +21,7 @@ from darrm.losses.vanishing import least_threshold
 from darrm.mechanisms.noisy_law import answering_probabilities, chosen, lags_of, winning_probabilities
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
-from darrm.optimize.shape import best_shape
+from darrm.optimize.shape import DEAR, best_shape
 from darrm.plan.budget import account_of, counted
 from darrm.plan.family import Search, largest_rate
 from darrm.plan.parameter import Parameter, Precision, Proposal, rounded, six_digits
@@ -35,8 +35,7 @@ from darrm.problem import Workload, is_open
 # by whether there are two classes: certified costs of alike scales differ by a part in ten thousand, and a charge of
 # wide noise takes a quarter of a second
 PRECISION = {False: Precision(unused=1e-4, narrow=2e-3, rough=3e-3), True: Precision(unused=1e-4, narrow=2e-3)}
-# of shaped noise, whose charge takes seconds: the first trial is aimed at the middle of what may be left
-SHAPED, ABOVE = Precision(unused=5e-4, narrow=2e-3), 1.0 + 1.25e-4
+SHAPED = Precision(unused=1e-3, narrow=2e-3)  # of shaped noise whose charge takes seconds
 HOPE = {False: 1.1, True: 1.0}  # times the rate of an estimate: of more classes the privacy profile may admit more
 ROUNDED_DOWN = 1.0 - 1e-4  # of the widest shaped noise: its scales are rounded
 # of the Rényi divergence of a label, λ times the squared rate: about what is certified, where a search starts
@@ -136,9 +135,9 @@ def shaped_noise(search: Search) -> Iterable[Parameter]:
             start=1.0 / noise.right,
             limits=limits,
             value=falling(limits),
-            estimate=lambda scale: Charge("ShapedMax", renyi=_narrowed(certified, ABOVE * noise.right / scale)),
+            estimate=lambda scale: Charge("ShapedMax", renyi=_narrowed(certified, noise.right / scale)),
             goal=None,
-            precision=SHAPED,
+            precision=SHAPED if noise.deviation > DEAR else PRECISION[True],
         )
     ]
 
