@@ -252,10 +252,3 @@ def test_whatever_is_killed_no_id_has_two_labels_and_none_is_unpaid_or_lost(tmp_
         for name, one in zip(paid, pool.map(client.read, paid), strict=True):
             assert one["state"] == "answered"
             assert one_label.get(name, one["label"]) == one["label"]
-
-
-def test_questions_of_a_ledger_in_postgresql_lie_where_it_is_said(tmp_path: Path) -> None:
-    table().save(tmp_path / "table.json")
-    words = ["start", "--table", str(tmp_path / "table.json"), "--clients", str(tmp_path / "clients.json")]
-    with pytest.raises(ValueError, match="say --state FILE"):
-        main([*words, "--ledger", "postgresql:///nowhere"])
