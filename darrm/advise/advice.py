@@ -118,8 +118,7 @@ def advise(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    listed = workload.classes
-    workload, prior = without_silent_classes(workload, prior)
+    workload, prior, listed = without_silent_classes(workload, prior)
     measure = Measure(workload, prior)
     asked = FAMILIES if families is None else families
     apply = [family for family in asked if family.is_for(workload.classes)]
@@ -132,7 +131,7 @@ def advise(
         raise PlanError("nothing applies: " + "; ".join(f"{name}: {reason}" for name, reason in absent))
     released = [option for option in options if option.aggregator is not None]
     of_released = Plan(workload, measure.prior, tuple(released), ())
-    long_list = where_open_wins(workload, measure, options) if listed == workload.classes else as_open(listed)
+    long_list = as_open(listed) or where_open_wins(workload, measure, options)
     help_ = (*reaches_all(workload), *_limit(workload, measure), *remedies(of_released), *long_list)
     return Advice(workload, measure.prior, tuple(options), absent, measure.coin, help_)
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.errors import PlanError
 from darrm.mechanisms.noisy_law import winning_probabilities
@@ -40,14 +39,16 @@ def where_open_wins(workload: Workload, measure: Measure, options: Sequence[Opti
     except (PlanError, ValueError):  # no delta for a threshold, or too many voters
         return ()
     counts = histograms(measure.prior, workload.voters.K, workload.classes, DRAWS)[0][:DRAWS]
-    said, best = counts == counts[:, :1], 0.0 if rival is None else _mean(rival(counts), counts == counts[:, :1])
+
+    def mean(law: Array) -> float:
+        return float(np.mean(np.sum(law * (counts == counts[:, :1]), axis=1)))
 
     def right(classes: float) -> float:
-        return _mean(winning_probabilities(noise, counts, others=round(classes) - workload.classes), said)
+        return mean(winning_probabilities(noise, counts, others=round(classes) - workload.classes))
 
-    wins = f"noise on the classes that were said alone (--classes open) is right in {best:.1%} of the cases"
-    if best < LEAST:
+    if rival is None or (best := mean(rival(counts))) < LEAST:
         return ()
+    wins = f"noise on the classes that were said alone (--classes open) is right in {best:.1%} of the cases"
     if best >= (here := right(workload.classes)):
         return (f"Of these votes {wins}, noise on all classes in {here:.1%}.",)
     if best < (longest := right(LONGEST)):
@@ -57,7 +58,3 @@ def where_open_wins(workload: Workload, measure: Measure, options: Sequence[Opti
     )
     about = rounded_up(last, 2)
     return (f"Of these votes {wins}, noise on all classes in {here:.1%}; of about {about:,} and more in fewer.",)
-
-
-def _mean(law: Array, said: NDArray[np.bool_]) -> float:
-    return float(np.mean(np.sum(law * said, axis=1)))

@@ -706,9 +706,8 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (whatever a JSON file holds)
     if isinstance(data, str):
         data.encode()  # what cannot be written again is no text
         try:
-            return (
-                StoredPrior(data) if data.startswith((_RECORDED, _LIKE)) else parse(data)
-            )  # a table names no file to be read
+            # a table names no file to be read
+            return StoredPrior(data) if data.startswith((_RECORDED, _LIKE)) else parse(data)
         except ValueError:  # the name of a user's own prior
             return StoredPrior(data)
     values = dict(data)

@@ -55,5 +55,4 @@ def largest(
 
 
 def _proposal(release: Workload, gammas: Gammas, number: float) -> Proposal:
-    """Certify one γ."""
     return certified(release, gammas(number), {"number": number})

@@ -174,8 +174,7 @@ def plan(
     """
     if not isinstance(workload, Workload):
         checks.fail("workload", workload, "a Workload(voters, queries, total)")
-    listed = workload.classes
-    workload, prior = without_silent_classes(workload, prior)
+    workload, prior, listed = without_silent_classes(workload, prior)
     measure = Measure(workload, prior)
     # where the optimum of private voters is out of reach, what it always beats may be the best there is
     voters = workload.voters
@@ -194,7 +193,7 @@ def plan(
         raise PlanError(f"{best.remark} {best.instructions[0].capitalize()}".removesuffix("."))
     if families is None:
         options[0] = replace(best, instructions=how_to_release(workload, measure.prior))
-    return Plan(workload, measure.prior, tuple(options), tuple(refused), listed if listed != workload.classes else 0)
+    return Plan(workload, measure.prior, tuple(options), tuple(refused), listed)
 
 
 def options_of(

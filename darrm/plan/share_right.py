@@ -236,21 +236,22 @@ class Measure:
         return self._shares[asked]
 
 
-def without_silent_classes(workload: Workload, prior: Prior | None) -> tuple[Workload, Prior | None]:
+def without_silent_classes(workload: Workload, prior: Prior | None) -> tuple[Workload, Prior | None, int]:
     """Plan a list of more classes than `MOST_PLANNED` like open answers, so that classes without votes cost nothing.
 
     Plain voters' votes for many listed classes look like open answers: those of Dirichlet's law with concentration α in
-    each of C classes like Ewens' with θ = αC, their limit for C → ∞.
+    each of C classes like Ewens' with θ = αC, their limit for C → ∞. C comes last, or 0 if it is planned as it is.
 
     >>> from darrm import PrivacyParams, Voters
     >>> work = Workload(Voters(9, PrivacyParams("inf")), 1, PrivacyParams(1, 1e-5), classes=50_000)
-    >>> without_silent_classes(work, Dirichlet(0.001))[0].classes, without_silent_classes(work, Dirichlet(0.001))[1]
-    (open, Ewens(theta=50.0))
+    >>> planned, belief, listed = without_silent_classes(work, Dirichlet(0.001))
+    >>> planned.classes, belief, listed
+    (open, Ewens(theta=50.0), 50000)
     """
     if workload.classes <= MOST_PLANNED or not workload.voters.are_plain or workload.missing:
-        return workload, prior
+        return workload, prior, 0
     belief = Ewens(prior.concentration * workload.classes) if isinstance(prior, Dirichlet) else prior
-    return replace(workload, classes=OPEN), belief
+    return replace(workload, classes=OPEN), belief, workload.classes
 
 
 def _check_plurality(workload: Workload) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from argparse import ArgumentParser, Namespace, _ActionsContainer
+from argparse import Namespace, _ActionsContainer
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +34,7 @@ from darrm.release.partitions import recover_partitions, release_surveyed, surve
 from darrm.release.pipe import Pipe, Questions, answer_lines
 from darrm.system.command_line import (
     CommandLine,
+    add_jobs,
     add_outputs,
     check_outputs,
     complain,
@@ -114,11 +115,7 @@ def build_parser(job: str = "") -> CommandLine:
     more = EPILOGS.get(job, f"{PROGRAM} JOB --help says more.\n\n") + EXIT_STATUS
     parser = CommandLine(prog=program, description=about, epilog=more, renamed=RENAMED.get(job))
     if not job:
-        jobs = parser.add_subparsers(metavar="JOB", parser_class=ArgumentParser)
-        for name, what in JOBS.items():
-            one = build_parser(name)
-            jobs.add_parser(name, parents=[one], add_help=False, help=what, formatter_class=one.formatter_class)
-        return parser
+        return add_jobs(parser, JOBS, build_parser)
     _ADDING[job](parser)
     return parser
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from darrm.serve.client import ServeClient
 from darrm.serve.clients import Client, add_client, read_clients
 from darrm.serve.desk import Deployment, Desk
 from darrm.serve.questions import Ballot
-from darrm.system.command_line import CommandLine, add_outputs, complain, print_report, run
+from darrm.system.command_line import CommandLine, add_jobs, add_outputs, complain, print_report, run
 from darrm.system.extras import require
 from darrm.system.files import parse_json
 from darrm.system.flags import add_classes, classes_of, integer, real
@@ -63,11 +63,7 @@ def build_parser(job: str = "") -> CommandLine:
         prog=f"{PROGRAM} {job}".strip(), description=about, epilog=EPILOGS.get(job, f"{PROGRAM} JOB --help says more.")
     )
     if not job:
-        jobs = parser.add_subparsers(metavar="JOB", parser_class=ArgumentParser)
-        for name, what in JOBS.items():
-            one = build_parser(name)
-            jobs.add_parser(name, parents=[one], add_help=False, help=what, formatter_class=one.formatter_class)
-        return parser
+        return add_jobs(parser, JOBS, build_parser)
     _ADDING[job](parser)
     return parser
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -29,6 +29,7 @@ from darrm.serve import page
 from darrm.serve.clients import Client, holder, read_clients
 from darrm.serve.desk import Desk
 from darrm.serve.questions import Asked, Questions, RefusedError
+from darrm.system.files import Json
 
 LONGEST_POLL = 60.0
 MOST_AT_ONCE = 1000  # questions of one request
@@ -130,7 +131,7 @@ class Service:
         self._tokens[client.name] = tokens - 1, now
         return client
 
-    async def _body(self, request: Request) -> Any:  # noqa: ANN401 (JSON)
+    async def _body(self, request: Request) -> Json:
         """Read JSON, no more and no longer than is allowed."""
         body = bytearray()
         if int(request.headers.get("content-length", "0")) > self._limits.body:
@@ -156,7 +157,7 @@ class Service:
     def _most_of(self, project: str) -> int:
         return min((client.project_questions for client in self._clients if client.project == project), default=0)
 
-    async def _ask(self, rows: list[Any], client: Client) -> list[bool]:
+    async def _ask(self, rows: list[Json], client: Client) -> list[bool]:
         """Keep questions, all or none; return which are new."""
         if not client.questions:
             raise RefusedError(403, f"the client {client.name} may not ask")
@@ -196,7 +197,7 @@ class Service:
             for name, future in waiting:
                 self._desk.forget(name, future)
 
-    async def _these(self, names: list[str], client: Client) -> list[dict[str, Any]]:
+    async def _these(self, names: list[str], client: Client) -> list[dict[str, Json]]:
         """Return questions as this client may see them."""
         found = await self._do(lambda questions: [questions.shown("WHERE id = ?", (name,)) for name in names])
         for name, one in zip(names, found, strict=True):
@@ -204,15 +205,15 @@ class Service:
                 raise RefusedError(404, f"there is no question {name[:100]!r} that is yours")
         return [self._for(one[0], client) for one in found]
 
-    async def _one(self, name: str, client: Client) -> dict[str, Any]:
+    async def _one(self, name: str, client: Client) -> dict[str, Json]:
         return (await self._these([name], client))[0]
 
-    def _sees(self, question: dict[str, Any], client: Client) -> bool:
+    def _sees(self, question: dict[str, Json], client: Client) -> bool:
         return (
             client.reads or bool(client.voter) or hmac.compare_digest(question["asker"].encode(), client.name.encode())
         )
 
-    def _for(self, question: dict[str, Any], client: Client) -> dict[str, Any]:
+    def _for(self, question: dict[str, Json], client: Client) -> dict[str, Json]:
         """Return what this client may know: voters that ask for nothing learn no label."""
         names = {other.voter: other.name for other in self._clients}
         shown = question | {"voted": [names.get(voter, f"voter {voter}") for voter in question["voted"]]}
@@ -251,7 +252,7 @@ class Service:
         only = "state = 'open'" if request.query_params.get("open") else "1"
         return JSONResponse(await self._list(client, only))
 
-    async def _list(self, client: Client, only: str = "1") -> list[dict[str, Any]]:
+    async def _list(self, client: Client, only: str = "1") -> list[dict[str, Json]]:
         own, values = ("", ()) if client.reads or client.voter else (" AND asker = ?", (client.name,))
         found = await self._do(lambda questions: questions.shown(f"WHERE {only}{own}", values, _SHOWN))
         return [self._for(one, client) for one in found]
@@ -260,7 +261,7 @@ class Service:
         """GET /budget: what is left, of the common budget and of this client's."""
         return JSONResponse(await self._budget(client))
 
-    async def _budget(self, client: Client) -> dict[str, Any]:
+    async def _budget(self, client: Client) -> dict[str, Json]:
         left = await run_in_threadpool(self._desk.left)
         used, of_project, answered = await self._do(
             lambda questions: (
@@ -269,7 +270,7 @@ class Service:
                 questions.numbers().get("answered", 0),
             )
         )
-        answer: dict[str, Any] = {
+        answer: dict[str, Json] = {
             "left": left,
             "answered": answered,
             "client": {"used": used, "limit": client.questions},
@@ -308,14 +309,12 @@ class Service:
         )
 
 
-def _asked(row: dict[str, Any]) -> Asked:
-    """Return a question as the body of a request has it."""
-    fixed: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+def _asked(row: dict[str, Json]) -> Asked:
+    fixed: dict[str, Json] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     return Asked(**fixed)
 
 
 async def _wait(futures: list[Future[None]], seconds: float) -> None:
-    """Wait until all are done, or for so long."""
     if futures:
         await asyncio.wait([asyncio.wrap_future(future) for future in futures], timeout=seconds)
 

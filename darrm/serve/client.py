@@ -3,11 +3,12 @@
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from darrm.errors import DarrmError
 from darrm.system.extras import Untyped, require
+from darrm.system.files import Json
 
 _AGAIN = (429, 500, 503)
 
@@ -15,7 +16,7 @@ _AGAIN = (429, 500, 503)
 class ServerRefusedError(DarrmError):
     """A server refused; ``status`` is that of HTTP, ``more`` what else it said, such as what is left."""
 
-    def __init__(self, status: int, message: str, more: dict[str, Any]) -> None:
+    def __init__(self, status: int, message: str, more: dict[str, Json]) -> None:
         super().__init__(message)
         self.status, self.more = status, more
 
@@ -50,11 +51,11 @@ class ServeClient:
             time.sleep(0.1 * 2**attempt)
         raise AssertionError  # the last attempt returns or raises
 
-    def create(self, name: str, text: str = "", **how: Untyped) -> dict[str, Any]:
+    def create(self, name: str, text: str = "", **how: Untyped) -> dict[str, Json]:
         """Ask a question: ``seconds=`` until its deadline, or ``votes=`` or ``counts=``."""
         return dict(self._call("POST", "/questions", {"id": name, "text": text, **how}))
 
-    def ask(self, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def ask(self, questions: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
         """Give all votes of many questions; return them with their labels."""
         return list(self._call("POST", "/ask", list(questions)))
 
@@ -62,15 +63,15 @@ class ServeClient:
         """Vote; return whether it was new."""
         return bool(self._call("PUT", f"/questions/{quote(name, safe='')}/vote", {"vote": vote})["new"])
 
-    def read(self, name: str, wait: float = 0.0) -> dict[str, Any]:
+    def read(self, name: str, wait: float = 0.0) -> dict[str, Json]:
         """Return a question, once it has its end or after so many seconds."""
         return dict(self._call("GET", f"/questions/{quote(name, safe='')}?wait={wait}"))
 
-    def open_questions(self) -> list[dict[str, Any]]:
+    def open_questions(self) -> list[dict[str, Json]]:
         """Return the questions that wait for votes."""
         return list(self._call("GET", "/questions?open=1"))
 
-    def budget(self) -> dict[str, Any]:
+    def budget(self) -> dict[str, Json]:
         """Return what is left."""
         return dict(self._call("GET", "/budget"))
 

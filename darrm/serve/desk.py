@@ -36,6 +36,7 @@ LONGEST_PAUSE = 1.0  # seconds until deadlines are looked at
 _RETRY = 1.0  # seconds after the ledger failed
 _LEFT_FOR = 2.0  # seconds that a count of what is left is good for
 T = TypeVar("T")
+_Task = tuple[Callable[[Questions], Any], Future[Any]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Desk:
     def __init__(self, deployment: Deployment, say: Callable[[str], object] = lambda _: None) -> None:
         self.deployment, self._say = deployment, say
         self.trouble, self.answered = "", 0
-        self._tasks: queue.SimpleQueue[tuple[Callable[[Questions], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._waiters: dict[str, list[Future[None]]] = {}
         self._waiters_lock, self._left_lock = threading.Lock(), threading.Lock()
         self._left: tuple[float, int] = (-_LEFT_FOR, 0)
@@ -172,7 +173,7 @@ class Desk:
             pause = 0.0 if busy else LONGEST_PAUSE
         self._questions.close()
 
-    def _arrived(self, pause: float) -> list[tuple[Callable[[Questions], Any], Future[Any]]]:
+    def _arrived(self, pause: float) -> list[_Task]:
         """Take what there is to be done, and wait for it no longer than to the next deadline."""
         due = self._questions.next_deadline() if pause else None
         pause = pause if due is None else min(pause, max(0.0, due - time.time()))
@@ -188,7 +189,7 @@ class Desk:
         except queue.Empty:
             return tasks
 
-    def _keep(self, tasks: list[tuple[Callable[[Questions], Any], Future[Any]]]) -> None:
+    def _keep(self, tasks: list[_Task]) -> None:
         """Do what there is to be done, in one commit; whoever asked hears of it afterwards."""
         done: list[tuple[Future[Any], Any, BaseException | None]] = []
         try:

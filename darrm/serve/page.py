@@ -2,7 +2,8 @@
 
 import time
 from html import escape
-from typing import Any
+
+from darrm.system.files import Json
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --full: #2f6f9f; }
@@ -36,7 +37,7 @@ def _bar(name: str, left: int, most: int) -> str:
     return f"<p>{escape(name)}: {text}<br>{meter}</p>"
 
 
-def _question(question: dict[str, Any]) -> str:
+def _question(question: dict[str, Json]) -> str:
     nobody = "nobody" if question["state"] in {"open", "expired"} else "all, with the question"
     voted = ", ".join(map(str, question["voted"])) or nobody
     if question["state"] == "answered":
@@ -51,7 +52,7 @@ def _question(question: dict[str, Any]) -> str:
     return f"<article><h2>{escape(question['id'])}</h2>{text}<p>{end}{until}</p><p>Voted: {escape(voted)}</p></article>"
 
 
-def home(questions: list[dict[str, Any]], budget: dict[str, Any], name: str, trouble: str, report: str) -> str:
+def home(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, trouble: str, report: str) -> str:
     """Return the page of a client: its questions, who has voted (not what), labels that it may read, what is left."""
     answered = sum(question["state"] == "answered" for question in questions)
     bars = _bar("Common budget", budget["left"], budget["left"] + budget["answered"])
@@ -66,9 +67,8 @@ def home(questions: list[dict[str, Any]], budget: dict[str, Any], name: str, tro
     )
 
 
-def _operation(summary: str, *, path: bool = False, body: str = "", known: bool = True) -> dict[str, Any]:
-    """Describe one endpoint for OpenAPI."""
-    operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "as the summary says"}}}
+def _operation(summary: str, *, path: bool = False, body: str = "", known: bool = True) -> dict[str, Json]:
+    operation: dict[str, Json] = {"summary": summary, "responses": {"200": {"description": "as the summary says"}}}
     if path:
         operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
     if body:
@@ -86,7 +86,7 @@ _CREATE = (
     "Ask the voters until a deadline, or give all votes or counts; the same again changes nothing (200), another with "
     "the id is refused (409), a spent budget of the client's own, too (402)."
 )
-OPENAPI: dict[str, Any] = {
+OPENAPI: dict[str, Json] = {
     "openapi": "3.1.0",
     "info": {"title": "darrm serve", "version": "1"},
     "paths": {

@@ -22,6 +22,7 @@ from typing import Any
 from darrm.account.ledger import check_id
 from darrm.errors import LedgerError, checks
 from darrm.serve.clients import Client
+from darrm.system.files import Json
 from darrm.votes import Votes
 
 LONGEST_TEXT = 2000
@@ -54,8 +55,8 @@ class Asked:
     id: str
     text: str = ""
     seconds: float | None = None
-    votes: tuple[Any, ...] | None = None
-    counts: tuple[Any, ...] | None = None
+    votes: tuple[Json, ...] | None = None
+    counts: tuple[Json, ...] | None = None
 
     def __post_init__(self) -> None:
         check_id("id", self.id)
@@ -82,7 +83,7 @@ class Ballot:
         """Whether voters answer with any string."""
         return self.classes == "open"
 
-    def votes(self, row: Sequence[Any]) -> Votes:
+    def votes(self, row: Sequence[Json]) -> Votes:
         """Read what each voter said, None for nothing; `ValueError` if it is no row of votes."""
         kind = int if isinstance(self.classes, int) else str
         if any(vote is not None and type(vote) is not kind for vote in row):
@@ -95,7 +96,7 @@ class Ballot:
         classes: Any = self.classes
         return Votes.of_labels([list(row)], classes, missing="coin" if self.missing == "coin" else "refuse")
 
-    def read(self, given: dict[str, Any]) -> Votes:
+    def read(self, given: dict[str, Json]) -> Votes:
         """Read what came with a question: ``votes``, or ``counts``, of which none may be missing."""
         if "votes" in given:
             return self.votes(given["votes"])
@@ -258,7 +259,7 @@ class Questions:
     def _votes(self, number: int, given: str | None) -> Votes:
         if given is not None:
             return self.ballot.read(json.loads(given))
-        row: list[Any] = [None] * self.ballot.voters
+        row: list[Json] = [None] * self.ballot.voters
         for voter, vote in self._rows.execute("SELECT voter, vote FROM votes WHERE question = ?", (number,)):
             row[voter - 1] = json.loads(vote)
         return self.ballot.votes(row)
@@ -293,7 +294,7 @@ class Questions:
         known = {name for (name,) in self._rows.execute("SELECT id FROM questions WHERE state IN ('answered', 'lost')")}
         return [name for name in names if name not in known]
 
-    def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[dict[str, Any]]:
+    def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[dict[str, Json]]:
         """Return what may be read of questions, the newest first; ``where`` is ours, never a client's."""
         rows = self._rows.execute(
             "SELECT number, id, asker, text, deadline, state, label, given IS NOT NULL FROM questions "  # noqa: S608 (ours)

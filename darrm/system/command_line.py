@@ -97,6 +97,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(meant)}?)" if meant else ""
 
 
+def add_jobs(parser: CommandLine, jobs: Mapping[str, str], build: Callable[[str], CommandLine]) -> CommandLine:
+    """Add a sub-command for each job of a door, by its name and what it does; ``build`` describes its command line."""
+    added = parser.add_subparsers(metavar="JOB", parser_class=argparse.ArgumentParser)
+    for name, what in jobs.items():
+        one = build(name)
+        added.add_parser(name, parents=[one], add_help=False, help=what, formatter_class=one.formatter_class)
+    return parser
+
+
 def add_outputs(
     parser: argparse.ArgumentParser, *, made: str | None = None, picture: str | None = None, absent: bool = False
 ) -> None:

@@ -105,8 +105,8 @@ class Server:
         self.run(f"SET search_path = {url.rpartition('%3D')[2]}", *statements)
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+@contextmanager
+def running() -> Iterator[Server]:
     pytest.importorskip("psycopg")
     if not (PROGRAMS / "initdb").is_file():
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
@@ -117,21 +117,19 @@ def server() -> Iterator[Server]:
     finally:
         made.stop()
         shutil.rmtree(made.folder)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running() as made:
+        yield made
 
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
     """A server that a test may kill."""
-    pytest.importorskip("psycopg")
-    if not (PROGRAMS / "initdb").is_file():
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    made = Server.make()
-    try:
-        made.start()
+    with running() as made:
         yield made
-    finally:
-        made.stop()
-        shutil.rmtree(made.folder)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
