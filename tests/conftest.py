@@ -24,6 +24,25 @@ settings.register_profile("quick", max_examples=12, deadline=None)  # a busy mac
 settings.register_profile("full", max_examples=200, deadline=None)
 settings.load_profile("quick")
 
+# examples that calibrate or train for longer than a quick test may take, each in rooms whose tests are many
+LONG_EXAMPLES = {
+    "darrm.advise.advice.advise",
+    "darrm.ensemble.calibration.calibrate_noise",
+    "darrm.ensemble.calibration.calibrate_sampling",
+    "darrm.estimators.confident.limited",
+    "darrm.estimators.dpsgd.PrivateSGDClassifier",
+    "darrm.estimators.pate.PATEClassifier",
+    "darrm.generate.noise_for",
+    "darrm.plan.search.plan",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave long examples of docstrings to the full tier."""
+    for item in items:
+        if item.name in LONG_EXAMPLES:
+            item.add_marker("slow")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:

@@ -94,6 +94,7 @@ def test_open_answers_are_words_or_none() -> None:
     assert [(word.step, word.by_teachers) for word in text.words] == [(step, False) for step in range(6, 11)]
 
 
+@pytest.mark.slow
 def test_texts_end_at_stop_words_and_where_the_budget_does() -> None:
     writer = Writer(CONFIDENT, opened(), seed=3)
     whole = writer.write(agreeing, public, most=20)
@@ -235,6 +236,7 @@ def test_the_private_figure_is_that_of_its_votes() -> None:
     assert found.epsilon < ledger.spent.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_the_noise_of_a_budget_is_the_least_that_it_pays_for(share: float) -> None:
     total, words, answers = PrivacyParams(3, 1e-6), 200, 50

@@ -421,6 +421,7 @@ def test_shares_of_three_classes_are_those_of_all_labels_and_rolls(
     assert found.value == pytest.approx(total / weight, abs=6.0 * found.standard_error + 1e-12)
 
 
+@pytest.mark.slow
 def test_plan_and_advise_rank_by_the_votes_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

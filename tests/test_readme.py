@@ -212,6 +212,7 @@ def test_what_is_gained_over_simple_rules_is_what_the_readme_says() -> None:
     assert list(said.groups()) == [f"{share:.3g}" for share in wrong[:5]]
 
 
+@pytest.mark.slow
 def test_drawn_examples_are_worth_what_the_readme_says() -> None:
     said = re.search(r"a label is right in ([\d.]+) % of the cases; in ([\d.]+) % if the examples stayed", README)
     asked = re.search(r"advise --K (\d+) --sampled (\S+) --queries (\d+) --total (\S+),(\S+)\n", README)

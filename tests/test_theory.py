@@ -10,6 +10,7 @@ from tests.test_papers import LISTED, keys_of
 ROOT = Path(__file__).parent.parent
 INDEX = ROOT / "docs" / "theory" / "index.md"
 PAGES = sorted(path for path in INDEX.parent.glob("*.md") if path != INDEX)
+LONG = {"open-answers"}  # its checks solve programs over partitions
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MODULE = re.compile(r"\b(?:darrm|lp_models|experiments|tests)/[\w/]+\.py\b")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -57,7 +58,11 @@ def test_every_page_has_a_module_a_test_and_a_check(page: Path) -> None:
     assert any("assert " in block for block in blocks_of(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page.stem in LONG else []) for page in PAGES],
+    ids=lambda page: page.stem,
+)
 def test_the_checks_of_a_page_hold(page: Path) -> None:
     """The blocks of a page, one after the other, as a reader would paste them."""
     names: dict[str, object] = {"__name__": page.stem}

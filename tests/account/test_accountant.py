@@ -354,6 +354,7 @@ def loss_of_two_questions(epsilon: float) -> float:
     return math.log(both(high) / both(1.0 - high))
 
 
+@pytest.mark.slow
 def test_costs_of_private_models_do_not_add_up() -> None:
     charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
     loss = loss_of_two_questions(0.1)

@@ -86,6 +86,7 @@ def models_table(folder: Path) -> list[str]:
     return ["--table", str(folder / "models.json"), "--delta", "1e-3", "--queries"]
 
 
+@pytest.mark.slow
 def test_a_table_for_models_keeps_its_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = models_table(folder)
     cap = {overlap: models_bound(Voters(3, PrivacyParams("0.1"), overlap, models=True), 1e-3) for overlap in (1, 2)}

@@ -76,7 +76,7 @@ def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kinds", [pytest.param("one", marks=pytest.mark.slow), "planned", pytest.param("adaptive", marks=pytest.mark.slow)]
+    "kinds", [pytest.param(kinds, marks=pytest.mark.slow) for kinds in ("one", "planned", "adaptive")]
 )
 def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> None:
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1"), models=True), 1)

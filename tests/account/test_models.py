@@ -63,6 +63,7 @@ def laws(table: Table, reached: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield weights[0] @ labels, weights[1] @ labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("K", "reached", "epsilon", "half"),
     [

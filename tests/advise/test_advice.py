@@ -79,6 +79,7 @@ def test_models_that_share_people_cost_what_a_person_reaches(overlap: int | None
         assert f"{cap.epsilon:.6g} together" in dict(found.absent)[NO_NOISE]
 
 
+@pytest.mark.slow
 def test_models_beyond_their_cap_are_counted_as_plain_voters() -> None:
     found = advised(MODELS, families=FEW)
     assert not counted(found.workload).voters.each.is_private
@@ -199,6 +200,7 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
     assert "--prior" not in " ".join(found.option.instructions)
 
 
+@pytest.mark.slow
 def test_noisy_counts_are_calibrated_to_all_votes_that_a_person_reaches() -> None:
     families = of_names("GNMax by label", "LNMax by label")
     found = {option.name: option for option in advised(FRESH, families=families).options}
@@ -264,6 +266,7 @@ def test_advice_on_more_classes_says_what_no_release_exceeds() -> None:
     assert all(option.right <= limit for option in found.options)
 
 
+@pytest.mark.slow
 def test_a_budget_that_floats_hardly_hold_is_advised_on() -> None:
     work = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("1e-320", "1e-300"))
     shares = {

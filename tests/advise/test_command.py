@@ -43,6 +43,7 @@ def test_the_printed_command_does_what_was_promised(
     assert planned["spent"]["epsilon"] == pytest.approx(ours["epsilon"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_json_follows_its_schema_and_the_text_says_the_same(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

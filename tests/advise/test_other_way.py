@@ -51,6 +51,7 @@ def test_the_last_number_that_gives_the_share_is_found(right: float, monkeypatch
         assert abs(value - best) <= 0.02 * max(value, best) + slack, what
 
 
+@pytest.mark.slow
 def test_a_real_plan_has_the_share_and_one_query_more_has_not() -> None:
     found = affordable(WORK, 0.8)
     more = Workload(WORK.voters, found.queries + 1, WORK.total)
@@ -73,6 +74,7 @@ def test_what_cannot_be_looked_for_is_refused(capsys: pytest.CaptureFixture[str]
         assert word in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_answer_stands_before_the_advice(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--K", "11", "--voters", "plain", "--overlap", "1", "--total", "2,0", "--queries", "5"]
     assert run(lambda: main([*flags, "--right", "0.8"])) == 0

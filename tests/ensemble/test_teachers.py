@@ -238,6 +238,7 @@ def test_unfinished_teachers_without_their_key_are_refused(tmp_path: Path, monke
         ensemble(recipe, seed=None, checkpoints=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_seeded_training_says_so_everywhere(tmp_path: Path) -> None:
     recipe = PrivateSGD(0.1, 2, 0.3, 1.0)
     promised = privacy_of(recipe, 1e-5)

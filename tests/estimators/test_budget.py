@@ -321,6 +321,7 @@ def test_private_models_are_debited_where_the_ledger_has_other_charges(tmp_path:
     assert models.teachers_ is before
 
 
+@pytest.mark.slow
 def test_models_that_promise_too_little_get_noise_and_both_ends_count(tmp_path: Path) -> None:
     settings = {"epsilon_each": 2, "epsilon": 1, "max_queries": 20}
     models = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings, ledger=tmp_path / "ledger.sqlite")

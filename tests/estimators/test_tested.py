@@ -9,6 +9,7 @@ from darrm.estimators import PATEClassifier
 from darrm.plan import tested
 
 
+@pytest.mark.slow
 def test_labels_leave_after_a_test_where_teachers_are_said_to_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, less in (("_ORDERS", (1.0,)), ("_HISTOGRAMS", 128), ("_MORE_STEPS", 2)):
         monkeypatch.setattr(tested, name, less)

@@ -84,6 +84,7 @@ def test_what_is_kept_is_added_up_exactly() -> None:
     assert found.accuracy == pytest.approx((0.3 + 0.4) / 2.0)
 
 
+@pytest.mark.slow
 def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(fresh, "EPSILONS", (3,))
@@ -120,6 +121,7 @@ def test_noise_on_counts_covers_both_counts_that_a_vote_moves() -> None:
     assert spent(sigma) <= delta < spent(sigma / 1.02)
 
 
+@pytest.mark.slow
 def test_a_private_model_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(rivals, "STEPS", 100)

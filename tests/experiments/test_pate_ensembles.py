@@ -20,6 +20,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Machine, Recorded]:
     return machine, ensembles.obtain(DIGITS, machine, quick=True)
 
 
+@pytest.mark.slow
 def test_the_pool_and_the_held_out_images_share_the_test_set(first: tuple[Machine, Recorded]) -> None:
     _, recorded = first
     data = load("digits", ALL_CLASSES)

@@ -18,6 +18,7 @@ VOTES = Votes.of_counts([[58, 2, 0]] * 30 + [[40, 15, 5]] * 10)
 SETTING = Setting(40, 40, 12.0, 5.0)
 
 
+@pytest.mark.slow
 def test_the_least_budget_passes_and_one_less_does_not() -> None:
     epsilon, order = least_budget(VOTES, SETTING, 1e-3, 3.0)
 
@@ -29,6 +30,7 @@ def test_the_least_budget_passes_and_one_less_does_not() -> None:
     assert least_budget(split, SETTING, 1e-3, 3.0)[0] > 1.2 * epsilon
 
 
+@pytest.mark.slow
 def test_a_row_counts_as_many_queries_as_it_says() -> None:
     row = measure(VOTES, replace(SETTING, queries=30), 1e-3)
     assert row["answered"] <= 30.0

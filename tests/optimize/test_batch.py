@@ -7,7 +7,6 @@ import pytest
 
 from darrm import PrivacyParams, Problem, Voters, optimize_many, optimize_table
 from darrm.optimize import batch
-from darrm.proof.optimality import SHAPES
 from darrm.proof.table import Table
 from tests.optimality import optimality_of
 
@@ -23,7 +22,7 @@ def rounds_of(table: Table) -> int:
     return int(dict(table.provenance)["rounds"])
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [pytest.param("free", marks=pytest.mark.slow), "monotone"])
 def test_each_is_what_it_is_by_itself_in_fewer_rounds(shape: str) -> None:
     together = optimize_many(SWEEP, shape=shape)
     alone = [optimize_table(problem, shape=shape) for problem in SWEEP]
@@ -36,6 +35,7 @@ def test_each_is_what_it_is_by_itself_in_fewer_rounds(shape: str) -> None:
     assert sum(map(rounds_of, together)) < sum(map(rounds_of, alone))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("joblib") is None, reason="needs the extra sampling")
 def test_processes_change_nothing() -> None:
     one, two = (optimize_many(SWEEP, shape="monotone", jobs=jobs) for jobs in (1, 2))

@@ -84,9 +84,9 @@ def test_the_optimum_is_that_of_all_mechanisms_on_strings(
         (13, "1.2", "1e-3", 0.5, 0.9111, 0.91072),
         (14, "1", "1e-5", 1, 0.2558, 0.25580),
         (14, "1", "1e-5", 0.3, 0.6290, None),
-        (15, "0.7", "1e-2", 1, 0.83454, 0.82584),
-        (16, "2", "1e-3", 1, 0.97317, 0.96057),
-        (18, "2", "1e-5", 1, 0.93029, 0.92852),
+        pytest.param(*(15, "0.7", "1e-2", 1, 0.83454, 0.82584), marks=pytest.mark.slow),
+        pytest.param(*(16, "2", "1e-3", 1, 0.97317, 0.96057), marks=pytest.mark.slow),
+        pytest.param(*(18, "2", "1e-5", 1, 0.93029, 0.92852), marks=pytest.mark.slow),
     ],
 )
 def test_known_values(
@@ -126,7 +126,7 @@ def test_mixing_with_no_answer_makes_a_law_private() -> None:
 
 
 def test_a_table_is_proved_again_and_by_the_auditor() -> None:
-    table = optimize_table(problem_of(6, "1", "1e-3"), prior=Ewens(0.5))
+    table = optimize_table(problem_of(5, "1", "1e-3"), prior=Ewens(0.5))
     again = Table.from_json(table.to_json())
     assert again.digest == table.digest
     assert again.problem.classes is not None

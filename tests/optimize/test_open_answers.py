@@ -113,6 +113,7 @@ def test_ewens_law_of_strings_and_their_rivals(theta: float) -> None:
     assert Ewens(theta).strings(7) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_where_no_two_strings_can_be_likely_nothing_is_better() -> None:
     problem = problem_of(26, "0.3", "1e-5")
     table = optimize_table(problem, prior=Ewens())
@@ -145,6 +146,7 @@ def test_a_prior_that_expects_other_strings_is_refused() -> None:
         law.share_right(Nothing())
 
 
+@pytest.mark.slow
 def test_voters_that_draw_their_examples_have_the_optimum_of_those_who_take_part() -> None:
     voters = Voters(26, PrivacyParams("inf"), overlap=1, sampled=Sampling(Fraction(1, 10)))
     problem = Problem(voters, PrivacyParams("0.05", "1e-6"), OPEN)

@@ -67,6 +67,7 @@ def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]
     assert half["table_1"]["epsilon"] < all_of_them["epsilon"]
 
 
+@pytest.mark.slow
 def test_every_aggregator(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gnmax = rows(capsys, votes, "--sigma2", "40", "--delta", "1e-5")
     assert gnmax["table_1"]["answered"] == 60
@@ -79,6 +80,7 @@ def test_every_aggregator(votes: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert interactive["table_1"]["aggregator"].startswith("InteractiveGNMax")
 
 
+@pytest.mark.slow
 def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--order", "14", "--beta", "0.02", "--sigma-ss", "7")
     smooth = rows(capsys, votes, *EXAMPLE, *given)
@@ -97,6 +99,7 @@ def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[
     assert "condition C6 fails" in rows(capsys, votes, *EXAMPLE, *given)["table_2"]["refused"]
 
 
+@pytest.mark.slow
 def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target, picture = tmp_path / "rows.json", tmp_path / "figure_5.png"
     for aggregator in (EXAMPLE, ["--sigma2", "40", "--delta", "1e-5"]):

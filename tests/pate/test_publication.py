@@ -120,6 +120,7 @@ def test_an_audit_promises_nothing_by_an_estimate(released: Analysis, tmp_path: 
     assert "is not bounded: no guarantee" in "\n".join(who_may_know(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [pytest.param("data-independent", marks=pytest.mark.slow), "data-dependent"])
 def test_one_vote_changes_the_cost_by_no_more_than_its_sensitivity(check: str) -> None:
     few = 60

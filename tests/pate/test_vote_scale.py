@@ -118,6 +118,7 @@ def test_the_marks_end_where_q_alone_bounds_less_than_the_ceiling() -> None:
     assert scale.marks[-1] == 3 * scale.bound.cost(np.ones(1))[0]
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -> None:
     found = search_publication(released)
     here = found.epsilon + 2.0 * found.deviation

@@ -130,6 +130,7 @@ def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
         assert shown["spent"] == {"epsilon": spent.epsilon, "delta": work.total.delta, "bound": spent.bound}
 
 
+@pytest.mark.slow
 def test_two_queries_to_models_are_not_summed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

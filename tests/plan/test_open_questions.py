@@ -91,6 +91,7 @@ def test_answers_are_drawn_with_their_probabilities() -> None:
     assert release.release(nobody).tolist() == [None] * 3
 
 
+@pytest.mark.slow
 def test_the_plan_stays_within_the_budget(planned: Plan) -> None:
     best = planned.aggregator
     assert isinstance(best, NoisyMaximum)
@@ -106,6 +107,7 @@ def test_the_plan_stays_within_the_budget(planned: Plan) -> None:
         assert option.right <= option.answered
 
 
+@pytest.mark.slow
 def test_a_short_right_tail_answers_more_than_the_published_rules() -> None:
     work = Workload(Voters(200, PLAIN, overlap=1), 100, PrivacyParams("2", "1e-5"), classes=OPEN)
     found = plan(work, families=[named("GNMax by label"), named("shaped noise")])
@@ -130,6 +132,7 @@ def test_one_question_is_answered_by_the_optimum() -> None:
     assert best.right == pytest.approx(best.table.law.share_right(Ewens()), abs=0.02)  # of drawn partitions
 
 
+@pytest.mark.slow
 def test_plan_release_ledger_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, ledger, out = tmp_path / "plan.json", tmp_path / "ledger.sqlite", tmp_path / "labels.csv"
     assert main([*FLAGS, "--family", "shaped noise", "--output", str(file), "--format", "json"]) == 0
@@ -220,6 +223,7 @@ def test_a_person_of_two_votes_needs_a_higher_threshold() -> None:
     assert 0.0 < found.charge().vanishing <= 1e-4 / (2 * 8)
 
 
+@pytest.mark.slow
 def test_advice_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
     assert advise([*FLAGS, "--format", "json"]) == 0
     report = validated(capsys.readouterr().out, "advice")
@@ -286,6 +290,7 @@ def test_a_long_list_is_planned_like_open_answers() -> None:
         plan(private)
 
 
+@pytest.mark.slow
 def test_advice_says_how_much_longer_lists_cost() -> None:
     voters = Voters(60, PLAIN, overlap=1)
     work = Workload(voters, 1, PrivacyParams(1, "1e-4"), classes=120)

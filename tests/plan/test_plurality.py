@@ -282,6 +282,7 @@ class TestCommands:
         without_noise(monkeypatch)
         share(monkeypatch)
 
+    @pytest.mark.slow
     def test_plan_release_ledger_as_it_is_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(partial(advise_main, [*FLAGS, "--format", "json"])) == 0
         said = validated(capsys.readouterr().out, "advice")

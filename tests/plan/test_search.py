@@ -148,6 +148,7 @@ def test_permute_and_flip_never_errs_less() -> None:
     assert 0.9999 < alone.spent.epsilon <= 1.0
 
 
+@pytest.mark.slow
 def test_the_per_query_search_goes_to_what_it_has_to_beat() -> None:
     work = Workload(Voters(6, PRIVATE), 50, PrivacyParams("3", "1e-4"))
     family = next(family for family in FAMILIES if family.name == "per query")
@@ -229,6 +230,7 @@ def test_a_gamma_that_only_delta_one_admits_has_no_target() -> None:
         smallest_target(Workload(Voters(3, PLAIN, overlap=1), 2, PrivacyParams(2, "1e-5")), NoiseFunction(3, [1, 1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) -> None:
     """The whole stays within the budget by what is proved for models, and a ledger admits it; one is one query."""
@@ -250,6 +252,7 @@ def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) 
     assert planned(once).table.problem.voters == once.voters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overlap", "total"), [(1, "0.1"), pytest.param(2, "0.2", marks=pytest.mark.slow)])
 def test_models_within_the_budget_need_no_noise(overlap: int, total: str) -> None:
     asked = Workload(Voters(3, WITH_DELTA, overlap=overlap, models=True), 1000, PrivacyParams(total, "1e-4"))

@@ -29,6 +29,7 @@ def agreeing(K: int = 100, queries: int = 1000, seed: int = 1) -> Votes:
     return Votes.of_counts(np.column_stack([top, K - top, np.zeros(queries, dtype=np.int64)]))
 
 
+@pytest.mark.slow
 def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "_HISTOGRAMS", 128)
     measure = Measure(WORK, RecordedVotes("public", agreeing()))
@@ -45,6 +46,7 @@ def test_where_votes_agree_a_run_has_far_less_noise_and_passes_as_it_says(monkey
     assert run.pass_chance(Votes.of_counts([[40, 35, 25]] * 100)) < 0.01
 
 
+@pytest.mark.slow
 def test_otherwise_all_are_answered_within_the_same_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     one_test(monkeypatch)
     measure = Measure(WORK, RecordedVotes("public", agreeing()))
@@ -92,6 +94,7 @@ def test_what_cannot_be_tested_is_said(work: Workload, words: str, monkeypatch: 
         calibrate(work, GNMAX, measure=Measure(work, Dirichlet(0.1)))
 
 
+@pytest.mark.slow
 def test_the_command_asks_for_runs_where_it_is_said_what_votes_look_like(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

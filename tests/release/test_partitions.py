@@ -759,6 +759,7 @@ def run_kills(folder: Path, kills: int, seed: int) -> tuple[int, int]:
     return after, before
 
 
+@pytest.mark.slow
 def test_five_kills_lose_nothing(tmp_path: Path) -> None:
     run_kills(tmp_path, 5, seed=3)
 

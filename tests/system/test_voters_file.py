@@ -89,6 +89,7 @@ def test_flags_that_contradict_each_other(
     refused(main, arguments, words, capsys)
 
 
+@pytest.mark.slow
 def test_too_many_kinds_are_rounded_up_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     epsilons = ",".join(f"0.{n}" for n in range(10, 25))
     assert run(lambda: main(["--epsilon", epsilons, "--target", "1,1e-4", "--format", "json"])) == 0
