@@ -8,13 +8,12 @@ generation stalls at violations near 1e-9. Statuses are read only to decide whet
 import time
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any
 
 import highspy
 import numpy as np
 
 from lp_models.knots import Knots
-from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian_bound
+from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status, lagrangian_bound
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts
@@ -43,7 +42,7 @@ class Master:
         self.cost, self.offset = program.cost, program.offset
         self.matrix = np.empty((0, program.cost.size))
         self.limits = np.empty(0)
-        self.labels: list[Any] = []  # what whoever added a row knows it by
+        self.labels: list[RowLabel] = []  # what whoever added a row knows it by
         self.idle = np.empty(0, dtype=np.int64)
         self._permanent = program.limits.size
         largest = np.max(np.abs(program.cost), initial=0.0)
@@ -84,7 +83,7 @@ class Master:
         cost = self._down(self.cost + extra) * self._cost_scale
         self._highs.changeColsCost(cost.size, self._indices, cost)
 
-    def add_rows(self, matrix: Array, limits: Array, labels: Sequence[Any] = ()) -> None:
+    def add_rows(self, matrix: Array, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
         """Append the rows matrix x ≤ limits, shapes (r, n) and (r,), with r labels or none."""
         self.labels += labels or [None] * limits.size
         self._pass_rows(matrix, limits)

@@ -25,14 +25,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from lp_models.options import Progress, SolveOptions
-from lp_models.program import Array, Status
+from lp_models.program import Array, RowLabel, Status
 from lp_models.row_generation import Result
 
 Indices = NDArray[np.int64]
@@ -107,7 +107,7 @@ class BlockSeparation:
     """
 
     rows: SparseRows
-    labels: Sequence[Any]
+    labels: Sequence[RowLabel]
     feasible: Array
     thorough: bool = True
 
@@ -139,7 +139,7 @@ def maximize_with_rows(
     if known is not None:
         master.add(known.rows, known.labels)
     best, value, bound = start, float(program.gains @ start), np.inf
-    multipliers: tuple[tuple[float, Any], ...] = ()
+    multipliers: tuple[tuple[float, RowLabel], ...] = ()
     near, rounds, last_move = value, 0, 0
     status = Status.INTERRUPTED
     with suppress(KeyboardInterrupt):
@@ -177,13 +177,13 @@ class _Master:
         self.program, self.highs = program, _new_solver(program)
         empty = np.empty(0, dtype=np.int64)
         self.rows, self.duals = SparseRows(empty, empty, np.empty(0), np.empty(0)), np.empty(0)
-        self.labels = list[Any]()
+        self.labels = list[RowLabel]()
 
-    def multipliers(self) -> tuple[tuple[float, Any], ...]:
+    def multipliers(self) -> tuple[tuple[float, RowLabel], ...]:
         """Pair the positive multipliers of the last solve with the labels of their rows."""
         return tuple((float(self.duals[place]), self.labels[place]) for place in np.flatnonzero(self.duals))
 
-    def add(self, rows: SparseRows, labels: Sequence[Any]) -> None:
+    def add(self, rows: SparseRows, labels: Sequence[RowLabel]) -> None:
         """Append rows."""
         count = rows.limits.size
         starts = np.searchsorted(rows.rows, np.arange(count)).astype(np.int32)

@@ -9,11 +9,13 @@ The one standard form of this package is
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+RowLabel = Any  # what whoever adds a row knows it by
 
 
 class Status(Enum):

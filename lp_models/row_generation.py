@@ -20,19 +20,20 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from lp_models.highs import Master
 from lp_models.knots import Knots
 from lp_models.options import Progress, SolveOptions
-from lp_models.program import Array, LinearProgram, Solution, Status
+from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status
 
 # finer knots are due when rows that are still missing make at most this part of the gap
 _OF_MISSING_ROWS = 0.5
 _FEW_ROWS = 100  # so many are never too many
 _WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
+_FOR_ROUNDS = 0.9  # of a time limit; the rest is for a look at all rows, without which the best point has no value
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Separation:
     limits: Array  # their limits, (r,)
     feasible: Array  # a point near the query, (n,), that satisfies every row that was looked at
     thorough: bool  # whether every row of the feasible set was looked at
-    labels: Sequence[Any] = ()  # what the oracle knows the rows by, r of them or none
+    labels: Sequence[RowLabel] = ()  # what the oracle knows the rows by, r of them or none
 
 
 class Oracle(Protocol):
@@ -61,8 +62,8 @@ class Oracle(Protocol):
 class Result:
     """The best point found, with its value, a bound, and what it took.
 
-    ``point`` satisfied every row when it was looked at thoroughly, up to rounding; the caller proves it again. A time
-    limit leaves no time for that look: the point is then the most promising one unless an earlier one was looked at.
+    ``point`` satisfied every row when it was looked at thoroughly, up to rounding; the caller proves it again. Where a
+    time limit was too short for that look, the point is the most promising one unless an earlier one was looked at.
     """
 
     point: Array
@@ -71,7 +72,7 @@ class Result:
     status: Status
     rounds: int
     rows_generated: int
-    multipliers: tuple[tuple[float, Any], ...]  # the positive ones that make ``bound``, with the labels of their rows
+    multipliers: tuple[tuple[float, RowLabel], ...]  # the positive ones that make ``bound``, with their rows
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -119,7 +120,7 @@ class _Loop:
     best: Array | None = None
     value: float = np.inf
     bound: float = -np.inf
-    multipliers: tuple[tuple[float, Any], ...] = ()  # of the bound
+    multipliers: tuple[tuple[float, RowLabel], ...] = ()  # of the bound
     mark: tuple[int, float, float] = (0, np.inf, -np.inf)  # round, value and bound when something last moved
     candidate_value: float = np.inf
     rounds: int = 0
@@ -127,7 +128,8 @@ class _Loop:
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
-        self.deadline = self.started + self.options.time_limit
+        self.end = self.started + self.options.time_limit
+        self.deadline = self.started + _FOR_ROUNDS * self.options.time_limit
         self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
@@ -282,7 +284,7 @@ class _Loop:
         """Collect what is known; unless the gap is closed, check the most promising point thoroughly in time left."""
         if status is not Status.OPTIMAL or self.best is None:
             with suppress(TimeoutError):
-                self.accept(self.oracle.separate(self.candidate, thorough=True, deadline=self.deadline).feasible)
+                self.accept(self.oracle.separate(self.candidate, thorough=True, deadline=self.end).feasible)
         return Result(
             point=self.candidate if self.best is None else self.best,
             value=self.value,

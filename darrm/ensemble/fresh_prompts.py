@@ -50,6 +50,9 @@ from darrm.system.extras import Untyped, require
 from darrm.system.people import persons_of
 from darrm.votes import Classes, Votes, class_names
 
+Example = Any  # whatever a prompt is made of
+Answers = Any  # of a question: one answer, or one a question where they are asked in batches
+
 _MISSING = -1  # the last column, where votes are counted
 _LARGEST_INT64 = 2**62
 
@@ -98,7 +101,7 @@ question with probability 0.004; neighbors add or remove one person
 
     def __init__(
         self,
-        examples: Iterable[Any],
+        examples: Iterable[Example],
         classes: Classes = None,
         *,
         rate: Number | None = None,
@@ -109,7 +112,7 @@ question with probability 0.004; neighbors add or remove one person
     ) -> None:
         self._examples = _listed("examples", examples)
         self._classes = class_names(2 if classes is None else classes)
-        records: dict[Any, list[int]] = {}
+        records: dict[object, list[int]] = {}
         for place, person in enumerate(persons_of(len(self._examples), people, "people")):
             records.setdefault(person, []).append(place)
         self._records = list(records.values())  # of each person
@@ -126,7 +129,7 @@ question with probability 0.004; neighbors add or remove one person
             checks.fail("rate or size", checks.Found("both" if rate is not None else "none"), "one of the two", advice)
         self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
 
-    def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Any]]:
+    def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Example]]:
         """Draw the examples of each of the K prompts of **one** question: private data, and never drawn again for it.
 
         >>> drawn = FreshPrompts(range(100), size=12, voters=5).draw()
@@ -134,7 +137,7 @@ question with probability 0.004; neighbors add or remove one person
         ([3, 3, 2, 2, 2], 12)
         """
         below = uniform_below(rng)
-        prompts: list[list[Any]] = [[] for _ in range(self.voters.K)]
+        prompts: list[list[Example]] = [[] for _ in range(self.voters.K)]
         for person, prompt in self._seats(below):
             prompts[prompt] += [self._examples[record] for record in self._records[person]]
         return [[held[i] for i in _ordered(len(held), self._most, below)] for held in prompts]
@@ -150,8 +153,8 @@ question with probability 0.004; neighbors add or remove one person
 
     def votes(
         self,
-        questions: Iterable[Any],
-        answer: Callable[..., Any],
+        questions: Iterable[object],
+        answer: Callable[..., Answers],
         *,
         batched: bool = False,
         retries: int = 2,
@@ -216,12 +219,12 @@ question with probability 0.004; neighbors add or remove one person
 class _Ask:
     """Asks prompts for the numbers of classes, `_MISSING` for none; what workers get."""
 
-    answer: Callable[..., Any]
+    answer: Callable[..., Answers]
     batched: bool
     retries: int
-    codes: dict[Any, int]
+    codes: dict[object, int]
 
-    def __call__(self, prompts: list[Any]) -> list[int]:
+    def __call__(self, prompts: list[Example]) -> list[int]:
         """Ask prompts together, and then those without a vote again, each alone, ``retries`` times.
 
         Where all failed together, none was asked yet: a prompt may cost the others neither their votes nor a try.
@@ -236,14 +239,14 @@ class _Ask:
                     codes[i] = (self._attempt([prompt]) or [_MISSING])[0]
         return codes
 
-    def _attempt(self, prompts: list[Any]) -> list[int] | None:
+    def _attempt(self, prompts: list[Example]) -> list[int] | None:
         """Ask prompts once; what is raised is private, and so is that it was."""
         try:
             return [self._code(label) for label in self._labels(prompts)]
         except (Exception, SystemExit):  # noqa: BLE001 (of any library)
             return None
 
-    def _labels(self, prompts: list[Any]) -> list[Any]:
+    def _labels(self, prompts: list[Example]) -> list[object]:
         fresh = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
         labels = list(self.answer(fresh)) if self.batched else [self.answer(*prompt) for prompt in fresh]
         if len(labels) != len(prompts):
@@ -265,7 +268,7 @@ class _Ask:
                 checks.fail("what answer returns", label, f"a class, {names}", "or None for no vote")
 
 
-def _listed(name: str, values: Iterable[Any]) -> list[Any]:
+def _listed(name: str, values: Iterable[Untyped]) -> list[Untyped]:
     is_list = hasattr(values, "__getitem__") and not isinstance(values, str | bytes | Mapping)
     if not is_list or hasattr(values, "columns"):
         advice = "of a table its rows, of one question [question]"

@@ -57,6 +57,11 @@ _BORDER_FACTOR = 1.01
 # weights below this part of the largest say nothing; there a tie-break of the next size decides
 _SMALLEST_WEIGHT = 1e-8
 _TIE_BREAK = 1e-8
+# above so many places that tie-break is in the way of the bound: such a prior is solved for with a common one beside
+# it first, of this size (the largest from which few rounds lead to the prior alone), and then by itself with a smaller
+# tie-break
+_MOST_WITH_SILENCE, _SMALL_TIE_BREAK = 400, 1e-10
+_BESIDE: dict[Shape, float] = {Shape.FREE: 1e-6, Shape.MONOTONE: 1e-5}
 _FIT_SEED = 20_250_503  # of the draws that are fitted; estimates use another
 # with more variables than these a solve goes from coarse to fine, and begins with so many intervals between knots
 _MOST_AT_ONCE, _FIRST_INTERVALS = 100, 128
@@ -320,8 +325,12 @@ def _solve_production(
 ) -> _Found:
     # few γ turn draws enough to matter: for many voters the sampled error costs what the linear one does
     started, oracle = time.perf_counter(), PrivacyOracle(problem, shape)
-    tie_break = _tie_break(weights, problem.voters.K, shape)
-    result = _solve_linear(oracle, weights, options, tie_break, report, known)
+    silent = _preferred_in_silence(weights, problem.voters.K)
+    tie_break = None if silent is None else shape.rows(-_TIE_BREAK * silent)
+    if silent is None or weights.size <= _MOST_WITH_SILENCE:
+        result = _solve_linear(oracle, weights, options, tie_break, report, known)
+    else:
+        result = _solve_through_silence(oracle, weights, options, report, known)
     if sampled is not None and result.status in {Status.OPTIMAL, Status.STALLED}:
         value = sampled.value(shape.variables_to_gamma(result.point))
         if value - result.bound > max(options.gap * value, options.floor):
@@ -436,13 +445,36 @@ def _solve_reference(problem: Problem, weights: Array, shape: Shape) -> _Found:
     return _Found(gamma, weights, largest(rows, problem.voters), solution.status, provenance)
 
 
-def _tie_break(weights: Array, K: int, shape: Shape) -> Array | None:
-    """Return a small cost that prefers what a common prior likes, where the prior has next to no opinion."""
-    # U[0.5, 1] gives the numbers of ones near a tie weights down to 1e-60 at K = 501; without this the solver would
-    # leave γ there wherever it happens to be. The bound and the value are about the prior alone.
+def _solve_through_silence(
+    oracle: PrivacyOracle,
+    weights: Array,
+    options: SolveOptions,
+    report: Callable[[Progress], None] | None,
+    known: Sequence[Row],
+) -> Result:
+    """Solve with a little of a common prior beside the silent one, then for the latter alone, from the rows found."""
+    # the rows that hold for both together nearly hold for one: two or three rounds with all variables close the gap
+    started, K = time.perf_counter(), oracle.voters.K
+    beside = float(np.max(weights)) * _scaled(Dirichlet().weights(K))
+    first = _solve_linear(oracle, weights + _BESIDE[oracle.shape] * beside, options, None, report, known)
+    if first.status in {Status.TIME_LIMIT, Status.INTERRUPTED}:
+        return first
+    start = oracle.beginning(_rows_in(first), first.point if np.isfinite(first.value) else None)
+    tie_break = oracle.shape.rows(-_SMALL_TIE_BREAK * beside)
+    program, left = expected_error_program(weights, oracle.shape), _left_of(options, started)
+    return minimize_with_rows(program, oracle, left, tie_break=tie_break, report=report, start=start)
+
+
+def _preferred_in_silence(weights: Array, K: int) -> Array | None:
+    """Return what a common prior likes where the prior has next to no opinion, as large as its weights; or nothing."""
+    # U[0.5, 1] gives the numbers of ones near a tie weights down to 1e-60 at K = 501; without a small cost there the
+    # solver would leave γ wherever it happens to be. The bound and the value are about the prior alone.
     largest = float(np.max(weights))
     silent = weights < _SMALLEST_WEIGHT * largest
     if not np.any(silent):
         return None
-    common = np.where(silent, Dirichlet().weights(K), 0.0)
-    return shape.rows(-_TIE_BREAK * largest / float(np.max(common)) * common)
+    return largest * _scaled(np.where(silent, Dirichlet().weights(K), 0.0))
+
+
+def _scaled(weights: Array) -> Array:
+    return np.asarray(weights / np.max(weights))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from darrm.errors import checks
 
 _PLACES_AT_ONCE = 2**22
+Places = NDArray[np.integer[Any]]  # of columns, in integers of any size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +50,7 @@ class SparseCounts:
     """
 
     starts: NDArray[np.int64]
-    columns: NDArray[np.integer[Any]]
+    columns: Places
     values: NDArray[np.int64]
     classes: int
 
@@ -106,7 +107,7 @@ class SparseCounts:
         return cls(starts, entries[:, 0], entries[:, 1], classes)
 
     @classmethod
-    def of_places(cls, places: NDArray[np.integer[Any]], classes: int) -> SparseCounts:
+    def of_places(cls, places: Places, classes: int) -> SparseCounts:
         """Count (Q, K) columns, one that each voter chose; what is below 0 was chosen by nobody.
 
         >>> SparseCounts.of_places(np.array([[3, 1, 3], [0, -1, 0]]), 4).dense().tolist()
@@ -154,7 +155,7 @@ class SparseCounts:
         running = np.concatenate([[0], np.cumsum(self.values)])
         return np.asarray(running[self.starts[1:]] - running[self.starts[:-1]])
 
-    def rows(self, which: slice | NDArray[np.bool_] | NDArray[np.integer[Any]]) -> SparseCounts:
+    def rows(self, which: slice | NDArray[np.bool_] | Places) -> SparseCounts:
         """Return some of the rows, in the order that is asked for."""
         chosen = np.arange(len(self))[which]
         lengths = np.diff(self.starts)[chosen]
@@ -162,7 +163,7 @@ class SparseCounts:
         entries = np.repeat(self.starts[:-1][chosen] - starts[:-1], lengths) + np.arange(starts[-1])
         return SparseCounts._made(starts, self.columns[entries], self.values[entries], self.classes)
 
-    def renumbered(self, columns: NDArray[np.integer[Any]], classes: int) -> SparseCounts:
+    def renumbered(self, columns: Places, classes: int) -> SparseCounts:
         """Return the same counts with column c called ``columns[c]``, all of them different."""
         called = columns[self.columns]
         order = np.lexsort((called, self.row_of))

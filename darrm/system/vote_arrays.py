@@ -12,7 +12,7 @@ from darrm.problem import OPEN, is_open
 from darrm.system.answers import Normalize, is_missing, name_of
 from darrm.system.extras import Untyped
 from darrm.system.sparse_counts import SparseCounts
-from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, Labels, Names, is_text
+from darrm.system.votes_file import ABSENT, LONGEST_NAME, OR_A_COIN, Block, Labels, Names, is_text
 
 ABSTAIN = -1  # the answer to a query that is not answered (⊥ in [P])
 FORMATS = ("auto", "labels", "counts")
@@ -95,7 +95,7 @@ def words_of(names: Names) -> tuple[str, ...]:
     return words
 
 
-def as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
+def as_typed(classes: Classes, matrix: Block) -> Classes:
     """Return class names that were typed as words as numbers, where the votes are numbers."""
     if matrix.dtype.kind not in "biuf" or classes is None or isinstance(classes, int):
         return classes
@@ -107,7 +107,7 @@ def as_typed(classes: Classes, matrix: NDArray[Any]) -> Classes:
 
 
 def count_labels(
-    block: NDArray[Any],
+    block: Block,
     names: Names,
     first_row: int,
     counts: NDArray[np.int64],
@@ -124,7 +124,7 @@ def count_labels(
         if block.dtype == object:
             block = block.copy()
             block[absent] = None  # pandas' NA compares with nothing
-    elif block.dtype == object and (unclear := np.frompyfunc(is_missing, 1, 1)(block).astype(bool)).any():
+    elif block.dtype == object and (unclear := np.asarray(np.frompyfunc(is_missing, 1, 1)(block), dtype=bool)).any():
         query, voter = map(int, np.argwhere(unclear)[0])
         _no_vote(names, block[query, voter], voter, first_row + query)
     for column, name in enumerate(names):
@@ -154,7 +154,7 @@ class ManyClasses:
         """The place of each name."""
         return {name: place for place, name in enumerate(self.names)}
 
-    def places_in(self, block: NDArray[Any]) -> NDArray[np.int64]:
+    def places_in(self, block: Block) -> NDArray[np.int64]:
         """Return the place of each vote, -1 for what is none."""
         if self.are_numbered and block.dtype.kind in "biu":
             return np.where((block >= 0) & (block < len(self.names)), block, -1).astype(np.int64)
@@ -167,7 +167,7 @@ class ManyClasses:
         values, which = np.unique(block, return_inverse=True)
         return np.array([index.get(value, -1) for value in values.tolist()])[which].reshape(block.shape)
 
-    def count(self, block: NDArray[Any], first_row: int, missing: NDArray[np.int64] | None) -> SparseCounts:
+    def count(self, block: Block, first_row: int, missing: NDArray[np.int64] | None) -> SparseCounts:
         """Count the votes in (n, K) labels, and the missing ones into (n,) where they are allowed."""
         absent = np.zeros(block.shape, dtype=bool) if missing is None else _is_absent(block, self.names)
         places = self.places_in(block)
@@ -180,7 +180,7 @@ class ManyClasses:
         return SparseCounts.of_places(places, len(self.names))
 
 
-def _is_absent(block: NDArray[Any], names: Names) -> NDArray[np.bool_]:
+def _is_absent(block: Block, names: Names) -> NDArray[np.bool_]:
     words = [word for word in ABSENT if word not in names]
     if block.dtype == object:
         return np.asarray(np.frompyfunc(lambda vote: is_missing(vote) or vote in words, 1, 1)(block), dtype=bool)
@@ -189,7 +189,7 @@ def _is_absent(block: NDArray[Any], names: Names) -> NDArray[np.bool_]:
     return np.isnan(block) if block.dtype.kind == "f" else np.zeros(block.shape, dtype=bool)
 
 
-def row_sums(matrix: NDArray[Any], dtype: type = np.int64) -> Labels:
+def row_sums(matrix: Block, dtype: type = np.int64) -> Labels:
     """Sum the rows in a type that holds the sums."""
     return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
 
@@ -215,7 +215,7 @@ def _no_vote(names: Names, vote: Untyped, voter: int, query: int, *, coin: bool 
     raise ValueError(f"votes must be {allowed}, got {label!r} from voter {voter} to query {query}: {advice}")
 
 
-def whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
+def whole_numbers(array: Block) -> NDArray[np.int64]:
     """Return vote counts as whole numbers; `ValueError` for what are none."""
     if array.dtype.kind not in "biuf":
         checks.fail("the type of the vote counts", checks.Found(array.dtype), "whole numbers", "a column is a class")
@@ -233,7 +233,7 @@ def whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def likely_format(matrix: NDArray[Any], voters: int | None, classes: Classes) -> str:
+def likely_format(matrix: Block, voters: int | None, classes: Classes) -> str:
     """Tell labels from counts; `ValueError` where they look like both, or like neither."""
     # labels have K columns, counts one for each class; where that does not decide, the entries do: counts have rows of
     # one sum, K, and labels are below the number of classes, which is below that of columns (more voters than classes)

@@ -31,7 +31,8 @@ from darrm.system.files import check_parent, replacing
 from darrm.system.plain_csv import read_characters, read_words
 from darrm.system.progress import StatusLine, blocks
 
-Labels = NDArray[Any]  # (Q,) names of classes: whole numbers or texts
+Block = NDArray[Any]  # of votes of any type, as they are read
+Labels = Block  # (Q,) names of classes: whole numbers or texts
 Names = tuple[Hashable, ...]  # of the classes, in their order
 
 SUFFIXES = (".npy", ".csv")
@@ -97,7 +98,7 @@ def is_csv(path: Path) -> bool:
 
 def load_matrix(
     path: Path, names: Sequence[str] | None = None, line: StatusLine | None = None, *, absent: bool = False
-) -> NDArray[Any]:
+) -> Block:
     """Read a matrix with at least one entry: numbers, or text; an .npy file is mapped, not copied.
 
     Where ``names`` are given a .csv file must hold these and is read as their places, 0 for the first. ``line`` shows
@@ -140,7 +141,7 @@ def listed_names(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _map_npy(path: Path, *, dimensions: int) -> NDArray[Any]:
+def _map_npy(path: Path, *, dimensions: int) -> Block:
     size = _size_of(path, MOST_NPY_BYTES)
     with path.open("rb") as file:
         magic, version = file.read(len(_NPY_MAGIC)), file.read(2)
@@ -210,9 +211,7 @@ def is_text(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _read_csv(
-    path: Path, names: Sequence[str] | None, progress: StatusLine | None, missing: Collection[str]
-) -> NDArray[Any]:
+def _read_csv(path: Path, names: Sequence[str] | None, progress: StatusLine | None, missing: Collection[str]) -> Block:
     places = None if names is None else {name: place for place, name in enumerate(names)}
     if (votes := _read_plain(path, places, progress)) is not None:  # none of them is missing
         return votes
@@ -238,7 +237,7 @@ def _read_csv(
     return np.frombuffer(numbers, dtype=numbers.typecode).reshape(-1, width)
 
 
-def _read_plain(path: Path, places: dict[str, int] | None, progress: StatusLine | None) -> NDArray[Any] | None:
+def _read_plain(path: Path, places: dict[str, int] | None, progress: StatusLine | None) -> Block | None:
     _size_of(path, MOST_CSV_BYTES)
     names = map(str, range(_PLAIN_NUMBERS)) if places is None else filter(_PLAIN_WORD.fullmatch, places)
     meanings = {name: _meaning(name, places) for name in names}
@@ -249,7 +248,7 @@ def _read_plain(path: Path, places: dict[str, int] | None, progress: StatusLine 
     def show(lines: int) -> None:
         line.show(f"reading {path.name}: {lines:,} lines")
 
-    votes: NDArray[Any] | None = None
+    votes: Block | None = None
     if len(characters) < 255:
         votes = read_characters(path, characters, LONGEST_LINE, show)
     if votes is None:
@@ -369,7 +368,7 @@ def _label_blocks(labels: Labels, line: StatusLine | None) -> Iterator[Labels]:
     return blocks(labels, _LABELS_AT_ONCE, line or StatusLine(enabled=False), "writing labels")
 
 
-def npy_bytes(array: NDArray[Any]) -> bytes:
+def npy_bytes(array: Block) -> bytes:
     """Return what an .npy file of an array holds.
 
     To a real file numpy would write by itself, and a disk that is full at the last flush would go unnoticed.

@@ -144,13 +144,30 @@ def test_a_round_begins_in_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, solve = list[float](), Master.solve
 
     def timed(self: Master, seconds: float) -> Solution:
-        assert seconds == 35.0 - now[0]
+        assert seconds == 36.0 - now[0]  # a tenth of the limit is left for a look at all rows
         begun.append(now[0])
         return solve(self)
 
     monkeypatch.setattr(Master, "solve", timed)
-    result = minimize_with_rows(UNIT, SimpleNamespace(separate=separate), SolveOptions(time_limit=35.0))
+    result = minimize_with_rows(UNIT, SimpleNamespace(separate=separate), SolveOptions(time_limit=40.0))
     assert (result.status, begun) == (Status.TIME_LIMIT, [0.0, 10.0, 20.0, 30.0])
+
+
+def test_time_is_left_for_a_look_at_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks that end when they are told to: without a tenth of the limit the best point would have no value."""
+    now = [0.0]
+
+    def separate(point: Array, *, thorough: bool, deadline: float) -> Separation:
+        now[0] = min(now[0] + (3.0 if thorough else 10.0), deadline)
+        if now[0] == deadline:
+            raise TimeoutError
+        row, limit = np.ones((1, 3)), np.array([1.5 - 0.001 * now[0]])
+        return Separation(row, limit, 0.5 * point, thorough=thorough)
+
+    monkeypatch.setattr(row_generation, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    result = minimize_with_rows(UNIT, SimpleNamespace(separate=separate), SolveOptions(time_limit=40.0))
+    assert (result.status, now[0]) == (Status.TIME_LIMIT, 39.0)
+    assert np.isfinite(result.value)
 
 
 def test_a_coarse_master_that_fails_is_refined(monkeypatch: pytest.MonkeyPatch) -> None:
