@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from darrm.errors import checks
 from darrm.laws import priors
-from darrm.optimize.optimizer import SOLVERS, optimize_table
+from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.plurality_report import PluralityReport
+from darrm.optimize.question import SOLVERS
 from darrm.optimize.report import GammaReport, Report, fitted
 from darrm.optimize.rounding import least_error
 from darrm.problem import Problem, Voters, is_law_a_gamma

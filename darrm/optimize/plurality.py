@@ -35,6 +35,7 @@ from darrm.laws.partitions import NOBODYS, Pairs, Partitions, partitions_of
 from darrm.laws.plurality_law import PluralityLaw, random_law, true_plurality
 from darrm.laws.priors import Prior, default_of
 from darrm.optimize import open_answers
+from darrm.optimize.question import Question
 from darrm.probability import Array
 from darrm.probability.bisection import last_allowed
 from darrm.problem import Problem, Voters, is_open
@@ -128,6 +129,19 @@ def optimize_plurality(
     table = certify(problem, law)
     made_by = {"made by": versions("darrm", "highspy"), **result.provenance}
     return table.with_solution(Solution(belief, multipliers, result.status.value), made_by)
+
+
+class Pluralities:
+    """The programs over histograms, of any number of classes, as one of `darrm.optimize.optimizer.PROGRAMS`."""
+
+    def answers(self, question: Question) -> bool:
+        """Whether the law of a label is more than a number for each number of ones."""
+        return not question.problem.has_noise_function
+
+    def table(self, question: Question) -> Table:
+        """Find the best law and prove it."""
+        settings, report = question.options, question.report
+        return optimize_plurality(question.problem, prior=question.prior, options=settings, report=report)
 
 
 @dataclass(frozen=True, eq=False)

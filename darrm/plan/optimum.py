@@ -27,8 +27,9 @@ from darrm.optimize import SolveOptions
 from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
 from darrm.optimize.closed_form_renyi import best_under_renyi
 from darrm.optimize.open_answers import MOST_PLANNED
-from darrm.optimize.optimizer import default_shape, optimize_table
+from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
+from darrm.optimize.question import default_shape
 from darrm.optimize.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.plan.budget import releases_of
 from darrm.plan.family import Search

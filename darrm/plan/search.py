@@ -28,7 +28,7 @@ from darrm.laws import priors
 from darrm.laws.priors import Prior
 from darrm.losses.composition import TooManyKindsError
 from darrm.optimize.closed_form import has_closed_form
-from darrm.optimize.optimizer import check_size, default_shape
+from darrm.optimize.question import check_size, default_shape
 from darrm.pate.files import Released, save_release
 from darrm.plan.budget import needs_no_noise, releases_of
 from darrm.plan.families import FAMILIES

@@ -17,7 +17,8 @@ from darrm.losses.composition import compose_simple
 from darrm.mechanisms.release import Release
 from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.comparison import compare
-from darrm.optimize.optimizer import PrivacyOracle, optimize_table
+from darrm.optimize.optimizer import optimize_table
+from darrm.optimize.privacy_oracle import PrivacyOracle
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import corners_of

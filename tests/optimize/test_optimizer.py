@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from darrm import PrivacyParams, Problem, SolveOptions, Table, optimize_table
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
-from darrm.optimize import optimizer
+from darrm.optimize import fitted_draws, noise_functions
+from darrm.optimize.privacy_oracle import PrivacyOracle
 from darrm.problem import Voters
 from darrm.proof.corners import CornerCounts, budget_below
 from darrm.proof.definition import all_coefficients
@@ -155,7 +156,7 @@ def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pyte
     solve = partial(optimize_table, problem, prior=priors.Dirichlet(), shape="monotone", options=SolveOptions(gap=1e-6))
     with_them = solve()
     assert all(row.is_of(problem.voters) for _, row in optimality_of(with_them).multipliers or ())
-    monkeypatch.setattr(optimizer, "_FEWEST", 10**6)
+    monkeypatch.setattr(noise_functions, "_FEWEST", 10**6)
     without = solve()
     ours, others = optimality_of(with_them), optimality_of(without)
     assert max(ours.bound, others.bound) <= min(ours.value, others.value)
@@ -165,14 +166,14 @@ def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pyte
 def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of 325 voters stretch to twelve of 1,301, and a person reaches ten."""
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), 10), 5)
-    oracle = optimizer.PrivacyOracle(problem, Shape.MONOTONE)
-    fewer = optimizer._of_fewer(problem)
+    oracle = PrivacyOracle(problem, Shape.MONOTONE)
+    fewer = noise_functions._of_fewer(problem)
     assert fewer is not None
     assert (fewer.voters.K, fewer.voters.reached) == (325, 3)
     known = [(0.5, CornerCounts(3, 0, 322, 0)), (0.25, CornerCounts(2, 0, 300, 23))]
     found = Result(np.zeros(163), 0.0, 0.0, Status.OPTIMAL, 1, 1, tuple(known))
-    monkeypatch.setattr(optimizer, "_solve_linear", lambda *_: found)
-    kept = optimizer._solve_for_fewer(oracle, fewer, np.ones(651), SolveOptions()).multipliers
+    monkeypatch.setattr(noise_functions, "_solve_linear", lambda *_: found)
+    kept = noise_functions._solve_for_fewer(oracle, fewer, np.ones(651), SolveOptions()).multipliers
     assert [(y, row.is_of(problem.voters)) for y, row in kept] == [(0.25, True)]
 
 
@@ -205,7 +206,7 @@ class TestAnytime:
             searched.append(time.process_time() - started)
             return certify(problem, gamma.scaled(0.0))
 
-        monkeypatch.setattr(optimizer, "certify", noted)
+        monkeypatch.setattr(noise_functions, "certify", noted)
         problem = Problem.from_allowance(Voters(1001, PrivacyParams("0.1", "1e-5")), 3)
         started = time.process_time()
         table = optimize_table(problem, options=SolveOptions(time_limit=0.2))
@@ -240,7 +241,7 @@ class TestAnytime:
             next(calls)
             return replace(minimize_with_rows(*args, **options), status=Status.INTERRUPTED)
 
-        monkeypatch.setattr(optimizer, "minimize_with_rows", interrupted)
+        monkeypatch.setattr(noise_functions, "minimize_with_rows", interrupted)
         table = solve()
         assert next(calls) == 2  # nothing was solved for after the interruption
         assert optimality_of(table).status == "interrupted"
@@ -352,7 +353,8 @@ def test_an_interrupt_of_the_monotone_part_ends_the_free_solve() -> None:
 
 def test_time_that_runs_out_between_two_parts_of_a_fit_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count(0.0, 4.0)
-    monkeypatch.setattr(optimizer, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    for module in (noise_functions, fitted_draws):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     problem = Problem.from_allowance(Voters(11, PrivacyParams("1", "1e-5")), 2)
     table = optimize_table(problem, objective="expected-error", draws=500, options=SolveOptions(time_limit=3.0))
     assert optimality_of(table).value < 0.1  # what the first part found
@@ -367,7 +369,7 @@ def test_a_large_free_solve_begins_with_the_rows_of_another(monkeypatch: pytest.
         begun.append(list(start.labels))
         return minimize_with_rows(*arguments, start=start, **how)
 
-    monkeypatch.setattr(optimizer, "minimize_with_rows", recorded)
+    monkeypatch.setattr(noise_functions, "minimize_with_rows", recorded)
     table = optimize_table(problem, prior=priors.Dirichlet(), start=start, options=SolveOptions(gap=1e-6))
     assert begun[0] == [row for _, row in optimality_of(start).multipliers or ()]
     assert len(begun) == 2
