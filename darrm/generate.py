@@ -273,7 +273,6 @@ class Writer:
         steps: range,
         stop: Container[int],
     ) -> Iterator[Word]:
-        """Write the words of so many steps."""
         for step in steps:
             context = (*prompt, *(word.word for word in words))
             if not self._answers.fit(step):
@@ -337,7 +336,6 @@ class Writer:
         return last + 1
 
     def _next(self, teachers: Teachers, public: PublicModel, context: Context, step: int) -> Word:
-        """Write one word."""
         _, law = laws_of(np.asarray(public(context))[None])
         size, ours = law.shape[1], int(coordinated(law, self._seed, step=step)[0])
         votes = coordinated(teachers(context), self._seed, step=step)

@@ -22,7 +22,7 @@ from darrm.optimize.question import Question
 from darrm.probability import Array
 from darrm.problem import Problem, Voters
 from darrm.proof.corners import CornerCounts
-from darrm.proof.error_bound import Multiplier, Row, largest
+from darrm.proof.error_bound import Multiplier, Row, largest, lower_bound
 from darrm.proof.optimality import Solution
 from darrm.proof.table import Table, certify
 from lp_models.gamma_lp import Shape, expected_error_program
@@ -61,7 +61,7 @@ class Found:
         """Read a result; of a sampled error the last variable is no part of γ."""
         voters = oracle.voters
         gamma = NoiseFunction(voters.K, oracle.shape.variables_to_gamma(result.point[: voters.half_size]))
-        rows = largest([(y, row) for y, row in result.multipliers if isinstance(row, Row)], voters)
+        rows = largest(_labelled(result), voters)
         provenance = {"solver": "production", "made by": versions("darrm", "highspy"), **result.provenance}
         return cls(gamma, rows, result.status, provenance)
 
@@ -158,7 +158,11 @@ def _solve_for_fewer(oracle: PrivacyOracle, problem: Problem, weights: Array, op
 
 def rows_in(found: Result) -> list[Row]:
     """Return the rows of a result that speak of voters."""
-    return [row for _, row in found.multipliers if isinstance(row, Row)]
+    return [row for _, row in _labelled(found)]
+
+
+def _labelled(found: Result) -> list[Multiplier]:
+    return [(y, row) for y, row in found.multipliers if isinstance(row, Row)]
 
 
 def left_of(options: SolveOptions, started: float) -> SolveOptions:
@@ -183,7 +187,20 @@ def _solve_through_silence(
     start = oracle.beginning(rows_in(first), first.point if np.isfinite(first.value) else None)
     tie_break = oracle.shape.rows(-_SMALL_TIE_BREAK * beside)
     program, left = expected_error_program(weights, oracle.shape), left_of(options, started)
-    return minimize_with_rows(program, oracle, left, tie_break=tie_break, report=report, start=start)
+    second = minimize_with_rows(program, oracle, left, tie_break=tie_break, report=report, start=start)
+    return _with_better_bound(oracle, weights, second, first)
+
+
+def _with_better_bound(oracle: PrivacyOracle, weights: Array, result: Result, before: Result) -> Result:
+    """Keep the multipliers of the part before where time ran out before better ones came."""
+    if result.status not in {Status.TIME_LIMIT, Status.INTERRUPTED}:
+        return result
+    shape, voters = oracle.shape.value, oracle.voters
+
+    def bound(found: Result) -> float:
+        return lower_bound(oracle.problem, weights, shape, largest(_labelled(found), voters))
+
+    return replace(result, multipliers=max((result, before), key=bound).multipliers)
 
 
 def tie_break_of(weights: Array, oracle: PrivacyOracle) -> Array | None:

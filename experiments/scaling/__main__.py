@@ -3,6 +3,7 @@
     python -m experiments.scaling --quick          # below a minute
     python -m experiments.scaling                  # up to K = 5,001; the free ones there take minutes each
     python -m experiments.scaling --long           # K = 20,001 and 100,001 as well
+    python -m experiments.scaling --only uniform   # these alone; the other measurements stay
 
 Writes OUTPUT/scaling/scaling.json and .png, and OUTPUT/scaling.md from the JSON.
 
@@ -14,6 +15,7 @@ pass: every row must be looked at once.
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import chain, product, starmap
@@ -43,27 +45,43 @@ ALLOWANCES = (5, 10)
 SIZES = (41, 101, 301, 1001, 2001, 5001)
 QUICK_SIZES = (41, 101, 301)
 LONG_SIZES = (20_001, 100_001)
+LONGEST_FREE = (10_001, 5, "1e-5", "free", "production")
+UNIFORM = (  # the default prior, which has no opinion of most numbers of ones
+    (2001, 5, "1e-5", "free"),
+    (5001, 5, "1e-5", "free"),
+    (20_001, 5, "1e-5", "monotone"),
+)
 TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
 RUNS, LONGEST_REPEATED = 3, 60.0  # the median run is shown; a solve that takes more seconds is run once
+GROUPS = ("reference", "alone", "uniform", "long")
 NUMPY_SIZES = (101, 301, 1001)  # solved without compiled loops as well
 
 
-def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str], *, long: bool) -> list[Case]:
-    """List what to measure, small first."""
+def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str]) -> dict[str, list[Case]]:
+    """List what to measure, by group, small first."""
     against = [(K, 3, "1e-5", "free", solver) for K in reference_sizes for solver in ("reference", "production")]
     alone = product(sizes, ALLOWANCES, DELTAS, shapes, ("production",))
     numpy_alone = product(
         [K for K in sizes if K in NUMPY_SIZES], ALLOWANCES, DELTAS, shapes, ("production",), ("numpy",)
     )
-    longest = product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)) if long else ()
-    found = list(starmap(Case, chain(against, alone, numpy_alone, longest)))
-    return found if loops.is_available() else [replace(case, loops="numpy") for case in found]
+    longest = [*product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)), LONGEST_FREE]
+    groups = {
+        "reference": against,
+        "alone": chain(alone, numpy_alone),
+        "uniform": [(*case, "production", "compiled", "uniform") for case in UNIFORM],
+        "long": longest,
+    }
+    found = {name: list(starmap(Case, group)) for name, group in groups.items()}
+    if not loops.is_available():
+        return {name: [replace(case, loops="numpy") for case in group] for name, group in found.items()}
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = pages.command_line(NAME, str(__doc__), quick="up to K = 301, below a minute")
-    parser.add_argument("--long", action="store_true", help="K = 20,001 and 100,001 as well")
+    parser.add_argument("--long", action="store_true", help="K = 10,001 free, 20,001 and 100,001 monotone as well")
+    parser.add_argument("--only", choices=GROUPS, help="measure these alone and keep the rest, as --keep does")
     parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")
     parser.add_argument("--keep", action="store_true", help="add to the measurements that the folder already holds")
     parser.add_argument("--shapes", default=",".join(SHAPES), metavar="SHAPE,...", help="default free,monotone")
@@ -80,9 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = pages.data_folder(options, NAME)
     data = folder / "scaling.json"
     if not options.page:
-        reference_sizes = () if options.keep else REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES
-        todo = cases(sizes, reference_sizes, shapes, long=options.long)
-        measurements = kept(data, todo) if options.keep else []
+        groups = cases(sizes, REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES, shapes)
+        names = [options.only] if options.only else groups_of(options)
+        todo = [case for name in names for case in groups[name]]
+        measurements = kept(data, todo) if options.keep or options.only else []
         for case in todo:
             measurements.append(median_run(case, time_limit, 1 if options.quick else RUNS))
             print(f"{case}: {measurements[-1].seconds:.3f} s, {measurements[-1].status}", flush=True)
@@ -91,6 +110,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
         plot(folder / "scaling.png", measurements)
     return pages.finish(folder, page(read_measurements(data)))
+
+
+def groups_of(options: Namespace) -> list[str]:
+    """Name the groups that are measured together: few where it must be quick."""
+    usual = ["alone"] if options.keep else ["reference", "alone"]
+    return usual + ["uniform"] * (not options.quick) + ["long"] * options.long
 
 
 def median_run(case: Case, time_limit: float, runs: int) -> Measurement:

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 
-from darrm.laws.priors import Dirichlet
+from darrm.laws import priors
 from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
@@ -24,12 +24,13 @@ def measure(case: Case, time_limit: float) -> Measurement:
     """Solve one case in this process and say what it took."""
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
+    prior = priors.parse(case.prior)
     # imports, compiled code and first calls are not what is measured
     loops.WORK.nanoseconds = loops.LOADING if case.loops == "compiled" else -math.inf
     warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
-    optimize_table(warm_up, prior=Dirichlet(), shape=case.shape, solver=case.solver)
+    optimize_table(warm_up, prior=prior, shape=case.shape, solver=case.solver)
     started = time.perf_counter()
-    table = optimize_table(problem, prior=Dirichlet(), shape=case.shape, solver=case.solver, options=options)
+    table = optimize_table(problem, prior=prior, shape=case.shape, solver=case.solver, options=options)
     seconds = time.perf_counter() - started
     family = DominatingFamily(problem.voters)
     ratio = ratio_of(problem.target.exact_epsilon)

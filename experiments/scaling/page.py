@@ -27,11 +27,11 @@ class Case:
     shape: str
     solver: str
     loops: str = "compiled"  # or "numpy"
+    prior: str = "common"  # or "uniform"
 
 
-case_of = attrgetter(
-    "K", "m", "each_delta", "shape", "solver", "loops"
-)  # of a case or its measurement, to sort and compare
+# of a case or its measurement, to sort and compare
+case_of = attrgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, s
     """Group the production solves with one kind of loops by (m, Δ, shape)."""
     groups = defaultdict(list)
     for item in measurements:
-        if item.K not in REFERENCE_SIZES and item.loops == loops:
+        if item.K not in REFERENCE_SIZES and item.loops == loops and item.prior == "common":
             groups[item.m, item.each_delta, item.shape].append(item)
     return groups
 
@@ -109,7 +109,7 @@ def plot(path: Path, measurements: Sequence[Measurement]) -> None:
             "every row, cvxpy (Δ = 1e-5)": ("seconds", (3, "1e-5", "free", "reference", "compiled")),
         }
         for place, (label, (quantity, case)) in enumerate(lines.items(), len(drawn)):
-            chosen = [item for item in measurements if case_of(item)[1:] == case]
+            chosen = [item for item in measurements if case_of(item)[2:] == case and item.prior == "common"]
             sizes = [item.K for item in chosen]
             values = [getattr(item, quantity) for item in chosen]
             axes.loglog(sizes, values, label=label, **style(place).line(len(sizes)))
@@ -122,4 +122,5 @@ def plot(path: Path, measurements: Sequence[Measurement]) -> None:
 def page(measurements: Sequence[Measurement]) -> str:
     """Fill the page of the documentation."""
     limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": LARGEST_TO_GAP}
-    return filled("scaling", {"measurements": measurements}, summary(measurements), limits)
+    by_prior = {prior: [item for item in measurements if item.prior == prior] for prior in ("common", "uniform")}
+    return filled("scaling", by_prior, summary(measurements), limits)

@@ -26,7 +26,7 @@ from darrm.proof.full_set import FullSet
 from darrm.proof.table import certify
 from lp_models.gamma_lp import Shape
 from lp_models.options import Progress
-from lp_models.program import Status
+from lp_models.program import LinearProgram, Status
 from lp_models.row_generation import Result, Separation, minimize_with_rows
 from tests.optimality import optimality_of
 from tests.oracle import lowest_partner, privacy_cost
@@ -313,6 +313,19 @@ def test_a_silent_prior_is_solved_for_where_there_are_many_places(shape: str) ->
     rough = optimize_table(problem, shape=shape, options=SolveOptions(time_limit=1.0))  # ends within the first part
     assert optimality_of(rough).bound <= optimality.value
     assert optimality.bound <= optimality_of(rough).value
+
+
+def test_a_second_part_without_time_keeps_the_bound_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_time(program: LinearProgram, oracle: PrivacyOracle, options: SolveOptions, **how: Any) -> Result:
+        limited = options if how["tie_break"] is None else replace(options, time_limit=0.0)
+        return minimize_with_rows(program, oracle, limited, **how)
+
+    monkeypatch.setattr(noise_functions, "minimize_with_rows", out_of_time)
+    problem = Problem.from_allowance(Voters(901, PrivacyParams("0.1")), 5)
+    table = optimize_table(problem, shape="monotone", options=SolveOptions(gap=1e-6))
+    optimality = optimality_of(table)
+    assert optimality.status == "time limit"
+    assert optimality.gap <= 1e-2 * optimality.value  # of no row it would be nearly 1
 
 
 @pytest.mark.parametrize("arguments", [{"shape": "round"}, {"objective": "cubic"}, {"solver": "abacus"}])
