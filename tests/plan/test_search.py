@@ -23,7 +23,7 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.plan import FAMILIES, Family, Search, Workload, calibrate, plan
 from darrm.plan.families import named
 from darrm.plan.parameter import Parameter, rounded
-from darrm.plan.tables import smallest_target
+from darrm.plan.tables import largest_epsilon, smallest_target
 from darrm.privacy import PrivacyParams
 from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.probability.integer_noise import DiscreteGaussian
@@ -163,6 +163,13 @@ def test_the_per_query_search_goes_to_what_it_has_to_beat() -> None:
     assert hopeless.spent.epsilon <= 3.0
     assert hopeless.wrong > 0.97 * best.wrong
     assert len(few) < len(trials)
+
+
+def test_no_query_of_private_voters_costs_more_than_all_voters_do() -> None:
+    total = PrivacyParams("3", "1e-4")
+    assert largest_epsilon(Workload(Voters(6, PRIVATE), 50, total)) == 6 * PRIVATE.exact_epsilon < 3
+    assert largest_epsilon(Workload(Voters(60, PRIVATE), 50, total)) == 3
+    assert largest_epsilon(Workload(Voters(6, PrivacyParams("inf"), overlap=1), 50, total)) == 3
 
 
 def test_private_voters_on_disjoint_shards_need_no_noise() -> None:
