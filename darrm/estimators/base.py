@@ -15,6 +15,7 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, chec
 from darrm.errors import checks
 from darrm.estimators import shards
 from darrm.estimators.teachers import check_classifier, counts, trained
+from darrm.estimators.texts import reader_of, texts_of
 from darrm.system.extras import Untyped
 from darrm.system.people import persons_of
 from darrm.system.progress import StatusLine, status_line
@@ -40,6 +41,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             given = get_tags(teacher)
             tags.input_tags.sparse = given.input_tags.sparse
             tags.input_tags.allow_nan = given.input_tags.allow_nan
+            if reader_of(teacher) is not None:
+                tags.input_tags.string, tags.input_tags.two_d_array = True, False
             if given.classifier_tags is not None:
                 tags.classifier_tags.multi_class = given.classifier_tags.multi_class
         return tags
@@ -57,8 +60,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             raise
 
     def _inputs(self, X: Untyped, *, reset: bool) -> Untyped:
+        reader = reader_of(getattr(self, self.teacher_parameter))
+        if reader is not None:
+            for name in ("n_features_in_", "feature_names_in_"):  # of an earlier fit; texts have no columns
+                self.__dict__.pop(name, None)
+            return texts_of(X, reader)
         if _is_text(X):
-            advice = "put texts into a data frame with one column, and what encodes them into the teacher"
+            advice = "let the teacher be a pipeline that begins with what reads texts, such as a TfidfVectorizer"
             checks.fail("X", checks.Found("a list of texts"), "a table, one row for each sample", advice)
         if hasattr(X, "columns") and hasattr(X, "shape"):
             validate_data(self, X, reset=reset, skip_check_array=True)

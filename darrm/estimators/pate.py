@@ -35,6 +35,7 @@ from darrm.estimators.planning import BEST, CONFIDENT, planned, tested_run
 from darrm.estimators.shards import SEEDS
 from darrm.estimators.spending import LedgerHandle, ResumeWarning, Written, opened, warn_of_refit
 from darrm.estimators.teachers import check_classifier, constant_classifier, seeded
+from darrm.estimators.texts import check_reads_texts, reader_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.system.extras import Untyped
@@ -247,6 +248,7 @@ class PATEClassifier(Ensemble):
         inputs, labels = self._data(X, y)
         if self.student is not None:
             check_classifier("student", self.student)
+        check_reads_texts(self.teacher, self.student)
         check_enough_rows(inputs, self.n_teachers)
         held = self._held_out(inputs, X_public, groups)
         public = self._inputs(X_public, reset=False) if held is None else _safe_indexing(inputs, np.flatnonzero(held))
@@ -380,8 +382,10 @@ class PATEClassifier(Ensemble):
 
     def _made_student(self, public: Untyped, *, partly: bool) -> Untyped:
         if self.student is None:
-            student = make_pipeline(StandardScaler(with_mean=not issparse(public)), LogisticRegression(max_iter=1000))
-            student = SelfTrainingClassifier(student, threshold=0.9) if partly else student
+            reader = reader_of(self.teacher)
+            first = StandardScaler(with_mean=not issparse(public)) if reader is None else clone(reader)
+            student = make_pipeline(first, LogisticRegression(max_iter=1000))
+            student = SelfTrainingClassifier(student, threshold=0.9) if partly and reader is None else student
         else:
             student = clone(self.student)
         return seeded(student, int(check_random_state(self.random_state).randint(SEEDS - 1)))

@@ -29,6 +29,7 @@ from darrm.estimators.models import PrivateModelsVotingClassifier
 from darrm.estimators.pate import PATEClassifier, PATEReport
 from darrm.estimators.planning import BEST, charge_of_models, planned
 from darrm.estimators.spending import LedgerHandle, opened
+from darrm.estimators.texts import reader_of
 from darrm.estimators.voting import PrivateVotingClassifier
 from darrm.pate.files import document_of, release_of
 from darrm.plan.option import Option
@@ -173,7 +174,9 @@ def _read(document: Untyped) -> Ensemble:
         if name not in _INPUTS:
             raise TableError("inputs", f"{name!r} is unknown")
         setattr(estimator, name, value)
-    _typed(vars(estimator), classes_=np.ndarray, n_features_in_=int, _grouped=bool, _named=bool, _unseeded=bool)
+    _typed(vars(estimator), classes_=np.ndarray, _grouped=bool, _named=bool, _unseeded=bool)
+    if reader_of(getattr(estimator, estimator.teacher_parameter)) is None:  # texts have no columns
+        _typed(vars(estimator), n_features_in_=int)
     (_read_student if isinstance(estimator, PATEClassifier) else _read_vote)(estimator, document["state"])
     return estimator
 

@@ -45,7 +45,8 @@ class PayingVote(Ensemble):
         Parameters
         ----------
         X
-            (n, d) private inputs: an array, a sparse matrix where the teachers take one, or a data frame.
+            (n, d) private inputs: an array, a sparse matrix where the teachers take one, or a data frame; (n,) texts, a
+            list or a Series, where they begin with what reads texts.
         y
             (n,) private labels: numbers or text.
         groups

@@ -59,7 +59,7 @@ def test_labels_of_every_type_are_learned_by_shards_of_one_class_too(estimator: 
 def test_texts_without_a_table_are_refused_in_words(estimator: str) -> None:
     texts = [f"text {number}" for number in range(150)]
     for inputs in (texts, np.array(texts), np.array(texts, dtype=object), texts[0]):
-        with pytest.raises(ValueError, match=r"X must be a table.*data frame with one column"):
+        with pytest.raises(ValueError, match=r"X must be a table.*pipeline that begins with what reads texts"):
             ESTIMATORS[estimator]().fit(inputs, y)
 
 

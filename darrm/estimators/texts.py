@@ -1,0 +1,68 @@
+"""Lists of texts as inputs: for teachers that begin with what reads texts and no table, such as a ``TfidfVectorizer``.
+
+Who trains on a text is drawn as for any other row (`darrm.estimators.shards`), and what reads texts learns its words
+from one shard, as a part of the teacher: nothing of a text reaches another teacher.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import get_tags
+
+from darrm.errors import checks
+from darrm.system.extras import Untyped
+
+PARTS = ("steps", "transformer_list")  # of a pipeline, of a union: the first of them sees the inputs
+
+
+def reader_of(estimator: Untyped) -> Untyped:
+    """Return the step that an estimator begins with, if that reads texts and no table; None for all others.
+
+    >>> from sklearn.feature_extraction.text import TfidfVectorizer
+    >>> from sklearn.naive_bayes import MultinomialNB
+    >>> from sklearn.pipeline import make_pipeline
+    >>> reader_of(make_pipeline(TfidfVectorizer(), MultinomialNB())), reader_of(MultinomialNB())
+    (TfidfVectorizer(), None)
+    """
+    while (inner := getattr(estimator, "steps", None)) or hasattr(estimator, "estimator"):
+        estimator = inner[0][1] if inner else estimator.estimator  # a search over pipelines holds one
+    first = estimator
+    while parts := next((held for name in PARTS if (held := getattr(first, name, None))), None):
+        first = parts[0][1]
+    if first is None or isinstance(first, str):  # a step that was left out
+        return None
+    tags = get_tags(first).input_tags
+    return estimator if tags.string and not tags.two_d_array else None
+
+
+def texts_of(X: Untyped, reader: Untyped) -> NDArray[Any]:
+    """Return a list, a column or a one-dimensional array of texts as an array of them: (n,) objects.
+
+    >>> texts_of(["a text", "another"], "reader").tolist()
+    ['a text', 'another']
+    """
+    allowed, advice = "a list of texts, one for each sample", f"the teacher begins with {type(reader).__name__}"
+    if isinstance(X, str):
+        checks.fail("X", checks.Found("one text"), allowed, "put it into a list")
+    try:
+        texts = np.asarray(X, dtype=object)
+    except ValueError:  # lists of unequal tables
+        checks.fail("X", checks.Found(f"a {type(X).__name__} of others"), allowed, advice)
+    if texts.ndim != 1:
+        shape = getattr(X, "shape", texts.shape)
+        checks.fail("X", checks.Found(f"a {type(X).__name__} of shape {shape}"), allowed, advice)
+    if not len(texts):
+        checks.fail("X", checks.Found("0 sample(s)"), "at least one text")
+    wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong is not None:  # what it is may be private
+        found = checks.Found(f"{type(texts[wrong]).__name__} as number {wrong}")
+        checks.fail("X", found, allowed, f"{advice}; write missing texts as ''")
+    return texts
+
+
+def check_reads_texts(teacher: Untyped, student: Untyped) -> None:
+    """Raise `ValueError` for a student that reads no texts where its teachers do, before anything is paid for."""
+    if student is not None and reader_of(teacher) is not None and reader_of(student) is None:
+        advice = "None takes the teachers' first step, and a logistic regression"
+        checks.fail("student", student, "a pipeline that begins with what reads texts, as the teacher does", advice)
