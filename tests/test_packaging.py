@@ -23,6 +23,12 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 def test_one_version_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.*)$", citation, re.MULTILINE) == [PROJECT["version"]]
+    citing, changes = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/citing.md", "CHANGELOG.md"))
+    (day,) = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
+    year, month, _ = day.split("-")
+    for entry in (f"version = {{{PROJECT['version']}}}", f"year    = {{{year}}}", f"month   = {{{int(month)}}}"):
+        assert entry in citing
+    assert re.search(r"^## (.*?):", changes, re.MULTILINE).group(1) == f"{PROJECT['version']}, {day}"  # type: ignore[union-attr]
     assert darrm.__version__ == PROJECT["version"]
     assert front.main(["--version"]) == 0
     assert capsys.readouterr().out == f"darrm {PROJECT['version']}\n"
