@@ -24,9 +24,16 @@ _KEY = re.compile(r"\[(?P<key>[A-Z][A-Za-z]*\d*)(?:,\s[^\[\]]+)?\]")
 _ARXIV = re.compile(r"arXiv:(?P<number>\d{4}\.\d{4,5}(?:v\d+)?)")
 # one letter, or what closes a bracket; then parts in braces, a word below, or a letter or number above
 _BASE = r"(?:\b(?:max|min|sup)|(?<![A-Za-z_])[^\W\d_]|(?<=\w)′|[)\]₊∫])"
-_SCRIPT = r"_(?:{braced}|[^\W_]+)|\^(?:{braced}|\*|∞|\d+|[^\W\d_]′?)".format(braced=r"\{(?:[^{}]|\{[^{}]*\})*\}")
+# below a Latin letter at most two signs, or one constant's name: n_jobs and max_iter are Python's
+_BELOW = r"const\b|[^\W_]{1,2}(?!\w)|(?<=[^\x00-\x7f]_)[^\W_]+"
+_SCRIPT = r"_(?:{braced}|{below})|\^(?:{braced}|\*|∞|\d+|[^\W\d_]′?)".format(
+    below=_BELOW, braced=r"\{(?:[^{}]|\{[^{}]*\})*\}"
+)
 _SHIFTED = re.compile(rf"(?P<base>{_BASE})(?P<scripts>(?:{_SCRIPT})+)")
-_VERBATIM = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw, nodes.reference)
+_VERBATIM = (
+    *(nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math, nodes.math_block, nodes.raw),
+    nodes.reference,
+)
 
 
 def formula(latex: str) -> str:
@@ -52,11 +59,13 @@ def shifted(text: str) -> Iterator[nodes.Node]:
 
     >>> [node.astext() for node in shifted("e^{x_i} − α_l")]
     ['e', 'xi', ' − α', 'l']
+    >>> [node.astext() for node in shifted("γ_Sub, p_hi, n_jobs")]
+    ['γ', 'Sub', ', p', 'hi', ', n_jobs']
     """
     place = 0
     for match in _SHIFTED.finditer(text):
         yield nodes.Text(text[place : match.end("base")])
-        for script in re.findall(_SCRIPT, match["scripts"]):
+        for script in re.compile(_SCRIPT).findall(text, *match.span("scripts")):
             kind = nodes.superscript if script[0] == "^" else nodes.subscript
             yield kind("", "", *shifted(script[1:].removeprefix("{").removesuffix("}")))
         place = match.end()
@@ -93,7 +102,8 @@ def typeset(app: Sphinx, doctree: nodes.document, page: str) -> None:
 
     splits = partial(linked, pattern=_KEY, address=source), partial(linked, pattern=_ARXIV, address=arxiv), shifted
     for parent in list(doctree.findall(nodes.TextElement)):
-        if not any(isinstance(above, _VERBATIM) for above in _with_above(parent)):
+        # of "lang" is what the gallery makes of a block of code
+        if not any(isinstance(above, _VERBATIM) or "lang" in above.attributes for above in _with_above(parent)):
             parent.children = [new for part in _joined(parent.children) for new in _split(part, splits)]
             for child in parent.children:
                 parent.setup_child(child)
@@ -114,7 +124,7 @@ def _joined(children: Sequence[nodes.Node]) -> Iterator[nodes.Node]:
         yield from [nodes.Text("".join(child.astext() for child in run))] if is_text else run
 
 
-def _with_above(node: nodes.Node | None) -> Iterator[nodes.Node]:
+def _with_above(node: nodes.Element | None) -> Iterator[nodes.Element]:
     while node is not None:
         yield node
         node = node.parent

@@ -62,6 +62,7 @@ def test_letters_above_and_below_the_line(typesetting: ModuleType) -> None:
 
     assert shown("e^{x_i} − α_l, γ_opt(s), (1 − δ)^k·D") == "e↑xi − α↓l, γ↓opt(s), (1 − δ)↑k·D"
     assert shown("∫_1^∞ u^{−α−1} and 2σ^2") == "∫↓1↑∞ u↑−α−1 and 2σ↑2"
+    assert shown("p_const and T_jk of n_jobs, max_iter, X_public") == "p↓const and T↓jk of n_jobs, max_iter, X_public"
     assert shown("optimize_table, test_a_b, --create_x, 10^-5") == "optimize_table, test_a_b, --create_x, 10^-5"
 
 
