@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from darrm.errors import checks
 from darrm.system.extras import Untyped
-
-PARTS = ("steps", "transformer_list")  # of a pipeline, of a union: the first of them sees the inputs
 
 
 def reader_of(estimator: Untyped) -> Untyped:
@@ -25,12 +24,12 @@ def reader_of(estimator: Untyped) -> Untyped:
     >>> reader_of(make_pipeline(TfidfVectorizer(), MultinomialNB())), reader_of(MultinomialNB())
     (TfidfVectorizer(), None)
     """
-    while (inner := getattr(estimator, "steps", None)) or hasattr(estimator, "estimator"):
-        estimator = inner[0][1] if inner else estimator.estimator  # a search over pipelines holds one
+    while isinstance(estimator, Pipeline) or hasattr(estimator, "estimator"):  # a search over pipelines holds one
+        estimator = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator.estimator
     first = estimator
-    while parts := next((held for name in PARTS if (held := getattr(first, name, None))), None):
-        first = parts[0][1]
-    if first is None or isinstance(first, str):  # a step that was left out
+    while isinstance(first, Pipeline | FeatureUnion):
+        first = (first.steps if isinstance(first, Pipeline) else first.transformer_list)[0][1]
+    if not hasattr(first, "__sklearn_tags__"):  # a step that was left out, or one of others
         return None
     tags = get_tags(first).input_tags
     return estimator if tags.string and not tags.two_d_array else None

@@ -141,9 +141,16 @@ def test_who_reads_texts_is_known_by_the_first_step() -> None:
     assert reader_of(GridSearchCV(make_pipeline(TEACHER, MultinomialNB()), {})) is TEACHER[0]
     for other in (make_pipeline("passthrough", MultinomialNB()), make_pipeline(OneHotEncoder(), MultinomialNB())):
         assert reader_of(other) is None  # an encoder takes texts, in a table
+    assert reader_of(_Steps()) is None
     tags = get_tags(vote()).input_tags
     assert (tags.string, tags.two_d_array) == (True, False)
     assert get_tags(PrivateVotingClassifier(MultinomialNB())).input_tags.two_d_array
+
+
+class _Steps(MultinomialNB):  # type: ignore[misc]  # scikit-learn ships no types
+    """No pipeline, though it has steps, as what is trained by gradients has."""
+
+    steps = 100
 
 
 def test_a_fit_to_texts_forgets_the_columns_of_an_earlier_one() -> None:
