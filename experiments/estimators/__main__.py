@@ -142,16 +142,19 @@ def page(folder: Path) -> str:
 
 def draw(path: Path, results: Sequence[Row]) -> None:
     """Draw the share of right answers over ε, a panel for each data set."""
-    colors = dict(zip(CONTENDERS, (*COLORS, *COLORS), strict=False))
-    with saved_figure(path, width=9.0, height=2.9 * ((len(results) + 2) // 3) + 0.9, dpi=110) as figure:
-        panels = figure.subplots((len(results) + 2) // 3, 3, sharex=True, squeeze=False).ravel()
+    bright = [color for color in COLORS if color != GRAY]
+    colors = dict(zip(CONTENDERS, (*bright, *bright), strict=False))
+    lines = (len(results) + 1) // 2  # two panels beside one another are read on a phone
+    with saved_figure(path, width=6.5, height=2.4 * lines + 1.1, dpi=120) as figure:
+        panels = figure.subplots(lines, 2, sharex=True, squeeze=False).ravel()
         for result, panel in zip(results, panels, strict=False):
             means = [means_of(cell) for cell in result["cells"]]
             for who, (kind, _) in CONTENDERS.items():
                 line = {OURS: "o-", NEITHER: ":"}.get(kind, "s--")
                 shown = [100.0 * mean[who][0] if who in mean else np.nan for mean in means]
                 color = GRAY if kind == NEITHER else colors[who]
-                panel.plot(EPSILONS, shown, line, color=color, label=who, markersize=4)
+                width = 2.5 if who == "DP-SGD" else 1.3
+                panel.plot(EPSILONS, shown, line, color=color, label=who, markersize=4, linewidth=width)
             panel.set_title(result["title"], fontsize=9)
             panel.set_xscale("log")
             panel.set_xticks(EPSILONS, [str(epsilon) for epsilon in EPSILONS])
@@ -161,7 +164,7 @@ def draw(path: Path, results: Sequence[Row]) -> None:
             panel.set_axis_off()
         figure.supxlabel(f"ε, at δ = {DELTA:g}", fontsize=9)
         figure.supylabel("answers that are right, %", fontsize=9)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
