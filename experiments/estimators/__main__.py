@@ -17,11 +17,12 @@ from darrm.errors import checks
 from darrm.system.command_line import run
 from darrm.system.figures import COLORS, GRAY, saved_figure
 from experiments import pages
-from experiments.estimators.contenders import CONTENDERS, DELTA, NEITHER, OURS, share_right, teachers_of
+from experiments.estimators.contenders import CONTENDERS, DELTA, NEITHER, OURS, THEIRS, share_right, teachers_of
 from experiments.estimators.data import TITLES, split
 from experiments.pages import Claim, Row
 
 NAME, PICTURE = "estimators", "right.png"
+SGD = "DP-SGD"  # one model, without a vote
 EPSILONS = (0.5, 1, 2, 4, 8)
 SEEDS = 10
 AIM = 2 / 3  # of the cells
@@ -85,7 +86,9 @@ def judged(title: str, cell: Row) -> Row:
         "error": private[best][1],
         "level": [who for who in level if who != best],
         "ours": any(CONTENDERS[who][0] == OURS for who in level),
-        "vote": any(CONTENDERS[who][0] == OURS and who != "DP-SGD" for who in level),
+        "vote": any(CONTENDERS[who][0] == OURS and who != SGD for who in level),
+        "sgd": SGD in level,
+        "theirs": any(CONTENDERS[who][0] == THEIRS for who in level),
         "useless": private[best][0] <= largest,
         "line": " | ".join(f"{means[who][0]:.3f} ± {means[who][1]:.3f}" if who in means else "–" for who in CONTENDERS),
     }
@@ -94,6 +97,11 @@ def judged(title: str, cell: Row) -> Row:
 def cells_of(results: Sequence[Row]) -> list[Row]:
     """Judge all cells: a data set at a budget each."""
     return [judged(result["title"], cell) for result in results for cell in result["cells"]]
+
+
+def budgets_of(title: str, cells: Sequence[Row], kind: str) -> str:
+    """List at which ε a kind of contender is best on a data set, or as good within a standard error."""
+    return ", ".join(f"{cell['epsilon']}" for cell in cells if cell["title"] == title and cell[kind]) or "none"
 
 
 def claims_of(cells: Sequence[Row]) -> list[Claim]:
@@ -124,7 +132,11 @@ def page(folder: Path) -> str:
         "behind": len(cells) - sum(cell["vote"] for cell in cells),
         "planned": len(TITLES) * len(EPSILONS),
         "seeds": min(result["seeds"] for result in results),
-        "sgd": sum("DP-SGD" in (cell["best"], *cell["level"]) for cell in cells),
+        "sgd": sum(cell["sgd"] for cell in cells),
+        "where": [
+            {"title": title, **{kind: budgets_of(title, cells, kind) for kind in ("vote", "sgd", "theirs")}}
+            for title in dict.fromkeys(cell["title"] for cell in cells)
+        ],
         "lost": [f"{cell['title']} at ε = {cell['epsilon']} ({cell['best']})" for cell in cells if not cell["ours"]],
         "useless": [f"{cell['title']} at ε = {cell['epsilon']}" for cell in cells if cell["useless"]],
         "wins": [
@@ -153,7 +165,7 @@ def draw(path: Path, results: Sequence[Row]) -> None:
                 line = {OURS: "o-", NEITHER: ":"}.get(kind, "s--")
                 shown = [100.0 * mean[who][0] if who in mean else np.nan for mean in means]
                 color = GRAY if kind == NEITHER else colors[who]
-                width = 2.5 if who == "DP-SGD" else 1.3
+                width = 2.5 if who == SGD else 1.3
                 panel.plot(EPSILONS, shown, line, color=color, label=who, markersize=4, linewidth=width)
             panel.set_title(result["title"], fontsize=9)
             panel.set_xscale("log")
