@@ -3,7 +3,17 @@
 from darrm.advise.advice import Advice
 from darrm.laws.priors import in_words
 from darrm.plan.budget import counted
-from darrm.plan.option import OF_YOUR_OWN, UNDER_THE_PRIOR, how_many_are_there, kind_of_votes, settings_in_words
+from darrm.plan.option import (
+    OF_YOUR_OWN,
+    UNDER_THE_PRIOR,
+    about_columns,
+    columns_to_json,
+    head_of_columns,
+    how_many_are_there,
+    kind_of_votes,
+    settings_in_words,
+)
+from darrm.plan.share_right import Measure
 from darrm.problem import Workload, classes_in_words
 from darrm.system.command_line import absences, numbered
 from darrm.system.files import Document
@@ -13,20 +23,23 @@ from darrm.system.flags import flags_of
 def text_report(advice: Advice, *, everything: bool = False) -> str:
     """Write the advice for a reader; with ``everything`` the reasons of what does not apply, too."""
     work, winner, two = advice.workload, advice.recommended, advice.workload.has_noise_function
+    measure = Measure(work, advice.prior)
     known = (advice.coin_accuracy, None if advice.coin is None else advice.coin.value)
     guess = [f"{value:.5f}" for value in known if value is not None]
     asks = "" if winner.answered is None else "answered  "
     subject = numbered(work.queries, f"{kind_of_votes(work)} vote", f"{kind_of_votes(work)} votes")
+    shares = f"{'accuracy  ' if two else ''}{'right':>8}{head_of_columns(advice.options)}"
     lines = [
         f"Which aggregator for {subject}{'' if two else f' on {classes_in_words(work.classes)}'}?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
         f"  {'accuracy, which ranks, and ' if two else ''}share of right labels under {in_words(advice.prior)}",
+        *[f"  {line}" for line in about_columns(measure)],
         UNDER_THE_PRIOR,
         *([f"  {how_many_are_there(work)}"] if work.missing else []),
         f"  a {'fair coin' if two else 'label that looks at nothing'} has {' and '.join(guess)}",
         "",
-        f"  {'accuracy  ' if two else ''}{'right':>8}  {asks}{'total ε':>9}   mechanism",  # the first one ranks
+        f"  {shares}  {asks}{'total ε':>9}   mechanism",
     ]
     for option in advice.options:
         mark = "*" if option is winner else " "
@@ -34,7 +47,7 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
         right = "–" if option.share_right is None else f"{option.right:.5f}"
         accuracy = f"{option.accuracy(advice.prior):>8.5f}  " if two else ""
         answered = "" if option.answered is None else f"{option.answered:.5f}   "
-        numbers = f"{accuracy}{right:>8}  {answered}{option.cost.epsilon:>9.5g}"
+        numbers = f"{accuracy}{right:>8}{option.in_columns()}  {answered}{option.cost.epsilon:>9.5g}"
         lines.append(f"{mark} {numbers}   {option.name}{settings} (by {option.cost.name})")
     lines += absences(advice.absent, everything=everything)
     lines += ["", *advice.remarks, *([""] if advice.remarks else [])]
@@ -64,12 +77,14 @@ def json_report(advice: Advice) -> Document:
         "workload": flags_of(advice.workload),
         "counted_as": flags_of(counted(advice.workload)),
         "prior": advice.prior.text,
+        **columns_to_json(Measure(advice.workload, advice.prior)),
         "coin_accuracy": advice.coin_accuracy,
         "coin_share_right": None if advice.coin is None else advice.coin.to_json(),
         "options": [
             {
                 "name": option.name,
                 "share_right": None if option.share_right is None else option.share_right.to_json(),
+                **option.columns_to_json(),
                 "accuracy": option.accuracy(advice.prior) if advice.workload.has_noise_function else None,
                 **({} if option.answered is None else {"share_answered": option.answered}),
                 "epsilon": option.cost.epsilon,

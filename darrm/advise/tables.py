@@ -22,6 +22,7 @@ def rows_of(advice: Advice) -> list[dict[str, str | float]]:
         {
             "mechanism": option.name,
             "share right": option.right,
+            **{name: share.value for name, share in option.columns.items()},
             **({"accuracy": option.accuracy(advice.prior)} if advice.workload.has_noise_function else {}),
             **({} if option.answered is None else {"answered": option.answered}),
             "epsilon": option.cost.epsilon,

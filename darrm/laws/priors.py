@@ -57,7 +57,7 @@ from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
-from darrm.problem import classes_in_words, is_law_a_gamma, is_open
+from darrm.problem import OPEN, classes_in_words, is_law_a_gamma, is_open
 from darrm.votes import Votes, require_votes
 
 Counts = NDArray[np.int64]
@@ -364,6 +364,75 @@ class Ewens(_Known):
         return -np.sort(-counts, axis=1)
 
 
+# a belief in voters who are divided (as many as all histograms), mixed, or agreeing: concentrations times C, and θ
+_COLUMNS = {"divided": 10.0, "mixed": 1.0, "agreeing": 0.1}
+
+
+def columns_of(classes: int) -> dict[str, Prior]:
+    """Return three beliefs between which most votes lie: voters that are divided, mixed, or agree.
+
+    For C classes Dirichlet's laws of concentration 1, 1/C and 1/(10C); for open answers Ewens' laws of θ = 10, 1 and
+    0.1, what the last two of these are in the limit of many classes, and ten times the middle one.
+
+    >>> {name: prior.text for name, prior in columns_of(10).items()}
+    {'divided': 'dirichlet:1', 'mixed': 'dirichlet:0.1', 'agreeing': 'dirichlet:0.01'}
+    """
+    if is_open(classes):
+        return {name: Ewens(theta) for name, theta in _COLUMNS.items()}
+    return dict(zip(_COLUMNS, (Dirichlet(), Dirichlet(1.0 / classes), Dirichlet(0.1 / classes)), strict=True))
+
+
+@dataclass(frozen=True)
+class Spread(_Known):
+    """Voters are divided, mixed or agree, each as likely: the mean of the laws of `columns_of`.
+
+    What is drawn is a third from each, in turn.
+
+    >>> np.exp(Spread().log_probabilities(np.array([[2, 0], [1, 1]]))).round(6)  # thirds of 1/3, 3/8 and 21/44
+    array([0.395202, 0.209596])
+    >>> str(parse("spread", classes=10))
+    'voters that are divided, mixed or agreeing, each as likely'
+    """
+
+    kind: ClassVar[str] = "spread"
+
+    def __str__(self) -> str:
+        return f"voters that are {', '.join(list(_COLUMNS)[:-1])} or {list(_COLUMNS)[-1]}, each as likely"
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of the mean of three laws, (n, C) → (n,)."""
+        return _log_mean([prior.log_probabilities(counts) for prior in columns_of(counts.shape[1]).values()])
+
+    def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
+        """Compute the log of the mean of three of Ewens' laws."""
+        return _log_mean([prior.log_of_partitions(parts) for prior in columns_of(OPEN).values()])
+
+    def strings(self, K: int) -> Array:
+        """Compute the mean of what the three expect."""
+        return np.asarray(np.mean([prior.strings(K) for prior in columns_of(OPEN).values()], axis=0))
+
+    def weights(self, K: int) -> Array:
+        """Compute the mean of three weights."""
+        return np.asarray(np.mean([prior.weights(K) for prior in columns_of(2).values()], axis=0))
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw from each of the three in turn; those of open answers have zeros last."""
+        checks.integer_at_least(1, K=K, count=count)
+        three = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in columns_of(classes).values()]
+        wide = max(drawn.shape[1] for drawn in three)
+        padded = [np.pad(drawn, ((0, 0), (0, wide - drawn.shape[1]))) for drawn in three]
+        return np.stack(padded, axis=1).reshape(-1, wide)[:count]
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw from each of the three in turn."""
+        three = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in columns_of(2).values()]
+        return np.stack(three, axis=1).reshape(-1, K)[:count]
+
+
+def _log_mean(logs: list[Array]) -> Array:
+    return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
+
+
 CommonP = Dirichlet  # as the paper's readers know it: one p ~ U[0, 1] shared by all voters
 
 
@@ -614,19 +683,21 @@ class StoredPrior(Prior):
         return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
 
 
-_KINDS: dict[str, type[_Known]] = {prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Led, Point, Ewens)}
-_OF_OPEN = "ewens or ewens:THETA"
-_OF_ANY_CLASSES = "dirichlet, dirichlet:CONCENTRATION, led:LEADER,OTHERS, like:FILE or votes:FILE"
+_KINDS: dict[str, type[_Known]] = {
+    prior.kind: prior for prior in (Independent, TwoSided, Dirichlet, Led, Point, Ewens, Spread)
+}
+_OF_OPEN = "spread, ewens or ewens:THETA"
+_OF_ANY_CLASSES = "spread, dirichlet, dirichlet:CONCENTRATION, led:LEADER,OTHERS, like:FILE or votes:FILE"
 _ALL_KINDS = "uniform, uniform:LOW,HIGH, two-sided:LOW,HIGH, common, point:P, " + _OF_ANY_CLASSES
 
 
 def parse(text: str, classes: int = 2) -> Prior:
     """Read a prior for so many classes, as ``--prior`` does.
 
-    ``dirichlet``, ``dirichlet:CONCENTRATION``, ``led:LEADER,OTHERS``, ``like:FILE``, the `Led` that is fitted to public
-    votes on as many classes, or ``votes:FILE``, these votes themselves; for two classes also
+    ``spread``, ``dirichlet``, ``dirichlet:CONCENTRATION``, ``led:LEADER,OTHERS``, ``like:FILE``, the `Led` that is
+    fitted to public votes on as many classes, or ``votes:FILE``, these votes themselves; for two classes also
     ``uniform``, ``uniform:LOW,HIGH``, ``two-sided:LOW,HIGH``, ``point:P`` or ``common``, which is ``dirichlet``.
-    For open answers ``ewens`` or ``ewens:THETA``.
+    For open answers ``spread``, ``ewens`` or ``ewens:THETA``.
 
     `ValueError` if the text is none of these, a number is out of range, or the file holds no such votes; `OSError` if
     it cannot be read.
@@ -647,9 +718,8 @@ def parse(text: str, classes: int = 2) -> Prior:
     except ValueError:
         numbers = [math.nan] * 3  # as many as no prior has
     known = _KINDS.get(kind)
-    usable = (
-        known is Ewens if is_open(classes) else known in {Dirichlet, Led} or (known not in {None, Ewens} and of_two)
-    )
+    of_any = known in {Dirichlet, Led, Spread}
+    usable = known in {Ewens, Spread} if is_open(classes) else of_any or (known not in {None, Ewens} and of_two)
     by_default = text in {Independent.kind, Dirichlet.kind, Ewens.kind}
     is_whole = known is not None and (len(numbers) == len(fields(known)) or by_default)
     if known is not None and usable and is_whole and not any(map(math.isnan, numbers)):
@@ -676,6 +746,15 @@ def default_of(classes: int) -> Prior:
     (Dirichlet(concentration=1.0), Ewens(theta=1.0))
     """
     return Ewens() if is_open(classes) else Dirichlet()
+
+
+def planned_for(classes: int) -> Prior:
+    """Return what is planned for where nothing is said: of two classes the paper's belief, of more all three columns.
+
+    >>> planned_for(2), planned_for(3)
+    (Dirichlet(concentration=1.0), Spread())
+    """
+    return Dirichlet() if is_law_a_gamma(classes) else Spread()
 
 
 def is_built_in(prior: object) -> bool:
@@ -752,7 +831,7 @@ def check(prior: object, classes: int = 2) -> None:
         checks.fail("prior", prior, "a darrm.laws.priors.Prior", advice)
     if isinstance(prior, RecordedVotes):
         prior.check_classes(classes)
-    if is_open(classes) != isinstance(prior, Ewens) and isinstance(prior, _Known):
+    if is_open(classes) != isinstance(prior, Ewens) and isinstance(prior, _Known) and not isinstance(prior, Spread):
         advice = "say Ewens() for open answers, Dirichlet() for listed ones"
         checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
     if classes > 2 and isinstance(prior, Independent | TwoSided | Point):

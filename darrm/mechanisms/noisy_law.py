@@ -13,6 +13,8 @@ law on average over the names of the classes, which is all that a belief that is
 Of two classes the difference D of the noises decides alone: the one behind by M wins with ½(Pr[D ≥ M] + Pr[D ≥ M + 1]).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,8 +28,33 @@ _TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from her
 _CELLS = 1024.0  # to a deviation, at most: a wider noise is constant on each of them
 _FINE_CELLS = 32768.0  # the same for two classes: they change a probability by less than 1e-9
 _FEW_LAGS = 25  # different lags to a class: up to so many one product of matrices is faster than a sum over classes
+_FEW_LAGS_OF_ONE = 10  # the same where only the leader's probability is asked for
 _MOST_TABLED = 2**22  # entries of the (lags, nodes) tables: of two, 64 megabytes
 _ROWS_AT_ONCE = 2**18  # entries of the (histograms, nodes) arrays: two megabytes, which stay in the cache
+
+
+@dataclass(frozen=True)
+class WinningLaw:
+    """The law of a noisy maximum as a function of the histograms; `right` takes half the time.
+
+    >>> from darrm.probability.integer_noise import DiscreteGaussian
+    >>> law, tied = WinningLaw(DiscreteGaussian(9.0)), np.array([[5, 5, 1]])
+    >>> bool(np.isclose(law.right(tied)[0], law(tied)[0, :2].sum()))
+    True
+    """
+
+    noise: IntegerNoise
+
+    def __call__(self, counts: NDArray[np.int64]) -> Array:
+        """Compute the probability of each class, (n, C) → (n, C)."""
+        return winning_probabilities(self.noise, counts)
+
+    def right(self, counts: NDArray[np.int64]) -> Array:
+        """Compute the probability that the answer is one of the classes with the most votes, (n, C) → (n,)."""
+        leading = counts == counts.max(axis=1, keepdims=True)
+        if counts.shape[1] == 2:
+            return np.asarray(np.sum(_by_difference(self.noise, counts) * leading, axis=1))
+        return np.asarray(_summed(self.noise, counts, of_leader=True)[:, 0] * leading.sum(axis=1))
 
 
 def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], *, others: int = 0) -> Array:
@@ -50,18 +77,7 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], *, oth
     checks.integer_at_least(2, classes=classes)
     if classes == 2 and not others:
         return _by_difference(noise, counts)
-    if others:  # one of them has a place in the tables
-        counts = np.pad(counts, ((0, 0), (0, 1)))
-    cell = max(1, int(noise.deviation / _CELLS))  # votes, the unit of what follows
-    support, mass = _law(noise, cell)
-    nodes, weights = _nodes(noise.deviation / cell, support, classes + others)
-    # behind all of the noise it does not matter how far
-    lags, place = lags_of(counts, most=(support.size + 1) * cell)
-    result, size = np.zeros(counts.shape), max(1, _MOST_TABLED // lags.size)
-    for start in range(0, nodes.size, size):
-        some = slice(start, start + size)
-        result += chosen(place, *_tables(support, mass, nodes[some], lags / cell), weights[some], last=max(1, others))
-    return result[:, :classes]
+    return _summed(noise, counts, others=others)[:, :classes]
 
 
 def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], threshold: int) -> Array:
@@ -90,26 +106,37 @@ def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], thre
     return result * (counts > 0)
 
 
-def chosen(place: NDArray[np.int64], log_below: Array, hazard: Array, weights: Array, *, last: int = 1) -> Array:
+def chosen(
+    place: NDArray[np.int64], log_below: Array, hazard: Array, weights: Array, *, last: int = 1, of_leader: bool = False
+) -> Array:
     """Add up hazard of a class · Π below of all classes, over nodes with weights: (n, C) places in tables → (n, C).
 
     The tables are (L, N) of L places and N nodes, weights (N,) or (n, N); the last column stands for so many classes.
+    With ``of_leader`` only a class in the first place is asked for: (n, 1).
     """
-    result = np.empty(place.shape)
     (size, nodes), classes = log_below.shape, place.shape[1]
+    result = np.empty((len(place), 1 if of_leader else classes))
     weights = np.broadcast_to(weights, (len(place), nodes))
-    rows = max(1, _ROWS_AT_ONCE // nodes)
+    gathers = size > (_FEW_LAGS_OF_ONE if of_leader else _FEW_LAGS) * classes
+    rows = max(1, (_ROWS_AT_ONCE // 4 if gathers else _ROWS_AT_ONCE) // nodes)
     for start in range(0, len(place), rows):
         block, counting = place[start : start + rows], weights[start : start + rows]
-        alike = (last - 1.0) * log_below[block[:, -1]] if last > 1 else 0.0
-        if size > _FEW_LAGS * classes:
-            density = np.exp(sum((log_below[block[:, c]] for c in range(classes)), alike)) * counting
-            of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
-            result[start : start + rows] = np.column_stack(of_class)
+        density = (last - 1.0) * log_below[block[:, -1]] if last > 1 else np.zeros((len(block), nodes))
+        if gathers:
+            for c in range(classes):
+                density += log_below[block[:, c]]
         else:  # classes in equal places are counted instead
             at = np.arange(len(block))[:, None] * size + block
             classes_with = np.bincount(at.ravel(), minlength=len(block) * size).reshape(-1, size)
-            density = np.exp(classes_with.astype(np.float64) @ log_below + alike) * counting
+            density += classes_with.astype(np.float64) @ log_below
+        np.exp(density, out=density)
+        density *= counting
+        if of_leader:
+            result[start : start + rows, 0] = density @ hazard[0]
+        elif gathers:
+            of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
+            result[start : start + rows] = np.column_stack(of_class)
+        else:
             result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
     return result
 
@@ -129,6 +156,24 @@ def lags_of(counts: NDArray[np.int64], most: int | None = None) -> tuple[NDArray
         return lags, place.reshape(behind.shape)
     occurs = np.bincount(behind.ravel()) > 0  # by counting, where there are no more lags than that
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[behind]
+
+
+def _summed(noise: IntegerNoise, counts: NDArray[np.int64], *, others: int = 0, of_leader: bool = False) -> Array:
+    """Sum over the nodes, see `chosen`."""
+    if others:  # one of them has a place in the tables
+        counts = np.pad(counts, ((0, 0), (0, 1)))
+    cell = max(1, int(noise.deviation / _CELLS))  # votes, the unit of what follows
+    support, mass = _law(noise, cell)
+    nodes, weights = _nodes(noise.deviation / cell, support, counts.shape[1] + max(0, others - 1))
+    # behind all of the noise it does not matter how far
+    lags, place = lags_of(counts, most=(support.size + 1) * cell)
+    result: Array = np.zeros((len(counts), 1 if of_leader else counts.shape[1]))
+    size = max(1, _MOST_TABLED // lags.size)
+    for start in range(0, nodes.size, size):
+        some = slice(start, start + size)
+        below, hazard = _tables(support, mass, nodes[some], lags / cell)
+        result += chosen(place, below, hazard, weights[some], last=max(1, others), of_leader=of_leader)
+    return result
 
 
 def _by_difference(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:

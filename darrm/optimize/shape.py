@@ -20,7 +20,7 @@ from darrm.errors import PlanError, checks
 from darrm.laws.priors import Dirichlet, Prior
 from darrm.losses.label import label_curve, label_estimate
 from darrm.losses.renyi import DEFAULT_ORDERS
-from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_law import WinningLaw
 from darrm.probability import Array
 from darrm.probability.integer_noise import POWERS, ShapedNoise
 
@@ -131,5 +131,4 @@ def _certified(place: _Place, order: float, budget: float) -> tuple[ShapedNoise,
 
 
 def _right(noise: ShapedNoise, counts: NDArray[np.int64]) -> Array:
-    most = counts == counts.max(axis=1, keepdims=True)
-    return np.asarray((winning_probabilities(noise, counts) * most).sum(axis=1))
+    return WinningLaw(noise).right(counts)

@@ -18,7 +18,7 @@ from darrm.losses.amplification import rate_of
 from darrm.losses.charges import Charge
 from darrm.losses.renyi import RenyiCurve
 from darrm.losses.vanishing import least_threshold
-from darrm.mechanisms.noisy_law import answering_probabilities, chosen, lags_of, winning_probabilities
+from darrm.mechanisms.noisy_law import WinningLaw, answering_probabilities, chosen, lags_of
 from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
 from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.optimize.shape import DEAR, best_shape
@@ -274,7 +274,7 @@ def _of(workload: Workload, mechanism: Mechanism, law: Law | None = None, **sett
 
 def _noisy_law(mechanism: Mechanism) -> Law:
     noise: IntegerNoise = getattr(mechanism, "law", None) or getattr(mechanism, "noise")  # noqa: B009 (both kinds)
-    return lambda counts: winning_probabilities(noise, counts)
+    return WinningLaw(noise)
 
 
 def _narrowed(curve: RenyiCurve, times: float) -> RenyiCurve:

@@ -16,7 +16,7 @@ from darrm.errors import PlanError
 from darrm.losses.charges import Charge
 from darrm.losses.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm.mechanisms.noisy_law import WinningLaw
 from darrm.plan.budget import counted
 from darrm.plan.by_label import LEAST_SIGMA, first_rate
 from darrm.plan.family import Search
@@ -65,8 +65,7 @@ def lnmax(search: Search) -> Iterable[Parameter]:
         curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
         charge = Charge("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=reached)
         noise = DiscreteLaplace(max(gamma, _LEAST_GAMMA))  # wider noise answers next to the same
-        law: Law = lambda counts: winning_probabilities(noise, counts)  # noqa: E731
-        return Proposal(law=law, price=lambda: charge, settings={"gamma": gamma})
+        return Proposal(law=WinningLaw(noise), price=lambda: charge, settings={"gamma": gamma})
 
     limits = (_LEAST_GAMMA, LARGEST_GAMMA)
     start = first_rate(search.workload)
@@ -83,7 +82,7 @@ def darrm_of_the_paper(search: Search) -> Iterable[Parameter]:
 def _gaussian(sigma: float) -> Law:
     if sigma > MOST_SIGMA:
         raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
-    return lambda counts: winning_probabilities(DiscreteGaussian(max(LEAST_SIGMA, sigma)), counts)
+    return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
 
 
 @contextmanager

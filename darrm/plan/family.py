@@ -115,7 +115,7 @@ def calibrate(
     family
         What is calibrated.
     measure
-        What decides, a `darrm.plan.share_right.Measure`; by default that of equally likely histograms.
+        What decides, a `darrm.plan.share_right.Measure`; by default that of no prior in particular.
     to_beat
         An error, or a share of wrong labels, that is known already: a member that cannot have less need not be found.
     report
@@ -317,6 +317,7 @@ def _option(search: Search, family: Family, proposal: Proposal, place: tuple[Par
         only_compared=family.only_compared,
         remark=proposal.remark,
         share_right=measure.share_right(law),
+        columns=measure.columns(law),
         expected_error=measure.expected_error(law),
         answered=measure.share_answered(law),
         levels=measure.levels,

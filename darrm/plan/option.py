@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Prior, is_built_in
+from darrm.laws.priors import Prior, columns_of, is_built_in
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.parameter import Parameter
 from darrm.plan.share_right import Law, Measure, ShareRight
 from darrm.problem import Workload
 from darrm.proof.table import Table
+from darrm.system.files import Document
 from darrm.system.flags import flags_of
 
 NO_NOISE = "No noise is needed: any number of answers is post-processing of models that are private already."
@@ -55,6 +56,10 @@ class Option:
         What else a reader should know.
     share_right
         The share of right labels under the prior that decided, where it is known.
+    columns
+        The share of right labels where voters are divided, mixed or agree, `darrm.laws.priors.columns_of`.
+    regret
+        How much less of a column that is than the best of those that it is ranked with, at most; None where it is not.
     expected_error
         The expected error under that prior; None for more than two classes.
     answered
@@ -82,6 +87,8 @@ class Option:
     only_compared: str = ""
     remark: str = ""
     share_right: ShareRight | None = None
+    columns: Mapping[str, ShareRight] = field(default_factory=dict)
+    regret: float | None = None
     expected_error: float | None = None
     answered: float | None = None
     levels: NDArray[np.int64] = field(default_factory=lambda: np.arange(0))
@@ -112,6 +119,15 @@ class Option:
         """What all queries cost by the smallest bound."""
         return Bound(self.spent.bound, self.spent.epsilon, self.spent.explanation)
 
+    def columns_to_json(self) -> Document:
+        """Write the share in each column, and the regret, as plain data."""
+        columns = {name: share.to_json() for name, share in self.columns.items()}
+        return {"columns": columns, "regret": self.regret}
+
+    def in_columns(self) -> str:
+        """Write the share in each column as a line of `head_of_columns` has it."""
+        return "".join(f"{share.value:>9.3f}" for share in self.columns.values())
+
     @property
     def wrong(self) -> float:
         """What options are ranked by: the expected error or, for more than two classes, the share of wrong labels."""
@@ -129,6 +145,33 @@ class Option:
         """
         gamma = np.clip(2.0 * self.truth - 1.0, 0.0, 1.0)
         return 1.0 - NoiseFunction(self.workload.voters.K - self.workload.missing, gamma).expected_error(prior)
+
+
+def head_of_columns(options: Sequence[Option]) -> str:
+    """Write the names of the columns of options."""
+    return "".join(f"{name:>9}" for name in options[0].columns)
+
+
+def about_columns(measure: Measure) -> tuple[str, str]:
+    """Say what decided, and what the columns are, in two lines.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> work = Workload(Voters(7, PrivacyParams("inf")), 1, PrivacyParams(1), classes=4)
+    >>> print(*about_columns(Measure(work, None)), sep="; ")
+    calibrated for the mean of the three columns; first is what loses least to the best in any of them; \
+columns: the share right where voters are divided (dirichlet:1), mixed (dirichlet:0.25), agreeing (dirichlet:0.025)
+    """
+    three = ", ".join(f"{name} ({prior.text})" for name, prior in columns_of(measure.classes).items())
+    decided = "calibrated for this prior, by which the best is first"
+    if measure.by_regret:
+        decided = "calibrated for the mean of the three columns; first is what loses least to the best in any of them"
+    return decided, f"columns: the share right where voters are {three}"
+
+
+def columns_to_json(measure: Measure) -> Document:
+    """Write what the columns are, and what ranks, as plain data."""
+    columns = {name: prior.text for name, prior in columns_of(measure.classes).items()}
+    return {"columns": columns, "ranked_by": "regret" if measure.by_regret else measure.name}
 
 
 def how_to_release(workload: Workload, prior: Prior, family: str | None = None) -> tuple[str, ...]:

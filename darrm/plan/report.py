@@ -9,6 +9,9 @@ from darrm.plan.option import (
     OF_YOUR_OWN,
     UNDER_THE_PRIOR,
     Option,
+    about_columns,
+    columns_to_json,
+    head_of_columns,
     how_counted,
     how_many_are_there,
     kind_of_votes,
@@ -42,17 +45,20 @@ def text_report(plan: Plan, output: Path | None, *, everything: bool = False) ->
 
 def json_report(plan: Plan, output: Path | None) -> dict[str, Any]:
     """Write the plan as plain data; the schema is ``darrm/schemas/plan_report.json``."""
+    measure = Measure(plan.workload, plan.prior)
     return {
         "format": "darrm plan report",
         "version": 1,
         "workload": plan.workload.to_json(),
         "counted_as": counted(plan.workload).to_json(),
         "prior": plan.prior.text,
-        "levels": Measure(plan.workload, plan.prior).levels.tolist(),
+        **columns_to_json(measure),
+        "levels": measure.levels.tolist(),
         "candidates": [
             {
                 "method": option.name,
                 "share_right": None if option.share_right is None else option.share_right.to_json(),
+                **option.columns_to_json(),
                 **_of_two_classes(option),
                 **({} if option.answered is None else {"share_answered": option.answered}),
                 "settings": dict(option.settings),
@@ -91,12 +97,13 @@ def plot_report(path: Path, plan: Plan) -> None:
 
 
 def _heading(plan: Plan) -> str:
-    work = plan.workload
+    work, measure = plan.workload, Measure(plan.workload, plan.prior)
     lines = [
         f"Plan for {numbered(work.queries, f'{kind_of_votes(work)} vote', f'{kind_of_votes(work)} votes')}",
         f"  {work.voters}",
         f"  all answers together are to be {work.total}-differentially private",
-        f"  decided by the {Measure(work, plan.prior).name} under {in_words(plan.prior)}",
+        f"  decided by the {measure.name} under {in_words(plan.prior)}",
+        *[f"  {line}" for line in about_columns(measure)],
         UNDER_THE_PRIOR,
         *[f"  {said}" for said in (how_many_are_there(work), how_counted(work)) if said],
     ]
@@ -108,12 +115,16 @@ def _candidates(plan: Plan, *, everything: bool) -> str:
     errors = plan.best.expected_error is not None
     wide = max(12, *(len(option.name) + 2 for option in plan.options))
     is_answered = plan.best.answered is not None
-    head = f"{'share right':>15}" + (f"{'expected error':>16}" if errors else "") + (f"{'answered':>10}" * is_answered)
+    head = (
+        f"{'share right':>15}{head_of_columns(plan.options)}"
+        + (f"{'expected error':>16}" if errors else "")
+        + (f"{'answered':>10}" * is_answered)
+    )
     lines = [f"  {'way':<{wide}}{head}   the accountant's total"]
     for option in plan.options:
         mark = "*" if option is plan.best else " "
         spent, share = option.spent, option.share_right
-        shown = f"{'–' if share is None else f'{share.value:.5f}':>15}"
+        shown = f"{'–' if share is None else f'{share.value:.5f}':>15}{option.in_columns()}"
         error = f"{option.expected_error:>16.6g}" if errors else ""
         error += "" if option.answered is None else f"{option.answered:>10.5f}"
         lines.append(

@@ -1,7 +1,9 @@
 """The best release of many votes within one budget.
 
 Every family of `darrm.plan.families` that a plan asks is calibrated, and the member is taken that has the smallest
-expected error or, of more than two classes, the largest share of right labels under the prior. The optimum under a
+expected error or, of more than two classes, the largest share of right labels under the prior that is said. Where none
+is said, all are calibrated for the mean of three beliefs (voters divided, mixed, agreeing), and the one is taken that
+loses least to the best of them, in the belief where it loses most. The optimum under a
 Rényi budget comes first, as it needs no trials of the accountant: the others are tried only where they may be better
 than what is known, so what is reported of one that does not win may be less than the best of its kind.
 
@@ -113,6 +115,8 @@ class Plan:
         }
         if share is not None:
             claimed["share_right"] = share.to_json()
+        if self.best.columns:
+            claimed["columns"] = {name: column.to_json() for name, column in self.best.columns.items()}
         return claimed if error is None else {**claimed, "expected_error": error}
 
     @property
@@ -136,8 +140,8 @@ def plan(
     workload
         The voters, how many votes are released, and the budget of all of them together.
     prior
-        A public belief with linear expected error; by default `Dirichlet`, under which every histogram is
-        equally likely.
+        A public belief, of two classes with linear expected error; by default `Dirichlet` for two classes, under
+        which every histogram is equally likely, and `Spread` for more.
     families
         What is tried; by default those of `darrm.plan.families.FAMILIES` that may win.
     report
@@ -223,8 +227,21 @@ def options_of(
             (family.name, _STOPPED) for family in families if family.arises(workload) and family.name not in named
         ]
         warnings.warn("stopped early: what follows is the best until then, and not the best of all", stacklevel=3)
-    # stable: of equals the one that was asked first stays before the others
-    return sorted(options, key=lambda option: option.wrong), refused
+    return ranked(options, measure), refused
+
+
+def ranked(options: Sequence[Option], measure: Measure) -> list[Option]:
+    """Sort options, the best first, and say of each what it loses to the best of a column, at most.
+
+    Of equals the one that was asked first stays before the others.
+    """
+    names = options[0].columns if options else ()
+    best = {name: max(option.columns[name].value for option in options) for name in names}
+    known = [
+        replace(option, regret=max(best[name] - option.columns[name].value for name in best)) if best else option
+        for option in options
+    ]
+    return sorted(known, key=lambda option: ((measure.by_regret and option.regret) or 0.0, option.wrong))
 
 
 def _calibrate_all(
@@ -256,7 +273,7 @@ def _calibrate_all(
         elif family.best_of_one and workload.queries == 1 and not workload.missing:
             settled = "of one query the optimum is known"
     if options:
-        best = min(options, key=lambda option: option.wrong)
+        best = options[[option.name for option in options].index(ranked(options, measure)[0].name)]
         if best.place is not None and best.place[0].precision.rough:
             family = next(family for family in families if family.name == best.name)
             options[options.index(best)] = calibrate(workload, family, measure=measure, report=show)

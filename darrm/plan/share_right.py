@@ -5,7 +5,9 @@ partitions of K into at most C parts. Where these are few the share is a sum ove
 histograms that are drawn from the prior with a fixed public seed, of probabilities that are exact. The same histograms
 serve every release, so differences are known better than the standard error says.
 
-`Measure` is what a workload's releases are compared by.
+`Measure` is what a workload's releases are compared by. Beside its prior there are always the three columns of
+`darrm.laws.priors.columns_of`: nobody knows beforehand how much voters agree, and a share of right labels means little
+without it.
 """
 
 import math
@@ -21,7 +23,18 @@ from darrm.errors import checks
 from darrm.laws import priors
 from darrm.laws.noise_function import NoiseFunction
 from darrm.laws.partitions import falling_counts, number_of_partitions
-from darrm.laws.priors import Dirichlet, Ewens, Prior, RecordedVotes, law_of_ones, log_arrangements, weights_of
+from darrm.laws.priors import (
+    Dirichlet,
+    Ewens,
+    Prior,
+    RecordedVotes,
+    Spread,
+    columns_of,
+    law_of_ones,
+    log_arrangements,
+    weights_of,
+)
+from darrm.mechanisms.noisy_law import WinningLaw
 from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
 from darrm.probability import Array
 from darrm.problem import OPEN, Workload, is_open
@@ -79,22 +92,43 @@ def share_right(
     >>> print(share_right(coin, 4, 2, Dirichlet()))
     0.60000
     """
-    asked, weights = _asked(prior, K - missing, classes, draws, missing)
-    right = asked.shares(law)
-    if weights is not None and asked.drawn:  # a share of rolls has a variance of at most 1/4
-        return ShareRight(float(weights @ right), float(np.linalg.norm(weights)) / (2.0 * math.sqrt(asked.drawn)))
-    if weights is not None:
-        return ShareRight(float(weights @ right))
-    return ShareRight(float(right.mean()), float(right.std(ddof=1) / np.sqrt(len(right))))
+    question = (prior, K - missing, classes, draws, missing)
+    return _mean(_right_of(law, question), question)
+
+
+_Question = tuple[Prior, int, int, int, int]  # prior, votes that are there, classes, draws, missing votes
+
+
+def _right_of(law: Law, question: _Question) -> Array:
+    """Compute how often the answer is right for each histogram, (n,)."""
+    asked, _, place = _asked(question)
+    right = law.right(asked.asked) if isinstance(law, WinningLaw) and not question[-1] else asked.shares(law)
+    return np.asarray(right if place is None else right[place])
+
+
+def _mean(right: Array, question: _Question) -> ShareRight:
+    """Compute the mean over the histograms of a prior; those of `Spread` are three samples."""
+    asked, weights, _ = _asked(question)
+    if weights is not None:  # a share of rolls has a variance of at most 1/4
+        error = float(np.linalg.norm(weights)) / (2.0 * math.sqrt(asked.drawn)) if asked.drawn else 0.0
+        return ShareRight(min(1.0, float(weights @ right)), error)
+    samples = 3 if isinstance(question[0], Spread) else 1
+    variance = np.mean([right[first::samples].var(ddof=1) for first in range(samples)])
+    return ShareRight(float(right.mean()), math.sqrt(variance / len(right)))
 
 
 @lru_cache(maxsize=8)
-def _asked(prior: Prior, K: int, classes: int, most: int, missing: int) -> tuple[Rolled, Array | None]:
+def _asked(question: _Question) -> tuple[Rolled, Array | None, NDArray[np.int64] | None]:
+    """List what a law is asked, the weights, and where each histogram is in it; None where all differ."""
+    prior, K, classes, most, missing = question
     counts, weights = histograms(prior, K, classes, most)
-    drawn = None
+    drawn, place = None, None
     if missing and (weights is None or len(counts) * number_of_rolls(missing, classes) > MOST_ROLLED):
         drawn = 1 if weights is None else max(1, MOST_ROLLED // len(counts))
-    return rolled(counts, counts == counts[:, :1], missing, drawn=drawn), weights
+    elif weights is None:  # voters that agree say the same again and again
+        counts, place = np.unique(counts, axis=0, return_inverse=True)
+        place = place.ravel()
+    return rolled(counts, counts == counts[:, :1], missing, drawn=drawn), weights, place
 
 
 def coin(counts: NDArray[np.int64]) -> Array:
@@ -115,13 +149,17 @@ def share_of_majorities(truth: Array, K: int, prior: Prior) -> ShareRight | None
     if ones is None:
         return None
     either_way = (ones + ones[::-1])[K // 2 + 1 :]
-    return ShareRight(float(either_way @ truth) + (0.0 if K % 2 else float(ones[K // 2])))
+    return ShareRight(min(1.0, float(either_way @ truth) + (0.0 if K % 2 else float(ones[K // 2]))))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
     """List sorted histograms with their probabilities, or draw some."""
     checks.integer_at_least(1, K=K)
+    if isinstance(prior, Spread):
+        three = [histograms(one, K, classes, most) for one in columns_of(classes).values()]
+        if (listed := [weights for _, weights in three if weights is not None]) and len(listed) == len(three):
+            return three[0][0], np.mean(listed, axis=0)
     if isinstance(prior, Ewens) and number_of_partitions(K, K) <= most:
         rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
         return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
@@ -150,7 +188,7 @@ class Measure:
     workload
         Its voters and classes.
     prior
-        A public belief; every histogram equally likely by default.
+        A public belief; by default that of `darrm.laws.priors.planned_for`.
 
     Attributes
     ----------
@@ -158,6 +196,8 @@ class Measure:
         The numbers of votes for the winner at which the truth is told.
     name
         What decides, in words.
+    by_regret
+        Whether options are ranked by the share that they lose to the best of a column, in the worst one.
 
     Raises
     ------
@@ -173,7 +213,7 @@ class Measure:
     """
 
     def __init__(self, workload: Workload, prior: Prior | None) -> None:
-        self.prior: Prior = priors.default_of(workload.classes) if prior is None else prior
+        self.prior: Prior = priors.planned_for(workload.classes) if prior is None else prior
         self.missing, self.K = workload.missing, workload.voters.K - workload.missing
         self.classes, self.by_error = workload.classes, workload.has_noise_function
         self.name = "expected error" if self.by_error else "share of right labels"
@@ -185,12 +225,14 @@ class Measure:
             priors.check(self.prior, self.classes)
             self.counts = (_alone if is_open(self.classes) else _leading)(self.K, self.classes)
         self.levels = self.counts[:, 0]
-        self._shares: dict[tuple[Law, int, int], ShareRight] = {}
+        self.by_regret = isinstance(self.prior, Spread) and not self.by_error
+        self._rights: dict[tuple[Law, _Question], Array] = {}
 
     def truth(self, law: Law) -> Array:
         """Compute Pr[the answer is the winner] at `levels`, the other classes sharing the rest."""
         if not self.missing:
-            return np.clip(law(self.counts)[:, 0], 0.0, 1.0)
+            told = law.right(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
+            return np.clip(told, 0.0, 1.0)
         if self.by_error:
             voters = self.K + self.missing
             told = np.clip(law(_majorities(voters))[:, 0], 0.5, 1.0)
@@ -213,6 +255,26 @@ class Measure:
             return share_of_majorities(self.truth(law), self.K, self.prior)
         return self._share(law, K or self.K + self.missing, draws)
 
+    def columns(self, law: Law) -> dict[str, ShareRight]:
+        """Compute the share of right labels where voters are divided, mixed, or agree: from one look at the law."""
+        three = columns_of(self.classes)
+        if self.by_error:
+            known = {name: share_of_majorities(self.truth(law), self.K, prior) for name, prior in three.items()}
+            return {name: share for name, share in known.items() if share is not None}
+        of_all = self._asking(Spread(), self.K + self.missing, MOST_LISTED)
+        right, listed = self._right(law, of_all), _asked(of_all)[1] is not None
+        shares = {}
+        for place, (name, prior) in enumerate(three.items()):
+            own = self._asking(prior, self.K + self.missing, MOST_LISTED)
+            if prior == self.prior:
+                shares[name] = _mean(self._right(law, own), own)
+            elif listed:
+                shares[name] = _mean(right, own)
+            else:
+                drawn = right[place :: len(three)]
+                shares[name] = ShareRight(float(drawn.mean()), float(drawn.std(ddof=1) / math.sqrt(len(drawn))))
+        return shares
+
     @property
     def coin(self) -> ShareRight | None:
         """The share of right labels of a label that looks at nothing; of open answers that is none."""
@@ -230,10 +292,17 @@ class Measure:
         return NoiseFunction(self.K, np.clip(2.0 * self.truth(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
 
     def _share(self, law: Law, K: int, draws: int) -> ShareRight:
-        asked = (law, K, draws)
-        if asked not in self._shares:  # a search and a report ask about the same law
-            self._shares[asked] = share_right(law, K, self.classes, self.prior, draws=draws, missing=self.missing)
-        return self._shares[asked]
+        asked = self._asking(self.prior, K, draws)
+        return _mean(self._right(law, asked), asked)
+
+    def _asking(self, prior: Prior, K: int, draws: int) -> _Question:
+        return prior, K - self.missing, self.classes, draws, self.missing
+
+    def _right(self, law: Law, question: _Question) -> Array:
+        asked = (law, question)
+        if asked not in self._rights:  # a search and a report ask about the same law
+            self._rights[asked] = _right_of(law, question)
+        return self._rights[asked]
 
 
 def without_silent_classes(workload: Workload, prior: Prior | None) -> tuple[Workload, Prior | None, int]:

@@ -1,8 +1,13 @@
-"""What a plan claims of its release: the workload, the total and by which bound, the share right under which prior."""
+"""What a plan claims of its release: the workload, the total and by which bound, the share right under which prior.
+
+Beside that share there are three, of voters that are divided, mixed or agree: Dirichlet's laws of concentration 1, 1/C
+and 1/(10C), of open answers Ewens' of θ = 10, 1 and 0.1. Their mean is the prior called ``spread``.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import count, takewhile
 
 import numpy as np
@@ -10,7 +15,7 @@ from numpy.typing import NDArray
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.laws import priors
-from darrm.laws.priors import Dirichlet, Prior
+from darrm.laws.priors import Dirichlet, Ewens, Prior, Spread
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload, classes_in_words, is_open
@@ -31,7 +36,10 @@ _PLANNED = 4096  # histograms: a plan adds up as many, and draws as many where t
 _SPREAD = 1.25  # of a standard error that was estimated, in its own
 _SEED = 20260  # what is drawn is the same in each audit
 _FIELDS = {"family", "workload", "spent", "prior"}
-_MORE = {"share_right", "expected_error"}
+_MORE = {"share_right", "columns", "expected_error"}
+_COLUMNS = ("divided", "mixed", "agreeing")  # a third of what `Spread` draws each, in turn
+
+_Figure = tuple[float, float, float]  # a share, its standard error here, and that of a plan at most
 
 
 def judge_plan(claims: Json, exact: Costs) -> Iterator[Verdict]:
@@ -91,7 +99,12 @@ def _read(claims: Json) -> tuple[Workload, Prior]:
     if spent.keys() != {"epsilon", "delta", "bound"} or not isinstance(spent["bound"], str):
         raise ValueError("spent is epsilon, delta and the name of a bound")
     numbers = [spent["epsilon"], spent["delta"], claims.get("expected_error", 0.0)]
-    numbers += [claims["share_right"][name] for name in ("value", "standard_error")] if "share_right" in claims else []
+    shares = [claims["share_right"]] if "share_right" in claims else []
+    if "columns" in claims:
+        if claims["columns"].keys() != set(_COLUMNS):
+            raise ValueError(f"columns are {', '.join(_COLUMNS)}")
+        shares += claims["columns"].values()
+    numbers += [share[name] for share in shares for name in ("value", "standard_error")]
     if any(isinstance(number, bool) or not math.isfinite(number) or number < 0.0 for number in numbers):
         raise ValueError("a figure is no number")
     return workload, priors.from_json(claims["prior"])
@@ -119,63 +132,117 @@ def _judge_total(spent: Json, workload: Workload, exact: Costs) -> Iterator[Verd
 
 
 def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -> Iterator[Verdict]:
-    figures = [(name, claims[name]) for name in ("share_right", "expected_error") if name in claims]
-    for name, figure in figures:
-        value = figure["value"] if isinstance(figure, dict) else figure
-        error = figure["standard_error"] if isinstance(figure, dict) else 0.0
-        claim = f"the {name.replace('_', ' ')} is {value:.9g} under {priors.in_words(prior)}"
-        if workload.missing:
-            yield Verdict(ABOUT_PLAN, claim, CLAIMED, "fair dice stand for missing votes; that is not computed here")
-            continue
-        try:
-            ours, own_error, drawn = _figure(name, workload, prior, exact)
-        except ValueError as failed:
-            yield Verdict(ABOUT_PLAN, claim, UNKNOWN, str(failed))
-            continue
-        if error > _SPREAD * drawn + _EXACTLY:
-            why = f"{_PLANNED:,} histograms, as a plan draws them, have {drawn:.2g} at most"
-            yield Verdict(ABOUT_PLAN, f"{claim}, with the standard error {error:.3g}", FALSE, why)
-            continue
-        apart, allowed = abs(value - ours), _EXACTLY + _ERRORS * math.hypot(error, own_error)
-        shown = f"computed anew it is {ours:.9g}" + (f" ± {own_error:.2g}" if own_error else "")
-        told = f"{shown}; up to {allowed:.2g} more or less would not be seen"
-        yield judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or own_error else PROVED)
+    shares, under = _Shares(workload, exact), priors.in_words(prior)
+    figures: list[tuple[str, Json, Callable[[], _Figure]]] = []
+    if "share_right" in claims:
+        figures.append((f"share right|under {under}", claims["share_right"], lambda: shares.under(prior)))
+    if "expected_error" in claims:
+        figure = {"value": claims["expected_error"], "standard_error": 0.0}
+        figures.append((f"expected error|under {under}", figure, lambda: (shares.error(prior), 0.0, 0.0)))
+    for place, name in enumerate(_COLUMNS if "columns" in claims else ()):
+        one = f"share right|where voters are {name}: {_columns_of(workload.classes)[place].text}"
+        figures.append((one, claims["columns"][name], partial(shares.column, place)))
+    for words, figure, computed in figures:
+        what, _, where = words.partition("|")
+        yield _judged(f"the {what} is {figure['value']:.9g} {where}", figure, computed, workload)
 
 
-def _figure(name: str, workload: Workload, prior: Prior, exact: Costs) -> tuple[float, float, float]:
-    K, law_of_label = workload.voters.K, (open_law_of if is_open(workload.classes) else law_of)(exact.aggregator)
-    counts, weights = _histograms(prior, K, workload.classes)
-    if name == "expected_error":
-        law = law_of_label(counts)
+def _judged(claim: str, figure: Json, computed: Callable[[], _Figure], workload: Workload) -> Verdict:
+    if workload.missing:
+        return Verdict(ABOUT_PLAN, claim, CLAIMED, "fair dice stand for missing votes; that is not computed here")
+    try:
+        ours, own_error, drawn = computed()
+    except ValueError as failed:
+        return Verdict(ABOUT_PLAN, claim, UNKNOWN, str(failed))
+    error = figure["standard_error"]
+    if error > _SPREAD * drawn + _EXACTLY:
+        why = f"histograms, as a plan draws them, have {drawn:.2g} at most"
+        return Verdict(ABOUT_PLAN, f"{claim}, with the standard error {error:.3g}", FALSE, why)
+    apart, allowed = abs(figure["value"] - ours), _EXACTLY + _ERRORS * math.hypot(error, own_error)
+    shown = f"computed anew it is {ours:.9g}" + (f" ± {own_error:.2g}" if own_error else "")
+    told = f"{shown}; up to {allowed:.2g} more or less would not be seen"
+    return judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or own_error else PROVED)
+
+
+class _Shares:
+    """How often a release is right; each prior's votes are asked about once."""
+
+    def __init__(self, workload: Workload, exact: Costs) -> None:
+        self.K, self.classes, self._exact = workload.voters.K, workload.classes, exact
+        self._known: dict[Prior, tuple[Array, Array | None]] = {}
+
+    def _law(self, counts: NDArray[np.int64]) -> Array:
+        return (open_law_of if is_open(self.classes) else law_of)(self._exact.aggregator)(counts)
+
+    def _right(self, prior: Prior) -> tuple[Array, Array | None]:
+        """Compute how often histograms are answered right, and their weights; None where they are drawn."""
+        if prior not in self._known:
+            counts, weights = _histograms(prior, self.K, self.classes)
+            leading = counts == counts.max(axis=1, keepdims=True)
+            self._known[prior] = np.where(leading, self._law(counts), 0.0).sum(axis=1), weights
+        return self._known[prior]
+
+    def error(self, prior: Prior) -> float:
+        """Compute the expected error of two classes."""
+        K, ones = self.K, np.arange(self.K + 1)
+        law = self._law(np.column_stack([K - ones, ones]))
         gamma = np.clip(law[K // 2 + 1 :, 1] + law[::-1][K // 2 + 1 :, 0] - 1.0, 0.0, 1.0)
         if prior == Dirichlet():
-            return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None)), 0.0, 0.0
-        return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0, 0.0, 0.0
-    values = np.where(counts == counts.max(axis=1, keepdims=True), law_of_label(counts), 0.0).sum(axis=1)
+            return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None))
+        return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0
+
+    def under(self, prior: Prior) -> _Figure:
+        """Compute a share, its standard error, and that which a plan may have."""
+        right, weights = self._right(prior)
+        return _figure(right, weights, _PLANNED, exactly=isinstance(prior, Dirichlet | Spread))
+
+    def column(self, place: int) -> _Figure:
+        """Compute the share of one of `_COLUMNS` from what `Spread` is answered."""
+        right, weights = self._right(Spread())
+        if weights is None:
+            return _figure(right[place::3], None, _PLANNED / 3, exactly=False)
+        _, own = _histograms(_columns_of(self.classes)[place], self.K, self.classes)
+        return _figure(right, own, _PLANNED / 3, exactly=True)
+
+
+def _figure(right: Array, weights: Array | None, planned: float, *, exactly: bool) -> _Figure:
     if weights is None:
-        spread = float(values.std(ddof=1))
-        return float(values.mean()), spread / math.sqrt(len(values)), spread / math.sqrt(_PLANNED)
-    mean = float(values @ weights)
-    listed = len(counts) <= _PLANNED and isinstance(prior, Dirichlet)
-    spread = 0.0 if listed else math.sqrt(max(0.0, float((values - mean) ** 2 @ weights)))
-    return mean, 0.0, spread / math.sqrt(_PLANNED)
+        spread = float(right.std(ddof=1))
+        return float(right.mean()), spread / math.sqrt(len(right)), spread / math.sqrt(planned)
+    mean = float(right @ weights)
+    listed = len(right) <= _PLANNED and exactly
+    spread = 0.0 if listed else math.sqrt(max(0.0, float((right - mean) ** 2 @ weights)))
+    return mean, 0.0, spread / math.sqrt(planned)
+
+
+def _columns_of(C: int) -> tuple[Prior, ...]:
+    return (Ewens(10.0), Ewens(1.0), Ewens(0.1)) if is_open(C) else tuple(map(Dirichlet, _concentrations(C)))
+
+
+def _concentrations(C: int) -> tuple[float, ...]:
+    return 1.0, 1.0 / C, 0.1 / C
 
 
 def _histograms(prior: Prior, K: int, C: int) -> tuple[NDArray[np.int64], Array | None]:
+    known: tuple[float, ...] = ()
+    if isinstance(prior, Dirichlet | Spread) and not is_open(C):
+        known = (prior.concentration,) if isinstance(prior, Dirichlet) else _concentrations(C)
     if C == 2:
         ones = np.arange(K + 1)
         counts = np.column_stack([K - ones, ones])
-        if isinstance(prior, Dirichlet):
-            return counts, _dirichlet(counts, prior.concentration)
-        return counts, np.exp(prior.log_probabilities(counts))
-    if isinstance(prior, Dirichlet):
+        return counts, _mean_of_dirichlets(counts, known) if known else np.exp(prior.log_probabilities(counts))
+    if known:
         parts = list(takewhile(lambda numbered: numbered[0] <= _LISTED, zip(count(), partitions(K, C, K))))
         if len(parts) <= _LISTED:
             counts = np.array([part for _, part in parts])
             arranged = [_arrangements(part.tolist()) for part in counts]
-            return counts, _dirichlet(counts, prior.concentration) * np.array(arranged)
+            return counts, _mean_of_dirichlets(counts, known) * np.array(arranged)
     rng = np.random.default_rng(_SEED)
     return prior.sample(K, C, _DRAWN, rng=rng), None
+
+
+def _mean_of_dirichlets(counts: NDArray[np.int64], concentrations: tuple[float, ...]) -> Array:
+    return np.asarray(np.mean([_dirichlet(counts, concentration) for concentration in concentrations], axis=0))
 
 
 def _dirichlet(counts: NDArray[np.int64], concentration: float) -> Array:

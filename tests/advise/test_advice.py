@@ -126,7 +126,7 @@ def printed(advice: Advice) -> dict[str, tuple[float, float, float, bool]]:
     assert rows[number:] == ([f"  {absent} more {does} not apply: --all says why"] if absent else [])
     found = {}
     for row in rows[:number]:
-        accuracy, right, total, words = row[2:10].strip(), row[12:20].strip(), row[22:31].strip(), row[34:]
+        accuracy, right, total, words = row[2:10].strip(), row[12:20].strip(), row[49:58].strip(), row[61:]
         name = next(name for name in sorted([NO_NOISE, *NAMES], key=len, reverse=True) if words.startswith(name))
         if accuracy != "–":
             found[name] = (float(right), float(accuracy), float(total), row.startswith("*"))
@@ -216,7 +216,7 @@ def test_a_new_aggregator_is_one_entry() -> None:
     found = advised(ONE, families=(*FAMILIES, ORACLE))
     assert found.recommended.name == "oracle"
     text = text_report(found)
-    assert "*  1.00000   1.00000        0.5   oracle (by hope)" in text
+    assert "*  1.00000   1.00000    1.000    1.000    1.000        0.5   oracle (by hope)" in text
     assert text.endswith("Do this:\n  ask the oracle\n")
     more = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 41, PrivacyParams(1))
     with pytest.raises(PlanError, match="nothing applies: oracle: it tires"):
@@ -258,7 +258,7 @@ def test_an_option_that_is_only_compared_is_not_recommended() -> None:
 def test_advice_on_more_classes_says_what_no_release_exceeds() -> None:
     """One question on three classes: the theorem's bound over all histograms, above every option."""
     work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
-    found = advise(work, families=of_names("per query", "exponential mechanism"))
+    found = advise(work, prior=priors.Dirichlet(), families=of_names("per query", "exponential mechanism"))
     (remark,) = (each for each in found.remarks if each.startswith("No private release whatsoever"))
     limit = float(remark.partition("more often than ")[2].split()[0])
     rows = [(a, b, 8 - a - b) for a in range(9) for b in range(9 - a)]

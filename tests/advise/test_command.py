@@ -145,7 +145,7 @@ def test_options_are_written_as_the_files_name_ends(tmp_path: Path, monkeypatch:
         assert (float(row["accuracy"]), float(row["epsilon"])) == (option["accuracy"], option["epsilon"])
     lines = Path("a.tex").read_text(encoding="utf-8").splitlines()
     assert lines[2:5:2] == [r"\toprule", r"\midrule"]
-    assert {line.count("&") for line in lines if line.endswith(r"\\")} == {5}
+    assert {line.count("&") for line in lines if line.endswith(r"\\")} == {8}
     assert sum(line.endswith(r"\\") for line in lines) == 1 + len(rows)
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
 

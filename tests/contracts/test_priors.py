@@ -74,6 +74,7 @@ class Wider(priors.Independent):
 
 
 BUILT_IN: tuple[priors.Prior, ...] = (
+    priors.Spread(),
     priors.Independent(),
     priors.Independent(0.6666667, 1),
     priors.Independent(1 / 3, 0.1 + 0.7),

@@ -99,7 +99,7 @@ def test_every_number_of_the_text_is_the_plans() -> None:
             assert float(printed) == pytest.approx(truth[levels.index(int(row[0]))], abs=5.1e-5)
     for found in plan.options:
         (line,) = (line for line in text.splitlines() if line[2:].startswith(found.name + " ") and " by " in line)
-        (share, error), total = line[14:].split()[:2], line.partition("(")[2].partition(")")[0]
+        (share, *_, error), total = line[14:].split()[:5], line.partition("(")[2].partition(")")[0]
         weights = plan.prior.weights(21)
         told = np.array(truth_of(table_of(found)))
         assert float(share) == pytest.approx(2.0 * float(told.sum()) / 22, abs=1e-5)  # 0 … 21 ones, equally likely

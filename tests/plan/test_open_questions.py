@@ -110,7 +110,7 @@ def test_the_plan_stays_within_the_budget(planned: Plan) -> None:
 @pytest.mark.slow
 def test_a_short_right_tail_answers_more_than_the_published_rules() -> None:
     work = Workload(Voters(200, PLAIN, overlap=1), 100, PrivacyParams("2", "1e-5"), classes=OPEN)
-    found = plan(work, families=[named("GNMax by label"), named("shaped noise")])
+    found = plan(work, prior=Ewens(), families=[named("GNMax by label"), named("shaped noise")])
     shaped, gaussian = found.options
     assert (shaped.name, gaussian.name) == ("shaped noise", "GNMax by label")
     even = [int(np.argmax(option.truth >= 0.5)) for option in found.options]
@@ -122,12 +122,12 @@ def test_a_short_right_tail_answers_more_than_the_published_rules() -> None:
 
 def test_one_question_is_answered_by_the_optimum() -> None:
     work = Workload(Voters(14, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
-    found = plan(work)
+    found = plan(work, prior=Ewens())
     assert found.best.name == "per query"
     assert found.best.right == pytest.approx(0.2558, abs=5e-5)
     assert found.best.answered == pytest.approx(found.table.law.share_answered(Ewens()), abs=1e-9)
     wide = Workload(Voters(30, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
-    best = plan(wide).best
+    best = plan(wide, prior=Ewens()).best
     assert best.table is not None
     assert best.right == pytest.approx(best.table.law.share_right(Ewens()), abs=0.02)  # of drawn partitions
 

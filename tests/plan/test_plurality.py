@@ -188,7 +188,7 @@ def test_the_rate_is_found_whatever_the_cost_looks_like() -> None:
 def test_remedies_are_what_they_say() -> None:
     work = Workload(Voters(50, PLAIN, overlap=1), 100, PrivacyParams("4", "1e-5"), classes=5)
     laws = [named("permute-and-flip"), named("exponential mechanism")]
-    found = plan(work, families=laws)
+    found = plan(work, prior=Dirichlet(), families=laws)
     best = found.best
     assert best.law is not None
     assert best.right < 0.6
@@ -206,10 +206,10 @@ def test_remedies_are_what_they_say() -> None:
         Workload(work.voters, int(queries), work.total, 5),
         Workload(work.voters, 100, PrivacyParams(epsilon, "1e-5"), 5),
     ):
-        assert calibrated(other, best.name).right == pytest.approx(GOAL, abs=0.03)
+        assert calibrated(other, best.name, Dirichlet()).right == pytest.approx(GOAL, abs=0.03)
     assert remedies(plan(Workload(work.voters, 1, PrivacyParams(20), 5), families=laws)) == ()
     assert words in text_report(found, None)
-    assert words in advice_text(advise(work, families=laws))
+    assert words in advice_text(advise(work, prior=Dirichlet(), families=laws))
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_what_private_voters_promise_is_worth_most_of_the_labels() -> None:
 
 def test_one_answer_of_private_voters_is_the_optimum_of_one() -> None:
     work = Workload(Voters(7, PrivacyParams("0.1")), 1, PrivacyParams("0.3"), 3)
-    assert abs(1.0 - plan(work).best.wrong - 0.97385) < 1e-5
+    assert abs(1.0 - plan(work, prior=Dirichlet()).best.wrong - 0.97385) < 1e-5
     with pytest.raises(PlanError, match="do not compose"):
         plan(Workload(Voters(7, PrivacyParams(1)), 1, PrivacyParams("0.01"), 3), families=[named("per query")])
 

@@ -398,6 +398,7 @@ IN_A_PLAN: dict[str, tuple[str, object]] = {
         lambda old: {"value": old["value"] + 0.1, "standard_error": 0.1},
     ),
     "an error where all was added up": ("plan/share_right/standard_error", 0.01),
+    "fewer right where voters are mixed": ("plan/columns/mixed/value", plus(-0.01)),
     "a field of its own": ("plan/promise", "(0.1, 0)-private"),
     "no workload": ("plan/workload", None),
 }

@@ -212,6 +212,10 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "more right labels": lambda data: data["plan"]["share_right"].update(
         value=data["plan"]["share_right"]["value"] + 0.01
     ),
+    "fewer right labels where voters agree": lambda data: data["plan"]["columns"]["agreeing"].update(
+        value=data["plan"]["columns"]["agreeing"]["value"] - 0.01
+    ),
+    "only two columns": lambda data: data["plan"]["columns"].pop("mixed"),
     "another prior": lambda data: data["plan"]["prior"].update(concentration="0.1"),
     "an extra word": lambda data: data["plan"].update(comment="proved"),
     "no workload": lambda data: data["plan"].pop("workload"),

@@ -1,0 +1,96 @@
+"""Three beliefs beside the one that is planned for, and what is planned where none is said."""
+
+from fractions import Fraction
+from itertools import product
+from math import factorial
+
+import numpy as np
+import pytest
+
+from darrm.laws.priors import Dirichlet, Ewens, Spread, columns_of, parse, to_json
+from darrm.plan import Plan, plan
+from darrm.plan.families import named
+from darrm.plan.share_right import Measure, share_right
+from darrm.privacy import PrivacyParams
+from darrm.problem import OPEN, Voters, Workload
+
+PLAIN = PrivacyParams("inf")
+WORK = Workload(Voters(6, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), 3)
+FEW = [named(name) for name in ("GNMax by label", "exponential mechanism", "permute-and-flip")]
+
+
+@pytest.fixture(scope="module")
+def found() -> Plan:
+    return plan(WORK, families=FEW)
+
+
+def chances(K: int, concentrations: list[Fraction]) -> dict[tuple[int, ...], Fraction]:
+    """Compute Polya's urn, histogram by histogram, in fractions: the mean of Dirichlet's laws."""
+    mean: dict[tuple[int, ...], Fraction] = {}
+    for a in concentrations:
+        for row in product(range(K + 1), repeat=3):
+            if sum(row) != K:
+                continue
+            chance, before = Fraction(factorial(K)), 0
+            for n in row:
+                for one in range(n):
+                    chance *= (a + one) / (3 * a + before)
+                    before += 1
+                chance /= factorial(n)
+            mean[row] = mean.get(row, Fraction(0)) + chance / len(concentrations)
+    return mean
+
+
+def test_columns_are_polyas_urns_and_their_mean_is_what_decides(found: Plan) -> None:
+    three = {"divided": Fraction(1), "mixed": Fraction(1, 3), "agreeing": Fraction(1, 30)}
+    for option in found.options:
+        assert option.law is not None
+        shares = {}
+        for name, asked in [*((name, [a]) for name, a in three.items()), ("all", list(three.values()))]:
+            law = chances(6, asked)
+            rows = np.array(list(law))
+            right = (option.law(-np.sort(-rows, axis=1)) * (-np.sort(-rows, axis=1) == rows.max(axis=1)[:, None])).sum(
+                1
+            )
+            shares[name] = float(right @ np.array(list(law.values()), dtype=float))
+        assert option.right == pytest.approx(shares.pop("all"), abs=1e-12)
+        assert {name: column.value for name, column in option.columns.items()} == pytest.approx(shares, abs=1e-12)
+
+
+def test_first_is_what_loses_least_to_the_best_of_a_column(found: Plan) -> None:
+    assert found.prior == Spread()
+    table = np.array([[column.value for column in option.columns.values()] for option in found.options])
+    regret = (table.max(axis=0) - table).max(axis=1)
+    assert [option.regret for option in found.options] == regret.tolist() == sorted(regret)
+    said = plan(WORK, families=FEW, prior=Dirichlet(0.1))
+    shares = [option.right for option in said.options]
+    assert shares == sorted(shares, reverse=True)
+    assert said.best.columns.keys() == {"divided", "mixed", "agreeing"}
+
+
+def test_drawn_columns_are_samples_of_their_own() -> None:
+    work = Workload(Voters(60, PLAIN, overlap=1), 50, PrivacyParams(2, "1e-5"), 8)
+    best = plan(work, families=[named("exponential mechanism")]).best
+    assert best.law is not None
+    for name, prior in columns_of(8).items():
+        column, alone = best.columns[name], share_right(best.law, 60, 8, prior)
+        assert 0.0 < column.standard_error < 0.02
+        assert abs(column.value - alone.value) < 5.0 * np.hypot(column.standard_error, alone.standard_error)
+    assert best.right == pytest.approx(np.mean([column.value for column in best.columns.values()]), abs=1e-4)
+
+
+def test_of_two_classes_the_published_belief_stays() -> None:
+    work = Workload(Voters(5, PLAIN, overlap=1), 1, PrivacyParams(1))
+    assert Measure(work, None).prior == Dirichlet()
+    columns = Measure(work, None).columns(lambda counts: np.eye(2)[np.zeros(len(counts), dtype=int)])
+    assert [share.value for share in columns.values()] == pytest.approx([1.0] * 3, abs=1e-12)
+
+
+def test_open_answers_have_columns_of_ewens() -> None:
+    work = Workload(Voters(9, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), OPEN)
+    best = plan(work, families=[named("GNMax by label")]).best
+    assert best.law is not None
+    for name, theta in (("divided", 10), ("mixed", 1), ("agreeing", 0.1)):
+        assert best.columns[name] == share_right(best.law, 9, OPEN, Ewens(theta))
+    assert best.right == pytest.approx(np.mean([column.value for column in best.columns.values()]))
+    assert (parse("spread", OPEN), to_json(Spread(), 9, OPEN)) == (Spread(), {"kind": "spread"})
