@@ -55,7 +55,6 @@ __all__ = [
     "Voters",
     "Votes",
     "Workload",
-    "__version__",
     "available_tables",
     "certify",
     "certify_plurality",
@@ -114,7 +113,7 @@ if sys.argv[:1] == ["-m"]:  # python -m darrm.plan: so much of the command line 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
     if name == "__version__":
-        return import_module("importlib.metadata").version("darrm")  # a third of the time of `import darrm`
+        return import_module("importlib.metadata").version("darrm")  # too slow for whoever imports all the names above
     home = _ALSO_CALLED.get(name, name)
     for module, names in _HOMES.items():
         if home in names:
@@ -123,4 +122,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__all__, "__version__"])

@@ -51,12 +51,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaln, logsumexp
 
 from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.probability import Array
 from darrm.probability.binomial import binomial_pmf
+from darrm.probability.special import betainc, gammaln, logsumexp
 from darrm.problem import OPEN, classes_in_words, is_law_a_gamma, is_open
 from darrm.votes import Votes, require_votes
 
@@ -132,6 +132,8 @@ class Prior:
 
 @dataclass(frozen=True)
 class _Known(Prior):
+    """One of this module: fields are decimals, and its text says all."""
+
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:

@@ -26,11 +26,11 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
+from darrm.probability.special import gammaln
 
 _UNIT = 2.0**-53  # relative error of one rounding
 _MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound

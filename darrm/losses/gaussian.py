@@ -23,11 +23,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from darrm.errors import checks
 from darrm.privacy import PrivacyParams
 from darrm.probability.bisection import last_allowed
+from darrm.probability.special import log_ndtr, ndtr
 
 SENSITIVITY = math.sqrt(2.0)
 _LARGEST_ORDER, _ORDER_STEP = 500.0, 0.5  # the grid of [D, Section D.2.1]

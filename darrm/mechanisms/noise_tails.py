@@ -36,9 +36,9 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr
 
 from darrm.errors import checks
+from darrm.probability.special import log_ndtr
 
 
 def log1mexp(x: ArrayLike) -> NDArray[np.float64]:

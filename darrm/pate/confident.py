@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr
 
 from darrm.errors import checks
 from darrm.losses.charges import Charge
@@ -27,6 +26,7 @@ from darrm.mechanisms.noise_tails import MOST_SUMMED, check_noise, discrete_gaus
 from darrm.mechanisms.noisy_max import GNMax, gaussian_draw, noisy_argmax
 from darrm.mechanisms.renyi_bounds import gaussian_renyi
 from darrm.probability.integer_noise import DiscreteGaussian
+from darrm.probability.special import log_ndtr
 from darrm.votes import ABSTAIN, MOST_VOTERS, Labels, Votes, counts_of, require_votes
 
 # the logarithms of the check's probabilities err by less; a larger q only enlarges a bound

@@ -15,12 +15,12 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri_exp
 
 from darrm.errors import DarrmError, checks
 from darrm.mechanisms.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
 from darrm.mechanisms.renyi_bounds import LOG_HALF, gaussian_renyi
 from darrm.probability.bisection import last_allowed
+from darrm.probability.special import log_ndtr, ndtri_exp
 
 _GRID_POINTS = 4001  # at which the conditions are checked
 _TOLERANCE = 1e-10  # relative: β and its differences carry rounding of 1e-12, which is not a violation

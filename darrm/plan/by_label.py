@@ -11,7 +11,6 @@ from decimal import ROUND_CEILING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from darrm.errors import PlanError
 from darrm.losses.amplification import rate_of
@@ -30,6 +29,7 @@ from darrm.privacy import PrivacyParams
 from darrm.probability import Array
 from darrm.probability.exact_inversion import WIDEST
 from darrm.probability.integer_noise import LARGEST_SCALE, SMALLEST_SCALE, IntegerNoise, ShapedNoise
+from darrm.probability.special import softmax
 from darrm.problem import Workload, is_open
 
 # by whether there are two classes: certified costs of alike scales differ by a part in ten thousand, and a charge of

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,9 +156,11 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
     """List sorted histograms with their probabilities, or draw some."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, Spread):
-        three = [histograms(one, K, classes, most) for one in columns_of(classes).values()]
-        if (listed := [weights for _, weights in three if weights is not None]) and len(listed) == len(three):
-            return three[0][0], np.mean(listed, axis=0)
+        first, *others = columns_of(classes).values()
+        rows, weights = histograms(first, K, classes, most)
+        if weights is not None:  # the rows of the others are the same
+            all_weights = [weights for _, weights in (histograms(one, K, classes, most) for one in (first, *others))]
+            return rows, np.mean(np.array(all_weights, dtype=np.float64), axis=0)
     if isinstance(prior, Ewens) and number_of_partitions(K, K) <= most:
         rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
         return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
@@ -167,14 +168,20 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
         prior.check_classes(classes)
         rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
         return rows, times / times.sum()
-    # a partition stands for C! histograms at most: where these are so many, none is listed
-    if isinstance(prior, Dirichlet) and math.comb(K + classes - 1, K) <= most * math.factorial(classes):
-        rows = np.array(list(islice(falling_counts(K, classes, K), most + 1)), dtype=np.int64)
-        if len(rows) <= most:
-            return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
+    if isinstance(prior, Dirichlet) and _are_few(K, classes, most):
+        rows = np.array(list(falling_counts(K, classes, K)), dtype=np.int64)
+        return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
     few = most if is_open(classes) else min(most, max(LEAST_DRAWN, MOST_COUNTS // classes))
     drawn = prior.sample(K, classes, few, rng=np.random.default_rng(SEED))
     return -np.sort(-drawn, axis=1), None
+
+
+def _are_few(K: int, classes: int, most: int) -> bool:
+    """Whether there are at most so many partitions of K votes."""
+    # a partition stands for C! histograms at most: where these are so many, they need not be counted
+    if math.comb(K + classes - 1, K) > most * math.factorial(classes):
+        return False
+    return number_of_partitions(K, min(K, classes)) <= most
 
 
 class Measure:

@@ -11,6 +11,7 @@ __all__ = [
     "exact_inversion",
     "exact_sampling",
     "integer_noise",
+    "special",
 ]
 
 Array = NDArray[np.float64]
