@@ -27,10 +27,9 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
     known = (advice.coin_accuracy, None if advice.coin is None else advice.coin.value)
     guess = [f"{value:.5f}" for value in known if value is not None]
     asks = "" if winner.answered is None else "answered  "
-    subject = numbered(work.queries, f"{kind_of_votes(work)} vote", f"{kind_of_votes(work)} votes")
     shares = f"{'accuracy  ' if two else ''}{'right':>8}{head_of_columns(advice.options)}"
     lines = [
-        f"Which aggregator for {subject}{'' if two else f' on {classes_in_words(work.classes)}'}?",
+        f"Which aggregator for {subject_of(work)}?",
         f"  {work.voters}",
         f"  the budget of all answers together is {work.total}",
         f"  {'accuracy, which ranks, and ' if two else ''}share of right labels under {in_words(advice.prior)}",
@@ -57,6 +56,12 @@ def text_report(advice: Advice, *, everything: bool = False) -> str:
     lines += [f"Of these the library releases *{own}:" if better else f"Do this{own}:"]
     lines += [f"  {line}" for line in winner.instructions]
     return "\n".join(lines) + "\n"
+
+
+def subject_of(work: Workload) -> str:
+    """Write what is released."""
+    votes = numbered(work.queries, f"{kind_of_votes(work)} vote", f"{kind_of_votes(work)} votes")
+    return votes if work.has_noise_function else f"{votes} on {classes_in_words(work.classes)}"
 
 
 def wanted_report(workload: Workload, right: str, what: str) -> str:

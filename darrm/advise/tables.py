@@ -8,6 +8,7 @@ from pathlib import Path
 
 from darrm.advise.advice import Advice
 from darrm.advise.report import json_report
+from darrm.advise.sweep import Sweep, sweep_json
 from darrm.errors import checks
 from darrm.plan.option import settings_in_words
 from darrm.system.command_line import numbered
@@ -16,8 +17,17 @@ from darrm.system.files import write_text
 _LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {"ε": r"$\varepsilon$", "σ": r"$\sigma$"})
 
 
-def rows_of(advice: Advice) -> list[dict[str, str | float]]:
-    """List the options, the best first: their share of right labels, ε of all queries, bound and parameters."""
+Row = dict[str, str | float]
+
+
+def rows_of(advice: Advice | Sweep) -> list[Row]:
+    """List the options, the best first: their share of right labels, ε of all queries, bound and parameters.
+
+    Those of a sweep say the total, too, and stand one budget below the other.
+    """
+    if isinstance(advice, Sweep):
+        each = [(str(one.workload.total.epsilon_text), row) for one in advice.advices for row in rows_of(one)]
+        return [{"mechanism": row["mechanism"], "total epsilon": total, **row} for total, row in each]
     return [
         {
             "mechanism": option.name,
@@ -34,22 +44,25 @@ def rows_of(advice: Advice) -> list[dict[str, str | float]]:
     ]
 
 
-def csv_of(advice: Advice) -> str:
+def csv_of(advice: Advice | Sweep) -> str:
     """Write a line a mechanism, with all digits."""
     text, rows = io.StringIO(), rows_of(advice)
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
 
 
-def latex_of(advice: Advice) -> str:
+def latex_of(advice: Advice | Sweep) -> str:
     """Write a table for the package booktabs, with the budget in a comment."""
+    workload = (advice.advices[-1] if isinstance(advice, Sweep) else advice).workload
     rows = [{name: _cell(value) for name, value in row.items() if name != "only compared"} for row in rows_of(advice)]
     lines = [list(rows[0]), *(list(row.values()) for row in rows)]
     head, *body = (" & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in lines)
-    asked = numbered(advice.workload.queries, "query", "queries")
-    about = f"% {asked} within {advice.workload.total}, {advice.workload.voters}"
+    asked = numbered(workload.queries, "query", "queries")
+    budget = f"at delta = {workload.total.delta_text}" if isinstance(advice, Sweep) else f"within {workload.total}"
+    about = f"% {asked} {budget}, {workload.voters}"
     begin = rf"\begin{{tabular}}{{l{'r' * (len(lines[0]) - 3)}ll}}"
     return "\n".join([about, begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -58,8 +71,13 @@ def _cell(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.5g}"
 
 
-_FORMATS: dict[str, Callable[[Advice], str]] = {
-    ".json": lambda advice: json.dumps(json_report(advice), indent=1, ensure_ascii=False) + "\n",
+def _json_of(advice: Advice | Sweep) -> str:
+    document = sweep_json(advice) if isinstance(advice, Sweep) else json_report(advice)
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+_FORMATS: dict[str, Callable[[Advice | Sweep], str]] = {
+    ".json": _json_of,
     ".csv": csv_of,
     ".tex": latex_of,
 }
@@ -77,6 +95,6 @@ def check_format(path: Path | None) -> None:
         checks.fail("--output", str(path), "a file whose name ends in .json, .csv or .tex")
 
 
-def write_advice(path: Path, advice: Advice) -> None:
+def write_advice(path: Path, advice: Advice | Sweep) -> None:
     """Write advice to a file, as its name ends."""
     write_text(path, _FORMATS[path.suffix.lower()](advice))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from darrm.laws.priors import Dirichlet
 from darrm.plan.families import named
 from darrm.plan.search import options_of
 from darrm.plan.share_right import Measure
@@ -34,7 +35,7 @@ def compare_private(*, quick: bool) -> list[Row]:
 def _compared(K: int, C: int, m: int) -> Row:
     target = PrivacyParams(m * PrivacyParams(EACH).exact_epsilon)
     work = Workload(Voters(K, PrivacyParams(EACH)), 1, target, C)
-    options, _ = options_of(work, Measure(work, None), [named(name) for name in SHOWN], complete=True)
+    options, _ = options_of(work, Measure(work, Dirichlet()), [named(name) for name in SHOWN], complete=True)
     shares = {option.name: option.share_right.value for option in options if option.share_right is not None}
     print(f"K = {K}, C = {C}, m = {m}: {shares['per query']:.4f}", flush=True)
     return {"voters": K, "classes": C, "m": m, "epsilon": EACH, "right": shares}
