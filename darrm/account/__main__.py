@@ -13,7 +13,7 @@ from pathlib import Path
 from darrm.account.ledger import PrivacyLedger
 from darrm.account.ledger_store import check_kept
 from darrm.account.moving import move
-from darrm.account.report import ledger_json, ledger_text, plot_bounds, spent_by, table_json, table_text
+from darrm.account.report import ledger_json, ledger_text, plot_bounds, plot_ledger, spent_by, table_json, table_text
 from darrm.account.signing import new_signing_key
 from darrm.account.store import ledger_name
 from darrm.errors import checks
@@ -33,6 +33,7 @@ Say what a ledger has spent; or put every bound on the total privacy loss of que
 EPILOG = """\
 examples:
   python -m darrm.account --ledger ledger.sqlite --log
+  python -m darrm.account --ledger ledger.sqlite --plot meaning.png
   python -m darrm.account --ledger ledger.sqlite --head >> heads.txt
   python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2 --plot loss.png
   python -m darrm.account --new-signing-key ledger.key
@@ -79,7 +80,7 @@ def build_parser() -> CommandLine:
         metavar="FILE",
         help="make an Ed25519 key for release --signing-key FILE, and FILE.pub for verify --public-key",
     )
-    add_outputs(parser, picture="ε over queries")
+    add_outputs(parser, picture="ε over queries; of a ledger what its total lets others guess and believe")
     return parser
 
 
@@ -100,9 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report_table(options)
     if options.copy is not None:
         return _move(options)
-    given = (options.queries, options.delta, options.plot, options.models or None, options.overlap)
+    given = (options.queries, options.delta, options.models or None, options.overlap)
     if any(value is not None for value in given):
-        raise ValueError("--ledger goes with --log, --head, --format and --quiet only: its budget says the rest")
+        raise ValueError(
+            "--ledger goes with --log, --head, --plot, --format and --quiet only: its budget says the rest"
+        )
     check_kept(options.ledger)
     ledger = PrivacyLedger(options.ledger)
     if options.head:
@@ -111,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     with status_line(quiet=options.quiet) as line:
         line.show("adding up the ledger's entries")
+        if options.plot is not None:
+            plot_ledger(options.plot, ledger)
         report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger, everything=options.log)
     print_report(options, text=lambda: str(report), document=lambda: report)
     return 0

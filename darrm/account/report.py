@@ -9,22 +9,24 @@ import numpy as np
 from darrm.account.accountant import PrivacyAccountant, Spent
 from darrm.account.bounds import MODELS_BOUNDS
 from darrm.account.ledger import PrivacyLedger
+from darrm.account.meaning import ALARMS, belief_after, learned, power_of_test
 from darrm.losses.charges import Charge
 from darrm.problem import Voters
-from darrm.system.figures import name_lines, saved_figure, say_instead, style
+from darrm.system.figures import GRAY, LIGHT_GRAY, VERMILION, name_lines, saved_figure, say_instead, style
 from darrm.system.files import Document
 from darrm.system.progress import StatusLine
 
 BOUNDS = ("simple", "general", "optimal", "profile", "renyi", "pld", *MODELS_BOUNDS)
 _LAST_ENTRIES = 10  # of the log, in the text
 _PLOT_POINTS = 24
+_MEANING_POINTS, _RARE = 201, 1e-3
 _MOST_QUERIES_COUNTED = 1_000_000
 
 
 def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
     """Write the budget, what was spent, how much is left, and the last lines of the log, or ``everything`` in it."""
     entries = ledger.entries()
-    lines = [f"budget: {ledger.budget}", f"spent:  {ledger.spent}"]
+    lines = [f"budget: {ledger.budget}", f"spent:  {ledger.spent}", *_meaning(ledger)]
     if entries:
         charge = ledger.accountant().charges[-1].kind
         fit = ledger.queries_that_fit(charge, most=_MOST_QUERIES_COUNTED)
@@ -47,6 +49,45 @@ def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
         if not entry.delivered
     ]
     return "\n".join(lines) + "\n"
+
+
+def _meaning(ledger: PrivacyLedger) -> list[str]:
+    spent = ledger.spent
+    if not spent.queries or spent.understated is not None or math.isinf(spent.epsilon):
+        return []
+    present = any(one.sampling is not None and one.sampling.scheme == "poisson" for one in ledger.accountant().charges)
+    return [f"means:  {learned('all labels together', spent.epsilon, spent.delta, present=present)}"]
+
+
+def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
+    """Draw what was spent, and the whole budget, as the trade-off of whoever guesses, and as beliefs before and after.
+
+    Beliefs are after events that have, without what is believed, a probability of at least 5 % or one in a thousand.
+    """
+    spent, budget = ledger.spent, ledger.budget
+    told = [(budget.epsilon, budget.delta, "the budget", GRAY)]
+    if spent.understated is None and math.isfinite(spent.epsilon):
+        told.append((spent.epsilon, spent.delta, "spent", VERMILION))
+    shares = np.linspace(0.0, 1.0, _MEANING_POINTS)
+    with saved_figure(path, width=10.0, height=5.0) as figure:
+        guesses, beliefs = figure.subplots(1, 2)
+        for axes in (guesses, beliefs):
+            axes.plot([0.0, 1.0], [0.0, 1.0], color=LIGHT_GRAY, linewidth=1.0)
+            axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0), aspect="equal")
+            axes.grid(visible=True, alpha=0.3)
+        for epsilon, delta, name, color in told:
+            label = f"{name}: ε = {epsilon:.4g}, δ = {delta:g}"
+            power = [power_of_test(epsilon, delta, share) for share in shares.tolist()]
+            guesses.plot(shares, power, color=color, label=label)
+            for level, dash in ((ALARMS, "-"), (_RARE, "--")):
+                after = belief_after(epsilon, delta, shares, level)
+                beliefs.plot(shares, after, color=color, linestyle=dash, label=f"{name}, events of {level:g} or more")
+        guesses.set(xlabel="wrong for one version of a person's data", ylabel="right for the other, at most")
+        guesses.set_title("whoever guesses which version was used", fontsize="medium")
+        beliefs.set(xlabel="belief about a person before the labels", ylabel="after them, at most")
+        beliefs.set_title("whoever believed something", fontsize="medium")
+        for axes in (guesses, beliefs):
+            axes.legend(loc="lower right", fontsize="small")
 
 
 def ledger_json(ledger: PrivacyLedger) -> Document:

@@ -1,17 +1,13 @@
 """Who may know what, in plain words: what the numbers of a release mean for one person.
 
-Each sentence is a theorem with its numbers computed. That a release is (ε, δ)-private means that any event is at most
-e^ε times as likely, plus δ, with one version of a person's data as with the other. So whoever is to tell the two apart,
-and is wrong in a share α of the cases of one version, is right in at most
-
-    min(e^ε·α + δ, 1 − e^{−ε}·(1 − δ − α))        [KOV15, Theorem 2.1]
-
-of those of the other: `power_of_test`. What was proved here stands before what agrees with the files only.
+Each sentence is a theorem with its numbers computed, those of `darrm.account.meaning`. What was proved here stands
+before what agrees with the files only.
 """
 
 import math
 
 from darrm.account.accountant import estimated
+from darrm.account.meaning import learned
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
 from darrm.proof.table import Table
@@ -24,7 +20,6 @@ from darrm.verify.members import drawn_in_words
 from darrm.verify.table import Answering, costs_of
 from darrm.verify.verdicts import CLAIMED, FALSE, UNKNOWN
 
-_ALARMS = 0.05  # of whoever guesses
 _NEAR = 1e-4  # relative: a figure that is smaller by less says the same
 
 
@@ -47,7 +42,7 @@ def who_may_know(audit: Audit) -> list[str]:
             *(
                 []
                 if target is None
-                else [_learned("one label", target.epsilon, target.delta, present=is_directed(voters.sampled)) + "."]
+                else [learned("one label", target.epsilon, target.delta, present=is_directed(voters.sampled)) + "."]
             ),
         ]
     said += _of_ledgers(audit)
@@ -95,13 +90,13 @@ def _together(ledger: LedgerCopy, labels: int) -> list[str]:
         return [scope, f"For {what} no bound is known at δ = {budget.delta:g}."]
     allowed = f"; the budget allows e^{budget.epsilon:g}."
     if proved is None:
-        learned = _learned(what, spent.epsilon, budget.delta, present=present)
+        told = learned(what, spent.epsilon, budget.delta, present=present)
         return [
             scope,
-            f"{learned} (by the bound {spent.bound!r}, which agrees with the files and is not proved here){allowed}",
+            f"{told} (by the bound {spent.bound!r}, which agrees with the files and is not proved here){allowed}",
         ]
-    learned = _learned(what, proved.epsilon, budget.delta, present=present)
-    sentences = [scope, f"{learned} (by the bound {proved.name!r}, proved here){allowed}"]
+    told = learned(what, proved.epsilon, budget.delta, present=present)
+    sentences = [scope, f"{told} (by the bound {proved.name!r}, proved here){allowed}"]
     if spent.epsilon < proved.epsilon * (1 - _NEAR):
         smaller = f"The smaller ε = {spent.epsilon:.4g} of the bound {spent.bound!r}"
         sentences.append(f"{smaller} agrees with the files; this audit does not prove it by other means.")
@@ -160,28 +155,6 @@ def _of_ledger(queries: int) -> str:
     return "the one label of the ledger" if queries == 1 else f"all {queries:,} labels of the ledger together"
 
 
-def _learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
-    """Say what (ε, δ) means: of odds where δ is 0, of probabilities otherwise, and of whoever guesses."""
-    factor, power = f"e^{epsilon:.4g} = {_factor(epsilon)}", power_of_test(epsilon, delta)
-    told = f"Whoever sees {what}, and all else, changes the odds of a belief about this person by at most {factor}"
-    compared = "without the data of this person" if present else "with other data of this person"
-    if delta > 0.0:
-        likely = f"Any event of {what} is at most {factor} times as likely, plus {delta:g}"
-        told = f"{likely}, as {compared}"
-    guess = f"a guess which of two versions of the data was used, wrong for one version in {_ALARMS:.0%} of the cases"
-    return f"{told}; {guess}, is right for the other in at most {math.ceil(1e4 * power) / 100:.4g} %"
-
-
-def power_of_test(epsilon: float, delta: float, level: float = _ALARMS) -> float:
-    """Compute the largest share of right guesses at a share ``level`` of wrong ones, see the module.
-
-    >>> round(power_of_test(1.0, 0.0), 6), power_of_test(0.0, 0.0), power_of_test(50.0, 0.0)
-    (0.135914, 0.05, 1.0)
-    """
-    below = math.exp(min(epsilon, 700.0)) * level + delta
-    return min(1.0, below, 1.0 - math.exp(-epsilon) * max(0.0, 1.0 - delta - level))
-
-
 def _conditions(voters: Voters) -> list[str]:
     found = [
         "Whoever sees votes, or the coins, knows more: votes and the machine that drew must have been kept secret."
@@ -213,7 +186,3 @@ def _conditions(voters: Voters) -> list[str]:
             "It is a condition that each voter looks at the data afresh, with new randomness, at every question."
         )
     return found
-
-
-def _factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.4g}" if epsilon < math.log(1e300) else "more than 1e300"

@@ -150,7 +150,7 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
         (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
         (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
         (["--ledger", "LEDGER"], "no such file"),
-        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --log, --head, --format and --quiet only"),
+        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --log, --head, --plot, --format and"),
         (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),
     ],
 )

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from darrm import Table
+from darrm.account.meaning import power_of_test
 from darrm.verify.audit import Audit, audit
-from darrm.verify.plain_words import power_of_test
 from darrm.verify.verdicts import FALSE
 from tests.relinked import relink
 from tests.verify.lies import made_majority, signed

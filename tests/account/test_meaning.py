@@ -1,0 +1,55 @@
+"""What (ε, δ) means: no event of a private pair of laws tells more, and one tells as much."""
+
+import json
+from functools import partial
+from itertools import chain, combinations
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm import Charge, PrivacyLedger, PrivacyParams
+from darrm.account.__main__ import main
+from darrm.account.meaning import belief_after, power_of_test
+from darrm.system.command_line import run
+
+
+def test_no_event_of_a_private_pair_tells_more() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(60):
+        one, other = rng.dirichlet(np.full(5, 0.7), 2)
+        epsilon = float(rng.uniform(0.0, 2.0))
+        delta = max(float(np.maximum(0.0, a - exp(epsilon) * b).sum()) for a, b in ((one, other), (other, one)))
+        for event in map(list, chain.from_iterable(combinations(range(5), size) for size in range(1, 6))):
+            level, prior = float(other[event].sum()), float(rng.uniform())
+            hit = float(one[event].sum())
+            assert hit <= power_of_test(epsilon, delta, level) + 1e-12
+            least = float(rng.uniform(0.0, level)) + 1e-9  # it is as likely as that, or more
+            after = prior * hit / (prior * hit + (1.0 - prior) * level)
+            assert after <= belief_after(epsilon, delta, prior, least) + 1e-9
+
+
+def test_the_worst_pair_of_laws_attains_both() -> None:
+    epsilon, delta = 0.7, 0.02
+    rest = (1.0 - delta) / (1.0 + exp(epsilon))
+    one, other = (delta, rest * exp(epsilon), rest), (0.0, rest, rest * exp(epsilon))  # and what only `other` says
+    assert one[0] + one[1] == pytest.approx(power_of_test(epsilon, delta, other[1]), abs=1e-15)
+    after = 0.3 * (one[0] + one[1]) / (0.3 * (one[0] + one[1]) + 0.7 * other[1])
+    assert belief_after(epsilon, delta, [0.0, 0.3, 1.0], other[1]) == pytest.approx([0.0, after, 1.0], abs=1e-15)
+
+
+def test_a_ledger_says_and_draws_what_its_total_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "1e-5"))
+    flags = ["--ledger", str(tmp_path / "l.sqlite"), "--plot", str(tmp_path / "m.svg")]
+    assert run(partial(main, flags)) == 0
+    assert "means:" not in capsys.readouterr().out  # nothing was spent
+    ledger.debit(Charge("one", guarantee=PrivacyParams("0.5")))
+    assert run(partial(main, flags)) == 0
+    text = capsys.readouterr().out
+    assert "times as likely, plus 1e-05" in text
+    assert "is right for the other in at most 8." in text  # 5 % times e^0.5, plus δ: 8.25 %
+    assert "<svg" in (tmp_path / "m.svg").read_text(encoding="utf-8")
+    assert run(partial(main, [*flags, "--format", "json"])) == 0
+    assert json.loads(capsys.readouterr().out)["spent"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
