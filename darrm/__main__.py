@@ -17,7 +17,7 @@ from darrm.system.extras import require
 
 DOORS = {
     "optimize": "the best private noise function for a majority, with its proof",
-    "plan": "the best release of many majority votes within one budget",
+    "plan": "the best release found for many majority votes within one budget",
     "advise": "which aggregator to use: every option at one budget, ranked",
     "release": "private labels for a file of votes, paid for from a ledger",
     "account": "what a ledger has spent, or what queries with a table will cost",

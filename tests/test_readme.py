@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,14 +11,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from darrm import PrivacyParams, Problem, Voters, Workload, certify, optimize_table
 from darrm.laws import baselines
 from darrm.laws.priors import Independent
 from darrm.plan import plan
+from darrm.plan.__main__ import build_parser
 from darrm.plan.families import named
 from darrm.sampling import Sampling
+from darrm.system.flags import workload_of
 from experiments.knowledge_transfer import __main__ as knowledge_transfer
 from experiments.pate import __main__ as pate
 
@@ -210,6 +214,22 @@ def test_what_is_gained_over_simple_rules_is_what_the_readme_says() -> None:
         shares = [gamma.share_right(Independent()) for gamma in gammas]
         wrong += [100.0 * (1.0 - share) for share in shares if share is not None]
     assert list(said.groups()) == [f"{share:.3g}" for share in wrong[:5]]
+
+
+@pytest.mark.slow
+def test_teachers_are_right_as_often_as_the_readme_says() -> None:
+    said = re.search(r"divided \((\d+) of 100\), mixed \((\d+)\) or agree \((\d+)\)", README)
+    asked = re.search(r"^python -m darrm.plan (.*--classes 10.*) --output plan.json$", README, re.MULTILINE)
+    assert said is not None
+    assert asked is not None
+    best = plan(workload_of(build_parser().parse_args(shlex.split(asked[1])))).best
+    assert list(said.groups()) == [f"{100.0 * share.value:.0f}" for share in best.columns.values()]
+    counts = np.loadtxt(ROOT / "examples" / "teachers.csv", delimiter=",", dtype=np.int64)
+    assert best.law is not None
+    falling = -np.sort(-counts, axis=1)
+    right = np.sum(best.law(falling) * (falling == falling[:, :1]), axis=1).mean()
+    assert "of these 500 nine in ten are" in README
+    assert 0.9 <= right < 0.95
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.advise", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
-    add_prior(parser, default="common; with more classes dirichlet, or dirichlet:0.1 for voters that agree more")
+    add_prior(parser, default="common; with more classes spread")
     other = parser.add_argument_group("the other way round")
     other.add_argument(
         "--right",

@@ -101,8 +101,9 @@ class PayingVote(Ensemble):
     def expected_share_right(self) -> float:
         """Return how often a label will be one that most teachers vote for, before anything is trained or paid for.
 
-        It depends on no data: it is the plan's, for teachers of whom every way to vote is equally likely. Those that
-        agree are told more often; whether most of them are right is another matter.
+        It depends on no data: it is the plan's, of two classes for teachers of whom every number of votes is equally
+        likely, of more the mean of teachers that are divided, mixed or agree. Those that agree are told more often;
+        whether most of them are right is another matter.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Find the best release of many votes on two or more classes within one total budget.
+"""Find how to release many votes on two or more classes within one total budget.
 
 It tells the truth most often of what was found, it is proved, and the report says what the accountant will report for
 all of it.
@@ -32,7 +32,7 @@ def build_parser() -> CommandLine:
     """Describe the command line."""
     parser = CommandLine(prog="python -m darrm.plan", description=str(__doc__), epilog=EPILOG)
     add_workload(parser)
-    add_prior(parser, default="common; with more classes dirichlet, or dirichlet:0.1 for voters that agree more")
+    add_prior(parser, default="common; with more classes spread")
     parser.add_argument("--family", metavar="NAME", help="plan with one family only, like 'permute-and-flip'")
     made = "what releases the winner: a table with its proof, or a mechanism"
     add_outputs(parser, made=made, picture="the truth over l", absent=True)

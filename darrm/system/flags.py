@@ -268,7 +268,8 @@ def add_prior(parser: argparse.ArgumentParser, default: str = "common") -> None:
         "--prior",
         metavar="PRIOR",
         help="what is publicly believed about the voters: dirichlet:A (A < 1: they agree more; 1: every histogram of "
-        "votes equally likely), like:FILE (led:LEADER,OTHERS, one class leads, fitted to public votes) or votes:FILE "
+        "votes equally likely), spread (the mean of A = 1, 1/C and 1/(10C): divided, mixed, agreeing), "
+        "like:FILE (led:LEADER,OTHERS, one class leads, fitted to public votes) or votes:FILE "
         "(public votes themselves); for two classes also common (dirichlet:1, one p for all), "
         "uniform (independent on [0.5, 1]), uniform:LOW,HIGH, two-sided:LOW,HIGH (independent on [1-HIGH, 1-LOW] or "
         f"[LOW, HIGH]) or point:P (default {default})",

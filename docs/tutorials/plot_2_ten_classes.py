@@ -56,8 +56,10 @@ print(f"the bare plurality, which is not private, is right about {by_all:.2f}")
 # Which mechanism?
 # ----------------
 # `advise` calibrates everything that applies to the same total budget. *right* is the
-# share of right labels that it expects before it has seen a vote, if every histogram of
-# votes is equally likely: a harsh belief, as most of these have no clear winner.
+# share of right labels that it expects before it has seen a vote: the mean of three
+# beliefs, that teachers are divided (every histogram of votes equally likely), mixed,
+# or agree. How much yours agree must not be looked up in their private votes;
+# ``prior=`` takes what is publicly known.
 
 budget = PrivacyParams(2, "1e-5")
 workload = Workload(
@@ -67,7 +69,8 @@ advice = advise(workload)
 print(f"a label that looks at nothing is right about {advice.coin.value:.3f}")
 for option in advice.options:
     spent = f"total ε {option.cost.epsilon:.3f} by {option.cost.name}"
-    print(f"{option.name:>22}: right {option.right:.3f}, {spent}")
+    where = " / ".join(f"{share.value:.2f}" for share in option.columns.values())
+    print(f"{option.name:>22}: right {option.right:.3f} ({where}), {spent}")
 for remark in advice.remarks:
     print("*", remark)
 
