@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if options.right is not None:
             right, what = real("--right", options.right), options.find or "queries"
-            workload = affordable(workload, right, what, prior=prior, report=line.show)
+            workload = affordable(workload, right, what, prior=prior, report=line.show, stoppable=True)
         found = advise(workload, prior=prior, families=families, report=line.show, stoppable=True)
     if options.output is not None:
         write_advice(options.output, found)

@@ -1,5 +1,6 @@
 """The question the other way round: how much of something a wanted share of right labels leaves room for."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -48,6 +49,7 @@ def affordable(
     *,
     prior: Prior | None = None,
     report: Callable[[str], None] = lambda _: None,
+    stoppable: bool = False,
 ) -> Workload:
     """Find the most queries, the fewest voters or the least total ε at which a plan has a share of right labels.
 
@@ -64,11 +66,13 @@ def affordable(
         ``"queries"``, ``"voters"`` or ``"epsilon"``.
     report
         Called with a few words before each plan.
+    stoppable
+        Whether Ctrl-C (`KeyboardInterrupt`) returns the hardest workload that had the share until then, with a warning.
 
     Raises
     ------
     PlanError
-        If no number gives the share.
+        If no number gives the share, or none is known when the search is stopped.
 
     Examples
     --------
@@ -95,6 +99,25 @@ def affordable(
                 tried[asked] = False
         return tried[asked]
 
+    try:
+        return quantity.put(workload, _last_enough(enough, quantity, workload, (right, what)))
+    except KeyboardInterrupt:
+        known = [asked for asked, is_enough in tried.items() if is_enough]
+        if not stoppable:
+            raise
+        if not known:
+            raise PlanError(
+                f"stopped before any {what} with {right:.4g} right labels were found: give it more time"
+            ) from None
+        warnings.warn("stopped early: what follows is the best until then, and not the best of all", stacklevel=2)
+        return min(known, key=lambda asked: abs(quantity.of(asked) - quantity.hardest))
+
+
+def _last_enough(
+    enough: Callable[[float], bool], quantity: _Quantity, workload: Workload, wanted: tuple[float, str]
+) -> float:
+    """Double or halve until one value is enough and one is not, then bisect."""
+    right, what = wanted
     whole = float if what == "epsilon" else lambda number: float(round(number))
     value = float(quantity.of(workload))
     good = enough(value)
@@ -102,9 +125,9 @@ def affordable(
     ends = {good: value}
     while len(ends) < 2:
         if value == end and good:
-            return quantity.put(workload, value)
+            return value
         if value == end:
             raise PlanError(f"no {what} up to {end:,.5g} gives {right:.4g} right labels under this prior")
         value = min(2.0 * value, end) if end > value else max(whole(value / 2.0), end)
         ends[enough(value)] = value
-    return quantity.put(workload, last_allowed(enough, ends[True], ends[False], tolerance=TOLERANCE))
+    return last_allowed(enough, ends[True], ends[False], tolerance=TOLERANCE)

@@ -82,3 +82,26 @@ def test_the_answer_stands_before_the_advice(capsys: pytest.CaptureFixture[str])
     queries = affordable(WORK, 0.8).queries
     assert f"at most {queries} queries" in first
     assert rest.startswith(f"Which aggregator for {queries} majority votes?")
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+def test_a_search_that_is_stopped_returns_the_hardest_that_was_enough(
+    calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def tiring(work: Workload) -> float:
+        asked.append(work.queries)
+        if len(asked) > calls:
+            raise KeyboardInterrupt
+        return 1.0 if work.queries <= 30 else 0.0  # of 5, 10, 20 and 40 the first three
+
+    pretend(monkeypatch, tiring)
+    with pytest.raises(KeyboardInterrupt):
+        affordable(WORK, 0.9)
+    asked.clear()
+    with pytest.warns(UserWarning, match="stopped early"):
+        assert affordable(WORK, 0.9, stoppable=True).queries == {1: 5, 4: 20}[calls]
+    asked[:] = [0] * calls  # at once
+    with pytest.raises(PlanError, match="give it more time"):
+        affordable(WORK, 0.9, stoppable=True)
