@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from darrm.verify.answering import Costs
 from darrm.verify.exact import expected_error
 from darrm.verify.label_law import law_of, open_law_of
 from darrm.verify.noisy_labels import Array
-from darrm.verify.plurality import partitions
+from darrm.verify.plurality import partitions, share_right
 from darrm.verify.totals import proved_total
 from darrm.verify.verdicts import ABOUT_PLAN, CLAIMED, CONSISTENT, FALSE, NOTE, PROVED, UNKNOWN, Verdict, judged
 
@@ -182,6 +182,13 @@ class _Shares:
             self._known[prior] = np.where(leading, self._law(counts), 0.0).sum(axis=1), weights
         return self._known[prior]
 
+    def _of_open_table(self, prior: Prior, planned: float) -> _Figure | None:
+        table = getattr(self._exact.aggregator, "table", None)
+        if not is_open(self.classes) or table is None or (share := share_right(table, prior)) is None:
+            return None
+        few = sum(1 for _ in islice(partitions(self.K, self.K, self.K), _PLANNED + 1)) <= _PLANNED
+        return float(share), 0.0, 0.0 if few else 0.5 / math.sqrt(planned)
+
     def error(self, prior: Prior) -> float:
         """Compute the expected error of two classes."""
         K, ones = self.K, np.arange(self.K + 1)
@@ -193,11 +200,15 @@ class _Shares:
 
     def under(self, prior: Prior) -> _Figure:
         """Compute a share, its standard error, and that which a plan may have."""
+        if (alone := self._of_open_table(prior, _PLANNED)) is not None:
+            return alone
         right, weights = self._right(prior)
         return _figure(right, weights, _PLANNED, exactly=isinstance(prior, Dirichlet | Spread))
 
     def column(self, place: int) -> _Figure:
         """Compute the share of one of `_COLUMNS` from what `Spread` is answered."""
+        if (alone := self._of_open_table(_columns_of(self.classes)[place], _PLANNED / 3)) is not None:
+            return alone
         right, weights = self._right(Spread())
         if weights is None:
             return _figure(right[place::3], None, _PLANNED / 3, exactly=False)

@@ -23,7 +23,7 @@ from math import comb, factorial, lcm, prod
 
 import numpy as np
 
-from darrm.laws.priors import Dirichlet, Ewens
+from darrm.laws.priors import Dirichlet, Ewens, Prior, Spread
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, is_open
@@ -278,18 +278,31 @@ def _mean(side: _Weights, law: dict[Histogram, dict[int, int]], label: int) -> i
     return sum(weight * law[tuple(sorted(counts, reverse=True))][counts[label]] for counts, weight in side.items())
 
 
-def share_right(table: Table) -> Fraction | None:
-    """Compute the share of right labels exactly; None if the file does not hold the prior.
+def share_right(table: Table, prior: Prior | None = None) -> Fraction | None:
+    """Compute the share of right labels exactly, by default under the file's prior; None if that is not known.
 
     A Dirichlet law of concentration a gives n the probability K!/Π n_c! · Π (a)_{n_c}/(Ca)_K, (a)_n = a·…·(a + n − 1);
-    Ewens' law a partition of which m_j strings have j votes K!/(θ)_K · Π (θ/j)^{m_j}/m_j!.
+    Ewens' law a partition of which m_j strings have j votes K!/(θ)_K · Π (θ/j)^{m_j}/m_j!. The prior called ``spread``
+    is the mean of Dirichlet's laws with a = 1, 1/C and 1/(10C), of open answers of Ewens' with θ = 10, 1 and 1/10.
     """
-    optimality, problem = table.optimality, table.problem
-    if optimality is not None and isinstance(optimality.prior, Ewens):
-        return _share_right_open(table, Fraction(repr(optimality.prior.theta)))
-    if optimality is None or not isinstance(optimality.prior, Dirichlet):
-        return None
-    K, C, a = problem.voters.K, problem.classes, Fraction(repr(optimality.prior.concentration))
+    C = table.problem.classes
+    if prior is None and table.optimality is not None:
+        prior = table.optimality.prior
+    match prior:
+        case Ewens():
+            return _share_right_open(table, Fraction(repr(prior.theta)))
+        case Dirichlet():
+            return _share_right_listed(table, Fraction(repr(prior.concentration)))
+        case Spread() if is_open(C):
+            return sum((_share_right_open(table, Fraction(theta, 10)) for theta in (100, 10, 1)), Fraction(0)) / 3
+        case Spread():
+            three = (Fraction(1), Fraction(1, C), Fraction(1, 10 * C))
+            return sum((_share_right_listed(table, a) for a in three), Fraction(0)) / 3
+    return None
+
+
+def _share_right_listed(table: Table, a: Fraction) -> Fraction:
+    K, C = table.problem.voters.K, table.problem.classes
     rising = [prod((a + i for i in range(n)), start=Fraction(1)) / factorial(n) for n in range(K + 1)]
     total = Fraction(0)
     for part, given in zip(partitions(K, C, K), table.plurality.to_json(), strict=True):

@@ -7,11 +7,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from darrm.account.ledger import PrivacyLedger
 from darrm.laws.plurality_law import PluralityLaw
-from darrm.laws.priors import Dirichlet
+from darrm.laws.priors import Dirichlet, Spread
 from darrm.mechanisms.release import Release
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax, NoisyMaximum
@@ -68,6 +69,10 @@ def test_the_share_is_counted_over_all_histograms(table: Table) -> None:
     assert float(exact) == pytest.approx(right / len(histograms), abs=1e-14)
     skewed = optimize_plurality(PROBLEM, prior=Dirichlet(0.3))
     assert share_right(skewed) == pytest.approx(skewed.share_right, abs=1e-12)
+    spread = optimize_plurality(PROBLEM, prior=Spread())
+    assert share_right(spread) == pytest.approx(spread.share_right, abs=1e-12)
+    three = [share_right(spread, Dirichlet(a)) for a in (1.0, 1 / PROBLEM.classes, 0.1 / PROBLEM.classes)]
+    assert share_right(spread) == pytest.approx(np.mean(np.array(three, dtype=float)), abs=1e-12)
 
 
 def test_an_honest_table_is_proved(table: Table) -> None:
