@@ -13,7 +13,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
@@ -28,13 +27,12 @@ from darrm.errors import DarrmError, checks
 from darrm.serve import page
 from darrm.serve.clients import Client, holder, read_clients
 from darrm.serve.desk import Desk
-from darrm.serve.questions import Asked, Questions, RefusedError
+from darrm.serve.questions import WAITING, Asked, Questions, RefusedError, Row
 from darrm.system.files import Json
 
 LONGEST_POLL = 60.0
 MOST_AT_ONCE = 1000  # questions of one request
 _SHOWN = 200  # questions of a list
-_WAITING = {"open", "ready"}
 _ASKED = {field.name for field in fields(Asked)}
 T = TypeVar("T")
 Handler = Callable[[Request, Client], Awaitable[Response]]
@@ -68,6 +66,7 @@ class Service:
         self._tokens: dict[str, tuple[float, float]] = {}  # of each client's bucket: how many, since when
         self._requests: Counter[int] = Counter()
         routes = [
+            Route("/ask", self._known(self.ask), methods=["POST"]),
             Route("/health", self.health),
             Route("/openapi.json", lambda _: JSONResponse(page.OPENAPI)),
             Route("/docs", lambda _: _html(page.docs())),
@@ -76,7 +75,6 @@ class Service:
             Route("/budget", self._known(self.budget), methods=["GET"]),
             Route("/questions", self._known(self.listed), methods=["GET"]),
             Route("/questions", self._known(self.create), methods=["POST"]),
-            Route("/ask", self._known(self.ask), methods=["POST"]),
             Route("/questions/{id:path}/vote", self._known(self.vote), methods=["PUT"]),
             Route("/questions/{id:path}", self._known(self.read), methods=["GET"]),
         ]
@@ -157,56 +155,55 @@ class Service:
     def _most_of(self, project: str) -> int:
         return min((client.project_questions for client in self._clients if client.project == project), default=0)
 
-    async def _ask(self, rows: list[Json], client: Client) -> list[bool]:
-        """Keep questions, all or none; return which are new."""
+    def _asking(self, rows: list[Json], client: Client) -> Callable[[Questions], dict[str, Row | None]]:
+        """Return what keeps questions, all or none, and says which were there already."""
         if not client.questions:
             raise RefusedError(403, f"the client {client.name} may not ask")
         for row in rows:
             if not isinstance(row, dict) or not {"id"} <= set(row) <= _ASKED:
-                checks.fail(
-                    "a question", checks.Found("something else"), f"an object with some of {', '.join(sorted(_ASKED))}"
-                )
-        several = [_asked(row) for row in rows]
-        project = self._most_of(client.project)
-        new = await self._do(lambda questions: [questions.ask(one, client, project, time.time()) for one in several])
-        return list(new)
+                allowed = f"an object with some of {', '.join(sorted(_ASKED))}"
+                checks.fail("a question", checks.Found("something else"), allowed)
+        several, project = [_asked(row) for row in rows], self._most_of(client.project)
+
+        def keep(questions: Questions) -> dict[str, Row | None]:
+            now = time.time()
+            is_new = [(one.id, questions.ask(one, client, project, now)) for one in several]
+            return {name: None if new else questions.one(name) for name, new in is_new}
+
+        return keep
 
     async def create(self, request: Request, client: Client) -> Response:
         """POST /questions: ask the voters, or give all votes, and be told at once that it is kept."""
-        row = await self._body(request)
-        (new,) = await self._ask([row], client)
-        return JSONResponse(await self._one(row["id"], client), 201 if new else 200)
+        keep = self._asking([await self._body(request)], client)
+        ((name, before),) = (await self._do(keep)).items()
+        row = await self._do(lambda questions: self._seen(questions, name, client))
+        return JSONResponse(self._for(row, client), 200 if before else 201)
 
     async def ask(self, request: Request, client: Client) -> Response:
         """POST /ask: give all votes of many questions, and get the labels."""
         rows = await self._body(request)
         if not isinstance(rows, list) or not 0 < len(rows) <= MOST_AT_ONCE:
             checks.fail("the body", checks.Found("something else"), f"a list of 1 to {MOST_AT_ONCE} questions")
-        names = [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
-        waiting = [(name, self._desk.settled(name)) for name in names]
+        keep, names = self._asking(rows, client), [row["id"] for row in rows]
+        several = await self._ended(keep, names, LONGEST_POLL, client)
+        return JSONResponse([self._for(several[name], client) for name in names])
+
+    async def _ended(
+        self, act: Callable[[Questions], dict[str, Row | None]], names: list[str], seconds: float, client: Client
+    ) -> dict[str, Row]:
+        """Return questions once they have their ends, or as they are when that takes too long."""
         try:
-            new = await self._ask(rows, client)
-            await _wait([future for is_new, (_, future) in zip(new, waiting, strict=True) if is_new], LONGEST_POLL)
-            several = await self._these(names, client)
-            late = [waiting[place][1] for place, one in enumerate(several) if one["state"] in _WAITING]
-            if late:
-                await _wait(late, LONGEST_POLL)
-                several = await self._these(names, client)
-            return JSONResponse(several)
-        finally:
-            for name, future in waiting:
-                self._desk.forget(name, future)
+            async with asyncio.timeout(seconds):
+                return await asyncio.wrap_future(self._desk.ends(act))
+        except TimeoutError:
+            return await self._do(lambda questions: {name: self._seen(questions, name, client) for name in names})
 
-    async def _these(self, names: list[str], client: Client) -> list[dict[str, Json]]:
-        """Return questions as this client may see them."""
-        found = await self._do(lambda questions: [questions.shown("WHERE id = ?", (name,)) for name in names])
-        for name, one in zip(names, found, strict=True):
-            if not one or not self._sees(one[0], client):
-                raise RefusedError(404, f"there is no question {name[:100]!r} that is yours")
-        return [self._for(one[0], client) for one in found]
-
-    async def _one(self, name: str, client: Client) -> dict[str, Json]:
-        return (await self._these([name], client))[0]
+    def _seen(self, questions: Questions, name: str, client: Client) -> Row:
+        """Return a question that this client may see."""
+        row = questions.one(name)
+        if row is None or not self._sees(row, client):
+            raise RefusedError(404, f"there is no question {name[:100]!r} that is yours")
+        return row
 
     def _sees(self, question: dict[str, Json], client: Client) -> bool:
         return (
@@ -237,15 +234,10 @@ class Service:
         name, wait = request.path_params["id"], float(request.query_params.get("wait", "0"))
         if not 0 <= wait <= LONGEST_POLL:
             checks.fail("wait", wait, f"from 0 to {LONGEST_POLL:g}")
-        future = self._desk.settled(name)
-        try:
-            one = await self._one(name, client)
-            if one["state"] in _WAITING and wait:
-                await _wait([future], wait)
-                one = await self._one(name, client)
-            return JSONResponse(one)
-        finally:
-            self._desk.forget(name, future)
+        row = await self._do(lambda questions: self._seen(questions, name, client))
+        if row["state"] in WAITING and wait:
+            row = (await self._ended(lambda questions: {name: questions.one(name)}, [name], wait, client))[name]
+        return JSONResponse(self._for(row, client))
 
     async def listed(self, request: Request, client: Client) -> Response:
         """GET /questions: the newest that this client may see; ?open=1 those that wait for votes."""
@@ -312,11 +304,6 @@ class Service:
 def _asked(row: dict[str, Json]) -> Asked:
     fixed: dict[str, Json] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     return Asked(**fixed)
-
-
-async def _wait(futures: list[Future[None]], seconds: float) -> None:
-    if futures:
-        await asyncio.wait([asyncio.wrap_future(future) for future in futures], timeout=seconds)
 
 
 def _html(text: str) -> Response:

@@ -10,17 +10,19 @@ is never ready again, and ids are unique in the file, which one process has at a
 and that the file does not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files
 for one stream are caught by the ledger, which lets one take a turn. ∎
 
-What came in while the last batch was paid for is kept with one commit and answered with one debit: the disk is waited
-for three times a batch, not a question.
+What came in while a batch was paid for is kept by the commit that keeps the batch's labels, and answered with the next
+debit: the disk is waited for twice a batch, not a question. Whoever waits for labels is told of them as they are kept,
+and is not asked to look. Clients that ask one question after the other would fall into two groups that wait for each
+other's debits; a few milliseconds for those who were just answered make one group of them, and half as many debits.
 """
 
 import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,15 +30,17 @@ from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, checks
 from darrm.release.one_by_one import OneByOne
-from darrm.serve.questions import Ballot, Questions
-from darrm.votes import Votes
+from darrm.serve.questions import WAITING, Ballot, End, Questions, Row
+from darrm.system.files import Json
 
 MOST_TOGETHER = 256  # questions of one debit
 LONGEST_PAUSE = 1.0  # seconds until deadlines are looked at
+_GATHER = 0.004  # seconds of silence that are waited for who was just answered and asks again: a disk's sync
+_MOST_GATHERS = 5
 _RETRY = 1.0  # seconds after the ledger failed
 _LEFT_FOR = 2.0  # seconds that a count of what is left is good for
 T = TypeVar("T")
-_Task = tuple[Callable[[Questions], Any], Future[Any]]
+Keep = Callable[[Sequence[End]], None]
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,32 @@ class Deployment:
     note: str = ""
 
 
-class _Stream(OneByOne):
-    """The stream of the labels of a deployment, which are handed out into its file of questions."""
+@dataclass(eq=False)
+class _Task:
+    """Something to be done with the questions, and who waits for it: for its result, or for questions' ends."""
 
-    def __init__(self, deployment: Deployment, questions: Questions, settled: Callable[[str], None]) -> None:
+    act: Callable[[Questions], Any]
+    future: Future[Any] = field(default_factory=Future)
+    waits: bool = False  # its result are rows of questions, which are waited for
+    result: Any = None
+    failure: BaseException | None = None
+
+    def end(self) -> None:
+        """Tell whoever waits."""
+        if self.future.set_running_or_notify_cancel():
+            if self.failure is None:
+                self.future.set_result(self.result)
+            else:
+                self.future.set_exception(self.failure)
+
+
+class _Stream(OneByOne):
+    """The stream of the labels of a deployment, which are handed out by keeping them beside their questions."""
+
+    def __init__(self, deployment: Deployment, questions: Questions, keep: Keep) -> None:
         ledger = PrivacyLedger(deployment.ledger)
         super().__init__(deployment.aggregator, ledger, stream=deployment.stream, note=deployment.note)
-        self._questions, self._settled = questions, settled
+        self._keep = keep
         stream = Turn.of(deployment.stream).stream
         mine = [entry for entry in ledger.entries() if entry.output == stream]
         if any(len(entry.questions) != entry.count for entry in mine):
@@ -65,18 +88,13 @@ class _Stream(OneByOne):
         self._last = mine[-1].questions if mine else ()
         questions.belongs_to(ledger.identity, deployment.stream)
         self.waiting()
-        with questions.transaction():
-            for name in questions.unsettled(name for entry in mine for name in entry.questions):
-                questions.settle(name, "lost")
+        lost = questions.unsettled(name for entry in mine for name in entry.questions)
+        keep([End(name, "lost") for name in lost])
 
-    def hand_out(self, labels: list[Any]) -> None:
+    def hand_out(self, labels: list[Json]) -> None:
         """Keep labels beside their questions, and forget the votes."""
         names = self.turn.questions or self._last
-        with self._questions.transaction():
-            for name, label in zip(names, labels, strict=True):
-                self._questions.settle(name, "answered", label)
-        for name in names:
-            self._settled(name)
+        self._keep([End(name, "answered", label) for name, label in zip(names, labels, strict=True)])
 
 
 class Desk:
@@ -94,8 +112,9 @@ class Desk:
         self.deployment, self._say = deployment, say
         self.trouble, self.answered = "", 0
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._waiters: dict[str, list[Future[None]]] = {}
-        self._waiters_lock, self._left_lock = threading.Lock(), threading.Lock()
+        self._waiters: dict[str, list[_Task]] = {}  # the thread's own
+        self._told = 0  # questions whose end the last commit kept
+        self._stopping, self._left_lock = False, threading.Lock()
         self._left: tuple[float, int] = (-_LEFT_FOR, 0)
         self._questions = Questions(deployment.state, deployment.ballot)
         try:
@@ -104,10 +123,9 @@ class Desk:
             self._questions.close()
             raise
         self._thread = threading.Thread(target=self._run, name="darrm.serve desk")
-        self._stopping = False
 
     def _open(self) -> _Stream:
-        return _Stream(self.deployment, self._questions, self._settled)
+        return _Stream(self.deployment, self._questions, self._keep)
 
     def start(self) -> None:
         """Begin to answer."""
@@ -120,25 +138,18 @@ class Desk:
 
     def do(self, act: Callable[[Questions], T]) -> Future[T]:
         """Do something with the questions; the result is there when it is durable."""
-        future: Future[T] = Future()
-        self._tasks.put((act, future))
-        return future
+        task = _Task(act)
+        self._tasks.put(task)
+        return task.future
 
-    def settled(self, name: str) -> Future[None]:
-        """Return what is done when a question has its end, which may be before this is called: look again after it."""
-        future: Future[None] = Future()
-        with self._waiters_lock:
-            self._waiters.setdefault(name, []).append(future)
-        return future
+    def ends(self, act: Callable[[Questions], Mapping[str, Row | None]]) -> Future[dict[str, Row]]:
+        """Do something that returns questions by their ids, None for new ones; the result is there once all have ended.
 
-    def forget(self, name: str, future: Future[None]) -> None:
-        """Wait no more."""
-        with self._waiters_lock:
-            others = [other for other in self._waiters.get(name, []) if other is not future]
-            if others:
-                self._waiters[name] = others
-            else:
-                self._waiters.pop(name, None)
+        Who waits no more cancels it.
+        """
+        task = _Task(lambda questions: dict(act(questions)), waits=True)
+        self._tasks.put(task)
+        return task.future
 
     def left(self) -> int:
         """Count how many more questions the common budget admits; as old as two seconds."""
@@ -150,18 +161,11 @@ class Desk:
                 self._left = time.monotonic(), left
             return left
 
-    def _settled(self, name: str) -> None:
-        with self._waiters_lock:
-            futures = self._waiters.pop(name, [])
-        for future in futures:
-            if future.set_running_or_notify_cancel():
-                future.set_result(None)
-
     def _run(self) -> None:
         pause, again_at = 0.0, 0.0
         while not self._stopping:
             try:
-                self._keep(self._arrived(pause))
+                self._keep((), pause)
                 busy = time.monotonic() >= again_at and self._answer()
             except Exception as error:  # noqa: BLE001 (a full disk, a ledger that is away: what waits is asked again)
                 again = not isinstance(error, ValueError)  # which time does not mend: another server has the stream
@@ -170,52 +174,61 @@ class Desk:
                 )
                 self._say(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
                 self._stream, again_at, busy = None, time.monotonic() + _RETRY if again else math.inf, False
-            pause = 0.0 if busy else LONGEST_PAUSE
+            pause = _GATHER if busy else LONGEST_PAUSE
         self._questions.close()
 
     def _arrived(self, pause: float) -> list[_Task]:
-        """Take what there is to be done, and wait for it no longer than to the next deadline."""
+        """Take what there is to be done; wait for it to the next deadline, and for those who were just answered."""
         due = self._questions.next_deadline() if pause else None
         pause = pause if due is None else min(pause, max(0.0, due - time.time()))
-        tasks = []
+        tasks, until = [], time.monotonic() + pause + _MOST_GATHERS * _GATHER
         try:
-            first = self._tasks.get(timeout=pause) if pause else self._tasks.get_nowait()
+            task = self._tasks.get(timeout=pause) if pause else self._tasks.get_nowait()
             while True:
-                if first is None:
+                if task is None:
                     self._stopping = True
                 else:
-                    tasks.append(first)
-                first = self._tasks.get_nowait()
+                    tasks.append(task)
+                gathers = pause and len(tasks) < self._told and time.monotonic() < until
+                task = self._tasks.get(timeout=_GATHER) if gathers else self._tasks.get_nowait()
         except queue.Empty:
             return tasks
 
-    def _keep(self, tasks: list[_Task]) -> None:
-        """Do what there is to be done, in one commit; whoever asked hears of it afterwards."""
-        done: list[tuple[Future[Any], Any, BaseException | None]] = []
+    def _keep(self, ends: Sequence[End], pause: float = 0.0) -> None:
+        """Keep ends, and do what there is to be done, in one commit; whoever waits hears of it afterwards."""
+        tasks = self._arrived(pause)
         try:
             with self._questions.transaction():
-                expired = self._questions.make_due(time.time())
-                for act, future in tasks:
-                    result: Any = None
-                    failure: BaseException | None = None
+                ended = [row for end in ends if (row := self._questions.settle(end)) is not None]
+                ended += self._questions.make_due(time.time())
+                for task in tasks:
                     try:
                         with self._questions.step():
-                            result = act(self._questions)
+                            task.result = task.act(self._questions)
                     except Exception as error:  # noqa: BLE001 (it is the asker's)
-                        failure = error
-                    done.append((future, result, failure))
+                        task.failure = error
         except BaseException as error:
-            done = [(future, None, error) for _, future in tasks]
+            for task in tasks:
+                task.failure = error
+                task.end()
             raise
-        finally:
-            for future, result, failure in done:
-                if future.set_running_or_notify_cancel():
-                    if failure is None:
-                        future.set_result(result)
-                    else:
-                        future.set_exception(failure)
-        for name in expired:
-            self._settled(name)
+        self._told = len(ended)
+        for row in ended:
+            for task in self._waiters.pop(row["id"], ()):
+                task.result[row["id"]] = row
+                self._tell(task)
+        for task in tasks:
+            self._tell(task)
+
+    def _tell(self, task: _Task) -> None:
+        """Tell whoever waits, or note for which question."""
+        if task.waits and task.failure is None:
+            for name, row in task.result.items():
+                if row is None or row["state"] in WAITING:
+                    others = self._waiters.get(name, ())
+                    self._waiters[name] = [*(other for other in others if not other.future.done()), task]
+                    return
+        task.end()
 
     def _answer(self) -> bool:
         """Answer what is ready; return whether there was anything."""
@@ -223,15 +236,11 @@ class Desk:
             self._stream = self._open()
         ready = self._questions.ready(MOST_TOGETHER)
         self.trouble = ""
-        if not ready:
+        if ready is None:
             return False
-        names = tuple(name for name, _ in ready)
+        names, votes = ready
         try:
-            self.answered += len(self._stream.answer_together(Votes.joined([votes for _, votes in ready]), names))
+            self.answered += len(self._stream.answer_together(votes, names))
         except BudgetExceededError:
-            with self._questions.transaction():
-                for name in names:
-                    self._questions.settle(name, "refused")
-            for name in names:
-                self._settled(name)
+            self._keep([End(name, "refused") for name in names])
         return True

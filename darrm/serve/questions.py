@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from darrm.account.ledger import check_id
 from darrm.errors import LedgerError, checks
@@ -25,6 +24,8 @@ from darrm.serve.clients import Client
 from darrm.system.files import Json
 from darrm.votes import Votes
 
+WAITING = ("open", "ready")
+Row = dict[str, Json]  # what may be read of a question
 LONGEST_TEXT = 2000
 LONGEST_WAIT = 366 * 86400.0
 _SCHEMA = """
@@ -71,6 +72,15 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class End:
+    """The end of a question, with its label where it is *answered*."""
+
+    id: str
+    state: str
+    label: Json = None
+
+
+@dataclass(frozen=True)
 class Ballot:
     """How votes are read: K voters, the classes, and whether votes may be missing, as `Votes.of_labels` says."""
 
@@ -83,27 +93,32 @@ class Ballot:
         """Whether voters answer with any string."""
         return self.classes == "open"
 
-    def votes(self, row: Sequence[Json]) -> Votes:
-        """Read what each voter said, None for nothing; `ValueError` if it is no row of votes."""
-        kind = int if isinstance(self.classes, int) else str
-        if any(vote is not None and type(vote) is not kind for vote in row):
-            what = "text" if kind is str else "whole numbers from 0"
-            checks.fail("votes", checks.Found("something else"), what, "null is a vote that is missing")
-        if len(row) != self.voters:
-            checks.fail("votes", checks.Found(f"{len(row)} of them"), f"{self.voters}, one for each voter")
-        if self.is_open:
-            return Votes.of_answers([list(row)], missing="blank" if self.missing == "blank" else "refuse")
-        classes: Any = self.classes
-        return Votes.of_labels([list(row)], classes, missing="coin" if self.missing == "coin" else "refuse")
+    def is_plain(self, given: dict[str, Json]) -> bool:
+        """Whether these are whole numbers of listed classes, none missing: seen without making `Votes` of them."""
+        votes, most = given.get("votes", []), self.classes
+        return (
+            isinstance(most, int) and [type(vote) is int and 0 <= vote < most for vote in votes] == [True] * self.voters
+        )
 
-    def read(self, given: dict[str, Json]) -> Votes:
-        """Read what came with a question: ``votes``, or ``counts``, of which none may be missing."""
-        if "votes" in given:
-            return self.votes(given["votes"])
-        classes: Any = self.classes
-        if self.is_open or not all(type(count) is int for count in given["counts"]):
+    def votes(self, rows: Sequence[Sequence[Json]]) -> Votes:
+        """Read what each voter said to each question, None for nothing; `ValueError` if these are no votes."""
+        kind = int if isinstance(self.classes, int) else str
+        for row in rows:
+            if any(vote is not None and type(vote) is not kind for vote in row):
+                what = "text" if kind is str else "whole numbers from 0"
+                checks.fail("votes", checks.Found("something else"), what, "null is a vote that is missing")
+            if len(row) != self.voters:
+                checks.fail("votes", checks.Found(f"{len(row)} of them"), f"{self.voters}, one for each voter")
+        several = [list(row) for row in rows]
+        if self.is_open:
+            return Votes.of_answers(several, missing="blank" if self.missing == "blank" else "refuse")
+        return Votes.of_labels(several, self.classes, missing="coin" if self.missing == "coin" else "refuse")
+
+    def counts(self, rows: Sequence[Sequence[Json]]) -> Votes:
+        """Read how many voters said each class, to each question; no vote may be missing."""
+        if self.is_open or not all(type(count) is int for row in rows for count in row):
             checks.fail("counts", checks.Found("another thing"), "a whole number for each class that is listed")
-        return Votes.of_counts([given["counts"]], self.voters, classes)
+        return Votes.of_counts([list(row) for row in rows], self.voters, self.classes)
 
 
 class Questions:
@@ -165,30 +180,30 @@ class Questions:
 
     def ask(self, asked: Asked, client: Client, most_of_project: int, now: float) -> bool:
         """Keep a question; return whether it is new. The same one again changes nothing, another one is refused."""
+        given = {name: list(value) for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
+        text = json.dumps(given) if given else None
+        if given and not self.ballot.is_plain(given):
+            self._read([given])
+        state, deadline = ("ready", now) if given else ("open", now + (asked.seconds or 0.0))
+        values = (asked.id, client.name, client.project, asked.text, asked.seconds, deadline, state, text)
+        new = self._rows.execute(
+            "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, given) "
+            "VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING",
+            values,
+        )
+        if new.rowcount:
+            self._use(f"client {client.name}", client.questions)
+            if client.project:
+                self._use(f"project {client.project}", most_of_project)
+            return True
         row = self._rows.execute(
             "SELECT asker, text, seconds, state, given FROM questions WHERE id = ?", (asked.id,)
         ).fetchone()
-        given = {name: list(value) for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
-        text = json.dumps(given) if given else None
-        if given:
-            self.ballot.read(given)
-        if row is not None:
-            same = row[:3] == (client.name, asked.text, asked.seconds) and (row[3] != "ready" or row[4] == text)
-            if row[3] == "lost" or not same:
-                why = "it was paid for, and its label is lost" if row[3] == "lost" else "it was another question"
-                raise RefusedError(409, f"the id {asked.id!r} is taken: {why}; take a new one")
-            return False
-        for name, most in ((f"client {client.name}", client.questions), (f"project {client.project}", most_of_project)):
-            if name != "project ":
-                self._use(name, most)
-        state, deadline = ("ready", now) if given else ("open", now + (asked.seconds or 0.0))
-        values = (asked.id, client.name, client.project, asked.text, asked.seconds, deadline, state, text)
-        self._rows.execute(
-            "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, given) "
-            "VALUES (?,?,?,?,?,?,?,?)",
-            values,
-        )
-        return True
+        same = row[:3] == (client.name, asked.text, asked.seconds) and (row[3] != "ready" or row[4] == text)
+        if row[3] == "lost" or not same:
+            why = "it was paid for, and its label is lost" if row[3] == "lost" else "it was another question"
+            raise RefusedError(409, f"the id {asked.id!r} is taken: {why}; take a new one")
+        return False
 
     def used(self, name: str) -> int:
         """Count the questions of ``client NAME`` or ``project NAME`` that were answered, or wait."""
@@ -196,11 +211,12 @@ class Questions:
         return 0 if row is None else int(row[0])
 
     def _use(self, name: str, most: int) -> None:
-        if self.used(name) >= most:
+        one_more = "UPDATE used SET questions = questions + 1 WHERE name = ? AND questions < ?"
+        if self._rows.execute(one_more, (name, most)).rowcount:
+            return
+        if most < 1 or self.used(name):
             raise RefusedError(402, f"the {name} may ask {most} questions, and asked them", left=0, limit=most)
-        self._rows.execute(
-            "INSERT INTO used VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET questions = questions + 1", (name,)
-        )
+        self._rows.execute("INSERT INTO used VALUES (?, 1)", (name,))
 
     def vote(self, question: str, voter: int, vote: object, now: float) -> bool:
         """Keep a vote; return whether it is new. The same again changes nothing; another, or a late one, is refused."""
@@ -212,7 +228,7 @@ class Questions:
         if voter > self.ballot.voters:  # clients are read anew while the server runs
             raise RefusedError(403, f"there is no voter {voter}: this server has {self.ballot.voters}")
         number, state, deadline, given = row
-        self.ballot.votes([vote] * self.ballot.voters)
+        self.ballot.votes([[vote] * self.ballot.voters])
         if vote is None:
             checks.fail("vote", checks.Found("null"), "a vote", "who says nothing is missing at the deadline")
         text = json.dumps(vote)
@@ -231,87 +247,94 @@ class Questions:
             self._rows.execute("UPDATE questions SET state = 'ready' WHERE number = ?", (number,))
         return True
 
-    def make_due(self, now: float) -> list[str]:
-        """Close the questions whose deadline passed; return the ids of those that expired."""
+    def make_due(self, now: float) -> list[Row]:
+        """Close the questions whose deadline passed; return those that expired."""
         due = self._rows.execute(
             "SELECT number, id, (SELECT count(*) FROM votes WHERE question = number) FROM questions "
             "WHERE state = 'open' AND deadline <= ?",
             (now,),
         ).fetchall()
-        expired = [name for _, name, there in due if not there or self.ballot.missing == "refuse"]
-        self._rows.executemany("UPDATE questions SET state = 'ready' WHERE id = ?", [(name,) for _, name, _ in due])
-        for name in expired:
-            self.settle(name, "expired")
-        return expired
+        self._rows.executemany("UPDATE questions SET state = 'ready' WHERE number = ?", [row[:1] for row in due])
+        expired = [End(name, "expired") for _, name, there in due if not there or self.ballot.missing == "refuse"]
+        return [row for end in expired if (row := self.settle(end)) is not None]
 
     def next_deadline(self) -> float | None:
         """Return when the next open question closes."""
         row = self._rows.execute("SELECT min(deadline) FROM questions WHERE state = 'open'").fetchone()
         return None if row[0] is None else float(row[0])
 
-    def ready(self, most: int) -> list[tuple[str, Votes]]:
-        """Return questions to be answered, the oldest first, with their votes."""
+    def ready(self, most: int) -> tuple[tuple[str, ...], Votes] | None:
+        """Return questions to be answered, the oldest first, and their votes; None if there are none."""
         rows = self._rows.execute(
             "SELECT number, id, given FROM questions WHERE state = 'ready' ORDER BY number LIMIT ?", (most,)
         ).fetchall()
-        return [(name, self._votes(number, given)) for number, name, given in rows]
+        several = [
+            (name, {"votes": self._voted(number)} if given is None else json.loads(given))
+            for number, name, given in rows
+        ]
+        several.sort(key=lambda pair: "counts" in pair[1])  # as `_read` returns them
+        return (tuple(name for name, _ in several), self._read([given for _, given in several])) if several else None
 
-    def _votes(self, number: int, given: str | None) -> Votes:
-        if given is not None:
-            return self.ballot.read(json.loads(given))
+    def _voted(self, number: int) -> list[Json]:
         row: list[Json] = [None] * self.ballot.voters
         for voter, vote in self._rows.execute("SELECT voter, vote FROM votes WHERE question = ?", (number,)):
             row[voter - 1] = json.loads(vote)
-        return self.ballot.votes(row)
+        return row
 
-    def settle(self, name: str, state: str, label: object = None) -> None:
-        """Give a question its end, and forget what was voted; one that has a label keeps it."""
-        row = self._rows.execute("SELECT number, state, asker, project FROM questions WHERE id = ?", (name,)).fetchone()
-        if row is None:  # paid for, and the file is older than that
-            none = ("", "", "", None, 0.0, state, json.dumps(label), None)
+    def _read(self, several: Sequence[dict[str, Json]]) -> Votes:
+        """Read what was said: first of all questions with votes, then of those with counts."""
+        votes = [given["votes"] for given in several if "votes" in given]
+        counts = [given["counts"] for given in several if "counts" in given]
+        parts = ([self.ballot.votes(votes)] if votes else []) + ([self.ballot.counts(counts)] if counts else [])
+        return parts[0] if len(parts) == 1 else Votes.joined(parts)
+
+    def settle(self, end: End) -> Row | None:
+        """Give a question its end, and forget what was voted; return it, None if it had one: a label stays."""
+        label = json.dumps(end.label)
+        row = self._rows.execute(
+            "UPDATE questions SET state = ?, label = ?, given = NULL WHERE id = ? AND state NOT IN ('answered', ?) "
+            "RETURNING number, id, asker, text, deadline, state, label, seconds, project",
+            (end.state, label, end.id, end.state),
+        ).fetchone()
+        if row is None:  # or it was paid for, and the file is older than that
             self._rows.execute(
-                "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, label, given) "
-                "VALUES (?,?,?,?,?,?,?,?,?)",
-                (name, *none),
+                "INSERT INTO questions (id, asker, project, text, deadline, state, label) "
+                "VALUES (?, '', '', '', 0, ?, ?) ON CONFLICT (id) DO NOTHING",
+                (end.id, end.state, label),
             )
-            return
-        number, before, asker, project = row
-        if before in {"answered", state}:
-            return
-        self._rows.execute(
-            "UPDATE questions SET state = ?, label = ?, given = NULL WHERE number = ?",
-            (state, json.dumps(label), number),
-        )
-        self._rows.execute("UPDATE votes SET vote = NULL WHERE question = ?", (number,))
-        if state in {"expired", "refused"}:  # not paid for
-            names = [f"client {asker}", f"project {project}"]
-            self._rows.executemany(
-                "UPDATE used SET questions = questions - 1 WHERE name = ?", [(one,) for one in names]
-            )
+            return None
+        if end.state in {"expired", "refused"}:  # not paid for
+            names = [(f"client {row[2]}",), (f"project {row[8]}",)]
+            self._rows.executemany("UPDATE used SET questions = questions - 1 WHERE name = ?", names)
+        if row[7] is not None:
+            self._rows.execute("UPDATE votes SET vote = NULL WHERE question = ?", row[:1])
+        return self._row(row)
+
+    def _row(self, row: Sequence[Json]) -> Row:
+        """Return what may be read of a question; one that came with its votes has no voters' own."""
+        number, *values, label, seconds = row[:8]
+        voted = "SELECT voter FROM votes WHERE question = ? ORDER BY voter"
+        voters = [] if seconds is None else [voter for (voter,) in self._rows.execute(voted, (number,))]
+        shown = dict(zip(("id", "asker", "text", "deadline", "state"), values, strict=True)) | {"voted": voters}
+        return shown | ({"label": json.loads(label)} if shown["state"] == "answered" else {})
 
     def unsettled(self, names: Iterable[str]) -> list[str]:
         """Return which of these ids, which the ledger paid for, have no label here."""
         known = {name for (name,) in self._rows.execute("SELECT id FROM questions WHERE state IN ('answered', 'lost')")}
         return [name for name in names if name not in known]
 
-    def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[dict[str, Json]]:
+    def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[Row]:
         """Return what may be read of questions, the newest first; ``where`` is ours, never a client's."""
         rows = self._rows.execute(
-            "SELECT number, id, asker, text, deadline, state, label, given IS NOT NULL FROM questions "  # noqa: S608 (ours)
+            "SELECT number, id, asker, text, deadline, state, label, seconds FROM questions "  # noqa: S608 (ours)
             f"{where} ORDER BY number DESC LIMIT ?",
             (*values, most),
         ).fetchall()
-        names = ("id", "asker", "text", "deadline", "state")
-        return [
-            dict(zip(names, row[1:6], strict=True))
-            | {
-                "voted": [
-                    voter for (voter,) in self._rows.execute("SELECT voter FROM votes WHERE question = ?", row[:1])
-                ]
-            }
-            | ({"label": json.loads(row[6])} if row[5] == "answered" else {})
-            for row in rows
-        ]
+        return [self._row(row) for row in rows]
+
+    def one(self, name: str) -> Row | None:
+        """Return what may be read of a question, None if there is none."""
+        return next(iter(self.shown("WHERE id = ?", (name,))), None)
 
     def numbers(self) -> dict[str, int]:
         """Count the questions in each state."""

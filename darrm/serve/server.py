@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from darrm.errors import checks
 
@@ -15,11 +15,14 @@ _MOST_CONNECTIONS = 1024
 _STOP_SECONDS = 5
 
 
-class PatientProtocol(H11Protocol):
-    """HTTP/1.1 whose connections are closed unless a first request's headers are there in time.
+class PatientProtocol(HttpToolsProtocol):
+    """HTTP/1.1 whose connections are closed unless a request's headers are there in time, and are not too long.
 
-    uvicorn itself counts only from the end of a response on (``timeout_keep_alive``).
+    uvicorn itself counts only from the end of a response on (``timeout_keep_alive``), and httptools reads headers of
+    any length.
     """
+
+    _received = 0  # bytes of headers that are not whole
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (asyncio's)
         """Start the clock."""
@@ -33,14 +36,20 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Start it again where a further request begins: the clock of the last one may have run out on a request."""
-        if (self.cycle is None or self.cycle.response_complete) and self._clock.cancelled():
+        if self._is_waiting() and self._clock.cancelled():
             self._clock = self.loop.call_later(HEADER_SECONDS, self._give_up)
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        self._received = self._received + len(data) if self._is_waiting() else 0
+        if self._received > _MOST_HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response("The headers are too long.")
+        if not self._is_waiting():
             self._clock.cancel()
 
+    def _is_waiting(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
     def _give_up(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if self._is_waiting():
             self.transport.close()
 
 
@@ -66,7 +75,7 @@ def configured(app: Any, host: str, port: int, tls: tuple[Path, Path] | None = N
             ssl_keyfile=None if tls is None else str(tls[1]),
             http=PatientProtocol,
             ws="none",
-            loop="asyncio",
+            loop="uvloop",
             lifespan="off",
             log_config=None,
             log_level="critical",
@@ -74,7 +83,6 @@ def configured(app: Any, host: str, port: int, tls: tuple[Path, Path] | None = N
             proxy_headers=False,
             server_header=False,
             limit_concurrency=_MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
             timeout_keep_alive=int(HEADER_SECONDS),
             timeout_graceful_shutdown=_STOP_SECONDS,
         )

@@ -51,13 +51,7 @@ def vote(desk: Desk, name: str, voter: int, said: object) -> bool:
 
 def read(desk: Desk, name: str) -> dict[str, Any]:
     """The question, once it has its end."""
-    future = desk.settled(name)
-    for _ in range(2):
-        (one,) = desk.do(lambda questions: questions.shown("WHERE id = ?", (name,))).result(30)
-        if one["state"] not in {"open", "ready"}:
-            break
-        future.result(30)
-    return one
+    return desk.ends(lambda questions: {name: questions.one(name)}).result(30)[name]
 
 
 def paid(what: Deployment) -> list[str]:

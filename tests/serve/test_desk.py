@@ -73,12 +73,26 @@ def test_a_voter_beyond_those_of_the_table_does_not_stop_the_desk(tmp_path: Path
 
 def test_more_classes_and_open_answers_and_counts() -> None:
     three = Ballot(3, ("a", "b", "c"), "coin")
-    assert three.votes(["a", None, "c"]).missing is not None
-    assert three.read({"counts": [3, 0, 0]}).counts.tolist() == [[3, 0, 0]]
-    assert Ballot(2, "open", "blank").votes(["flu", None]).blanks == 1
-    for wrong in ({"counts": [3, 0]}, {"counts": [3.0, 0, 0]}, {"votes": ["a", "b"]}, {"votes": ["a", "b", "d"]}):
+    assert three.votes([["a", None, "c"]]).missing is not None
+    assert three.counts([[3, 0, 0]]).counts.tolist() == [[3, 0, 0]]
+    assert Ballot(2, "open", "blank").votes([["flu", None]]).blanks == 1
+    for wrong in ([3, 0], [3.0, 0, 0]):
         with pytest.raises(ValueError):  # noqa: PT011 (the words are those of `Votes`)
-            three.read(wrong)
+            three.counts([wrong])
+    for row in (["a", "b"], ["a", "b", "d"]):
+        with pytest.raises(ValueError):  # noqa: PT011 (as above)
+            three.votes([row])
+
+
+@pytest.mark.parametrize(
+    "wrong", [[1, 1], [1, 1, 2], [1, 1, -1], [1, 1, True], [1, 1, 1.0], [1, 1, "1"], [1, 1, 2**70]]
+)
+def test_votes_that_are_seen_to_be_plain_are_those_that_are_read(wrong: list[Any]) -> None:
+    two = Ballot(3, 2)
+    assert two.is_plain({"votes": [1, 0, 1]})
+    assert not two.is_plain({"votes": wrong})
+    with pytest.raises(ValueError):  # noqa: PT011 (the words are those of `Votes`)
+        two.votes([wrong])
 
 
 def test_exactly_what_fits_is_paid_for_and_the_rest_is_told(tmp_path: Path) -> None:
