@@ -71,6 +71,7 @@ SHAPES = ("(4, 3)", "(True, 11)", "(3,)", "()", "(0, 3)", "(-1, 3)", "(4, 3, 1)"
 
 CLASSES: tuple[Any, ...] = (2, 3, ("no", "yes"), ("0", "1"), ())
 TORCH = find_spec("torch") is not None
+SERVE = find_spec("starlette") is not None and find_spec("uvicorn") is not None
 PYARROW = find_spec("pyarrow") is not None
 
 
@@ -207,6 +208,13 @@ def checkpoint(rng: Random) -> tuple[str, Case]:
     return f"{raw[:500]!r} … ({len(raw)} bytes)", lambda: _load("out.safetensors", raw, _same_teachers)
 
 
+def server_request(rng: Random) -> tuple[str, Case]:
+    """A request to a server that runs in this process."""
+    from tests.fuzz.server import request
+
+    return request(rng, JSON_VALUES, _mutated)
+
+
 TARGETS = (
     Target("command-lines", command_line),
     Target("searches", search, seconds=60.0),
@@ -216,6 +224,7 @@ TARGETS = (
     Target("ledgers", ledger),
     *([Target("parquet-files", parquet_file)] if PYARROW else []),
     *([Target("checkpoints", checkpoint)] if TORCH else []),
+    *([Target("server", server_request)] if SERVE else []),
 )
 
 

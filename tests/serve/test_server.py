@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,7 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +49,7 @@ def prepare(folder: Path, budget: str = "30") -> dict[str, str]:
     return tokens_of(folder / "clients.json")
 
 
-def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def start(folder: Path, port: int, *more: object) -> subprocess.Popen[bytes]:
     command = [
         sys.executable,
         "-W",
@@ -61,6 +64,7 @@ def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
         "100000",
     ]
     command += ["--table", "table.json", "--ledger", "ledger.sqlite", "--clients", "clients.json", "--port", str(port)]
+    command += map(str, more)
     return subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
 
 
@@ -77,8 +81,8 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def serving(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    process = start(folder, port)
+def serving(folder: Path, port: int, *more: object) -> Iterator[subprocess.Popen[bytes]]:
+    process = start(folder, port, *more)
     try:
         wait_for(port, process)
         yield process
@@ -117,6 +121,48 @@ def test_the_command_line_goes_the_whole_way(
             assert (voter.vote("q", 1), voter.vote("q", 1)) == (True, False)
             assert study.read("q", wait=20)["state"] == "answered"
     assert not any(secret.encode() in (tmp_path / "clients.json").read_bytes() for secret in [token, *tokens.values()])
+
+
+def certificate_of(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate of this machine, signed by itself, and its key."""
+    pytest.importorskip("cryptography", reason="makes the certificate")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = made.add_extension(here, critical=True).sign(key, hashes.SHA256())
+    paths = folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    paths[1].write_bytes(key.private_bytes(*how))
+    return paths
+
+
+@pytest.mark.slow
+def test_with_a_certificate_nothing_is_said_in_the_clear(tmp_path: Path) -> None:
+    tokens, port, (certificate, key) = prepare(tmp_path), free_port(), certificate_of(tmp_path)
+    trusted = ssl.create_default_context(cafile=certificate)
+    with serving(tmp_path, port, "--tls-certificate", certificate, "--tls-key", key):
+        url = f"https://127.0.0.1:{port}"
+        with ServeClient(url, tokens["study"], verify=trusted) as study:
+            assert study.ask([{"id": "q", "votes": [1, 1, 0]}])[0]["state"] == "answered"
+        for stranger, options in (
+            (url, {}),
+            (url.replace("https", "http"), {}),
+            (url, {"verify": ssl.create_default_context()}),
+        ):
+            client = ServeClient(stranger, tokens["study"], attempts=1, **options)
+            with client, pytest.raises(httpx.TransportError):
+                client.budget()
+        with ServeClient(url, tokens["study"], verify=trusted) as study:
+            assert study.budget()["answered"] == 1
+    for alone in ("--tls-certificate", "--tls-key"):
+        refused = start(tmp_path, port, alone, certificate).communicate(timeout=60)[1]
+        assert b"come together" in refused
 
 
 @pytest.mark.parametrize(
@@ -174,6 +220,9 @@ def test_a_slow_client_and_a_gigabyte_are_hung_up_on(tmp_path: Path, monkeypatch
                 with socket.create_connection(address, timeout=10) as connection:
                     connection.sendall(sent)
                     assert status in connection.recv(4096)[:20], sent[:20]
+            with socket.create_connection(address, timeout=10) as connection, suppress(ConnectionError):
+                connection.sendall(b"GET /questions/" + b"a" * 10**7)  # an id of ten megabytes
+                assert b" 400 " in connection.recv(4096)[:20]
             with httpx.Client(
                 base_url=f"http://127.0.0.1:{address[1]}", headers={"Authorization": f"Bearer {token}"}
             ) as good:
