@@ -6,7 +6,8 @@ durably, beside the questions, in the transaction that deletes the votes.
 *No id has two labels, no label is unpaid, none is lost.* The ledger's entry names the ids that it pays for, and keeps
 their labels until the next entry of the stream is written, which is after `_Stream.hand_out` returned. A process that
 dies between the two finds them there when it starts, and settles them before it answers anything. An id that is settled
-is never ready again, and ids are unique in the file, which one process has at a time. An id that the ledger paid for,
+is never ready again, and ids are unique in the file, which one process has at a time. A ledger that did not pay for all
+that is answered is an old copy, a second budget, and refused. An id that the ledger paid for,
 and that the file does not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files
 for one stream are caught by the ledger, which lets one take a turn. ∎
 
@@ -27,8 +28,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from darrm.account.ledger import PrivacyLedger, Turn
+from darrm.account.ledger_store import RESTORE
 from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError, checks
+from darrm.errors import BudgetExceededError, LedgerError, checks
 from darrm.release.one_by_one import OneByOne
 from darrm.serve.questions import WAITING, Ballot, End, Questions, Row
 from darrm.system.files import Json
@@ -88,7 +90,11 @@ class _Stream(OneByOne):
         self._last = mine[-1].questions if mine else ()
         questions.belongs_to(ledger.identity, deployment.stream)
         self.waiting()
-        lost = questions.unsettled(name for entry in mine for name in entry.questions)
+        lost, unpaid = questions.compared({name for entry in mine for name in entry.questions})
+        if unpaid:
+            raise LedgerError(
+                ledger.path, f"it is older than the answers, {unpaid} of which it did not pay for: {RESTORE}"
+            )
         keep([End(name, "lost") for name in lost])
 
     def hand_out(self, labels: list[Json]) -> None:

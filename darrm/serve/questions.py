@@ -13,7 +13,7 @@ backup remembers is beyond it. Who voted stays, what was said does not, nor a di
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -318,10 +318,11 @@ class Questions:
         shown = dict(zip(("id", "asker", "text", "deadline", "state"), values, strict=True)) | {"voted": voters}
         return shown | ({"label": json.loads(label)} if shown["state"] == "answered" else {})
 
-    def unsettled(self, names: Iterable[str]) -> list[str]:
-        """Return which of these ids, which the ledger paid for, have no label here."""
-        known = {name for (name,) in self._rows.execute("SELECT id FROM questions WHERE state IN ('answered', 'lost')")}
-        return [name for name in names if name not in known]
+    def compared(self, paid: set[str]) -> tuple[list[str], int]:
+        """Return which ids that the ledger paid for have no label here, and how many have one and are not paid for."""
+        ended = dict(self._rows.execute("SELECT id, state FROM questions WHERE state IN ('answered', 'lost')"))
+        unpaid = [name for name, state in ended.items() if state == "answered" and name not in paid]
+        return [name for name in paid if name not in ended], len(unpaid)
 
     def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[Row]:
         """Return what may be read of questions, the newest first; ``where`` is ours, never a client's."""

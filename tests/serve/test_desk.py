@@ -198,6 +198,20 @@ def test_an_old_copy_of_the_questions_buys_no_second_label(tmp_path: Path) -> No
     assert paid(what) == ["q1", "q2"]
 
 
+def test_an_old_copy_of_the_ledger_is_a_second_budget_and_refused(tmp_path: Path) -> None:
+    what = deployment(tmp_path)
+    with running(what) as desk:
+        ask(desk, "q1")
+        read(desk, "q1")
+        copy = Path(what.ledger).read_bytes()
+        ask(desk, "q2")
+        read(desk, "q2")
+    Path(what.ledger).write_bytes(copy)
+    with pytest.raises(LedgerError, match="older than the answers, 1 of which"):
+        Desk(what)
+    assert paid(what) == ["q1"]
+
+
 def test_two_servers_do_not_share_questions_or_a_stream(tmp_path: Path) -> None:
     with running(deployment(tmp_path)) as desk:
         with pytest.raises(LedgerError, match="another server"):

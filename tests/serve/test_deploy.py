@@ -1,0 +1,138 @@
+"""What is deployed: compose file and unit are parsed; the compose file's command runs, dies and is restored."""
+
+import configparser
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra serve")
+from darrm import PrivacyLedger, PrivacyParams
+from darrm.account import __main__ as account
+from darrm.serve.__main__ import build_parser
+from darrm.serve.client import ServeClient
+from darrm.system.command_line import run
+from darrm.verify import __main__ as verify
+from tests.account.test_postgres import Server, running
+from tests.serve.deployments import table, tokens_of
+from tests.serve.test_server import ROOT, free_port, wait_for
+
+DEPLOY = ROOT / "docs" / "deploy"
+
+
+def composed() -> Any:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def test_the_compose_file_is_whole_and_says_nothing_secret() -> None:
+    data = composed()
+    server, database = data["services"]["server"], data["services"]["database"]
+    options = build_parser("start").parse_args(server["command"][1:])
+    assert (server["command"][0], options.ledger) == ("start", "postgresql:///?service=ledger")
+    mounted = {volume.split(":")[1] for volume in server["volumes"]}
+    assert {str(options.table.parent), str(options.clients.parent), str(options.state.parent)} <= mounted
+    assert server["ports"] == [f"127.0.0.1:{options.port}:{options.port}"]
+    assert options.behind_proxy
+    assert "ports" not in database
+    assert set(server["secrets"]) | set(database["secrets"]) == set(data["secrets"])
+    named = {volume.split(":")[0] for one in (server, database) for volume in one["volumes"]}
+    assert {name for name in named if not name.startswith(".")} == set(data["volumes"])
+    assert (DEPLOY / server["build"]["context"] / server["build"]["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
+    assert "password=" not in json.dumps(data)
+
+
+def test_the_image_copies_what_there_is_and_runs_as_nobody() -> None:
+    lines = [line.split() for line in (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()]
+    for words in lines:
+        if words[:1] == ["COPY"] and not words[1].startswith("--"):
+            assert all((ROOT / name).exists() for name in words[1:-1])
+    assert ["USER", "10001"] in lines
+
+
+def test_the_unit_starts_a_command_that_there_is() -> None:
+    unit = configparser.RawConfigParser(strict=False, comment_prefixes="#", interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]  # its names have capitals
+    unit.read_string((DEPLOY / "darrm-serve.service").read_text(encoding="utf-8").replace("\\\n", ""))
+    words = shlex.split(unit["Service"]["ExecStart"])
+    assert words[1:3] == ["serve", "start"]
+    options = build_parser("start").parse_args(words[3:])
+    assert options.host == "127.0.0.1"
+    assert unit["Service"]["ProtectSystem"] == "strict"
+    assert str(options.state).startswith("/var/lib/" + unit["Service"]["StateDirectory"])
+
+
+@contextmanager
+def started(folder: Path, port: int, sockets: Path, database: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The compose file's server on this machine: its folders are ours, and it listens here only."""
+    words = " ".join(composed()["services"]["server"]["command"])
+    for theirs, ours in (("/etc/darrm", folder), ("/var/lib/darrm", folder), ("--host=0.0.0.0", f"--port={port}")):
+        words = words.replace(theirs, str(ours))
+    (folder / "service").write_text(f"[ledger]\nhost={sockets}\ndbname={database}\nuser=postgres\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PGSERVICEFILE": str(folder / "service")}
+    command = [sys.executable, "-m", "darrm", "serve", *words.split()]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    try:
+        wait_for(port, process)
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+def test_its_command_survives_a_kill_and_a_dump_is_no_second_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running() as server:
+        table().save(tmp_path / "table.json")
+        token = tokens_of(tmp_path / "clients.json")["study"]
+        PrivacyLedger.create(server.url, PrivacyParams("0.12"))  # four questions
+        port = free_port()
+        with (
+            started(tmp_path, port, server.folder, "postgres") as process,
+            ServeClient(f"http://127.0.0.1:{port}", token) as client,
+        ):
+            (first,) = client.ask([{"id": "q1", "votes": [1, 1, 0]}])
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        older, heads = dump(server, "older"), tmp_path / "heads.txt"
+        with (
+            started(tmp_path, port, server.folder, "postgres"),
+            ServeClient(f"http://127.0.0.1:{port}", token) as client,
+        ):
+            assert client.ask([{"id": "q1", "votes": [1, 1, 0]}]) == [first]
+            (second,) = client.ask([{"id": "q2", "votes": [1, 1, 0]}])
+        run(lambda: account.main(["--ledger", server.url, "--head"]))
+        heads.write_text(capsys.readouterr().out)
+        newest = dump(server, "newest")
+        for database in (older, newest):
+            url = server.url.replace("/postgres?", f"/{database}?")
+            assert run(lambda url=url: verify.main([url, "--head", str(heads), "--quiet"])) == (database == older)  # type: ignore[misc]
+        with (
+            pytest.raises(AssertionError, match="older than the answers, 1 of which"),
+            started(tmp_path, port, server.folder, older),
+        ):
+            pass
+        with started(tmp_path, port, server.folder, newest), ServeClient(f"http://127.0.0.1:{port}", token) as client:
+            assert client.ask([{"id": "q2", "votes": [1, 1, 0]}]) == [second]
+            states = [client.ask([{"id": f"q{n}", "votes": [1, 1, 0]}])[0]["state"] for n in (3, 4, 5)]
+            assert states == ["answered", "answered", "refused"]
+
+
+def dump(server: Server, name: str) -> str:
+    """Dump the database, and restore the dump as another one."""
+    file = server.folder / f"{name}.dump"
+    link = ("-h", server.folder, "-U", "postgres")
+    server.program("pg_dump", *link, "--format=custom", "--file", file, "postgres")
+    server.program("createdb", *link, name)
+    server.program("pg_restore", *link, f"--dbname={name}", "--exit-on-error", file)
+    return name
