@@ -21,7 +21,7 @@ from experiments.pate.page import PRINTED, page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
-from experiments.pate.whole import measure, recompute
+from experiments.pate.whole import draw_on, measure, recompute
 from experiments.teachers import Machine
 
 NAME = "pate"
@@ -37,9 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.integer_at_least(1, jobs=options.jobs)
         write_printed(folder)
         machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
+        path = folder / f"{options.dataset}.json"
         with status_line(quiet=options.quiet) as line:
-            result = measure(STUDIES[options.dataset], machine, line, quick=options.quick)
-        pages.write_json(folder / f"{options.dataset}.json", result)
+            if options.figures:
+                result, counts = pages.read_json(path), folder / f"{options.dataset}-counts.npz"
+                result |= draw_on(counts, machine, line, quick=result["quick"])
+            else:
+                result = measure(STUDIES[options.dataset], machine, line, quick=options.quick)
+        pages.write_json(path, result)
         draw(folder, result)
         print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and what was kept are in {folder}")
     return pages.finish(folder, page(folder))
@@ -71,6 +76,9 @@ def _parser() -> CommandLine:
     parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
     parser.add_argument(
         "--recompute", action="store_true", help="count again what OUTPUT has, from the counts kept there"
+    )
+    parser.add_argument(
+        "--figures", action="store_true", help="train Figure 4's smaller ensembles alone, and draw the figures again"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers and students (default 1)")
     parser.add_argument(

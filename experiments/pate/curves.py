@@ -82,7 +82,9 @@ def figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[V
     for fewer in [*smaller, votes] if smaller else [subset(votes, round(size * votes.voters)) for size in SIZES]:
         teachers = fewer.voters
         answers = [GNMax(scale * teachers) for scale in SCALES if scale * teachers >= 0.5]
-        right.append({"name": f"{teachers} teachers", "points": _points(fewer, truth, answers, delta)})
+        points = _points(fewer, truth, answers, delta)
+        least = {"least": min(points, key=lambda point: point["epsilon"])} if smaller else {}
+        right.append({"name": f"{teachers} teachers", "points": points, **least})
     return {"queries": queries, "retrained": bool(smaller), "left": left, "right": right}
 
 

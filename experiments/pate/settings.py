@@ -63,7 +63,7 @@ STUDIES = {
     study.name: study
     for study in (
         Study("digits", 10, 50, 200, 1e-5, "Digits (scikit-learn)"),
-        Study("mnist", 10, 250, 9_000, 1e-5, "MNIST", in_order=True, retrained=(25, 50)),
+        Study("mnist", 10, 250, 9_000, 1e-5, "MNIST", in_order=True, retrained=(25, 50, 125)),
         Study("fashion-mnist", 10, 250, 9_000, 1e-5, "Fashion-MNIST"),
         Study("glyph", 150, 5_000, 16_000, 1e-8, "Glyph, a stand-in"),
         Study("svhn", 10, 250, 25_032, 1e-6, "SVHN", in_order=True),

@@ -102,6 +102,18 @@ def recompute(path: Path, line: StatusLine, *, quick: bool) -> Row:
         return found | _figures(run, plan, smaller)
 
 
+def draw_on(path: Path, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
+    """Train the smaller ensembles of Figure 4 alone, keep their counts at ``path`` too, and compute the figures."""
+    recorded, _ = load_counts(path)
+    study = STUDIES[recorded.name]
+    plan = plan_of(study, quick=quick)
+    asked = min(plan.figure_4_queries, recorded.votes.queries)
+    smaller = [obtain_fewer(study, count, asked, machine, quick=quick) for count in study.retrained]
+    save_counts(path, recorded, smaller)
+    with TemporaryDirectory() as folder:
+        return _figures(Run(study, recorded, Path(folder), line), plan, smaller)
+
+
 def _figures(run: Run, plan: Plan, smaller: Sequence[Votes]) -> Row:
     """Compute the numbers of the figures, of the first LNMax and the last Confident-GNMax of Table 1."""
     recorded, delta = run.recorded, run.study.delta
