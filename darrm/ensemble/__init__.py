@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.ensemble.network import convolutional_network, student_network
     from darrm.ensemble.partition import Partition
     from darrm.ensemble.recipes import PlainSGD, PrivateSGD
-    from darrm.ensemble.student import Perturbation, StudentRecipe, train_student
+    from darrm.ensemble.student import FIXMATCH, Perturbation, StudentRecipe, train_student
     from darrm.ensemble.teachers import (
         SEED_CONSENT,
         PredictableNoiseWarning,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     )
 
 __all__ = [
+    "FIXMATCH",
     "SEED_CONSENT",
     "FreshPrompts",
     "Partition",
@@ -57,7 +58,7 @@ _HOMES = {
     "network": ("convolutional_network", "student_network"),
     "partition": ("Partition",),
     "recipes": ("PlainSGD", "PrivateSGD"),
-    "student": ("Perturbation", "StudentRecipe", "train_student"),
+    "student": ("FIXMATCH", "Perturbation", "StudentRecipe", "train_student"),
 }
 
 

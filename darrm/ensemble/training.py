@@ -155,7 +155,7 @@ class Group:
 
     def fingerprint(self) -> str:
         """Name this very training: a checkpoint of another one is refused."""
-        data = [_digest_of(array) for array in (*self.x, *self.y)]
+        data = [digest_of(array) for array in (*self.x, *self.y)]
         seed = None if self.source.key else self.source.seed  # a finished training outlives its key
         facts = [self.recipe.to_dict(), self.teachers, seed, self.network, data]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -339,11 +339,12 @@ def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
 
 
 def _digest(facts: str, arrays: dict[str, Array]) -> str:
-    content = [facts, sorted((name, _digest_of(array)) for name, array in arrays.items())]
+    content = [facts, sorted((name, digest_of(array)) for name, array in arrays.items())]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _digest_of(array: Array) -> str:
+def digest_of(array: Array) -> str:
+    """Return the SHA-256 of an array's type, shape and content."""
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -21,11 +21,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from darrm.account.accountant import Spent
+from darrm.account.store import is_url
 from darrm.aggregator import Aggregator
 from darrm.errors import checks
 from darrm.estimators import card, shards
@@ -38,12 +39,13 @@ from darrm.estimators.teachers import check_classifier, constant_classifier, see
 from darrm.estimators.texts import check_reads_texts, reader_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.system.extras import Untyped
+from darrm.system.extras import Untyped, require
 from darrm.system.people import persons_of
 from darrm.votes import ABSTAIN, Votes
 
 WORST_CASE, TESTED = "worst case", "tested"
 ANSWERED_SHARE = 4  # by default one of so many public inputs is answered: those on which the teachers agree
+FIXMATCH = "fixmatch"
 SEMI_SUPERVISED = (SelfTrainingClassifier, LabelPropagation, LabelSpreading)
 
 
@@ -77,7 +79,7 @@ def _private(X: Untyped, y: Untyped, groups: Untyped, held: NDArray[np.bool_] | 
 
 def _student_has_probabilities(pate: "PATEClassifier") -> bool:
     student = getattr(pate, "student_", pate.student)
-    return student is None or hasattr(student, "predict_proba")
+    return student is None or isinstance(student, str) or hasattr(student, "predict_proba")
 
 
 class PATEClassifier(Ensemble):
@@ -93,7 +95,9 @@ class PATEClassifier(Ensemble):
         Any classifier; each teacher is a clone. What learns from the data, such as a scaler, belongs into it.
     student
         Any classifier. None is a scaled logistic regression, which teaches itself on inputs without a label
-        (`sklearn.semi_supervised.SelfTrainingClassifier`).
+        (`sklearn.semi_supervised.SelfTrainingClassifier`). ``"fixmatch"`` is for images of one channel and about
+        equally frequent classes, `darrm.estimators.fixmatch.FixMatchClassifier` (extra: ensemble); with a ledger FILE
+        the state of its training is kept in FILE.student.
     n_teachers
         K.
     epsilon, delta
@@ -196,7 +200,7 @@ class PATEClassifier(Ensemble):
     def __sklearn_tags__(self) -> Untyped:
         """Return scikit-learn's tags: what teachers and student both take."""
         tags = super().__sklearn_tags__()
-        student = None if self.student is None else get_tags(self.student).input_tags
+        student = None if self.student is None else get_tags(self._student()).input_tags
         tags.input_tags.allow_nan &= student is not None and student.allow_nan
         tags.input_tags.sparse &= student is None or student.sparse
         return tags
@@ -246,12 +250,15 @@ class PATEClassifier(Ensemble):
 
     def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
         inputs, labels = self._data(X, y)
-        if self.student is not None:
-            check_classifier("student", self.student)
-        check_reads_texts(self.teacher, self.student)
+        student = self._student()
+        if student is not None:
+            check_classifier("student", student)
+        check_reads_texts(self.teacher, student)
         check_enough_rows(inputs, self.n_teachers)
         held = self._held_out(inputs, X_public, groups)
         public = self._inputs(X_public, reset=False) if held is None else _safe_indexing(inputs, np.flatnonzero(held))
+        if hasattr(student, "images"):
+            student.images(check_array(public, dtype=np.float32))  # or nothing is paid for
         total = PrivacyParams(self.epsilon, self.delta)
         voters = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
         run, mechanism = self._planned(Workload(voters, self._asked(public), total, len(self.classes_)))
@@ -366,7 +373,8 @@ class PATEClassifier(Ensemble):
         known = self.answers_ != ABSTAIN
         present = np.unique(self.answers_[known])
         student = self._made_student(public, partly=not known.all())
-        everything = isinstance(student, SEMI_SUPERVISED) if self.semi_supervised == "auto" else self.semi_supervised
+        learns_of_all = isinstance(student, SEMI_SUPERVISED) or getattr(student, "semi_supervised", False)
+        everything = learns_of_all if self.semi_supervised == "auto" else self.semi_supervised
         self._codes = bool(everything)
         if len(present) < 2:  # no classifier learns from one class
             if not len(present):
@@ -380,15 +388,28 @@ class PATEClassifier(Ensemble):
             rows = np.flatnonzero(known)
             self.student_ = student.fit(_safe_indexing(public, rows), self.classes_[self.answers_[rows]])
 
+    def _student(self) -> Untyped:
+        """Return what a student is a clone of, None where it is made for the inputs."""
+        if not isinstance(self.student, str):
+            return self.student
+        checks.one_of((FIXMATCH,), student=self.student)
+        file = None if self.ledger is None or is_url(self.ledger) else f"{self.ledger}.student"
+        require("torch")
+        fixmatch = require("darrm.estimators.fixmatch").FixMatchClassifier
+        return fixmatch(checkpoint=file, verbose=self.verbose)
+
     def _made_student(self, public: Untyped, *, partly: bool) -> Untyped:
+        seed = self.random_state
         if self.student is None:
             reader = reader_of(self.teacher)
             first = StandardScaler(with_mean=not issparse(public)) if reader is None else clone(reader)
             student = make_pipeline(first, LogisticRegression(max_iter=1000))
             student = SelfTrainingClassifier(student, threshold=0.9) if partly and reader is None else student
         else:
-            student = clone(self.student)
-        return seeded(student, int(check_random_state(self.random_state).randint(SEEDS - 1)))
+            student = clone(self._student())
+        if seed is None and hasattr(student, "checkpoint"):  # a fit that goes on has the answers, and needs the seed
+            seed = int.from_bytes(hashlib.sha256(self.answers_.tobytes()).digest()[:4], "big")
+        return seeded(student, int(check_random_state(seed).randint(SEEDS - 1)))
 
     def _report(self, handle: LedgerHandle, mechanism: str) -> None:
         given = self.answers_[self.answers_ != ABSTAIN]

@@ -48,6 +48,8 @@ _KINDS: dict[str, type[Ensemble]] = {
 }
 # types that skops does not trust by itself; they hold numbers
 _TRUSTED = (
+    *("darrm.estimators.fixmatch.FixMatchClassifier", "darrm.ensemble.student.StudentRecipe"),
+    "darrm.ensemble.student.Perturbation",
     *("sklearn.tree._tree.Tree", "sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree"),
     *("scipy.sparse._csr.csr_array", "scipy.sparse._csc.csc_array"),
 )

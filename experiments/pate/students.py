@@ -8,7 +8,6 @@ Fashion-MNIST's is the best of three by the classes of the pool beyond the queri
 with MNIST's recipe pseudo-labels swallow classes. That of SVHN was never tried.
 """
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,26 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.ensemble.network import Build, convolutional_network, student_network
-from darrm.ensemble.student import Perturbation, Student, StudentRecipe, train_student
+from darrm.ensemble.student import FIXMATCH, Perturbation, Student, StudentRecipe, train_student
 from darrm.errors import checks
 from experiments.pate.recorded import Measured, Recorded
 
-_FIXMATCH = StudentRecipe(
-    steps=5000,
-    learning_rate=3e-3,
-    batch=16,
-    unlabeled=7,
-    weight=0.0,
-    consistency=2.0,
-    alignment=math.log(5.0),
-    change=Perturbation(shift=2, rotation=20, scale=0.2, shear=0.2),
-    robustness=0.7,
-    averaging=0.995,
-)
 RECIPES = {
     # eight pixels a side are too few to be moved or hidden
     "digits": StudentRecipe(steps=300, learning_rate=3e-3, radius=1.0, averaging=0.97),
-    "mnist": _FIXMATCH,
+    "mnist": FIXMATCH,
     "fashion-mnist": StudentRecipe(
         steps=1000,
         learning_rate=2e-3,
@@ -47,7 +34,7 @@ RECIPES = {
         robustness=0.5,
         averaging=0.99,
     ),
-    "svhn": _FIXMATCH,
+    "svhn": FIXMATCH,
 }
 QUICK_SHARE = 0.1  # of the steps
 

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from darrm.ensemble import student  # noqa: E402
 from darrm.ensemble.student import (  # noqa: E402
     Perturbation,
     StudentRecipe,
@@ -17,6 +19,7 @@ from darrm.ensemble.student import (  # noqa: E402
     train_student,
     virtual_adversarial_loss,
 )
+from darrm.errors import CheckpointError  # noqa: E402
 
 nn = torch.nn
 
@@ -239,3 +242,43 @@ def test_inputs_of_another_width_are_refused() -> None:
     student = train_student(np.zeros((4, 2)), y, np.zeros((0, 2)), recipe=StudentRecipe(steps=1), build=build)
     with pytest.raises(ValueError, match="x must be inputs that the network takes"):
         student.predict(np.zeros((4, 3)))
+
+
+def test_a_training_that_was_killed_goes_on_to_the_very_end_of_one_that_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = two_arcs(40, seed=0)
+    labels = np.where(np.arange(40) < 8, y, -1)
+    recipe = StudentRecipe(
+        steps=20, batch=4, consistency=1.0, threshold=0.1, alignment=1.0, averaging=0.9, change=Perturbation(noise=0.1)
+    )
+    file = tmp_path / "state"
+    monkeypatch.setattr(student, "_CHECKPOINT_EVERY", 5)
+
+    def scores(checkpoint: Path | None) -> Any:
+        return train_student(x, labels, x[:0], recipe=recipe, build=build, device="cpu", checkpoint=checkpoint).scores(
+            x
+        )
+
+    whole, loss, calls = scores(None), _Training.loss, iter(range(20))
+
+    def dies(self: _Training, *of: Any) -> Any:
+        if next(calls) == 12:
+            raise KeyboardInterrupt
+        return loss(self, *of)
+
+    monkeypatch.setattr(_Training, "loss", dies)
+    with pytest.raises(KeyboardInterrupt):
+        scores(file)
+    counted: list[float] = []
+
+    def counts(self: _Training, *of: Any) -> Any:
+        counted.append(of[2])
+        return loss(self, *of)
+
+    monkeypatch.setattr(_Training, "loss", counts)
+    assert (scores(file) == whole).all()
+    assert counted == [step / 20 for step in range(10, 20)]
+    labels[0] = 1 - labels[0]
+    with pytest.raises(CheckpointError, match="other labels or inputs"):
+        scores(file)
