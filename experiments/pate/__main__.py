@@ -9,22 +9,24 @@ from all the results that lie there. Votes, labels, costs and students are kept 
 stopped goes on. Data are downloaded, or read from the folder that DARRM_DATA_DIR names; digits and glyph need none.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from darrm.errors import checks
 from darrm.system.command_line import CommandLine, run
-from darrm.system.progress import status_line
+from darrm.system.progress import StatusLine, status_line
 from experiments import pages
 from experiments.pate.page import PRINTED, page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
-from experiments.pate.whole import draw_on, measure, recompute
+from experiments.pate.whole import draw_on, linear_of, measure, recompute
 from experiments.teachers import Machine
 
 NAME = "pate"
+FIGURES, LINEAR = "figures", "linear"  # parts that can be run alone
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,15 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine = Machine(options.jobs, options.device, progress=not options.quiet, folder=folder)
         path = folder / f"{options.dataset}.json"
         with status_line(quiet=options.quiet) as line:
-            if options.figures:
-                result, counts = pages.read_json(path), folder / f"{options.dataset}-counts.npz"
-                result |= draw_on(counts, machine, line, quick=result["quick"])
-            else:
-                result = measure(STUDIES[options.dataset], machine, line, quick=options.quick)
+            result = _measured(options, machine, line)
         pages.write_json(path, result)
         draw(folder, result)
         print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and what was kept are in {folder}")
     return pages.finish(folder, page(folder))
+
+
+def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -> pages.Row:
+    """Run a study, or a part of it anew: the rest of its result is read."""
+    study, path = STUDIES[options.dataset], machine.folder / f"{options.dataset}.json"
+    if options.only is None:
+        return measure(study, machine, line, quick=options.quick)
+    stored: pages.Row = pages.read_json(path)
+    if options.only == LINEAR:
+        return stored | {"linear": linear_of(study, machine, line, quick=stored["quick"])}
+    return stored | draw_on(path.with_name(f"{study.name}-counts.npz"), machine, line, quick=stored["quick"])
 
 
 def _recompute(folder: Path, *, quiet: bool) -> int:
@@ -78,7 +87,9 @@ def _parser() -> CommandLine:
         "--recompute", action="store_true", help="count again what OUTPUT has, from the counts kept there"
     )
     parser.add_argument(
-        "--figures", action="store_true", help="train Figure 4's smaller ensembles alone, and draw the figures again"
+        "--only",
+        choices=(FIGURES, LINEAR),
+        help="train only Figure 4's smaller ensembles, or linear models by DP-SGD",
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers and students (default 1)")
     parser.add_argument(

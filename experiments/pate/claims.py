@@ -133,6 +133,11 @@ def _students(result: Row, row: Row) -> list[Claim]:
         other = mean(lnmax["students"])
         statement = f"its student is better than that of {lnmax['queries']} answers by LNMax"
         claims.append(Claim(statement, f"{accuracy:.2%} against {other:.2%}", accuracy > other))
+    if result.get("linear"):
+        outsider = max(result["linear"], key=lambda one: (-round(one["epsilon"]), one["accuracy"]))
+        statement = f"it is as good as the best linear model by DP-SGD at ε = {outsider['epsilon']:.2f}"
+        measured = f"{accuracy:.2%} at a sanitized ε of {row['ours']['epsilon']:.2f} against {outsider['accuracy']:.2%}"
+        claims.append(Claim(statement, measured, accuracy >= outsider["accuracy"]))
     if result["baseline"] and result["dataset"] in WITHIN:
         baseline, within = mean(result["baseline"]), WITHIN[result["dataset"]]
         statement = f"the student is within {100.0 * within:.1f} points of the non-private baseline"

@@ -10,6 +10,10 @@ OURS = "exact cost, sanitized"
 SEARCHED = "exact cost, all parameters from public votes"
 BY_LABEL = "GNMax by label, nothing to sanitize"
 DPSGD = "DP-SGD, the same network"
+LINEAR = {  # by what scales the features
+    "groups": "DP-SGD, linear on scattering",
+    "pool": "DP-SGD, linear, scaled by the pool",
+}
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,18 @@ def comparison(result: Row) -> list[Point]:
         if row["students"]
     ]
     points += [_point(BY_LABEL, row, row["epsilon"], 0.0) for row in result["by_label"] if row["students"]]
-    return points + [Point(DPSGD, None, None, one["epsilon"], 0.0, one["accuracy"]) for one in result["dpsgd"]]
+    return points + [_outsider(one) for one in [*result["dpsgd"], *result.get("linear", ())]]
 
 
 def mean(values: list[float]) -> float:
     """Return the mean."""
     return sum(values) / len(values)
+
+
+def _outsider(one: Row) -> Point:
+    return Point(
+        LINEAR[one["scaled_by"]] if "scaled_by" in one else DPSGD, None, None, one["epsilon"], 0.0, one["accuracy"]
+    )
 
 
 def _point(way: str, row: Row, epsilon: float, deviation: float) -> Point:

@@ -1,5 +1,7 @@
 """The outsider: one network trained by DP-SGD on all private images, at the (ε, δ) that the votes may cost.
 
+`experiments.pate.linear_dpsgd` has the field's better one.
+
 No pool, no teachers, no student: the teachers' network and [ACG16, Algorithm 1], its noise fitted to the budget. The
 settings below are the best that were tried, by the accuracy on the pool with its true classes, which the students never
 see and whose use costs the outsider nothing: a choice in its favor. Tried were, on MNIST at ε = 2, rates of 0.5 to 8
@@ -44,16 +46,9 @@ def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, qui
     held-out images and on the pool, by which rates are chosen, ε and δ as spent, the recipe, and how long it took.
     """
     data, test_x, test_y = split(study)
-    setting, size = SETTINGS[study.name], len(data.train_y)
+    setting = SETTINGS[study.name]
     epochs = max(1, setting.epochs // QUICK) if quick else setting.epochs
-    rate, steps = setting.batch / size, epochs * size // setting.batch
-    recipe = PrivateSGD(
-        learning_rate=setting.learning_rate,
-        steps=steps,
-        sampling_rate=rate,
-        noise=calibrate_noise(budget, sampling_rate=rate, steps=steps).value,
-        clip=setting.clip,
-    )
+    recipe = fitted(replace(setting, epochs=epochs), len(data.train_y), budget)
     spent = privacy_of(recipe, budget.delta)
     asked = replace(data, test_x=np.concatenate([data.test_x, test_x]), test_y=np.concatenate([data.test_y, test_y]))
     training = Training(1, PARTITION_SEED, recipe, network_for(study), SEED)
@@ -67,3 +62,15 @@ def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, qui
         "training": recipe.to_dict(),
         "seconds": seconds,
     }
+
+
+def fitted(setting: Setting, size: int, budget: PrivacyParams) -> PrivateSGD:
+    """Fit the noise of a setting on so many images to a budget."""
+    rate, steps = setting.batch / size, setting.epochs * size // setting.batch
+    return PrivateSGD(
+        learning_rate=setting.learning_rate,
+        steps=steps,
+        sampling_rate=rate,
+        noise=calibrate_noise(budget, sampling_rate=rate, steps=steps).value,
+        clip=setting.clip,
+    )

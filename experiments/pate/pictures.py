@@ -9,7 +9,7 @@ from typing import Any
 from darrm.system.extras import require
 from darrm.system.figures import saved_figure
 from experiments.pages import Row
-from experiments.pate.comparison import BY_LABEL, DPSGD, OURS, PRINTED, SANITIZED, SEARCHED, comparison, mean
+from experiments.pate.comparison import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, comparison, mean
 
 LNMAX, CONFIDENT, COST, DARK = "#c05621", "#2b6cb0", "#1a1a1a", "#12355b"
 SIZES = ("#a0aec0", "#718096", "#4a5568", "#2b6cb0")
@@ -21,6 +21,8 @@ WAYS = {
     SEARCHED: ("#2b6cb0", "*"),
     BY_LABEL: ("#276749", "^"),
     DPSGD: ("#6b46c1", "D"),
+    LINEAR["groups"]: ("#d53f8c", "v"),
+    LINEAR["pool"]: ("#97266d", ">"),
 }
 
 

@@ -57,14 +57,15 @@ class Study:
     title: str = ""
     in_order: bool = False  # whether the pool is the first of the test images, as in [P], or drawn from all of them
     retrained: tuple[int, ...] = ()  # sizes of smaller ensembles of Figure 4 that have teachers and shards of their own
+    scattering: bool = False  # whether the images have scattering features, for a linear model by DP-SGD
 
 
 STUDIES = {
     study.name: study
     for study in (
         Study("digits", 10, 50, 200, 1e-5, "Digits (scikit-learn)"),
-        Study("mnist", 10, 250, 9_000, 1e-5, "MNIST", in_order=True, retrained=(25, 50, 125)),
-        Study("fashion-mnist", 10, 250, 9_000, 1e-5, "Fashion-MNIST"),
+        Study("mnist", 10, 250, 9_000, 1e-5, "MNIST", in_order=True, retrained=(25, 50, 125), scattering=True),
+        Study("fashion-mnist", 10, 250, 9_000, 1e-5, "Fashion-MNIST", scattering=True),
         Study("glyph", 150, 5_000, 16_000, 1e-8, "Glyph, a stand-in"),
         Study("svhn", 10, 250, 25_032, 1e-6, "SVHN", in_order=True),
         Study("adult", 2, 250, 8_140, 1e-5, "Adult"),

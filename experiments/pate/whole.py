@@ -17,6 +17,7 @@ from experiments.pages import Row
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import dpsgd_accuracy
 from experiments.pate.ensembles import obtain_fewer
+from experiments.pate.linear_dpsgd import LINEAR, linear_rows
 from experiments.pate.models import models_of
 from experiments.pate.recorded import Measured, Recorded, load_counts, save_counts
 from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row
@@ -75,6 +76,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         "searched": [row for row, _ in searched],
         "baseline": baseline,
         "dpsgd": outsiders,
+        "linear": linear_of(study, machine, line, quick=quick),
         **_figures(run, plan, smaller),
         "teacher_seconds": recorded.seconds,
         "seconds": round(time.perf_counter() - start, 1),
@@ -100,6 +102,16 @@ def recompute(path: Path, line: StatusLine, *, quick: bool) -> Row:
             "by_label": [by_label_row(run, way)[0] for way in plan.by_label],
         }
         return found | _figures(run, plan, smaller)
+
+
+def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> list[Row]:
+    """Train linear models by DP-SGD at every budget of a study whose images have features, or read what they reach."""
+    if quick or not study.scattering:
+        return []
+    line.show("DP-SGD on scattering features")
+    budgets = [PrivacyParams(epsilon, study.delta) for epsilon in plan_of(study, quick=quick).budgets]
+    train = partial(linear_rows, study, budgets)
+    return list(kept(machine.folder / "kept", f"linear-{study.name}", [repr(budgets), repr(LINEAR)], train))
 
 
 def draw_on(path: Path, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
