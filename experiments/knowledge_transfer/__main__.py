@@ -3,9 +3,9 @@
     python -m experiments.knowledge_transfer --dataset digits --quick       # no download
     python -m experiments.knowledge_transfer --dataset mnist --trainings 10
 
-Writes OUTPUT/knowledge_transfer/NAME.json and .png, keeps votes and teachers beside them, and writes
-OUTPUT/knowledge_transfer.md from all the results that lie there. MNIST and Fashion-MNIST are downloaded, or read from
-the folder that DARRM_DATA_DIR names.
+Writes OUTPUT/knowledge_transfer/NAME.json and .png, keeps votes and teachers beside them, the votes of all trainings in
+NAME-votes.npz, and writes OUTPUT/knowledge_transfer.md from all the results that lie there; --recompute releases every
+label again from those files. MNIST and Fashion-MNIST are downloaded, or read from the folder that DARRM_DATA_DIR names.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from darrm.ensemble.calibration import privacy_of
 from darrm.errors import checks
@@ -30,7 +31,7 @@ from experiments.knowledge_transfer.pictures import draw
 from experiments.knowledge_transfer.selection import select
 from experiments.knowledge_transfer.settings import Setup
 from experiments.knowledge_transfer.students import student_rows
-from experiments.knowledge_transfer.teachers import obtain_votes, private_recipe
+from experiments.knowledge_transfer.teachers import load_votes, obtain_votes, private_recipe, save_votes
 from experiments.knowledge_transfer.totals import total_rows
 from experiments.pages import Row
 from experiments.teachers import Machine
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one data set: train or read votes, release labels, account, train students, write JSON, PNG and the page."""
     options = _parser().parse_args(arguments)
     folder = pages.data_folder(options, NAME)
+    if options.recompute:
+        return _recompute(folder)
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs, trainings=options.trainings, draws=options.draws)
         checks.integer_at_least(0, seed=options.seed)
@@ -56,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stem = data.name
         if options.private_rate is not None:
             setup, stem = replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}"
-        result = _measured(options, data, setup, machine)
+        result = _measured(options, data, setup, machine, folder / f"{stem}-votes.npz")
         result["selection"] = pages.read_json(selected) if selected.exists() else None
         pages.write_json(folder / f"{stem}.json", result)
         draw(folder / f"{stem}.png", result, queries=setup.queries[-1])
@@ -66,7 +69,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return pages.finish(folder, page(folder))
 
 
-def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine) -> Row:
+def recompute(path: Path, stored: Row, allowances: Sequence[int]) -> Row:
+    """Measure the teachers and release the labels of some m again, from the votes at ``path``, as a result has them."""
+    votes, setup = load_votes(path), settings.SETUPS[stored["dataset"]]
+    seeds = [one["seed"] for one in stored["trainings"]]
+    labels = label_rows(stored["dataset"], setup, tuple(allowances), votes, draws=stored["draws"])
+    return {
+        "trainings": [{"seed": seed, **one.accuracies()} for seed, one in zip(seeds, votes, strict=True)],
+        "labels": labels,
+    }
+
+
+def _recompute(folder: Path) -> int:
+    """Release all labels again from the packed votes; return 1 if a result says another thing of them."""
+    wrong = 0
+    for path in sorted(folder.glob("*-votes.npz")):
+        stored = pages.read_json(folder / f"{path.stem.removesuffix('-votes')}.json")
+        differences = pages.differences(recompute(path, stored, stored["allowances"]), stored)
+        wrong += len(differences)
+        print("\n".join([f"{path.stem}: {len(differences)} figures differ", *differences]))
+    return int(wrong > 0)
+
+
+def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine, kept: Path) -> Row:
     start = time.perf_counter()
     trainings, draws, allowances, student = options.trainings, options.draws, options.m, settings.STUDENT
     if options.quick:
@@ -76,6 +101,7 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
     student_allowances = options.student_m or ((3,) if 3 in allowances else allowances)
     seeds = range(options.seed, options.seed + trainings)
     votes = [obtain_votes(data, setup, seed, machine) for seed in seeds]
+    save_votes(kept, votes)
     recipe = private_recipe(setup)
     spent = privacy_of(recipe, setup.each.delta)
     students = []
@@ -128,6 +154,7 @@ def _parser() -> CommandLine:
     parser.add_argument("--draws", type=int, default=settings.DRAWS, help="draws of the queries for each training")
     parser.add_argument("--select", action="store_true", help="choose learning rates on a split of the training data")
     parser.add_argument("--no-students", action="store_true", help="stop at the labels, as the paper does")
+    parser.add_argument("--recompute", action="store_true", help="release all labels again from the votes in OUTPUT")
     parser.add_argument(
         "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes (default: %(default)s)"
     )

@@ -1,7 +1,9 @@
 """The teachers of the experiment: trained once, their votes on the test images kept and used again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from darrm.ensemble.calibration import calibrate_sampling
 from darrm.ensemble.network import convolutional_network
 from darrm.ensemble.recipes import PrivateSGD, Recipe
 from darrm.ensemble.teachers import majority
+from darrm.system.files import replacing
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer.settings import CLIP, Setup
@@ -31,6 +34,30 @@ class TeacherVotes:
             found[f"{name}_teacher"] = float((votes == self.truth[:, None]).mean())
             found[f"{name}_majority"] = float((majority(votes) == self.truth).mean())
         return found
+
+
+def save_votes(path: Path, votes: Sequence[TeacherVotes]) -> None:
+    """Keep the votes of all trainings, a bit each, so that whoever reads the page can release labels again."""
+    with replacing(path) as temporary:
+        np.savez_compressed(
+            temporary,
+            trainings=len(votes),
+            truth=votes[0].truth.astype(np.uint8),
+            private=np.packbits([one.private for one in votes]),
+            plain=np.packbits([one.plain for one in votes]),
+        )
+
+
+def load_votes(path: Path) -> list[TeacherVotes]:
+    """Read what `save_votes` wrote."""
+    with np.load(path) as kept:
+        truth = kept["truth"].astype(np.int64)
+        shape = (int(kept["trainings"]), len(truth), K)
+        private, plain = (
+            np.unpackbits(kept[name], count=int(np.prod(shape))).reshape(shape).astype(np.int8)
+            for name in ("private", "plain")
+        )
+    return [TeacherVotes(*pair, truth) for pair in zip(private, plain, strict=True)]
 
 
 def private_recipe(setup: Setup) -> PrivateSGD:

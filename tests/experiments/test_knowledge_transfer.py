@@ -1,4 +1,5 @@
 import json
+import shutil
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,13 @@ from darrm.ensemble.calibration import privacy_of
 from darrm.ensemble.teachers import majority
 from darrm.laws.noise_function import NoiseFunction
 from experiments.knowledge_transfer import fresh, settings
-from experiments.knowledge_transfer.__main__ import main
+from experiments.knowledge_transfer.__main__ import main, recompute
 from experiments.knowledge_transfer.labels import accuracies, per_query, ways
 from experiments.knowledge_transfer.page import text
 from experiments.knowledge_transfer.selection import _what_counts
-from experiments.knowledge_transfer.teachers import TeacherVotes, private_recipe
+from experiments.knowledge_transfer.teachers import TeacherVotes, load_votes, private_recipe, save_votes
 from experiments.knowledge_transfer.totals import total_rows
-from experiments.pages import read_json
+from experiments.pages import read_json, write_json
 from experiments.pate.settings import TABLE_4
 
 QUICK = ("--dataset", "digits", "--quick", "--jobs", "1", "--quiet")
@@ -207,3 +208,43 @@ def test_the_selection_looks_at_the_released_label() -> None:
     assert _what_counts({"kind": "private", **scores}) == 0.9
     assert _what_counts({"kind": "plain", **scores}) == 0.7
     assert _what_counts({"accuracy": 0.6}) == 0.6
+
+
+def some_votes() -> list[TeacherVotes]:
+    rng = np.random.default_rng(3)
+    truth = rng.integers(2, size=75)
+    shape = (75, 11)  # 825 bits a training, which are no whole bytes
+    return [TeacherVotes(*(rng.integers(2, size=shape, dtype=np.int8) for _ in range(2)), truth) for _ in range(3)]
+
+
+def test_votes_are_kept_to_the_last_bit(tmp_path: Path) -> None:
+    votes = some_votes()
+    save_votes(tmp_path / "a-votes.npz", votes)
+    for one, other in zip(load_votes(tmp_path / "a-votes.npz"), votes, strict=True):
+        for name in ("private", "plain", "truth"):
+            found, expected = getattr(one, name), getattr(other, name)
+            assert found.dtype == expected.dtype
+            assert (found == expected).all()
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*-votes.npz")), ids=lambda path: str(path.stem))
+def test_teachers_of_the_page_are_those_of_the_deposited_votes(path: Path) -> None:
+    assert path.stat().st_size < 100_000
+    stored = read_json(DATA / f"{path.stem.removesuffix('-votes')}.json")
+    assert recompute(path, stored, ())["trainings"] == stored["trainings"]
+
+
+@pytest.mark.slow
+def test_every_label_is_released_again_from_the_deposited_votes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--recompute", "--output", str(DATA.parent)]) == 0
+    folder = tmp_path / "knowledge_transfer"
+    folder.mkdir()
+    shutil.copy(DATA / "mnist-votes.npz", folder)
+    stored = read_json(DATA / "mnist.json")
+    stored["labels"][4]["all_draws"]["mean"] += 1e-4
+    write_json(folder / "mnist.json", stored)
+    capsys.readouterr()
+    assert main(["--recompute", "--output", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[0] == "mnist-votes: 1 figures differ"
