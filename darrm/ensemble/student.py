@@ -305,9 +305,8 @@ def train_student(
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
         kept = None
         if checkpoint is not None:
-            data = [digest_of(array) for array in (classes, everything)]
-            facts = json.dumps([asdict(recipe), seed, network_digest(build), data], sort_keys=True)
-            kept = _Checkpoint(checkpoint, facts, training, optimizer)
+            facts = [asdict(recipe), seed, network_digest(build), digest_of(classes), digest_of(everything)]
+            kept = _Checkpoint(checkpoint, json.dumps(facts, sort_keys=True), training, optimizer)
         start = 0 if kept is None else kept.resume()
         with bar(recipe.steps, "student's steps", enabled=progress, done=start) as advance:
             for step in range(start, recipe.steps):

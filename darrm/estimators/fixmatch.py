@@ -16,8 +16,6 @@ from darrm.ensemble.student import Student
 from darrm.errors import checks
 from darrm.system.extras import Untyped, require
 
-_LARGE = 16  # pixels a side; smaller images keep all of them
-
 
 class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """A network that learns from few labeled images, some of them wrongly, and from many without a label [SBL20].
@@ -58,8 +56,7 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         """Train on (n, d) images and their (n,) classes, whole numbers, -1 where there is none."""
         rows, y = validate_data(self, X, y, dtype=np.float32)
         images, path = self.images(rows), None if self.checkpoint is None else Path(self.checkpoint)
-        self.classes_ = np.unique(y[y >= 0])
-        self.side_ = images.shape[-1]
+        self.classes_, self.side_ = np.unique(y[y >= 0]), images.shape[-1]
         student = train_student(
             images,
             np.where(y >= 0, np.searchsorted(self.classes_, y), -1),
@@ -101,5 +98,5 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     @property
     def _build(self) -> Build:
-        network = student_network if self.side_ > _LARGE else convolutional_network
+        network = student_network if self.side_ > 16 else convolutional_network  # small images keep all pixels
         return partial(network, self.channels, self.side_, max(2, len(self.classes_)))

@@ -395,8 +395,7 @@ class PATEClassifier(Ensemble):
         checks.one_of((FIXMATCH,), student=self.student)
         file = None if self.ledger is None or is_url(self.ledger) else f"{self.ledger}.student"
         require("torch")
-        fixmatch = require("darrm.estimators.fixmatch").FixMatchClassifier
-        return fixmatch(checkpoint=file, verbose=self.verbose)
+        return require("darrm.estimators.fixmatch").FixMatchClassifier(checkpoint=file, verbose=self.verbose)
 
     def _made_student(self, public: Untyped, *, partly: bool) -> Untyped:
         seed = self.random_state

@@ -213,8 +213,8 @@ def test_the_selection_looks_at_the_released_label() -> None:
 def some_votes() -> list[TeacherVotes]:
     rng = np.random.default_rng(3)
     truth = rng.integers(2, size=75)
-    shape = (75, 11)  # 825 bits a training, which are no whole bytes
-    return [TeacherVotes(*(rng.integers(2, size=shape, dtype=np.int8) for _ in range(2)), truth) for _ in range(3)]
+    private, plain = rng.integers(2, size=(2, 3, 75, 11), dtype=np.int8)  # 825 bits a training, which are no bytes
+    return [TeacherVotes(*votes, truth) for votes in zip(private, plain, strict=True)]
 
 
 def test_votes_are_kept_to_the_last_bit(tmp_path: Path) -> None:
