@@ -155,7 +155,7 @@ class Service:
     def _most_of(self, project: str) -> int:
         return min((client.project_questions for client in self._clients if client.project == project), default=0)
 
-    def _asking(self, rows: list[Json], client: Client) -> Callable[[Questions], dict[str, Row | None]]:
+    def _asking(self, rows: list[Json], client: Client) -> Callable[[Questions], dict[str, Row]]:
         """Return what keeps questions, all or none, and says which were there already."""
         if not client.questions:
             raise RefusedError(403, f"the client {client.name} may not ask")
@@ -165,10 +165,10 @@ class Service:
                 checks.fail("a question", checks.Found("something else"), allowed)
         several, project = [_asked(row) for row in rows], self._most_of(client.project)
 
-        def keep(questions: Questions) -> dict[str, Row | None]:
+        def keep(questions: Questions) -> dict[str, Row]:
             now = time.time()
             is_new = [(one.id, questions.ask(one, client, project, now)) for one in several]
-            return {name: None if new else questions.one(name) for name, new in is_new}
+            return {name: {} if new else self._seen(questions, name, client) for name, new in is_new}
 
         return keep
 
@@ -189,7 +189,7 @@ class Service:
         return JSONResponse([self._for(several[name], client) for name in names])
 
     async def _ended(
-        self, act: Callable[[Questions], dict[str, Row | None]], names: list[str], seconds: float, client: Client
+        self, act: Callable[[Questions], dict[str, Row]], names: list[str], seconds: float, client: Client
     ) -> dict[str, Row]:
         """Return questions once they have their ends, or as they are when that takes too long."""
         try:
@@ -236,7 +236,9 @@ class Service:
             checks.fail("wait", wait, f"from 0 to {LONGEST_POLL:g}")
         row = await self._do(lambda questions: self._seen(questions, name, client))
         if row["state"] in WAITING and wait:
-            row = (await self._ended(lambda questions: {name: questions.one(name)}, [name], wait, client))[name]
+            row = (
+                await self._ended(lambda questions: {name: self._seen(questions, name, client)}, [name], wait, client)
+            )[name]
         return JSONResponse(self._for(row, client))
 
     async def listed(self, request: Request, client: Client) -> Response:

@@ -21,11 +21,11 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.account.ledger_store import RESTORE
@@ -58,22 +58,38 @@ class Deployment:
 
 
 @dataclass(eq=False)
-class _Task:
-    """Something to be done with the questions, and who waits for it: for its result, or for questions' ends."""
+class _Task(Generic[T]):
+    """Something to be done with the questions, and who waits for its result."""
 
-    act: Callable[[Questions], Any]
-    future: Future[Any] = field(default_factory=Future)
-    waits: bool = False  # its result are rows of questions, which are waited for
-    result: Any = None
+    act: Callable[[Questions], T]
+    future: Future[T] = field(default_factory=Future)
+    result: list[T] = field(default_factory=list)  # one, once it is there
     failure: BaseException | None = None
+
+    def do(self, questions: Questions) -> None:
+        """Do it."""
+        self.result = [self.act(questions)]
+
+    def missing(self) -> str:
+        """Return a question whose end is waited for; empty if none is."""
+        return ""
 
     def end(self) -> None:
         """Tell whoever waits."""
         if self.future.set_running_or_notify_cancel():
             if self.failure is None:
-                self.future.set_result(self.result)
+                self.future.set_result(self.result[0])
             else:
                 self.future.set_exception(self.failure)
+
+
+class _Ends(_Task[dict[str, Row]]):
+    """The same, until the questions that it returns have their ends."""
+
+    def missing(self) -> str:
+        """Return a question whose end is waited for; empty if none is."""
+        rows = self.result[0] if self.result else {}
+        return next((name for name, row in rows.items() if not row or row["state"] in WAITING), "")
 
 
 class _Stream(OneByOne):
@@ -117,8 +133,8 @@ class Desk:
     def __init__(self, deployment: Deployment, say: Callable[[str], object] = lambda _: None) -> None:
         self.deployment, self._say = deployment, say
         self.trouble, self.answered = "", 0
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._waiters: dict[str, list[_Task]] = {}  # the thread's own
+        self._tasks: queue.SimpleQueue[_Task[Any] | None] = queue.SimpleQueue()
+        self._waiters: dict[str, list[_Ends]] = {}  # the thread's own
         self._told = 0  # questions whose end the last commit kept
         self._stopping, self._left_lock = False, threading.Lock()
         self._left: tuple[float, int] = (-_LEFT_FOR, 0)
@@ -148,12 +164,12 @@ class Desk:
         self._tasks.put(task)
         return task.future
 
-    def ends(self, act: Callable[[Questions], Mapping[str, Row | None]]) -> Future[dict[str, Row]]:
-        """Do something that returns questions by their ids, None for new ones; the result is there once all have ended.
+    def ends(self, act: Callable[[Questions], dict[str, Row]]) -> Future[dict[str, Row]]:
+        """Do something that returns questions by their ids, nothing for new ones; return them once all have ended.
 
         Who waits no more cancels it.
         """
-        task = _Task(lambda questions: dict(act(questions)), waits=True)
+        task = _Ends(act)
         self._tasks.put(task)
         return task.future
 
@@ -183,7 +199,7 @@ class Desk:
             pause = _GATHER if busy else LONGEST_PAUSE
         self._questions.close()
 
-    def _arrived(self, pause: float) -> list[_Task]:
+    def _arrived(self, pause: float) -> list[_Task[Any]]:
         """Take what there is to be done; wait for it to the next deadline, and for those who were just answered."""
         due = self._questions.next_deadline() if pause else None
         pause = pause if due is None else min(pause, max(0.0, due - time.time()))
@@ -210,7 +226,7 @@ class Desk:
                 for task in tasks:
                     try:
                         with self._questions.step():
-                            task.result = task.act(self._questions)
+                            task.do(self._questions)
                     except Exception as error:  # noqa: BLE001 (it is the asker's)
                         task.failure = error
         except BaseException as error:
@@ -221,20 +237,18 @@ class Desk:
         self._told = len(ended)
         for row in ended:
             for task in self._waiters.pop(row["id"], ()):
-                task.result[row["id"]] = row
+                task.result[0][row["id"]] = row
                 self._tell(task)
         for task in tasks:
             self._tell(task)
 
-    def _tell(self, task: _Task) -> None:
+    def _tell(self, task: _Task[Any]) -> None:
         """Tell whoever waits, or note for which question."""
-        if task.waits and task.failure is None:
-            for name, row in task.result.items():
-                if row is None or row["state"] in WAITING:
-                    others = self._waiters.get(name, ())
-                    self._waiters[name] = [*(other for other in others if not other.future.done()), task]
-                    return
-        task.end()
+        if isinstance(task, _Ends) and (name := task.missing()):
+            others = self._waiters.get(name, ())
+            self._waiters[name] = [*(other for other in others if not other.future.done()), task]
+        else:
+            task.end()
 
     def _answer(self) -> bool:
         """Answer what is ready; return whether there was anything."""

@@ -15,7 +15,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from darrm.account.ledger import check_id
@@ -129,6 +129,7 @@ class Questions:
         if path.stat().st_mode & 0o077:
             checks.fail("the file of questions", str(path), "readable by its owner only", f"chmod 600 {path}")
         self.path, self.ballot = path, ballot
+        self._there: dict[int, int] = {}  # votes on an open question, where they were counted
         self._rows = sqlite3.connect(path, isolation_level=None, timeout=1.0, check_same_thread=False)
         try:
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
@@ -152,6 +153,7 @@ class Questions:
             yield
             self._rows.execute("COMMIT")
         except BaseException:
+            self._there.clear()
             if self._rows.in_transaction:
                 self._rows.execute("ROLLBACK")
             raise
@@ -163,6 +165,7 @@ class Questions:
         try:
             yield
         except BaseException:
+            self._there.clear()
             self._rows.execute("ROLLBACK TO step")
             raise
         finally:
@@ -228,7 +231,7 @@ class Questions:
         if voter > self.ballot.voters:  # clients are read anew while the server runs
             raise RefusedError(403, f"there is no voter {voter}: this server has {self.ballot.voters}")
         number, state, deadline, given = row
-        self.ballot.votes([[vote] * self.ballot.voters])
+        replace(self.ballot, voters=1).votes([[vote]])
         if vote is None:
             checks.fail("vote", checks.Found("null"), "a vote", "who says nothing is missing at the deadline")
         text = json.dumps(vote)
@@ -242,8 +245,13 @@ class Questions:
         if state != "open" or deadline <= now or given is not None:
             raise RefusedError(409, "this question takes no votes any more", state=state)
         self._rows.execute("INSERT INTO votes VALUES (?, ?, ?)", (number, voter, text))
-        (there,) = self._rows.execute("SELECT count(*) FROM votes WHERE question = ?", (number,)).fetchone()
-        if there == self.ballot.voters:
+        if number in self._there:
+            self._there[number] += 1
+        else:
+            count = "SELECT count(*) FROM votes WHERE question = ?"
+            (self._there[number],) = self._rows.execute(count, (number,)).fetchone()
+        if self._there[number] == self.ballot.voters:
+            del self._there[number]
             self._rows.execute("UPDATE questions SET state = 'ready' WHERE number = ?", (number,))
         return True
 

@@ -1,10 +1,11 @@
 """The web server around the endpoints: uvicorn, with a clock for headers that never end."""
 
+import asyncio
 import ipaddress
 from pathlib import Path
-from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from darrm.errors import checks
@@ -24,7 +25,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     _received = 0  # bytes of headers that are not whole
 
-    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (asyncio's)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Start the clock."""
         super().connection_made(transport)
         self._clock = self.loop.call_later(HEADER_SECONDS, self._give_up)
@@ -64,7 +65,7 @@ def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) ->
         checks.fail("--host", host, "this machine (127.0.0.1) without TLS", advice)
 
 
-def configured(app: Any, host: str, port: int, tls: tuple[Path, Path] | None = None) -> uvicorn.Server:  # noqa: ANN401 (ASGI)
+def configured(app: ASGIApp, host: str, port: int, tls: tuple[Path, Path] | None = None) -> uvicorn.Server:
     """Return the server, which logs no request and trusts no header of a proxy."""
     return uvicorn.Server(
         uvicorn.Config(

@@ -14,10 +14,10 @@ from pathlib import Path
 from darrm.system.command_line import run
 from experiments import pages
 from experiments.pages import Claim, Row
-from experiments.serve import kills, long_ledger, race, soak, speed
+from experiments.serve import costs, kills, long_ledger, race, soak, speed
 
 NAME = "serve"
-FIGURES = ("speed", "race", "long", "kills", "soak")
+FIGURES = ("speed", "costs", "race", "long", "kills", "soak")
 _FASTEST = {"SQLite": 500, "PostgreSQL": 1000}
 _SLOWEST_MILLISECONDS = 50.0
 
@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Path(name).chmod(0o755)  # PostgreSQL runs as a user of its own
             return {"machine": f"{platform.machine()}, {os.cpu_count()} cores", **measure(figure, Path(name), options)}
 
-    return pages.run_figures(options, NAME, FIGURES, measured, (page, lambda _: None))
+    folder = pages.data_folder(options, NAME)
+    for figure in pages.chosen_figures(options, FIGURES):
+        pages.write_json(folder / f"{figure}.json", measured(figure))
+    return pages.finish(folder, page(folder)) if all((folder / f"{name}.json").is_file() for name in FIGURES) else 0
 
 
 def measure(figure: str, folder: Path, options: Namespace) -> Row:
@@ -48,6 +51,8 @@ def measure(figure: str, folder: Path, options: Namespace) -> Row:
         return long_ledger.measure(folder / "long", 10**5 if quick else options.entries)
     if figure == "speed":
         stores = speed.measure(folder, 2.0 if quick else 10.0)
+    elif figure == "costs":
+        stores = costs.measure(folder)
     elif figure == "kills":
         stores = kills.measure(folder, 10 if quick else options.kills)
     else:
@@ -58,7 +63,15 @@ def measure(figure: str, folder: Path, options: Namespace) -> Row:
 def page(folder: Path) -> str:
     """Fill the page from what was measured."""
     data = {figure: pages.read_json(folder / f"{figure}.json") for figure in FIGURES}
-    return pages.filled(NAME, {"claims": pages.claims_table(decide(data))}, data)
+    text = pages.claims_table(decide(data))
+    for row in data["speed"]["stores"]:
+        row["together"] = row["paid"] / row["debits"]
+    for row in data["kills"]["stores"]:
+        row["victims_words"] = ", ".join(f"{number} of {name}" for name, number in row["victims"].items())
+    for row in data["soak"]["stores"]:
+        row["got"] = row["answered"] / row["minutes"] / 60
+    data["long"]["opened_milliseconds"] = 1000 * data["long"]["opened_seconds"]
+    return pages.filled(NAME, {"claims": text, "many": costs.MANY}, data)
 
 
 def decide(data: dict[str, Row]) -> list[Claim]:

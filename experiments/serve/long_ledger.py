@@ -1,15 +1,14 @@
 """What a debit costs on a ledger of ten million entries, beside one of a hundred, on the same disk at the same time."""
 
-import json
+import hashlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from darrm import PrivacyLedger, PrivacyParams
-from darrm.account.ledger_rows import Rows, now, seal
+from darrm.account.ledger_rows import Rows
 from darrm.account.ledger_store import LedgerStore
 from darrm.losses.charges import Charge
 from experiments.pages import Row
@@ -19,36 +18,28 @@ QUERY = Charge("majority of 11", guarantee=PrivacyParams("1e-9", 0))
 _DEBITS, _ROUNDS = 40, 3
 
 
-@dataclass
-class _Chain:
-    """Entries whose links follow each other, made as they are written."""
-
-    link: str
-    sealed: str  # of their kind
-    time: str
-
-    def rows(self, first: int, most: int) -> Iterator[tuple[object, ...]]:
-        """Yield them in the order of the columns of `_WRITE`."""
-        for number in range(first, most + 1):
-            named = json.dumps([f"q{number}"])
-            self.link = seal(self.link, number, self.time, self.sealed, 1, "", "", "", "", "-s", named)
-            yield number, self.time, "-s", named, self.link
+def _chained(link: str, sealed: str, most: int) -> Iterator[tuple[int, str, str]]:
+    """Yield number, time and link of each entry from the second on, as `ledger_rows.seal` makes them."""
+    rest = f"{_TIME}\x1f{sealed}\x1f1\x1f\x1f\x1f\x1f\x1f-s\x1f".encode()
+    for number in range(2, most + 1):
+        link = hashlib.sha256(b"%s\x1f%d\x1f%s" % (link.encode(), number, rest)).hexdigest()
+        yield number, _TIME, link
 
 
+_TIME = "2026-01-01T00:00:00.000+00:00"
 _WRITE = (
-    "INSERT INTO charges (id, time, kind, count, note, proof, digest, token, output, questions, link) "
-    "VALUES (?, ?, 1, 1, '', '', '', '', ?, ?, ?)"
+    "INSERT INTO charges (id, time, kind, count, note, proof, digest, token, output, link) "
+    "VALUES (?, ?, 1, 1, '', '', '', '', '-s', ?)"
 )
 
 
 def build(path: Path, entries: int) -> None:
     """Write a ledger of so many entries of one question each: one debit by the ledger, the others chained to it."""
-    ledger = PrivacyLedger.create(path, PrivacyParams(1))
-    ledger.debit(QUERY)
+    PrivacyLedger.create(path, PrivacyParams(1)).debit(QUERY)
     with LedgerStore(str(path), timeout=60.0).transaction(write=True) as connection:
         (before,) = connection.execute("SELECT link FROM charges").fetchone()
         (sealed,) = connection.execute("SELECT seal FROM kinds").fetchone()
-        connection.executemany(_WRITE, _Chain(before, sealed, now()).rows(2, entries))
+        connection.executemany(_WRITE, _chained(before, sealed, entries))
         connection.execute("UPDATE kinds SET total = ?", (entries,))
         Rows(connection, str(path)).seal_totals()
 

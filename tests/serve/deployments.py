@@ -51,7 +51,7 @@ def vote(desk: Desk, name: str, voter: int, said: object) -> bool:
 
 def read(desk: Desk, name: str) -> dict[str, Any]:
     """The question, once it has its end."""
-    return desk.ends(lambda questions: {name: questions.one(name)}).result(30)[name]
+    return desk.ends(lambda questions: {name: questions.one(name) or {}}).result(30)[name]
 
 
 def paid(what: Deployment) -> list[str]:

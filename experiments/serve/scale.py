@@ -1,0 +1,198 @@
+"""Past one machine: what many clients, voters and labels a day need, and what a budget loses that regions split.
+
+    python -m experiments.serve.scale --output docs
+
+Reads what `experiments.serve` and `experiments.partitions` measured, and writes OUTPUT/scale/ and OUTPUT/scale.md.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import Charge, PrivacyLedger, PrivacyParams
+from darrm.serve.desk import MOST_TOGETHER
+from darrm.system.command_line import run
+from darrm.system.figures import saved_figure, style
+from experiments import pages
+from experiments.pages import Claim, Row
+from experiments.serve.simulation import Costs, Simulation
+
+NAME = "scale"
+DAY = 86_400.0
+LABELS_A_DAY, VOTERS, CLIENTS = 10**9, 10**6, 1000
+NETWORKS = {"one machine": 0.0, "one building": 0.25e-3, "one continent": 15e-3}  # seconds one way, assumed
+STATEMENTS = 33  # of a debit in PostgreSQL, with its beginning and its end
+SERVERS = (1, 2, 4, 8, 16)
+REGIONS = (2, 5, 10, 50)
+BUDGET = 100_000  # questions that regions share
+SEED, REPEATS = 11, 200
+MEASURED = pages.TEMPLATES
+
+
+def costs_of(store: str, network: float = 0.0) -> Costs:
+    """Turn what was measured into the simulation's costs."""
+    (row,) = [row for row in pages.read_json(MEASURED / "serve" / "costs.json")["stores"] if row["store"] == store]
+    (fast,) = [row for row in pages.read_json(MEASURED / "serve" / "speed.json")["stores"] if row["store"] == store]
+    each = {name: (row[name][1] - row[name][0]) / 255e3 for name in ("draw", "debit_processor", "keep", "settle")}
+    batches = row["debit_processor"][0] / 1e3 * fast["debits"] / fast["paid"]
+    own = sum(each.values()) + batches
+    return Costs(
+        request=max(fast["processor_milliseconds"] / 1e3 - own, 1e-5),
+        keep=max(each["keep"] + each["draw"], 0.0),
+        settle=max(each["settle"], 0.0),
+        debit=row["debit"][0] / 1e3,
+        question=max(each["debit_processor"], 0.0),
+        sync=row["sync"] / 1e3,
+        network=network,
+    )
+
+
+def simulated() -> Iterator[Row]:
+    """Simulate: what was measured, many clients, more servers, requests of many questions."""
+    for store in ("SQLite", "PostgreSQL"):
+        for where, network in NETWORKS.items():
+            for clients in (32, CLIENTS) if where == "one building" else (32,):
+                result = Simulation(costs_of(store, network), clients=clients).run(20.0)
+                yield {"kind": "clients", "store": store, "where": where, "clients": clients, **result}
+    for store in ("SQLite", "PostgreSQL"):
+        for together in (1, 64):
+            for servers in SERVERS:
+                costs = costs_of(store, NETWORKS["one building"])
+                result = Simulation(costs, servers=servers, clients=256 // min(together, 8), together=together).run(6.0)
+                yield {"kind": "servers", "store": store, "servers": servers, "together": together, **result}
+    for share in (0.2, 0.5, 0.8, 0.95):
+        costs = costs_of("PostgreSQL", NETWORKS["one building"])
+        full = Simulation(costs, clients=256).run(6.0)["answers_a_second"]
+        result = Simulation(costs, rate=share * full).run(20.0)
+        yield {"kind": "load", "store": "PostgreSQL", "share": share, **result}
+
+
+def regions() -> Iterator[Row]:
+    """Split a budget: what is left in one region while another one refuses, and what splitting (ε, δ) costs besides."""
+    dice = np.random.default_rng(SEED)
+    charge, total = Charge("majority of 11", guarantee=PrivacyParams("0.01", 0)), ("3", "1e-5")
+    whole = PrivacyLedger.create(":memory:", PrivacyParams(*total)).queries_that_fit(charge)
+    for number in REGIONS:
+        weights = {"equal": np.ones(number), "unequal": 1.0 / np.arange(1, number + 1)}
+        lost = {}
+        for name, weight in weights.items():
+            asked = dice.multinomial(BUDGET, weight / weight.sum(), REPEATS)
+            shares: tuple[tuple[str, NDArray[np.float64]], ...] = (("even", np.ones(number)), ("right", weight))
+            for kind, share in shares:
+                own = np.floor(BUDGET * share / share.sum())
+                lost[f"{name}_{kind}"] = float(np.maximum(asked - own, 0).sum(axis=1).mean() / BUDGET)
+        part = PrivacyParams(3 / number, 1e-5 / number)
+        fit = PrivacyLedger.create(":memory:", part).queries_that_fit(charge)
+        formula = math.sqrt(number / (2 * math.pi * BUDGET)) * math.sqrt(1 - 1 / number)
+        yield {
+            "regions": number,
+            **lost,
+            "formula": formula,
+            "whole": whole,
+            "split": number * fit,
+            "composition": 1 - number * fit / whole,
+        }
+
+
+def arithmetic() -> Row:
+    """Work out what a billion labels a day and a million voters need."""
+    costs = pages.read_json(MEASURED / "serve" / "costs.json")["stores"]
+    parquet = pages.read_json(MEASURED / "partitions" / "throughput.json")
+    vote = max((row["vote"][1] - row["vote"][0]) / 255e3 for row in costs)
+    request = costs_of("PostgreSQL").request
+    alone = next(row for row in parquet["measured"] if row["workers"] == 0)
+    votes = parquet["rows"] * parquet["voters"]
+    days = LABELS_A_DAY * alone["processor_seconds"] / votes / DAY  # for each voter
+    return {
+        "rate": LABELS_A_DAY / DAY,
+        "vote_milliseconds": 1e3 * (vote + request),
+        "question_minutes": VOTERS * (vote + request) / 60,
+        "questions_a_day": DAY / (VOTERS * (vote + request)),
+        "voters": parquet["voters"],
+        "statements": STATEMENTS,
+        "far_seconds": STATEMENTS * 2 * NETWORKS["one continent"],
+        "far_rate": MOST_TOGETHER / (STATEMENTS * 2 * NETWORKS["one continent"]),
+        "labels_alone": days * parquet["voters"],
+        "labels_of_1000": days * 1000,
+    }
+
+
+def draw(folder: Path, rows: Sequence[Row], target: float) -> None:
+    """Draw answers a second over servers."""
+    with saved_figure(folder / "scale.png", width=7.0, height=4.2) as figure:
+        axes = figure.subplots()
+        for place, (store, together) in enumerate((s, t) for s in ("SQLite", "PostgreSQL") for t in (1, 64)):
+            several = [row for row in rows if row.get("together") == together and row["store"] == store]
+            points = [(row["servers"], row["answers_a_second"]) for row in several]
+            name = f"{store}, {together} question{'s' * (together > 1)} a request"
+            axes.plot(*zip(*points, strict=True), label=name, **style(place).line(len(points)))
+        axes.axhline(target, color="black", linewidth=0.8)
+        axes.annotate("10⁹ labels a day", (SERVERS[0], target), xytext=(0, 3), textcoords="offset points")
+        axes.set(xscale="log", yscale="log", xlabel="servers on one ledger", ylabel="answers a second")
+        axes.set_xticks(SERVERS, [str(number) for number in SERVERS])
+        axes.legend(frameon=False, fontsize=8)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Simulate, work out, draw, write."""
+    parser = pages.command_line(NAME, str(__doc__), module="serve.scale")
+    options = parser.parse_args(arguments)
+    folder = pages.data_folder(options, NAME)
+    if not options.page:
+        data: Row = {"simulated": list(simulated()), "regions": list(regions()), "arithmetic": arithmetic()}
+        pages.write_json(folder / "scale.json", data)
+        draw(folder, [row for row in data["simulated"] if row["kind"] == "servers"], data["arithmetic"]["rate"])
+    data = pages.read_json(folder / "scale.json")
+    return pages.finish(folder, page(data), decide(data))
+
+
+def page(data: Row) -> str:
+    """Fill the page."""
+    kinds: Row = {
+        kind: [row for row in data["simulated"] if row["kind"] == kind] for kind in ("clients", "servers", "load")
+    }
+    for row in data["simulated"]:
+        busy = {name: row[name] for name in ("interpreter", "desk", "ledger")}
+        row["first"] = max(busy, key=lambda name: busy[name])
+    return pages.filled(
+        "serve", {"claims": pages.claims_table(decide(data)), "budget": BUDGET, **kinds}, data, template="scale"
+    )
+
+
+def decide(data: Row) -> list[Claim]:
+    """Decide how the simulation compares with what was measured, and what is reached."""
+    measured = {
+        row["store"]: row["answers_a_second"] for row in pages.read_json(MEASURED / "serve" / "speed.json")["stores"]
+    }
+    ratios = {
+        row["store"]: row["answers_a_second"] / measured[row["store"]]
+        for row in data["simulated"]
+        if row["kind"] == "clients" and row["where"] == "one machine"
+    }
+    best = max(row["answers_a_second"] for row in data["simulated"] if row["kind"] == "servers")
+    alike = [row["equal_even"] / row["formula"] for row in data["regions"]]
+    return [
+        Claim(
+            "the simulation is within a third of what was measured with 32 clients",
+            ", ".join(f"{store} {ratio:.2f} times" for store, ratio in ratios.items()),
+            all(2 / 3 <= ratio <= 4 / 3 for ratio in ratios.values()),
+        ),
+        Claim(
+            "10⁹ labels a day are answered from one ledger",
+            f"at most {best:,.0f} a second of {data['arithmetic']['rate']:,.0f}",
+            best >= data["arithmetic"]["rate"],
+        ),
+        Claim(
+            "what regions that ask alike lose is √(R/2πB)·√(1 − 1/R) of the budget, within a tenth",
+            ", ".join(f"{ratio:.3f}" for ratio in alike),
+            all(0.9 <= ratio <= 1.1 for ratio in alike),
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

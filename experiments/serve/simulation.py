@@ -1,0 +1,121 @@
+"""Servers, clients and one ledger as a discrete-event simulation, fed with what was measured.
+
+A server's interpreter reads and writes requests, one after the other. Its desk takes up to 256 of those that arrived,
+keeps them (one sync of its own disk), waits for its turn at the ledger, which all servers share, debits, and keeps the
+labels (a second sync). Clients are a network away, and ask again as soon as they are answered, or arrive by chance.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from darrm.serve.desk import MOST_TOGETHER
+
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds: of the interpreter for a request, to keep and to settle a question, of a debit and of its questions."""
+
+    request: float
+    keep: float
+    settle: float
+    debit: float
+    question: float  # of a debit, each
+    sync: float
+    network: float = 0.0  # one way
+
+
+@dataclass
+class Simulation:
+    """``servers`` with so many ``clients`` each, or with requests that arrive by chance at a ``rate`` of all."""
+
+    costs: Costs
+    servers: int = 1
+    clients: int = 32
+    rate: float = 0.0
+    together: int = 1  # questions of a request
+    now: float = 0.0
+    taken: list[float] = field(default_factory=list)
+
+    def run(self, seconds: float) -> dict[str, float]:
+        """Return answers a second, quantiles of their times, and the share of the time that each part is busy."""
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._queues: list[deque[float]] = [deque() for _ in range(self.servers)]
+        self._free, self._works = [0.0] * self.servers, [False] * self.servers
+        self._ledger, self._dice = 0.0, random.Random(SEED)  # noqa: S311 (repeated)
+        self._busy = {"interpreter": 0.0, "desk": 0.0, "ledger": 0.0}
+        for server in range(self.servers):
+            for _ in range(0 if self.rate else self.clients):
+                self._at(self._dice.random() * 0.01, lambda server=server: self._arrive(server))  # type: ignore[misc]
+        if self.rate:
+            self._chance()
+        while self._events and self._events[0][0] < seconds:
+            self.now, _, act = heapq.heappop(self._events)
+            act()
+        several = sorted(self.taken) or [float("inf")]
+        return {
+            "answers_a_second": len(self.taken) * self.together / seconds,
+            "p50_milliseconds": 1000 * several[len(several) // 2],
+            "p99_milliseconds": 1000 * several[int(0.99 * len(several))],
+            # what began may end after the time
+            **{
+                name: min(1.0, busy / seconds / (1 if name == "ledger" else self.servers))
+                for name, busy in self._busy.items()
+            },
+        }
+
+    def _at(self, seconds: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + seconds, len(self.taken) + self._dice.getrandbits(60), act))
+
+    def _chance(self) -> None:
+        server = self._dice.randrange(self.servers)
+        self._at(0.0, lambda: self._arrive(server))
+        self._at(self._dice.expovariate(self.rate), self._chance)
+
+    def _arrive(self, server: int) -> None:
+        """Send a request, which the interpreter reads, and later answers."""
+        born, work = self.now, self.costs.request
+        start = max(self.now + self.costs.network, self._free[server])
+        self._free[server] = start + work
+        self._busy["interpreter"] += work
+
+        def queue() -> None:
+            self._queues[server].append(born)
+            if not self._works[server]:
+                self._works[server] = True
+                self._at(0.0, lambda: self._keep(server))
+
+        self._at(self._free[server] - self.now, queue)
+
+    def _keep(self, server: int) -> None:
+        """Keep what arrived, or rest."""
+        queue, most = self._queues[server], max(1, MOST_TOGETHER // self.together)
+        batch = [queue.popleft() for _ in range(min(most, len(queue)))]
+        self._works[server] = bool(batch)
+        if batch:
+            taken = self.costs.sync + self.costs.keep * len(batch) * self.together
+            self._busy["desk"] += taken
+            self._at(taken, lambda: self._debit(server, batch))
+
+    def _debit(self, server: int, batch: list[float]) -> None:
+        """Wait for the turn, pay, and keep the labels."""
+        questions = len(batch) * self.together
+        taken = self.costs.debit + self.costs.question * questions
+        begin = max(self.now, self._ledger)
+        self._ledger = begin + taken
+        self._busy["ledger"] += taken
+        kept = self._ledger - self.now + self.costs.sync + self.costs.settle * questions
+        self._busy["desk"] += kept
+        self._at(kept, lambda: self._tell(server, batch))
+
+    def _tell(self, server: int, batch: list[float]) -> None:
+        """Answer; clients that wait for nothing ask again."""
+        for born in batch:
+            self.taken.append(self.now + self.costs.network - born)
+            if not self.rate:
+                self._at(self.costs.network, lambda: self._arrive(server))
+        self._at(0.0, lambda: self._keep(server))
