@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
+from darrm.serve import app as app_module
 from darrm.serve import server as server_module
 from darrm.serve.app import Limits, Service
 from darrm.serve.server import configured
@@ -20,7 +21,7 @@ from tests.fuzz.harness import Case
 from tests.serve.deployments import deployment, paid, running, tokens_of
 
 WAIT = 20.0  # seconds
-PATIENCE = 0.3  # of the server with headers and bodies that do not end
+PATIENCE = 0.3  # of the server with headers and bodies that do not end, and with questions that wait for votes
 STATUSES = {200, 201, 400, 401, 402, 403, 404, 405, 408, 409, 413, 429, 431}
 PATHS = """/ /ask /ask /ask /questions /questions /questions/q/vote /questions/q /questions/q?wait=0 /metrics /budget
 /health /docs /questions?open=1 /questions/q?wait=nan /questions/q?wait=x""".split()  # noqa: SIM905
@@ -30,7 +31,7 @@ NAMES = ["q", "q", "'; DROP TABLE questions;--", '" OR 1=1', "a/../b", "%00", "\
 @cache
 def server() -> tuple[tuple[str, int], dict[str, str], Any]:
     """Start one for this process."""
-    folder, server_module.HEADER_SECONDS = Path(tempfile.mkdtemp()), PATIENCE
+    folder, server_module.HEADER_SECONDS, app_module.LONGEST_POLL = Path(tempfile.mkdtemp()), PATIENCE, PATIENCE
     tokens, what = tokens_of(folder / "clients.json"), deployment(folder)
     context = running(what)
     web = configured(
