@@ -93,6 +93,7 @@ def decide(data: dict[str, Row]) -> list[Claim]:
         )
         for row in stores
     ]
+    medians = long["big_milliseconds"] / long["small_milliseconds"]
     exact = race_["paid"] == race_["answered"] == race_["budget"]
     killed = data["kills"]["stores"]
     faults = sum(row["two_labels"] + row["unpaid"] + row["paid_twice"] + row["lost"] for row in killed)
@@ -106,8 +107,8 @@ def decide(data: dict[str, Row]) -> list[Claim]:
         ),
         Claim(
             f"a debit on {long['entries']:,} entries takes at most 1.2 times one on {long['small']}",
-            f"{long['ratio']:.3f} times",
-            long["ratio"] <= 1.2,
+            f"{medians:.2f} times by the medians of all rounds, {long['ratio']:.2f} times in the middle one",
+            max(medians, long["ratio"]) <= 1.2,
         ),
         Claim(
             f"after {sum(row['kills'] for row in killed):,} kills no id has two labels, none is unpaid, none is lost",
@@ -115,7 +116,7 @@ def decide(data: dict[str, Row]) -> list[Claim]:
             faults == 0,
         ),
         Claim(
-            "the server's memory is flat at half load",
+            "the server's memory is flat, asked at a fixed rate",
             ", ".join(f"{share:+.1%}" for share in grown),
             max(grown) < 0.05,
         ),

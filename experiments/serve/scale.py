@@ -156,7 +156,7 @@ def page(data: Row) -> str:
         kind: [row for row in data["simulated"] if row["kind"] == kind] for kind in ("clients", "servers", "load")
     }
     for row in data["simulated"]:
-        busy = {name: row[name] for name in ("interpreter", "desk", "ledger")}
+        busy = {name: row[name] for name in ("ledger", "interpreter", "desk")}  # a desk is busy while its debit is
         row["first"] = max(busy, key=lambda name: busy[name])
     return pages.filled(
         "serve", {"claims": pages.claims_table(decide(data)), "budget": BUDGET, **kinds}, data, template="scale"
@@ -182,7 +182,7 @@ def decide(data: Row) -> list[Claim]:
             all(2 / 3 <= ratio <= 4 / 3 for ratio in ratios.values()),
         ),
         Claim(
-            "10⁹ labels a day are answered from one ledger",
+            "10⁹ labels a day are answered from one ledger, in the simulation",
             f"at most {best:,.0f} a second of {data['arithmetic']['rate']:,.0f}",
             best >= data["arithmetic"]["rate"],
         ),

@@ -108,9 +108,9 @@ class Simulation:
         begin = max(self.now, self._ledger)
         self._ledger = begin + taken
         self._busy["ledger"] += taken
-        kept = self._ledger - self.now + self.costs.sync + self.costs.settle * questions
-        self._busy["desk"] += kept
-        self._at(kept, lambda: self._tell(server, batch))
+        kept = self.costs.sync + self.costs.settle * questions
+        self._busy["desk"] += taken + kept  # and not while it waits for others' turns
+        self._at(self._ledger - self.now + kept, lambda: self._tell(server, batch))
 
     def _tell(self, server: int, batch: list[float]) -> None:
         """Answer; clients that wait for nothing ask again."""
