@@ -52,16 +52,16 @@ def test_little_s_law_and_the_bounds_of_each_part_hold(clients: int) -> None:
 
 
 def test_chance_arrivals_are_answered_and_servers_share_the_ledgers_turns() -> None:
-    assert Simulation(COSTS, rate=100.0).run(20.0)["answers_a_second"] == pytest.approx(100.0, rel=0.1)
+    assert Simulation(COSTS, rate=100.0).run(10.0)["answers_a_second"] == pytest.approx(100.0, rel=0.1)
     cap = 256 / (COSTS.debit + 256 * COSTS.question)
-    for servers in (8, 16):
-        several = Simulation(COSTS, servers=servers, clients=512).run(10.0)["answers_a_second"]
+    for servers in (4, 8):
+        several = Simulation(COSTS, servers=servers, clients=512).run(4.0)["answers_a_second"]
         assert several <= cap * 1.01
     assert several >= 0.9 * cap
 
 
 def test_what_regions_lose_is_that_of_binomial_shares() -> None:
-    (two, *_) = scale.regions()
+    two = next(scale.regions())
     exact = 0.5 * float(Fraction(math.comb(scale.BUDGET, scale.BUDGET // 2), 2**scale.BUDGET))  # E|X − B/2| / B
     assert two["equal_even"] == pytest.approx(exact, rel=0.2)
     assert two["split"] < two["whole"]
