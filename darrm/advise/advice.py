@@ -35,7 +35,8 @@ class Advice:
     prior
         The public belief.
     options
-        Ranked by `Option.accuracy` under the prior; for more than two classes by their share of right labels.
+        Ranked by `Option.accuracy` under the prior; for more than two classes by their share of right labels or, where
+        no prior was said, by `Option.regret`.
     absent
         (name, reason) of what does not apply.
     coin

@@ -72,7 +72,10 @@ class Plan:
 
     @property
     def best(self) -> Option:
-        """The option with the smallest expected error; of more classes with the largest share of right labels."""
+        """The option with the smallest expected error; of more classes with the largest share of right labels.
+
+        Where no prior was said, of more classes the one with the smallest regret.
+        """
         return self.options[0]
 
     @property
