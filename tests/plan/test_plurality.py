@@ -18,7 +18,7 @@ from darrm.advise import advise
 from darrm.advise.__main__ import main as advise_main
 from darrm.advise.report import text_report as advice_text
 from darrm.errors import BudgetExceededError, PlanError
-from darrm.laws.priors import Dirichlet, Point, RecordedVotes
+from darrm.laws.priors import Dirichlet, Point, RecordedVotes, Spread
 from darrm.losses.charges import Charge
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate.files import load_release
@@ -119,9 +119,9 @@ def test_the_optimum_is_right_most_often() -> None:
     found = planned(SMALL)
     assert found.best.name in {"per query", "Rényi"}
     law = found.table.plurality
-    assert found.best.right == pytest.approx(law.share_right(Dirichlet()), abs=1e-12)
+    assert found.best.right == pytest.approx(law.share_right(Spread()), abs=1e-12)
     one = plan(Workload(SMALL.voters, 1, PrivacyParams("0.5", "1e-5"), 3))
-    table = optimize_plurality(Problem(SMALL.voters, PrivacyParams("0.5", "1e-5"), 3))
+    table = optimize_plurality(Problem(SMALL.voters, PrivacyParams("0.5", "1e-5"), 3), prior=Spread())
     assert one.best.name == "per query"
     assert one.best.right == pytest.approx(table.share_right, abs=1e-9)
     assert one.spent.epsilon == 0.5
@@ -130,7 +130,7 @@ def test_the_optimum_is_right_most_often() -> None:
 @pytest.mark.slow
 def test_shaped_noise_is_right_more_often_on_many_classes(tmp_path: Path) -> None:
     work = Workload(Voters(200, PLAIN, overlap=2), 60, PrivacyParams("4", "1e-5"), classes=12)
-    found = plan(work)
+    found = plan(work, prior=Dirichlet())
     assert found.best.name == "shaped noise"
     gaussian = next(candidate for candidate in found.options if candidate.name == "GNMax by label")
     assert found.best.right > gaussian.right + 0.01
