@@ -266,7 +266,8 @@ class Measure:
         """Compute the share of right labels where voters are divided, mixed, or agree: from one look at the law."""
         three = columns_of(self.classes)
         if self.by_error:
-            known = {name: share_of_majorities(self.truth(law), self.K, prior) for name, prior in three.items()}
+            truth = self.truth(law)
+            known = {name: share_of_majorities(truth, self.K, prior) for name, prior in three.items()}
             return {name: share for name, share in known.items() if share is not None}
         of_all = self._asking(Spread(), self.K + self.missing, MOST_LISTED)
         right, listed = self._right(law, of_all), _asked(of_all)[1] is not None
