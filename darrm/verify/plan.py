@@ -132,22 +132,19 @@ def _judge_total(spent: Json, workload: Workload, exact: Costs) -> Iterator[Verd
 
 
 def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -> Iterator[Verdict]:
-    shares, under = _Shares(workload, exact), priors.in_words(prior)
-    figures: list[tuple[str, Json, Callable[[], _Figure]]] = []
+    shares, under = _Shares(workload, exact), f"under {priors.in_words(prior)}"
     if "share_right" in claims:
-        figures.append((f"share right|under {under}", claims["share_right"], lambda: shares.under(prior)))
+        yield _judged(("share right", under), claims["share_right"], partial(shares.under, prior), workload)
     if "expected_error" in claims:
         figure = {"value": claims["expected_error"], "standard_error": 0.0}
-        figures.append((f"expected error|under {under}", figure, lambda: (shares.error(prior), 0.0, 0.0)))
+        yield _judged(("expected error", under), figure, lambda: (shares.error(prior), 0.0, 0.0), workload)
     for place, name in enumerate(_COLUMNS if "columns" in claims else ()):
-        one = f"share right|where voters are {name}: {_columns_of(workload.classes)[place].text}"
-        figures.append((one, claims["columns"][name], partial(shares.column, place)))
-    for words, figure, computed in figures:
-        what, _, where = words.partition("|")
-        yield _judged(f"the {what} is {figure['value']:.9g} {where}", figure, computed, workload)
+        where = f"where voters are {name}: {_columns_of(workload.classes)[place].text}"
+        yield _judged(("share right", where), claims["columns"][name], partial(shares.column, place), workload)
 
 
-def _judged(claim: str, figure: Json, computed: Callable[[], _Figure], workload: Workload) -> Verdict:
+def _judged(about: tuple[str, str], figure: Json, computed: Callable[[], _Figure], workload: Workload) -> Verdict:
+    claim = f"the {about[0]} is {figure['value']:.9g} {about[1]}"
     if workload.missing:
         return Verdict(ABOUT_PLAN, claim, CLAIMED, "fair dice stand for missing votes; that is not computed here")
     try:
