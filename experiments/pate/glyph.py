@@ -1,4 +1,6 @@
-"""The votes of 5,000 teachers on a stand-in for Glyph, made and trained in minutes and kept; and its baseline.
+"""The votes of teachers on a stand-in for Glyph, trained and kept; and its baseline.
+
+They are 5,000 linear discriminants, trained in minutes, or in a study of its own 70 convolutional networks.
 
 The data set of [P] is not public: `experiments.pate.glyph_images` makes its like, and no number from it is a number of
 [P]. Labels, those of the pool and of the test included, are wrong as often as the data set's: the accuracies are
@@ -7,7 +9,7 @@ against the labels as they are given, as in [P].
 
 import hashlib
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,16 @@ from darrm.votes import Votes
 from experiments.kept import digest_of
 from experiments.pages import Row
 from experiments.pate.glyph_images import CHARACTERS, STRANGERS, Style, load_atlas
+from experiments.pate.glyph_networks import RECIPE, ask_networks
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
 from experiments.pate.recorded import Recorded
-from experiments.pate.settings import Study
+from experiments.pate.settings import NETWORKS, Study
 from experiments.teachers import Machine
 
 BLOCK = 10  # teachers that one call of a worker trains
-STAGE = 20  # blocks between two savings
+STAGE = 20  # blocks between two savings, of networks one for each process
 QUICK = GlyphTask(Style(classes=20), teachers=200, records=150, pool=600, test=600)
+QUICK_NETWORKS = replace(QUICK, teachers=10)
 BASELINE_SHRINKAGE = 0.01  # of the discriminant of all shards' records, which needs less than a teacher's
 
 
@@ -42,7 +46,9 @@ class _Progress:
 
 def glyph_task(study: Study, *, quick: bool) -> GlyphTask:
     """Return what a study of the stand-in asks for; a quick one is of few classes and teachers."""
-    return QUICK if quick else GlyphTask(Style(classes=study.classes), teachers=study.teachers, pool=study.pool)
+    if quick:
+        return QUICK_NETWORKS if study.name == NETWORKS else QUICK
+    return GlyphTask(Style(classes=study.classes), teachers=study.teachers, pool=study.pool)
 
 
 def obtain_glyph(study: Study, machine: Machine, *, quick: bool = False) -> Recorded:
@@ -52,7 +58,7 @@ def obtain_glyph(study: Study, machine: Machine, *, quick: bool = False) -> Reco
     """
     task = glyph_task(study, quick=quick)
     public, held_out = task.public(), task.held_out()
-    asked = _ask_teachers(task, machine)
+    asked = _ask_teachers(task, machine, study.name)
     return Recorded(
         name=study.name,
         votes=Votes.of_counts(asked.block.counts, task.teachers),
@@ -69,14 +75,15 @@ def glyph_baseline(study: Study, machine: Machine, *, quick: bool = False) -> fl
     """Return the test accuracy of the discriminant of all teachers' records together, without any privacy."""
     task = glyph_task(study, quick=quick)
     held_out = task.held_out()
-    union = fit_discriminant(_ask_teachers(task, machine).block.moments, BASELINE_SHRINKAGE)
+    union = fit_discriminant(_ask_teachers(task, machine, study.name).block.moments, BASELINE_SHRINKAGE)
     return float((union.predict(extract_features(held_out.x)) == held_out.y).mean())
 
 
-def _ask_teachers(task: GlyphTask, machine: Machine) -> _Progress:
+def _ask_teachers(task: GlyphTask, machine: Machine, name: str) -> _Progress:
     """Go on from the saved counts of a task to all its teachers."""
     machine.folder.mkdir(parents=True, exist_ok=True)
-    path = machine.folder / f"glyph-{_digest(task)}.npz"
+    ask = ask_networks if name == NETWORKS else ask_block
+    path = machine.folder / f"{name}-{_digest(task, *([repr(RECIPE)] if name == NETWORKS else []))}.npz"
     asked = _load(path, task)
     joblib = require("joblib")
     with (
@@ -85,9 +92,9 @@ def _ask_teachers(task: GlyphTask, machine: Machine) -> _Progress:
     ):
         while asked.teachers < task.teachers:
             started = time.perf_counter()
-            end = min(asked.teachers + STAGE * BLOCK, task.teachers)
+            end = min(asked.teachers + (machine.jobs if name == NETWORKS else STAGE) * BLOCK, task.teachers)
             starts = range(asked.teachers, end, BLOCK)
-            blocks = parallel(joblib.delayed(ask_block)(task, range(at, min(at + BLOCK, end))) for at in starts)
+            blocks = parallel(joblib.delayed(ask)(task, range(at, min(at + BLOCK, end))) for at in starts)
             seconds = asked.seconds + time.perf_counter() - started
             advance(end - asked.teachers)
             asked = _Progress(end, seconds, sum(blocks, start=asked.block))
@@ -95,10 +102,10 @@ def _ask_teachers(task: GlyphTask, machine: Machine) -> _Progress:
     return asked
 
 
-def _digest(task: GlyphTask) -> str:
+def _digest(task: GlyphTask, *recipe: str) -> str:
     """Return what tells a task from another, the drawing of the fonts included."""
     outlines = load_atlas(CHARACTERS[: task.style.classes] + STRANGERS).outlines
-    facts: list[Any] = [asdict(task), hashlib.sha256(outlines.data).hexdigest()]
+    facts: list[Any] = [asdict(task), hashlib.sha256(outlines.data).hexdigest(), *recipe]
     return digest_of(facts)
 
 

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from darrm.ensemble.student import train_student
 from experiments.pate.ensembles import obtain, split
-from experiments.pate.glyph import glyph_baseline, obtain_glyph
+from experiments.pate.glyph import glyph_baseline, glyph_task, obtain_glyph
+from experiments.pate.glyph_networks import networks_baseline
 from experiments.pate.glyph_student import GlyphStudent, train_glyph_student
 from experiments.pate.random_forests import adult_baseline, census_accuracy, obtain_adult
 from experiments.pate.recorded import Measured, Recorded
-from experiments.pate.settings import Study
+from experiments.pate.settings import NETWORKS, Study
 from experiments.pate.students import RECIPES, network_for, student_accuracy, student_scores
 from experiments.teachers import Machine
 
@@ -46,6 +47,9 @@ def models_of(name: str) -> Models:
     if name == "adult":
         recipe = "boosted trees, as many of the richer as there are"
         return Models(recipe, obtain_adult, census_accuracy, _adult_baseline)
+    if name == NETWORKS:
+        recipe = repr(RECIPES[name])
+        return Models(recipe, obtain_glyph, student_accuracy, _networks_baseline, student_scores, costly=True)
     return Models(repr(RECIPES[name]), obtain, student_accuracy, _supervised, student_scores, costly=True)
 
 
@@ -74,6 +78,10 @@ def _glyph_scores(recorded: Recorded, labels: NDArray[np.int64], **_: Any) -> ND
 
 def _glyph_baseline(study: Study, _recorded: Recorded, machine: Machine, *, seed: int, quick: bool) -> float:  # noqa: ARG001
     return glyph_baseline(study, machine, quick=quick)
+
+
+def _networks_baseline(study: Study, _recorded: Recorded, _machine: Machine, *, seed: int, quick: bool) -> float:
+    return networks_baseline(glyph_task(study, quick=quick), seed=seed, quick=quick)
 
 
 def _adult_baseline(_study: Study, recorded: Recorded, _machine: Machine, *, seed: int, quick: bool) -> float:

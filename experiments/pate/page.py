@@ -6,9 +6,9 @@ from pathlib import Path
 from experiments.pages import Row, claims_table, filled, read_json
 from experiments.pate.claims import claims_of
 from experiments.pate.comparison import comparison, mean
-from experiments.pate.settings import PLANS, STUDIES
+from experiments.pate.settings import NETWORKS, PLANS, STUDIES
 
-CLUSTER, OUTSIDE = "cluster.json", "outside.json"
+CLUSTER, OUTSIDE, PIECES = "cluster.json", "outside.json", "pieces.json"
 PRINTED = "printed"  # the JSON of what needs no votes
 PARTS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23")  # of the publication of a round
 
@@ -24,6 +24,7 @@ def page(folder: Path) -> str:
     facts = {
         "outside": outside,
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
+        "pieces": read_json(folder / PIECES) if (folder / PIECES).is_file() else None,
         "cluster": read_json(folder / CLUSTER) if (folder / CLUSTER).is_file() else None,
     }
     return filled("pate", facts, read_json(folder / f"{PRINTED}.json"))
@@ -36,7 +37,9 @@ def _section(result: Row) -> str:
         for point in comparison(result)
     ]
     facts = {
-        "is_stand_in": result["dataset"] == "glyph",
+        "is_stand_in": result["dataset"] in {"glyph", NETWORKS},
+        "is_linear": result["dataset"] == "glyph",
+        "is_of_networks": result["dataset"] == NETWORKS,
         "is_adult": result["dataset"] == "adult",
         "is_digits": result["dataset"] == "digits",
         "rows": [row | {"cells": _cells(row, result["held_out"], result["pool"])} for row in result["rows"]],

@@ -60,6 +60,7 @@ class Study:
     scattering: bool = False  # whether the images have scattering features, for a linear model by DP-SGD
 
 
+NETWORKS = "glyph-networks"  # the stand-in with convolutional teachers
 STUDIES = {
     study.name: study
     for study in (
@@ -67,6 +68,7 @@ STUDIES = {
         Study("mnist", 10, 250, 9_000, 1e-5, "MNIST", in_order=True, retrained=(25, 50, 125), scattering=True),
         Study("fashion-mnist", 10, 250, 9_000, 1e-5, "Fashion-MNIST", scattering=True),
         Study("glyph", 150, 5_000, 16_000, 1e-8, "Glyph, a stand-in"),
+        Study(NETWORKS, 150, 70, 6_000, 1e-8, "Glyph, a stand-in, with convolutional networks"),
         Study("svhn", 10, 250, 25_032, 1e-6, "SVHN", in_order=True),
         Study("adult", 2, 250, 8_140, 1e-5, "Adult"),
     )
@@ -123,6 +125,7 @@ SVHN_WAY = ConfidentGNMax(300, 200.0, 40.0)  # of Adult, too
 GLYPH_WAY = ConfidentGNMax(1000, 500.0, 100.0)
 QUIET_WAY = GNMax(50.0)
 DIGITS_WAY = ConfidentGNMax(40, 30.0, 8.0)  # MNIST's, for a fifth of its teachers
+NETWORKS_WAY = ConfidentGNMax(56, 42.0, 11.0)
 CONFIDENCE = 0.9  # γ of Algorithm 2, which [P] does not print
 
 _MNIST_POINTS = tuple(Way("Confident-GNMax", MNIST_WAY, queries) for queries in (250, 2_000))
@@ -172,6 +175,21 @@ PLANS = {
         ),
         baseline=0.822,
         figure_4_queries=4_000,
+    ),
+    NETWORKS: Plan(  # 70 teachers, with noises in MNIST's proportion to them
+        rows=(
+            Way("LNMax", LNMax(0.18), 500, Printed(4_000, 4.3, 0.724)),
+            Way("Confident-GNMax", NETWORKS_WAY, 2_000, Printed(10_762, 2.03, 0.755)),
+        ),
+        rounds=TwoRounds(
+            "Interactive-GNMax, two rounds",
+            Way("round one", NETWORKS_WAY, 1_000),
+            InteractiveGNMax(56, 42.0, 11.0, CONFIDENCE),
+            2_000,
+            Printed(4_341, 0.837, 0.732),
+        ),
+        baseline=0.822,
+        figure_4_queries=1_000,
     ),
     "svhn": Plan(
         rows=(

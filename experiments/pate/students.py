@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from darrm.ensemble.network import Build, convolutional_network, student_network
 from darrm.ensemble.student import FIXMATCH, Perturbation, Student, StudentRecipe, train_student
 from darrm.errors import checks
+from experiments.pate.glyph_networks import CHANGE
 from experiments.pate.recorded import Measured, Recorded
+from experiments.pate.settings import NETWORKS
 
 RECIPES = {
     # eight pixels a side are too few to be moved or hidden
@@ -35,6 +37,10 @@ RECIPES = {
         averaging=0.99,
     ),
     "svhn": FIXMATCH,
+    # answers alone, as the linear student: nothing else was tried
+    NETWORKS: StudentRecipe(
+        steps=1000, learning_rate=3e-3, batch=64, weight=0.0, robustness=0.5, averaging=0.99, change=CHANGE
+    ),
 }
 QUICK_SHARE = 0.1  # of the steps
 

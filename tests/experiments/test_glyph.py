@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.pate import glyph
+from experiments.pate import glyph, glyph_networks
 from experiments.pate.glyph_images import (
     CANVAS,
     CHARACTERS,
@@ -22,7 +22,7 @@ from experiments.pate.glyph_images import (
 )
 from experiments.pate.glyph_student import train_glyph_student
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments, ask_block, extract_features, fit_discriminant
-from experiments.pate.settings import STUDIES
+from experiments.pate.settings import NETWORKS, STUDIES
 from experiments.teachers import Machine
 
 STYLE = Style(classes=12)
@@ -198,3 +198,26 @@ def test_a_student_is_as_sure_as_it_is_right_and_learns_from_answers_alone() -> 
     assert abs(scores.max(axis=1).mean() - right) < 0.06  # at temperature 1 it is too sure by 0.09
     with pytest.raises(ValueError, match="at least 5 answers"):
         train_glyph_student(records.x, np.full(1500, -1), 12)
+
+
+def test_networks_vote_the_same_however_they_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(glyph_networks, "RECIPE", replace(glyph_networks.RECIPE, steps=3))
+    task = replace(TASK, teachers=3)
+    whole = glyph_networks.ask_networks(task, range(3))
+    parts = glyph_networks.ask_networks(task, range(1)) + glyph_networks.ask_networks(task, range(1, 3))
+    assert (whole.counts == parts.counts).all()
+    assert whole.right == parts.right == whole.counts[np.arange(TASK.pool), task.public().y].sum()
+    assert (whole.counts.sum(axis=1) == 3).all()
+    monkeypatch.setattr(glyph, "QUICK_NETWORKS", task)
+    kept = glyph.obtain_glyph(STUDIES[NETWORKS], machine(tmp_path), quick=True)
+    assert (kept.votes.counts == whole.counts).all()
+    assert len(list(tmp_path.glob(f"{NETWORKS}-*.npz"))) == 1
+
+
+@pytest.mark.slow
+def test_networks_learn_alone_and_from_all_records() -> None:
+    pytest.importorskip("torch")
+    task = replace(TASK, teachers=2, records=300, test=300)
+    assert glyph_networks.ask_networks(task, range(1)).right / task.pool > 0.6  # of twelve classes, 9 % labeled wrongly
+    assert glyph_networks.networks_baseline(task, seed=0, quick=True) > 0.6
