@@ -70,7 +70,7 @@ class _Nursery:
     pid: int = 0
 
     def __post_init__(self) -> None:
-        line = [sys.executable, "-m", "experiments.serve.kills"]
+        line = [sys.executable, "-c", "import sys; from experiments.serve.kills import nurse; nurse(sys.stdin)"]
         self.process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 (ours)
 
     def start(self) -> None:
@@ -186,7 +186,3 @@ def _look(here: Place, several: list[_Asker]) -> Row:
         "unpaid": sum(name not in paid for name in labels),
         "lost": lost,
     }
-
-
-if __name__ == "__main__":
-    nurse(sys.stdin)
