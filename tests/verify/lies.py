@@ -147,7 +147,7 @@ def made_confident(folder: Path) -> None:
 
 def made_plurality(folder: Path) -> None:
     """A plan of three classes that is a proven table, with labels; and a table of private voters that is unused."""
-    Plan(THREE, Dirichlet(), (calibrated(THREE, "Rényi"),), ()).save(folder / "plan.json")
+    Plan(THREE, Dirichlet(), (calibrated(THREE, "Rényi", Dirichlet()),), ()).save(folder / "plan.json")
     _released(folder, THREE, "planned")
     optimize_plurality(Problem(Voters(3, PrivacyParams("0.5")), PrivacyParams("0.8"), classes=3)).save(
         folder / "unused.json"
@@ -156,7 +156,7 @@ def made_plurality(folder: Path) -> None:
 
 def made_mechanism(family: str, kinds: str, folder: Path) -> None:
     """A plan of three classes by a mechanism, with labels that it released."""
-    Plan(THREE, Dirichlet(), (calibrated(THREE, family),), ()).save(folder / "plan.json")
+    Plan(THREE, Dirichlet(), (calibrated(THREE, family, Dirichlet()),), ()).save(folder / "plan.json")
     _released(folder, THREE, kinds)
 
 
@@ -164,7 +164,7 @@ def made_drawn(classes: int, family: str, sampling: Sampling, folder: Path) -> N
     """A plan for voters that draw their examples anew, with labels that it released."""
     voters = Voters(8, PrivacyParams("inf"), sampling.records, sampled=sampling)
     workload = Workload(voters, 20, PrivacyParams(2, "1e-5"), classes=classes)
-    Plan(workload, Dirichlet(), (calibrated(workload, family),), ()).save(folder / "plan.json")
+    Plan(workload, Dirichlet(), (calibrated(workload, family, Dirichlet()),), ()).save(folder / "plan.json")
     _released(folder, workload, "one")
 
 
