@@ -372,3 +372,15 @@ def test_a_figure_that_the_deposited_votes_do_not_give_is_found(
 def test_every_figure_of_the_deposited_votes_is_counted_again() -> None:
     assert sum(path.stat().st_size for path in (PAGES / "pate").glob("*-counts.npz")) < 1_000_000
     assert main(["--recompute", "--quiet", "--output", str(PAGES)]) == 0
+
+
+def test_the_pieces_of_mnist_add_up_and_are_all_there() -> None:
+    pieces = read_json(PAGES / "pate" / "pieces.json")
+    assert pieces["all"] == pytest.approx(sum(one["seconds"] for one in pieces["parts"]))
+    assert pieces["minutes"] == pytest.approx(pieces["all"] / 2 / 60)
+    students = sum(
+        len(row["students"])
+        for kind in ("rows", "points", "by_label", "searched")
+        for row in read_json(PAGES / "pate" / "mnist.json")[kind]
+    )
+    assert any(one["part"] == f"{students} students" for one in pieces["parts"])
