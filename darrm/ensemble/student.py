@@ -30,7 +30,6 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -392,7 +391,7 @@ class _Checkpoint:
     path: Path
     facts: str  # all that the training depends on
     training: _Training
-    optimizer: Any
+    optimizer: Module  # Adam, which has a state as modules have
 
     def save(self, steps: int) -> None:
         training = self.training
