@@ -7,6 +7,7 @@ Writes OUTPUT/estimators/NAME.json, the picture of all that lie there, and OUTPU
 """
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -123,13 +124,15 @@ def page(folder: Path) -> str:
     results = results_of(folder)
     cells = cells_of(results)
     wins = {who: sum(who in (cell["best"], *cell["level"]) for cell in cells) for who in CONTENDERS}
+    lost = [cell["title"] for cell in cells if not cell["vote"]]
     facts = {
         "claims": pages.claims_table(claims_of(cells)),
         "cells": cells,
         "number": len(cells),
         "ours": sum(cell["ours"] for cell in cells),
         "vote": sum(cell["vote"] for cell in cells),
-        "behind": len(cells) - sum(cell["vote"] for cell in cells),
+        "behind": len(lost),
+        "behind_on": ", ".join(f"{title} {n}" for title, n in Counter(lost).items()) or "none",
         "planned": len(TITLES) * len(EPSILONS),
         "seeds": min(result["seeds"] for result in results),
         "sgd": sum(cell["sgd"] for cell in cells),
