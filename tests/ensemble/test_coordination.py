@@ -72,6 +72,7 @@ def test_each_vote_has_the_law_of_its_voter() -> None:
         assert stats.chisquare(counts[possible], STEPS * law[possible]).pvalue > 2.5e-7  # false alarms: 1e-6 in all
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_two_voters_agree_as_often_as_their_laws_say() -> None:
     laws = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.4, 0.2]])

@@ -55,6 +55,7 @@ def vote(**settings: Any) -> PrivateVotingClassifier:
     return PrivateVotingClassifier(KNeighborsClassifier(1), **(fixed | settings))
 
 
+@pytest.mark.slow
 def test_answers_are_given_up_to_the_last_one_and_then_refused_for_nothing() -> None:
     fitted = vote(aggregator="best").fit(X, y)
     assert (fitted.queries_left_, fitted.privacy_spent_.epsilon) == (50, 0.0)

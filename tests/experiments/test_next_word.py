@@ -21,6 +21,8 @@ from experiments.next_word.samplers import (
 )
 from experiments.pages import read_json
 
+pytestmark = pytest.mark.slow  # all tests share a corpus, which takes seconds
+
 FOLDER = Path(__file__).parents[2] / "docs" / "reproduction" / "next_word"
 V = len(CHARACTERS)
 
@@ -41,7 +43,6 @@ def test_a_model_counts_and_leans_on_the_shorter_one() -> None:
     assert law.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.slow
 def test_teachers_correct_the_public_model(small: Corpus) -> None:
     context = encoded("Return the ").tolist()
     laws, public = small.laws(context), small.public.law(context)
@@ -123,7 +124,6 @@ def test_claims_say_what_the_numbers_say() -> None:
     assert not any(claim.holds for claim in next_word.claims_of(flipped)[:2])
 
 
-@pytest.mark.slow
 def test_a_quick_run_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(next_word, "EPSILONS", (8.0,))
     monkeypatch.setattr(next_word, "QUICK", next_word.Size(6, 2, 5, 5, 2, 0.05))

@@ -120,6 +120,7 @@ def test_a_short_right_tail_answers_more_than_the_published_rules() -> None:
     assert shaped.right > 1.8 * gaussian.right
 
 
+@pytest.mark.slow
 def test_one_question_is_answered_by_the_optimum() -> None:
     work = Workload(Voters(14, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
     found = plan(work, prior=Ewens())

@@ -397,6 +397,7 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     assert not Voters.of([PrivacyParams(9, "1e-6")] * 5 + [PrivacyParams("inf")] * 2, 4).cover(voters)
 
 
+@pytest.mark.slow
 def test_models_of_which_some_promise_nothing_have_no_cap() -> None:
     """Several answers cost what they cost for plain voters: nothing else is proved."""
     models, total = some_plain(models=True), PrivacyParams(1, "1e-4")
