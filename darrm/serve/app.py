@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 import json
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -92,7 +93,7 @@ class Service:
                     response.headers["WWW-Authenticate"] = 'Basic realm="darrm", charset="UTF-8"'
             except (ValueError, TypeError) as error:
                 response = JSONResponse({"error": str(error)[:1000]}, 400)
-            except (DarrmError, OSError):
+            except (DarrmError, OSError, sqlite3.Error):
                 response = JSONResponse({"error": "the ledger does not answer; nothing is lost, try again"}, 503)
             except ClientDisconnect:
                 response = Response(status_code=400)
@@ -243,7 +244,7 @@ class Service:
 
     async def listed(self, request: Request, client: Client) -> Response:
         """GET /questions: the newest that this client may see; ?open=1 those that wait for votes."""
-        only = "state = 'open'" if request.query_params.get("open") else "1"
+        only = "state IN ('open', 'ready') AND state = 'open'" if request.query_params.get("open") else "1"
         return JSONResponse(await self._list(client, only))
 
     async def _list(self, client: Client, only: str = "1") -> list[dict[str, Json]]:

@@ -19,6 +19,7 @@ other's debits; a few milliseconds for those who were just answered make one gro
 
 import math
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from typing import Any, Generic, TypeVar
 from darrm.account.ledger import PrivacyLedger, Turn
 from darrm.account.ledger_store import RESTORE
 from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError, LedgerError, checks
+from darrm.errors import BudgetExceededError, DarrmError, LedgerError, checks
 from darrm.release.one_by_one import OneByOne
 from darrm.serve.questions import WAITING, Ballot, End, Questions, Row
 from darrm.system.files import Json
@@ -70,10 +71,6 @@ class _Task(Generic[T]):
         """Do it."""
         self.result = [self.act(questions)]
 
-    def missing(self) -> str:
-        """Return a question whose end is waited for; empty if none is."""
-        return ""
-
     def end(self) -> None:
         """Tell whoever waits."""
         if self.future.set_running_or_notify_cancel():
@@ -86,10 +83,16 @@ class _Task(Generic[T]):
 class _Ends(_Task[dict[str, Row]]):
     """The same, until the questions that it returns have their ends."""
 
-    def missing(self) -> str:
-        """Return a question whose end is waited for; empty if none is."""
+    left = 0  # questions whose end is waited for, by each of their ids
+
+    def missing(self) -> list[str]:
+        """Return the questions whose end is waited for."""
         rows = self.result[0] if self.result else {}
-        return next((name for name, row in rows.items() if not row or row["state"] in WAITING), "")
+        return [name for name, row in rows.items() if not row or row["state"] in WAITING]
+
+
+class TakenError(LedgerError):
+    """Another server answers the stream, which time does not mend."""
 
 
 class _Stream(OneByOne):
@@ -99,24 +102,38 @@ class _Stream(OneByOne):
         ledger = PrivacyLedger(deployment.ledger)
         super().__init__(deployment.aggregator, ledger, stream=deployment.stream, note=deployment.note)
         self._keep = keep
+        account = ledger.accountant()
+        kinds = {charge.kind for charge in account.charges}
+        if ledger.kinds == "one" and kinds - {account.as_held(deployment.aggregator.charge(1)).kind}:
+            checks.fail("--table", checks.Found("another"), "the one that this ledger of one kind pays for")
         stream = Turn.of(deployment.stream).stream
         mine = [entry for entry in ledger.entries() if entry.output == stream]
         if any(len(entry.questions) != entry.count for entry in mine):
             checks.fail("--stream", deployment.stream, "that of a server", "another program answered this stream")
-        self._last = mine[-1].questions if mine else ()
+        # of the entry whose labels were read: another process may have debited since
+        self._last = next((entry.questions for entry in mine if entry.number == self.turn.after), ())
         questions.belongs_to(ledger.identity, deployment.stream)
-        self.waiting()
         lost, unpaid = questions.compared({name for entry in mine for name in entry.questions})
         if unpaid:
             raise LedgerError(
                 ledger.path, f"it is older than the answers, {unpaid} of which it did not pay for: {RESTORE}"
             )
-        keep([End(name, "lost") for name in lost])
+        found = set() if self.unclaimed is None else set(self._last)
+        self._lost = [End(name, "lost") for name in lost if name not in found]
+        if not self.waiting():  # one commit, before a deadline that passed gives back what was paid for
+            keep(self._lost)
+        self._lost = []
+
+    def check_turn(self) -> None:
+        """Raise `TakenError` if another process debited for this stream."""
+        if any(entry.number > self.turn.after and entry.output == self.turn.stream for entry in self.ledger.entries()):
+            raise TakenError(self.ledger.path, "another server answers this stream: stop one, and start anew")
 
     def hand_out(self, labels: list[Json]) -> None:
         """Keep labels beside their questions, and forget the votes."""
         names = self.turn.questions or self._last
-        self._keep([End(name, "answered", label) for name, label in zip(names, labels, strict=True)])
+        ends = [End(name, "answered", label) for name, label in zip(names, labels, strict=True)]
+        self._keep([*self._lost, *ends])
 
 
 class Desk:
@@ -141,8 +158,11 @@ class Desk:
         self._questions = Questions(deployment.state, deployment.ballot)
         try:
             self._stream: _Stream | None = self._open()
-        except BaseException:
+        except BaseException as error:
             self._questions.close()
+            if isinstance(error, sqlite3.DatabaseError):
+                message = f"the questions cannot be read ({error}): another file's -wal beside them, or a damaged copy?"
+                raise LedgerError(str(deployment.state), message) from error
             raise
         self._thread = threading.Thread(target=self._run, name="darrm.serve desk")
 
@@ -190,10 +210,9 @@ class Desk:
                 self._keep((), pause)
                 busy = time.monotonic() >= again_at and self._answer()
             except Exception as error:  # noqa: BLE001 (a full disk, a ledger that is away: what waits is asked again)
-                again = not isinstance(error, ValueError)  # which time does not mend: another server has the stream
-                self.trouble = (
-                    str(error)[:500] if again else "another server answers this stream: stop one, and start anew"
-                )
+                again = not isinstance(error, TakenError)
+                is_ours = isinstance(error, (DarrmError, OSError, sqlite3.Error))  # others' words may show votes
+                self.trouble = str(error)[:500] if is_ours else "a fault; do table, --classes and --missing fit?"
                 self._say(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
                 self._stream, again_at, busy = None, time.monotonic() + _RETRY if again else math.inf, False
             pause = _GATHER if busy else LONGEST_PAUSE
@@ -224,31 +243,43 @@ class Desk:
                 ended = [row for end in ends if (row := self._questions.settle(end)) is not None]
                 ended += self._questions.make_due(time.time())
                 for task in tasks:
-                    try:
-                        with self._questions.step():
-                            task.do(self._questions)
-                    except Exception as error:  # noqa: BLE001 (it is the asker's)
-                        task.failure = error
+                    self._try(task)
         except BaseException as error:
             for task in tasks:
                 task.failure = error
                 task.end()
             raise
         self._told = len(ended)
+        if pause == LONGEST_PAUSE and not tasks:
+            self._questions.fold()
         for row in ended:
             for task in self._waiters.pop(row["id"], ()):
                 task.result[0][row["id"]] = row
-                self._tell(task)
+                task.left -= 1
+                if not task.left:
+                    task.end()
         for task in tasks:
             self._tell(task)
 
+    def _try(self, task: _Task[Any]) -> None:
+        """Do a task, or none of it."""
+        try:
+            with self._questions.step():
+                task.do(self._questions)
+        except Exception as error:
+            if not self._questions.is_in_transaction:  # the others' work was undone, too
+                raise
+            task.failure = error
+
     def _tell(self, task: _Task[Any]) -> None:
-        """Tell whoever waits, or note for which question."""
-        if isinstance(task, _Ends) and (name := task.missing()):
+        """Tell whoever waits, or note for which questions."""
+        if not isinstance(task, _Ends) or not (names := task.missing()):
+            task.end()
+            return
+        for name in names:
             others = self._waiters.get(name, ())
             self._waiters[name] = [*(other for other in others if not other.future.done()), task]
-        else:
-            task.end()
+        task.left = len(names)
 
     def _answer(self) -> bool:
         """Answer what is ready; return whether there was anything."""
@@ -263,4 +294,7 @@ class Desk:
             self.answered += len(self._stream.answer_together(votes, names))
         except BudgetExceededError:
             self._keep([End(name, "refused") for name in names])
+        except ValueError:
+            self._stream.check_turn()
+            raise
         return True

@@ -38,7 +38,19 @@ CREATE TABLE IF NOT EXISTS votes (
     question INTEGER NOT NULL, voter INTEGER NOT NULL, vote TEXT, PRIMARY KEY (question, voter)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS used (name TEXT PRIMARY KEY, questions INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS deployment (ledger TEXT NOT NULL, stream TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS ballot (words TEXT NOT NULL);
 """
+# Queries for one of the two states repeat the words of the partial index, or SQLite would not use it.
+_COUNTING = """
+CREATE TEMP TABLE numbers (state TEXT PRIMARY KEY, questions INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO numbers SELECT state, count(*) FROM questions GROUP BY state;
+CREATE TEMP TRIGGER asked AFTER INSERT ON questions BEGIN
+    INSERT INTO numbers VALUES (new.state, 1) ON CONFLICT (state) DO UPDATE SET questions = questions + 1; END;
+CREATE TEMP TRIGGER changed AFTER UPDATE OF state ON questions BEGIN
+    UPDATE numbers SET questions = questions - 1 WHERE state = old.state;
+    INSERT INTO numbers VALUES (new.state, 1) ON CONFLICT (state) DO UPDATE SET questions = questions + 1; END;
+"""
+_MOST_UNPAID = 10  # questions that expired or were refused, for each that a client may ask: rows that nobody paid for
 
 
 class RefusedError(Exception):
@@ -129,12 +141,13 @@ class Questions:
         if path.stat().st_mode & 0o077:
             checks.fail("the file of questions", str(path), "readable by its owner only", f"chmod 600 {path}")
         self.path, self.ballot = path, ballot
+        self._folded = -1  # changes that the log does not hold any more
         self._there: dict[int, int] = {}  # votes on an open question, where they were counted
         self._rows = sqlite3.connect(path, isolation_level=None, timeout=1.0, check_same_thread=False)
         try:
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 self._rows.execute(f"PRAGMA {pragma}").fetchall()
-            self._rows.executescript(_SCHEMA)
+            self._rows.executescript(_SCHEMA + _COUNTING)
         except sqlite3.DatabaseError as error:
             self._rows.close()
             raise LedgerError(
@@ -154,7 +167,7 @@ class Questions:
             self._rows.execute("COMMIT")
         except BaseException:
             self._there.clear()
-            if self._rows.in_transaction:
+            if self.is_in_transaction:
                 self._rows.execute("ROLLBACK")
             raise
 
@@ -166,13 +179,25 @@ class Questions:
             yield
         except BaseException:
             self._there.clear()
-            self._rows.execute("ROLLBACK TO step")
+            if self.is_in_transaction:  # a full disk may have undone all of it
+                self._rows.execute("ROLLBACK TO step")
+                self._rows.execute("RELEASE step")
             raise
-        finally:
-            self._rows.execute("RELEASE step")
+        self._rows.execute("RELEASE step")
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether what is done may still be undone."""
+        return self._rows.in_transaction
+
+    def fold(self) -> None:
+        """Empty the log that is written ahead, in which votes stand that were deleted."""
+        if self._folded != self._rows.total_changes:
+            self._rows.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._folded = self._rows.total_changes
 
     def belongs_to(self, ledger: str, stream: str) -> None:
-        """Note for which stream of which ledger the labels are; `ValueError` for another one."""
+        """Note for which stream of which ledger the labels are, and the ballot; `ValueError` for another one."""
         row = self._rows.execute("SELECT ledger, stream FROM deployment").fetchone()
         if row is None:
             self._rows.execute("INSERT INTO deployment VALUES (?, ?)", (ledger, stream))
@@ -180,6 +205,14 @@ class Questions:
             checks.fail(
                 "the file of questions", str(self.path), "that of this ledger and stream", "take another --state"
             )
+        words, row = repr(self.ballot), self._rows.execute("SELECT words FROM ballot").fetchone()
+        if row is None or row[0] != words:
+            waits = self._rows.execute("SELECT 1 FROM questions WHERE state IN ('open', 'ready')").fetchone()
+            if row is not None and waits is not None:
+                advice = f"start it with --classes and --missing of {row[0]} until they have their ends"
+                checks.fail("the ballot", words, "the one that questions wait for", advice)
+            self._rows.execute("DELETE FROM ballot")
+            self._rows.execute("INSERT INTO ballot VALUES (?)", (words,))
 
     def ask(self, asked: Asked, client: Client, most_of_project: int, now: float) -> bool:
         """Keep a question; return whether it is new. The same one again changes nothing, another one is refused."""
@@ -196,6 +229,8 @@ class Questions:
         )
         if new.rowcount:
             self._use(f"client {client.name}", client.questions)
+            if self.used(f"unpaid {client.name}") >= _MOST_UNPAID * client.questions:
+                raise RefusedError(402, "too many questions of this client expired or were refused", left=0)
             if client.project:
                 self._use(f"project {client.project}", most_of_project)
             return True
@@ -259,7 +294,7 @@ class Questions:
         """Close the questions whose deadline passed; return those that expired."""
         due = self._rows.execute(
             "SELECT number, id, (SELECT count(*) FROM votes WHERE question = number) FROM questions "
-            "WHERE state = 'open' AND deadline <= ?",
+            "WHERE state IN ('open', 'ready') AND state = 'open' AND deadline <= ?",
             (now,),
         ).fetchall()
         self._rows.executemany("UPDATE questions SET state = 'ready' WHERE number = ?", [row[:1] for row in due])
@@ -268,13 +303,16 @@ class Questions:
 
     def next_deadline(self) -> float | None:
         """Return when the next open question closes."""
-        row = self._rows.execute("SELECT min(deadline) FROM questions WHERE state = 'open'").fetchone()
+        soonest = "SELECT min(deadline) FROM questions WHERE state IN ('open', 'ready') AND state = 'open'"
+        row = self._rows.execute(soonest).fetchone()
         return None if row[0] is None else float(row[0])
 
     def ready(self, most: int) -> tuple[tuple[str, ...], Votes] | None:
         """Return questions to be answered, the oldest first, and their votes; None if there are none."""
         rows = self._rows.execute(
-            "SELECT number, id, given FROM questions WHERE state = 'ready' ORDER BY number LIMIT ?", (most,)
+            "SELECT number, id, given FROM questions WHERE state IN ('open', 'ready') AND state = 'ready' "
+            "ORDER BY number LIMIT ?",
+            (most,),
         ).fetchall()
         several = [
             (name, {"votes": self._voted(number)} if given is None else json.loads(given))
@@ -299,6 +337,12 @@ class Questions:
     def settle(self, end: End) -> Row | None:
         """Give a question its end, and forget what was voted; return it, None if it had one: a label stays."""
         label = json.dumps(end.label)
+        if end.state == "lost":  # paid for after all, though it was given back
+            self._rows.execute(
+                "UPDATE used SET questions = questions + 1 WHERE EXISTS (SELECT 1 FROM questions WHERE id = ? "
+                "AND state IN ('expired', 'refused') AND name IN ('client ' || asker, 'project ' || project))",
+                (end.id,),
+            )
         row = self._rows.execute(
             "UPDATE questions SET state = ?, label = ?, given = NULL WHERE id = ? AND state NOT IN ('answered', ?) "
             "RETURNING number, id, asker, text, deadline, state, label, seconds, project",
@@ -314,6 +358,8 @@ class Questions:
         if end.state in {"expired", "refused"}:  # not paid for
             names = [(f"client {row[2]}",), (f"project {row[8]}",)]
             self._rows.executemany("UPDATE used SET questions = questions - 1 WHERE name = ?", names)
+            unpaid = "INSERT INTO used VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET questions = questions + 1"
+            self._rows.execute(unpaid, (f"unpaid {row[2]}",))
         if row[7] is not None:
             self._rows.execute("UPDATE votes SET vote = NULL WHERE question = ?", row[:1])
         return self._row(row)
@@ -347,4 +393,4 @@ class Questions:
 
     def numbers(self) -> dict[str, int]:
         """Count the questions in each state."""
-        return dict(self._rows.execute("SELECT state, count(*) FROM questions GROUP BY state").fetchall())
+        return dict(self._rows.execute("SELECT state, questions FROM numbers WHERE questions > 0").fetchall())

@@ -1,16 +1,20 @@
+import sqlite3
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from darrm import PrivacyLedger
-from darrm.errors import LedgerError
+from darrm import PrivacyLedger, PrivacyParams, Problem, Voters, certify
+from darrm.errors import LedgerError, checks
+from darrm.laws import baselines
+from darrm.mechanisms.release import Release
 from darrm.serve.clients import Client
 from darrm.serve.desk import Desk
-from darrm.serve.questions import Ballot, Questions, RefusedError
+from darrm.serve.questions import Ballot, End, Questions, RefusedError
 from tests.serve.deployments import ASKER, ask, deployment, paid, read, running, vote
 
 
@@ -233,3 +237,173 @@ def test_a_file_of_questions_that_others_read_is_refused(tmp_path: Path) -> None
     path.chmod(0o644)
     with pytest.raises(ValueError, match="chmod 600"):
         Questions(path, Ballot(3, 2))
+
+
+def test_a_second_server_that_starts_while_the_first_debits_gives_no_id_another_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(deployment(tmp_path)) as desk:
+        ask(desk, "q0", votes=(1, 1, 1))
+        read(desk, "q0")
+        before = PrivacyLedger(deployment(tmp_path).ledger).kept_labels(1).tolist()
+        real = PrivacyLedger.kept_labels
+
+        def late(ledger: PrivacyLedger, number: int) -> Any:
+            labels = real(ledger, number)
+            monkeypatch.undo()
+            ask(desk, "q1", votes=(0, 0, 0))
+            read(desk, "q1")
+            return labels
+
+        monkeypatch.setattr(PrivacyLedger, "kept_labels", late)
+        with running(deployment(tmp_path, name="other")) as other:  # read the labels of q0, and then the ids
+            assert [read(other, "q0")["label"]] == before
+            assert read(other, "q1")["state"] == "lost"
+
+
+def test_whoever_waits_for_several_is_told_once_all_have_ended_in_whatever_order(tmp_path: Path) -> None:
+    with running(deployment(tmp_path)) as desk:
+        for name in ("a", "b", "c"):
+            ask(desk, name, seconds=3600)
+        all_of_them = desk.ends(lambda questions: {name: questions.one(name) or {} for name in ("a", "b", "c")})
+        for name in ("b", "c", "a"):
+            for voter in (1, 2, 3):
+                vote(desk, name, voter, 1)
+            read(desk, name)
+        assert {row["state"] for row in all_of_them.result(5).values()} == {"answered"}
+        assert desk._waiters == {}
+
+
+def test_an_old_copy_gives_no_budget_back_for_what_was_paid_for(tmp_path: Path) -> None:
+    what = deployment(tmp_path)
+    with running(what) as desk:
+        ask(desk, "q", seconds=0.2)
+    copy = what.state.read_bytes()
+    with running(what) as desk:
+        for voter in (1, 2, 3):
+            vote(desk, "q", voter, 1)
+        read(desk, "q"), ask(desk, "next"), read(desk, "next")
+    time.sleep(0.2)
+    what.state.write_bytes(copy)
+    with running(what) as desk:  # without a vote the copy would let it expire, and give its budget back
+        assert read(desk, "q")["state"] == "lost"
+        assert desk.do(lambda questions: questions.used("client study")).result() == 1
+
+
+def test_what_expired_in_an_old_copy_and_was_paid_for_counts_again(tmp_path: Path) -> None:
+    questions = Questions(tmp_path / "state", Ballot(3, 2))
+    questions.ask(_asked("q"), ASKER, 0, 0.0)
+    questions.settle(End("q", "expired"))
+    assert questions.used("client study") == 0
+    questions.settle(End("q", "lost")), questions.settle(End("q", "lost"))
+    assert questions.used("client study") == 1
+    questions.close()
+
+
+def test_another_table_or_ballot_is_refused_at_the_start_and_not_called_another_server(tmp_path: Path) -> None:
+    what = deployment(tmp_path)
+    with running(what) as desk:
+        ask(desk, "q1"), read(desk, "q1")
+        ask(desk, "q2", seconds=3600)
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3)
+    another = Release(certify(problem, baselines.double_subsampling(problem)))
+    with pytest.raises(ValueError, match="--table must be the one that this ledger"):
+        Desk(replace(what, aggregator=another))
+    with pytest.raises(ValueError, match="missing='coin'"):
+        Desk(replace(what, ballot=Ballot(3, 2, "refuse")))
+    with running(what) as desk:
+        for voter in (1, 2, 3):
+            vote(desk, "q2", voter, 1)
+        assert read(desk, "q2")["state"] == "answered"
+    with running(replace(what, ballot=Ballot(3, 2, "refuse"))) as desk:  # nothing waits
+        ask(desk, "q3")
+        assert read(desk, "q3")["state"] == "answered"
+
+
+def test_a_fault_is_no_second_server_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm.serve.desk._RETRY", 0.01)
+    monkeypatch.setattr("darrm.serve.desk.LONGEST_PAUSE", 0.05)
+    with running(deployment(tmp_path)) as desk:
+        with monkeypatch.context() as patch:
+            patch.setattr(PrivacyLedger, "debit", lambda *_, **__: checks.fail("votes", [1, 1, 0], "others"))
+            ask(desk, "q")
+            until = time.monotonic() + 20
+            while not desk.trouble and time.monotonic() < until:
+                time.sleep(0.001)
+            assert "another server" not in desk.trouble
+            assert "[1, 1, 0]" not in desk.trouble
+        assert read(desk, "q")["state"] == "answered"
+
+
+def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) -> None:
+    with running(deployment(tmp_path)) as desk:
+        rows = desk._questions._rows
+
+        def undo(_: Questions) -> None:
+            rows.execute("ROLLBACK")  # as SQLite does by itself where the disk is full
+            raise sqlite3.OperationalError("database or disk is full")
+
+        desk.do(lambda _: time.sleep(0.1))  # so that the others share one commit
+        failed = desk.do(undo)
+        later = desk.do(lambda questions: questions.ask(_asked("q"), ASKER, 0, time.time()))
+        for task in (failed, later):
+            with pytest.raises(sqlite3.OperationalError, match="is full"):
+                task.result(5)
+        assert desk.do(lambda questions: questions.one("q")).result(5) is None
+
+
+def test_old_questions_are_neither_read_nor_counted_again_for_new_ones(tmp_path: Path) -> None:
+    questions = Questions(tmp_path / "state", Ballot(3, 2, "coin"))
+    seen: list[str] = []
+    with questions.transaction():
+        for n in range(3):
+            questions.ask(_asked(f"q{n}"), ASKER, 0, 0.0)
+        questions.settle(End("q0", "answered", 1))
+    questions._rows.set_trace_callback(seen.append)
+    questions.next_deadline(), questions.make_due(1.0), questions.ready(10), questions.numbers()
+    questions._rows.set_trace_callback(None)
+    plans = [row[3] for text in seen for row in questions._rows.execute(f"EXPLAIN QUERY PLAN {text}")]
+    assert plans
+    assert not any(plan.startswith("SCAN questions") and "waiting" not in plan for plan in plans), plans
+    with pytest.raises(ZeroDivisionError), questions.transaction():
+        questions.settle(End("q1", "answered", 1)), 1 / 0
+    assert questions.numbers() == {"answered": 1, "ready": 2}
+    questions.close()
+    again = Questions(tmp_path / "state", Ballot(3, 2, "coin"))
+    assert again.numbers() == {"answered": 1, "ready": 2}
+    again.close()
+
+
+def test_questions_that_nobody_paid_for_do_not_fill_the_disk(tmp_path: Path) -> None:
+    tiny = Client("tiny", "0" * 64, questions=2)
+    with running(deployment(tmp_path)) as desk:
+        for n in range(20):
+            ask(desk, f"q{n}", tiny, seconds=1e-9)
+            read(desk, f"q{n}")
+        with pytest.raises(RefusedError, match="expired or were refused"):
+            ask(desk, "q20", tiny)
+        ask(desk, "q21")
+
+
+def test_votes_leave_the_log_once_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm.serve.desk.LONGEST_PAUSE", 0.05)
+    what = deployment(tmp_path)
+    with running(what) as desk:
+        ask(desk, "q", votes=(1, 1, 0))
+        read(desk, "q")
+        log, until = Path(f"{what.state}-wal"), time.monotonic() + 20
+        while log.stat().st_size and time.monotonic() < until:
+            time.sleep(0.02)
+        assert log.stat().st_size == 0
+        assert b'"votes"' not in what.state.read_bytes()
+
+
+def test_a_copy_beside_anothers_log_is_refused_in_a_line(tmp_path: Path) -> None:
+    what = deployment(tmp_path)
+    with running(what) as desk:
+        ask(desk, "q"), read(desk, "q")
+    whole = bytearray(what.state.read_bytes())
+    whole[4096:-4096] = b"\7" * (len(whole) - 8192)
+    what.state.write_bytes(whole)
+    with pytest.raises(LedgerError, match="the questions cannot be"):
+        Desk(what)
