@@ -147,7 +147,7 @@ def deployment_of(options: Namespace) -> Deployment:
 def _start(options: Namespace) -> int:
     require("starlette"), require("uvicorn")
     from darrm.serve.app import Limits, Service  # noqa: PLC0415 (the extra's)
-    from darrm.serve.server import check_address, configured  # noqa: PLC0415 (as above)
+    from darrm.serve.server import allow_connections, check_address, configured  # noqa: PLC0415 (as above)
 
     if (options.tls_certificate is None) != (options.tls_key is None):
         raise ValueError("--tls-certificate and --tls-key come together")
@@ -174,6 +174,7 @@ def _start(options: Namespace) -> int:
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # as uvicorn passes it on: the desk is closed first
     desk.start()
+    allow_connections()
     say(f"listening on http{'s' * (tls is not None)}://{options.host}:{port}")
     try:
         server.run()
