@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -30,6 +31,7 @@ from darrm.serve.clients import Client, holder, read_clients
 from darrm.serve.desk import Desk
 from darrm.serve.questions import WAITING, Asked, Questions, RefusedError, Row
 from darrm.system.files import Json
+from darrm.system.flags import real
 
 LONGEST_POLL = 60.0
 MOST_AT_ONCE = 1000  # questions of one request
@@ -79,7 +81,8 @@ class Service:
             Route("/questions/{id:path}/vote", self._known(self.vote), methods=["PUT"]),
             Route("/questions/{id:path}", self._known(self.read), methods=["GET"]),
         ]
-        self.app = Starlette(routes=routes)
+        self.app = Starlette(routes=routes, exception_handlers={HTTPException: _off_the_routes})
+        self.app.router.redirect_slashes = False  # to http, where a proxy encrypts: with a token in the clear
 
     def _known(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         """Let a handler see known clients only, within their rate, and turn what it raises into an answer."""
@@ -114,17 +117,18 @@ class Service:
                 value = ""
         elif kind.lower() != "bearer":
             value = ""
-        if (changed := self._path.stat().st_mtime_ns) != self._read_at:
-            try:
+        try:
+            if (changed := self._path.stat().st_mtime_ns) != self._read_at:
                 self._clients, self._read_at = read_clients(self._path), changed
-            except ValueError:  # whose words name the file, and nobody is known yet
-                raise RefusedError(503, "the file of clients cannot be read just now; try again") from None
+        except (ValueError, OSError):  # whose words name the file, and nobody is known yet
+            raise RefusedError(503, "the file of clients cannot be read just now; try again") from None
         client = holder(self._clients, value)
         if client is None:
             raise RefusedError(401, "no known token: send it as Authorization: Bearer TOKEN")
         now, rate = time.monotonic(), self._limits.rate
-        tokens, since = self._tokens.get(client.name, (2 * rate, now))
-        tokens = min(2 * rate, tokens + (now - since) * rate)
+        burst = max(1.0, 2 * rate)
+        tokens, since = self._tokens.get(client.name, (burst, now))
+        tokens = min(burst, tokens + (now - since) * rate)
         if tokens < 1:
             raise RefusedError(429, f"more than {rate:g} requests a second; wait a little")
         self._tokens[client.name] = tokens - 1, now
@@ -154,7 +158,8 @@ class Service:
         return await asyncio.wrap_future(self._desk.do(act))
 
     def _most_of(self, project: str) -> int:
-        return min((client.project_questions for client in self._clients if client.project == project), default=0)
+        named = [client.project_questions for client in self._clients if client.project == project]
+        return min(filter(None, named), default=0)
 
     def _asking(self, rows: list[Json], client: Client) -> Callable[[Questions], dict[str, Row]]:
         """Return what keeps questions, all or none, and says which were there already."""
@@ -232,7 +237,7 @@ class Service:
 
     async def read(self, request: Request, client: Client) -> Response:
         """GET /questions/ID?wait=SECONDS: the question, who has voted, and for its asker the label."""
-        name, wait = request.path_params["id"], float(request.query_params.get("wait", "0"))
+        name, wait = request.path_params["id"], real("wait", request.query_params.get("wait", "0"))
         if not 0 <= wait <= LONGEST_POLL:
             checks.fail("wait", wait, f"from 0 to {LONGEST_POLL:g}")
         row = await self._do(lambda questions: self._seen(questions, name, client))
@@ -302,6 +307,11 @@ class Service:
                 await self._list(client), await self._budget(client), client.name, self._desk.trouble, self._report
             )
         )
+
+
+async def _off_the_routes(_: Request, error: Exception) -> Response:
+    status, headers = getattr(error, "status_code", 500), getattr(error, "headers", None)
+    return JSONResponse({"error": "there is no such endpoint; /docs lists them"}, status, headers)
 
 
 def _asked(row: dict[str, Json]) -> Asked:

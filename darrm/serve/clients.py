@@ -8,7 +8,9 @@ cannot act as a client. The hash of a token that comes in is compared with all o
 import hashlib
 import hmac
 import json
+import os
 import secrets
+import stat
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -89,9 +91,13 @@ def add_client(path: Path, client: Client) -> str:
     if client.voter and any(client.voter == other.voter for other in clients):
         checks.fail("voter", client.voter, "that of no other client")
     rows = [asdict(other) for other in clients] + [{**asdict(client), "digest": hashed(token)}]
+    before = path.stat() if path.exists() else None
     with replacing(path) as file:
         file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    path.chmod(0o600)
+        made = file.stat()
+        if before is not None and (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
+            os.chown(file, before.st_uid, before.st_gid)  # of the server that reads it
+    path.chmod(0o600 if before is None else stat.S_IMODE(before.st_mode))
     return token
 
 

@@ -59,7 +59,7 @@ def home(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, t
     own = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
     bars += "".join(_bar(title, max(0, row["limit"] - row["used"]), row["limit"]) for title, row in own if row["limit"])
     link = f'<p><a href="{escape(report)}">The auditor\'s report</a></p>' if report else ""
-    alarm = f'<p class="trouble" role="alert">Nothing is answered just now: {escape(trouble)}</p>' if trouble else ""
+    alarm = '<p class="trouble" role="alert">Nothing is answered just now; what waits is kept.</p>' if trouble else ""
     body = f"<h1>Questions</h1><p>You are {escape(name)}. {len(questions)} shown, {answered} answered.</p>"
     return _page(
         "Questions",

@@ -12,6 +12,7 @@ backup remembers is beyond it. Who voted stays, what was said does not, nor a di
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from darrm.votes import Votes
 WAITING = ("open", "ready")
 Row = dict[str, Json]  # what may be read of a question
 LONGEST_TEXT = 2000
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair, which no file holds
 LONGEST_WAIT = 366 * 86400.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS questions (
@@ -73,8 +75,12 @@ class Asked:
 
     def __post_init__(self) -> None:
         check_id("id", self.id)
-        if not isinstance(self.text, str) or len(self.text) > LONGEST_TEXT:
+        if self.id in {".", ".."}:  # which clients take out of an address
+            checks.fail("id", self.id, "neither . nor ..")
+        if not isinstance(self.text, str) or len(self.text) > LONGEST_TEXT or _SURROGATE.search(self.text):
             checks.fail("text", checks.Found("another thing"), f"text of at most {LONGEST_TEXT} characters")
+        if not isinstance(self.votes, tuple | None) or not isinstance(self.counts, tuple | None):
+            checks.fail("votes or counts", checks.Found("another thing"), "a list")
         if sum(value is not None for value in (self.seconds, self.votes, self.counts)) != 1:
             checks.fail("a question", self.id, "with one of seconds (until its deadline), votes and counts")
         if self.seconds is not None:
@@ -220,7 +226,8 @@ class Questions:
         text = json.dumps(given) if given else None
         if given and not self.ballot.is_plain(given):
             self._read([given])
-        state, deadline = ("ready", now) if given else ("open", now + (asked.seconds or 0.0))
+        is_said = any(vote is not None for several in given.values() for vote in several)
+        state, deadline = "ready" if is_said else "open", now + (asked.seconds or 0.0)
         values = (asked.id, client.name, client.project, asked.text, asked.seconds, deadline, state, text)
         new = self._rows.execute(
             "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, given) "

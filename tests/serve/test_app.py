@@ -1,6 +1,7 @@
 """The endpoints, over the network of this machine, in this process; a server of its own is in test_server.py."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -19,8 +20,8 @@ import httpx
 
 from darrm.serve.app import Limits, Service
 from darrm.serve.clients import Client, add_client, hashed, holder, read_clients
-from darrm.serve.page import OPENAPI
-from darrm.serve.questions import Questions
+from darrm.serve.page import OPENAPI, home
+from darrm.serve.questions import Asked, Questions
 from darrm.serve.server import configured
 from tests.serve.deployments import deployment, paid, running, tokens_of
 
@@ -240,3 +241,78 @@ def test_without_a_server_nothing_loads_one() -> None:
     code = "import sys, darrm, darrm.optimize.__main__, darrm.serve.__main__; "
     code += "sys.exit(bool({'starlette', 'uvicorn', 'httpx'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_off_the_routes_there_is_json_and_no_way_to_send_a_token_in_the_clear(server: Endpoint) -> None:
+    for method, path, status in (("POST", "/ask/", 404), ("GET", "/no/such", 404), ("DELETE", "/ask", 405)):
+        answer = server.call("study", method, path)
+        assert (answer.status_code, answer.headers.get("location")) == (status, None)
+        assert "/docs" in answer.json()["error"]
+
+
+def test_a_client_is_added_without_taking_the_file_from_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, given = tmp_path / "clients.json", []
+    add_client(path, Client("a", "0" * 64))
+    path.chmod(0o640)
+    monkeypatch.setattr("os.chown", lambda file, owner, group: given.append((Path(file).parent, owner, group)))
+    real = Path.stat
+
+    def another(file: Path, **how: Any) -> Any:
+        status = list(real(file, **how))
+        if file == path:
+            status[4:6] = 10001, 10002
+        return os.stat_result(status)
+
+    monkeypatch.setattr(Path, "stat", another)
+    add_client(path, Client("b", "0" * 64))
+    monkeypatch.undo()
+    assert given == [(tmp_path, 10001, 10002)]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_file_of_clients_that_is_away_lets_nobody_in_and_blames_no_ledger(server: Endpoint, tmp_path: Path) -> None:
+    away = server.clients.rename(tmp_path / "away")
+    answer = server.call("study", "GET", "/budget")
+    assert (answer.status_code, "file of clients" in answer.text) == (503, True)
+    away.rename(server.clients)
+    assert server.call("study", "GET", "/budget").status_code == 200
+
+
+def test_bad_input_is_refused_in_words_that_say_what_is_allowed(server: Endpoint) -> None:
+    for more in ({"votes": "111"}, {"votes": 7}, {"counts": 3}, {"text": "\ud800", "votes": [1, 1, 1]}):
+        answer = server.call("study", "POST", "/ask", content=json.dumps([{"id": "x", **more}]).encode())
+        assert (answer.status_code, " must be " in answer.json()["error"]) == (400, True)
+    for name in (".", ".."):
+        answer = server.call("study", "POST", "/ask", [{"id": name, "votes": [1, 1, 1]}])
+        assert (answer.status_code, "neither" in answer.json()["error"]) == (400, True)
+    server.call("study", "POST", "/questions", {"id": "q", "seconds": 60})
+    assert "wait must be a number" in server.call("study", "GET", "/questions/q?wait=x").json()["error"]
+    with pytest.raises(ValueError, match="must be a list"):
+        Asked("q", votes="xxx")  # type: ignore[arg-type]
+    assert paid(server.what) == []
+
+
+def test_questions_without_any_vote_expire_and_cost_nothing(server: Endpoint) -> None:
+    answer = server.call("study", "POST", "/ask", [{"id": "x", "votes": [None] * 3}]).json()
+    assert answer[0]["state"] == "expired"
+    assert paid(server.what) == []
+
+
+@pytest.mark.parametrize("server", [{"limits": Limits(rate=0.4)}], indirect=True)
+def test_a_slow_rate_lets_one_request_through(server: Endpoint) -> None:
+    assert [server.call("study", "GET", "/budget").status_code for _ in range(2)] == [200, 429]
+
+
+def test_a_client_that_names_no_number_for_its_project_sets_none(server: Endpoint) -> None:
+    server.tokens["late"] = add_client(server.clients, Client("late", "0" * 64, questions=5, project="p"))
+    assert server.call("small1", "POST", "/ask", [{"id": "a", "votes": [1, 1, 0]}]).status_code == 200
+    assert server.call("late", "GET", "/budget").json()["project"]["limit"] == 3
+
+
+def test_the_page_does_not_show_where_the_ledger_is() -> None:
+    budget = {"left": 1, "answered": 0, "client": {"used": 0, "limit": 0}}
+    page = home([], budget, "study", "ledger '/var/lib/darrm/ledger.sqlite': away", "")
+    assert "Nothing is answered just now" in page
+    assert "ledger.sqlite" not in page
