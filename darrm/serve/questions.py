@@ -6,8 +6,9 @@ the ledger says that it was paid for and this file does not know its label, as a
 never drawn again.
 
 Votes are secrets. The file is readable by its owner only, and they are deleted in the transaction that keeps the label,
-and overwritten by zeros (``secure_delete``) when the log that SQLite writes ahead is next folded in; what a disk or a
-backup remembers is beyond it. Who voted stays, what was said does not, nor a digest, which could be guessed back.
+and overwritten by zeros (``secure_delete``); the log that SQLite writes ahead shows them until it is emptied, after a
+second without questions. What a disk or a backup remembers is beyond it. Who voted stays, what was said does not, nor a
+digest, which could be guessed back.
 """
 
 import json

@@ -67,6 +67,7 @@ def test_the_unit_starts_a_command_that_there_is() -> None:
     options = build_parser("start").parse_args(words[3:])
     assert options.host == "127.0.0.1"
     assert unit["Service"]["ProtectSystem"] == "strict"
+    assert "DynamicUser" not in unit["Service"]  # it would not read a file of clients that is its owner's only
     assert str(options.state).startswith("/var/lib/" + unit["Service"]["StateDirectory"])
 
 
