@@ -161,8 +161,7 @@ class Desk:
         except BaseException as error:
             self._questions.close()
             if isinstance(error, sqlite3.DatabaseError):
-                message = f"the questions cannot be read ({error}): another file's -wal beside them, or a damaged copy?"
-                raise LedgerError(str(deployment.state), message) from error
+                raise LedgerError(str(deployment.state), f"the questions are damaged ({error})") from error
             raise
         self._thread = threading.Thread(target=self._run, name="darrm.serve desk")
 

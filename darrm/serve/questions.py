@@ -157,9 +157,8 @@ class Questions:
             self._rows.executescript(_SCHEMA + _COUNTING)
         except sqlite3.DatabaseError as error:
             self._rows.close()
-            raise LedgerError(
-                str(path), f"the questions cannot be opened ({error}): another server has them?"
-            ) from error
+            why = "another server has them, or another copy's -wal is beside them?"
+            raise LedgerError(str(path), f"the questions cannot be opened ({error}): {why}") from error
 
     def close(self) -> None:
         """Fold the log in, and let others have the file."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -198,6 +199,14 @@ def test_no_vote_label_or_id_is_measured_or_logged(
     failed = server.call("voter1", "PUT", "/questions/q/vote", {"vote": 1})
     assert failed.status_code == 500
     assert UNSEEN not in metrics + failed.text + "".join(capfd.readouterr())
+
+
+def test_a_full_disk_asks_to_try_again(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Questions, "vote", full)
+    assert server.call("voter1", "PUT", "/questions/q/vote", {"vote": 1}).status_code == 503
 
 
 def test_tokens_are_kept_hashed_and_clients_are_read_anew(server: Endpoint) -> None:
