@@ -14,6 +14,7 @@ from darrm.errors import checks
 HEADER_SECONDS = 10.0
 _MOST_HEADER_BYTES = 2**14
 _MOST_REST_BYTES = 2**20
+_LEAST_READ_BYTES = 2**14
 _MOST_CONNECTIONS = 1024
 _STOP_SECONDS = 5
 
@@ -89,10 +90,11 @@ class PatientProtocol(HttpToolsProtocol):
             self.pause_writing()
 
     def pause_writing(self) -> None:
-        """Hang up on whoever reads nothing for so long."""
+        """Hang up on whoever reads next to nothing for so long."""
         super().pause_writing()
         if self._stalled is None:
-            self._stalled = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+            left = self.transport.get_write_buffer_size()
+            self._stalled = self.loop.call_later(HEADER_SECONDS, self._check_reader, left)
 
     def resume_writing(self) -> None:
         """Stop that clock."""
@@ -105,6 +107,13 @@ class PatientProtocol(HttpToolsProtocol):
         """Close what is idle, whether or not it is read to the end."""
         super().timeout_keep_alive_handler()
         self.pause_writing()
+
+    def _check_reader(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left > before - _LEAST_READ_BYTES:
+            self.transport.abort()
+        else:
+            self._stalled = self.loop.call_later(HEADER_SECONDS, self._check_reader, left)
 
     def _is_waiting(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

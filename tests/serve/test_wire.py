@@ -121,6 +121,22 @@ def test_whoever_reads_no_answer_is_hung_up_on(server: Endpoint, answers: int, l
         assert until_gone(server)
 
 
+@pytest.mark.slow
+def test_whoever_reads_slowly_gets_it_all(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HEADER_SECONDS", 1.0)
+    for n in range(200):
+        server.call("study", "POST", "/questions", {"id": f"q{n}", "seconds": 3600, "text": "x" * 2000})
+    server.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    answer = b""
+    with connected(server, receives=4096) as link:
+        link.sendall(b"GET /questions HTTP/1.1\r\nConnection: close\r\n" + known(server) + b"\r\n")
+        while piece := link.recv(2**13):
+            answer += piece
+            time.sleep(0.03)
+    assert answer.count(b'"text"') == 200
+    assert answer.endswith(b"]")
+
+
 def test_connections_beyond_a_number_are_hung_up_on(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEADER_SECONDS", 60.0)
     monkeypatch.setattr(server_module, "_MOST_CONNECTIONS", 2)
