@@ -32,7 +32,8 @@ _AGREES = 1e-6  # relative: machines agree on a total to so much
 _LISTED, _DRAWN = 20_000, 4_000  # histograms that are added up, or drawn where there are more
 _ERRORS = 5.0  # standard errors: chance alone is beyond once in two million plans
 _EXACTLY = 1e-6  # of shares that are added up, under priors in floats
-_PLANNED = 4096  # histograms: a plan adds up as many, and draws as many where there are more
+_PLANNED = 4096  # histograms: a plan adds up as many, and draws as many where there are more, but for long lists
+_COUNTS, _LEAST = 2**19, 512  # of those at most so many counts, but at least so many histograms
 _SPREAD = 1.25  # of a standard error that was estimated, in its own
 _SEED = 20260  # what is drawn is the same in each audit
 _FIELDS = {"family", "workload", "spent", "prior"}
@@ -167,6 +168,8 @@ class _Shares:
     def __init__(self, workload: Workload, exact: Costs) -> None:
         self.K, self.classes, self._exact = workload.voters.K, workload.classes, exact
         self._known: dict[Prior, tuple[Array, Array | None]] = {}
+        few = _PLANNED if is_open(self.classes) else max(_LEAST, _COUNTS // self.classes)
+        self._drawn = min(_PLANNED, few)  # where a plan draws; `Spread` draws a third for each column
 
     def _law(self, counts: NDArray[np.int64]) -> Array:
         return (open_law_of if is_open(self.classes) else law_of)(self._exact.aggregator)(counts)
@@ -197,20 +200,20 @@ class _Shares:
 
     def under(self, prior: Prior) -> _Figure:
         """Compute a share, its standard error, and that which a plan may have."""
-        if (alone := self._of_open_table(prior, _PLANNED)) is not None:
+        if (alone := self._of_open_table(prior, self._drawn)) is not None:
             return alone
         right, weights = self._right(prior)
-        return _figure(right, weights, _PLANNED, exactly=isinstance(prior, Dirichlet | Spread))
+        return _figure(right, weights, self._drawn, exactly=isinstance(prior, Dirichlet | Spread))
 
     def column(self, place: int) -> _Figure:
         """Compute the share of one of `_COLUMNS` from what `Spread` is answered."""
-        if (alone := self._of_open_table(_columns_of(self.classes)[place], _PLANNED / 3)) is not None:
+        if (alone := self._of_open_table(_columns_of(self.classes)[place], self._drawn // 3)) is not None:
             return alone
         right, weights = self._right(Spread())
         if weights is None:
-            return _figure(right[place::3], None, _PLANNED / 3, exactly=False)
+            return _figure(right[place::3], None, self._drawn // 3, exactly=False)
         _, own = _histograms(_columns_of(self.classes)[place], self.K, self.classes)
-        return _figure(right, own, _PLANNED / 3, exactly=True)
+        return _figure(right, own, self._drawn // 3, exactly=True)
 
 
 def _figure(right: Array, weights: Array | None, planned: float, *, exactly: bool) -> _Figure:
