@@ -6,6 +6,7 @@ and 1/(10C), of open answers Ewens' of θ = 10, 1 and 0.1. Their mean is the pri
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import count, islice, takewhile
@@ -30,17 +31,34 @@ from darrm.verify.verdicts import ABOUT_PLAN, CLAIMED, CONSISTENT, FALSE, NOTE, 
 
 _AGREES = 1e-6  # relative: machines agree on a total to so much
 _LISTED, _DRAWN = 20_000, 4_000  # histograms that are added up, or drawn where there are more
-_ERRORS = 5.0  # standard errors: chance alone is beyond once in two million plans
+_ERRORS = 5.2  # standard errors: chance alone is beyond once in five million figures
 _EXACTLY = 1e-6  # of shares that are added up, under priors in floats
 _PLANNED = 4096  # histograms: a plan adds up as many, and draws as many where there are more, but for long lists
 _COUNTS, _LEAST = 2**19, 512  # of those at most so many counts, but at least so many histograms
-_SPREAD = 1.25  # of a standard error that was estimated, in its own
+_CHANCE = 14.5  # -log of how often chance alone makes a standard error of drawn histograms larger than `_figure` says
 _SEED = 20260  # what is drawn is the same in each audit
 _FIELDS = {"family", "workload", "spent", "prior"}
 _MORE = {"share_right", "columns", "expected_error"}
 _COLUMNS = ("divided", "mixed", "agreeing")  # a third of what `Spread` draws each, in turn
 
-_Figure = tuple[float, float, float]  # a share, its standard error here, and that of a plan at most
+
+@dataclass(frozen=True)
+class _Figure:
+    """A share as computed here, and what histograms that a plan draws may do to its own."""
+
+    value: float
+    error: float = 0.0  # the standard error here
+    variance: float = 0.0  # of one histogram
+    varies: float = 0.0  # by so much at most in those of a plan
+    drawn: float = math.inf  # how many a plan draws; all are added up
+
+    def error_of(self, value: float) -> float:
+        """Bound the standard error of a plan with a share: one of numbers in [0, 1] has at most that of zeros and ones.
+
+        Where a share is drawn in thirds, each has a mean of its own: three more histograms are enough for that.
+        """
+        most = min(self.variance + self.varies, max(0.0, value * (1.0 - value)))
+        return math.sqrt(most / (self.drawn - 3.0))
 
 
 def judge_plan(claims: Json, exact: Costs) -> Iterator[Verdict]:
@@ -138,7 +156,7 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
         yield _judged(("share right", under), claims["share_right"], partial(shares.under, prior), workload)
     if "expected_error" in claims:
         figure = {"value": claims["expected_error"], "standard_error": 0.0}
-        yield _judged(("expected error", under), figure, lambda: (shares.error(prior), 0.0, 0.0), workload)
+        yield _judged(("expected error", under), figure, lambda: _Figure(shares.error(prior)), workload)
     for place, name in enumerate(_COLUMNS if "columns" in claims else ()):
         where = f"where voters are {name}: {_columns_of(workload.classes)[place].text}"
         yield _judged(("share right", where), claims["columns"][name], partial(shares.column, place), workload)
@@ -149,17 +167,19 @@ def _judged(about: tuple[str, str], figure: Json, computed: Callable[[], _Figure
     if workload.missing:
         return Verdict(ABOUT_PLAN, claim, CLAIMED, "fair dice stand for missing votes; that is not computed here")
     try:
-        ours, own_error, drawn = computed()
+        ours = computed()
     except ValueError as failed:
         return Verdict(ABOUT_PLAN, claim, UNKNOWN, str(failed))
-    error = figure["standard_error"]
-    if error > _SPREAD * drawn + _EXACTLY:
-        why = f"histograms, as a plan draws them, have {drawn:.2g} at most"
+    error, most = figure["standard_error"], ours.error_of(figure["value"])
+    if error > most + _EXACTLY:
+        why = f"histograms, as a plan draws them, have {most:.2g} at most"
         return Verdict(ABOUT_PLAN, f"{claim}, with the standard error {error:.3g}", FALSE, why)
-    apart, allowed = abs(figure["value"] - ours), _EXACTLY + _ERRORS * math.hypot(error, own_error)
-    shown = f"computed anew it is {ours:.9g}" + (f" ± {own_error:.2g}" if own_error else "")
+    # a plan may have drawn nothing that is rare, and so see no error
+    error = max(error, math.sqrt(ours.variance / ours.drawn))
+    apart, allowed = abs(figure["value"] - ours.value), _EXACTLY + _ERRORS * math.hypot(error, ours.error)
+    shown = f"computed anew it is {ours.value:.9g}" + (f" ± {ours.error:.2g}" if ours.error else "")
     told = f"{shown}; up to {allowed:.2g} more or less would not be seen"
-    return judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or own_error else PROVED)
+    return judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or ours.error else PROVED)
 
 
 class _Shares:
@@ -187,7 +207,7 @@ class _Shares:
         if not is_open(self.classes) or table is None or (share := share_right(table, prior)) is None:
             return None
         few = sum(1 for _ in islice(partitions(self.K, self.K, self.K), _PLANNED + 1)) <= _PLANNED
-        return float(share), 0.0, 0.0 if few else 0.5 / math.sqrt(planned)
+        return _Figure(float(share)) if few else _Figure(float(share), 0.0, float(share * (1 - share)), 1.0, planned)
 
     def error(self, prior: Prior) -> float:
         """Compute the expected error of two classes."""
@@ -203,7 +223,9 @@ class _Shares:
         if (alone := self._of_open_table(prior, self._drawn)) is not None:
             return alone
         right, weights = self._right(prior)
-        return _figure(right, weights, self._drawn, exactly=isinstance(prior, Dirichlet | Spread))
+        known = isinstance(prior, Dirichlet | Spread)
+        samples = 3 if weights is None and isinstance(prior, Spread) else 1
+        return _figure(right, weights, self._planned(weights, self._drawn, known=known), samples)
 
     def column(self, place: int) -> _Figure:
         """Compute the share of one of `_COLUMNS` from what `Spread` is answered."""
@@ -211,19 +233,32 @@ class _Shares:
             return alone
         right, weights = self._right(Spread())
         if weights is None:
-            return _figure(right[place::3], None, self._drawn // 3, exactly=False)
+            return _figure(right[place::3], None, self._drawn // 3)
         _, own = _histograms(_columns_of(self.classes)[place], self.K, self.classes)
-        return _figure(right, own, self._drawn // 3, exactly=True)
+        return _figure(right, own, self._planned(weights, self._drawn // 3, known=True))
+
+    def _planned(self, weights: Array | None, drawn: int, *, known: bool) -> float:
+        """Count what a plan draws; it adds up all that is said of two classes, or few histograms of a known law."""
+        few = known and weights is not None and len(weights) <= _PLANNED
+        return math.inf if few or self.classes == 2 else drawn
 
 
-def _figure(right: Array, weights: Array | None, planned: float, *, exactly: bool) -> _Figure:
-    if weights is None:
-        spread = float(right.std(ddof=1))
-        return float(right.mean()), spread / math.sqrt(len(right)), spread / math.sqrt(planned)
-    mean = float(right @ weights)
-    listed = len(right) <= _PLANNED and exactly
-    spread = 0.0 if listed else math.sqrt(max(0.0, float((right - mean) ** 2 @ weights)))
-    return mean, 0.0, spread / math.sqrt(planned)
+def _figure(right: Array, weights: Array | None, planned: float, samples: int = 1) -> _Figure:
+    """Estimate how much the variance of a plan's histograms may be above ours, (n,), which are ``samples`` in turn.
+
+    By Bernstein's inequality, of the squares of what is apart from the mean; and something rare, of which these see
+    nothing, is among those of a plan k times with probability (m/(m + n))^k at most, for m that a plan draws.
+    """
+    if weights is not None and planned == math.inf:
+        return _Figure(float(right @ weights))
+    own, n = (np.full(len(right), 1.0 / len(right)), len(right)) if weights is None else (weights, math.inf)
+    means = [float(np.average(right[place::samples], weights=own[place::samples])) for place in range(samples)]
+    squares = (right - np.resize(means, len(right))) ** 2
+    variance = float(squares @ own)
+    wide = max(0.0, float(squares**2 @ own) - variance**2)
+    varies = math.sqrt(2.0 * _CHANCE * wide * (1.0 / n + 1.0 / planned))
+    varies += _CHANCE * (1.0 / 3.0 + 1.0 / math.log1p(n / planned)) / planned
+    return _Figure(float(right @ own), math.sqrt(variance / n), variance, varies, planned)
 
 
 def _columns_of(C: int) -> tuple[Prior, ...]:

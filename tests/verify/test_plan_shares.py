@@ -4,14 +4,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from darrm import PrivacyParams, Voters, Workload
 from darrm.plan import plan
 from darrm.plan.families import named
+from darrm.probability import Array
 from darrm.system.files import Json
 from darrm.verify.audit import audit
-from darrm.verify.verdicts import ABOUT_PLAN, FALSE, Verdict
+from darrm.verify.plan import _figure, _judged
+from darrm.verify.verdicts import ABOUT_PLAN, CONSISTENT, FALSE, Verdict
 
 Judge = Callable[[Json], list[Verdict]]
 
@@ -44,3 +47,35 @@ def false(verdicts: list[Verdict]) -> list[str]:
 @pytest.mark.slow
 def test_of_long_lists_fewer_histograms_are_drawn(planned: Callable[..., Json], judge: Judge) -> None:
     assert false(judge(planned(30, 300))) == []
+
+
+WORK = Workload(Voters(40, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(8, "1e-4"), 8)
+RARE = np.where(np.arange(1365) < 12, 0.3, 1.0)  # what a plan drew
+
+
+def verdict(own: Array, value: float, standard_error: float, drawn: int = 1365) -> str:
+    figure = {"value": value, "standard_error": standard_error}
+    return _judged(("share", "there"), figure, lambda: _figure(own, None, drawn), WORK).verdict
+
+
+@pytest.mark.parametrize("hits", [0, 1, 4])
+def test_what_is_rare_may_be_drawn_by_a_plan_alone(hits: int) -> None:
+    ours = np.where(np.arange(1333) < hits, 0.3, 1.0)
+    assert verdict(ours, RARE.mean(), RARE.std() / np.sqrt(1365)) == CONSISTENT
+    audits = np.where(np.arange(1333) < 60, 0.0, 1.0)  # or by an audit: eight are expected in so few
+    few = np.where(np.arange(174) < hits, 0.0, 1.0)
+    assert verdict(audits, few.mean(), few.std() / np.sqrt(173), 174) == CONSISTENT
+
+
+def test_a_standard_error_that_hides_a_lie_is_false() -> None:
+    ours = np.random.default_rng(5).uniform(0.5, 1.0, 1333)
+    error = ours.std() / np.sqrt(1365)
+    assert verdict(ours, ours.mean() + 3 * error, 1.05 * error) == CONSISTENT
+    assert verdict(ours, ours.mean() + 9 * error, 2 * error) == FALSE
+    assert verdict(np.ones(1333), 0.99, 0.01) == FALSE  # more than of zeros and ones with such a mean
+
+
+def test_the_mean_of_three_laws_has_the_error_of_thirds() -> None:
+    right = np.resize([0.2, 0.5, 0.9], 3000) + np.random.default_rng(5).normal(0.0, 0.01, 3000)
+    ours = _figure(right, None, 3000, samples=3)
+    assert ours.error == pytest.approx(0.01 / np.sqrt(3000), rel=0.1)
