@@ -117,12 +117,16 @@ def _read(claims: Json) -> tuple[Workload, Prior]:
     workload, spent = _workload(claims["workload"]), claims["spent"]
     if spent.keys() != {"epsilon", "delta", "bound"} or not isinstance(spent["bound"], str):
         raise ValueError("spent is epsilon, delta and the name of a bound")
+    if "expected_error" in claims and workload.classes != 2:
+        raise ValueError("there is no expected error of more than two classes")
     numbers = [spent["epsilon"], spent["delta"], claims.get("expected_error", 0.0)]
     shares = [claims["share_right"]] if "share_right" in claims else []
     if "columns" in claims:
         if claims["columns"].keys() != set(_COLUMNS):
             raise ValueError(f"columns are {', '.join(_COLUMNS)}")
         shares += claims["columns"].values()
+    if any(share.keys() != {"value", "standard_error"} for share in shares):
+        raise ValueError("a share is a value and its standard error")
     numbers += [share[name] for share in shares for name in ("value", "standard_error")]
     if any(isinstance(number, bool) or not math.isfinite(number) or number < 0.0 for number in numbers):
         raise ValueError("a figure is no number")
@@ -157,6 +161,11 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
     if "expected_error" in claims:
         figure = {"value": claims["expected_error"], "standard_error": 0.0}
         yield _judged(("expected error", under), figure, lambda: _Figure(shares.error(prior)), workload)
+    if prior == Spread() and {"share_right", "columns"} <= claims.keys() and not workload.missing:
+        told, columns = claims["share_right"]["value"], [claims["columns"][name]["value"] for name in _COLUMNS]
+        mean = shares.mean(columns)
+        claim, reason = f"the share right is the mean of those of {', '.join(_COLUMNS)} voters", f"that is {mean:.9g}"
+        yield judged(ABOUT_PLAN, claim, reason, holds=abs(told - mean) <= _EXACTLY)
     for place, name in enumerate(_COLUMNS if "columns" in claims else ()):
         where = f"where voters are {name}: {_columns_of(workload.classes)[place].text}"
         yield _judged(("share right", where), claims["columns"][name], partial(shares.column, place), workload)
@@ -206,8 +215,11 @@ class _Shares:
         table = getattr(self._exact.aggregator, "table", None)
         if not is_open(self.classes) or table is None or (share := share_right(table, prior)) is None:
             return None
-        few = sum(1 for _ in islice(partitions(self.K, self.K, self.K), _PLANNED + 1)) <= _PLANNED
-        return _Figure(float(share)) if few else _Figure(float(share), 0.0, float(share * (1 - share)), 1.0, planned)
+        return (
+            _Figure(float(share))
+            if self._are_few()
+            else _Figure(float(share), 0.0, float(share * (1 - share)), 1.0, planned)
+        )
 
     def error(self, prior: Prior) -> float:
         """Compute the expected error of two classes."""
@@ -217,6 +229,16 @@ class _Shares:
         if prior == Dirichlet():
             return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None))
         return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0
+
+    def mean(self, columns: list[float]) -> float:
+        """Compute the mean of all that a plan draws in turn, or adds up, from the means of each."""
+        listed = self.classes == 2 or self._are_few()
+        sizes = [1] * 3 if listed else [len(range(place, self._drawn, 3)) for place in range(3)]
+        return float(np.average(columns, weights=sizes))
+
+    def _are_few(self) -> bool:
+        """Whether a plan adds up all histograms of a known law."""
+        return sum(1 for _ in islice(partitions(self.K, self.classes or self.K, self.K), _PLANNED + 1)) <= _PLANNED
 
     def under(self, prior: Prior) -> _Figure:
         """Compute a share, its standard error, and that which a plan may have."""

@@ -79,3 +79,29 @@ def test_the_mean_of_three_laws_has_the_error_of_thirds() -> None:
     right = np.resize([0.2, 0.5, 0.9], 3000) + np.random.default_rng(5).normal(0.0, 0.01, 3000)
     ours = _figure(right, None, 3000, samples=3)
     assert ours.error == pytest.approx(0.01 / np.sqrt(3000), rel=0.1)
+
+
+KEYS: dict[str, Callable[[Json], object]] = {
+    "an expected error of three classes": lambda told: told.update(expected_error=0.1),
+    "a share that says more": lambda told: told["share_right"].update(worst=0.99),
+    "a column that says more": lambda told: told["columns"]["mixed"].update(x="guaranteed"),
+    "a column that is a number": lambda told: told["columns"].update(mixed=0.5),
+}
+
+
+@pytest.mark.parametrize("change", KEYS)
+def test_what_a_plan_does_not_say_is_false(change: str, planned: Callable[..., Json], judge: Judge) -> None:
+    data = planned(9, 3)
+    assert false(judge(data)) == []
+    KEYS[change](data["plan"])
+    assert any("it says what a plan says" in line for line in false(judge(data)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("K", "classes"), [(60, 8), (12, 3)])
+def test_a_share_is_the_mean_of_its_columns(K: int, classes: int, planned: Callable[..., Json], judge: Judge) -> None:
+    data = planned(K, classes)
+    assert false(judge(data)) == []
+    data["plan"]["columns"]["mixed"]["value"] -= 1e-4
+    data["plan"]["columns"]["mixed"]["standard_error"] = 0.004 if K > 12 else 0.0
+    assert any("is the mean" in line for line in false(judge(data)))
