@@ -43,7 +43,10 @@ def belief_after(epsilon: float, delta: float, before: ArrayLike, level: float =
     (0.731059, 0.731059)
     """
     p, power = np.asarray(before, dtype=np.float64), power_of_test(epsilon, delta, level)
-    return np.asarray(p * power / (p * power + (1.0 - p) * level))
+    if level == delta == 0.0:  # the limit of both
+        power, level = math.exp(min(epsilon, 700.0)), 1.0
+    whole = p * power + (1.0 - p) * level
+    return np.divide(p * power, whole, out=np.zeros_like(whole), where=whole > 0.0)
 
 
 def learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:

@@ -66,9 +66,10 @@ def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
     """
     spent, budget = ledger.spent, ledger.budget
     told = [(budget.epsilon, budget.delta, "the budget", GRAY)]
-    if spent.understated is None and math.isfinite(spent.epsilon):
+    if spent.queries and spent.understated is None and math.isfinite(spent.epsilon):
         told.append((spent.epsilon, spent.delta, "spent", VERMILION))
-    shares = np.linspace(0.0, 1.0, _MEANING_POINTS)
+    corners = [(1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0))) for epsilon, delta, *_ in told]
+    shares = np.union1d(np.linspace(0.0, 1.0, _MEANING_POINTS), corners)  # where the trade-off is bent
     with saved_figure(path, width=10.0, height=5.0) as figure:
         guesses, beliefs = figure.subplots(1, 2)
         for axes in (guesses, beliefs):

@@ -82,13 +82,17 @@ def sweep(
             try:
                 found.append(advise(asked, prior=prior, families=families, report=show))
             except PlanError as error:
-                reasons.append(str(error))
+                reasons.append((total.epsilon, str(error)))
     except KeyboardInterrupt:
-        if not (stoppable and found):
+        if not stoppable:
             raise
+        if not found:
+            raise PlanError("stopped before any budget was known: give it more time") from None
         warnings.warn(f"stopped early: {len(found)} of {len(totals)} budgets are known", stacklevel=2)
     if not found:
-        raise PlanError(reasons[0])
+        raise PlanError(reasons[0][1])
+    for epsilon, reason in reasons:
+        warnings.warn(f"left out, for nothing applies at a total epsilon of {epsilon:g}: {reason}", stacklevel=2)
     return Sweep(tuple(found))
 
 
@@ -135,7 +139,8 @@ def plot_sweep(path: Path, found: Sweep) -> None:
         axes = figure.add_subplot()
         draw_curves(axes, points, lines)
         work = found.advices[-1].workload
-        axes.set_title(f"{subject_of(work)}, δ = {work.total.delta:g}\n{work.voters}", fontsize=9)
+        under = in_words(found.advices[-1].prior)
+        axes.set_title(f"{subject_of(work)}, δ = {work.total.delta:g}\n{work.voters}\nunder {under}", fontsize=9)
         axes.set_ylabel("share of right labels")
         name_lines(axes)
 

@@ -12,6 +12,7 @@ import pytest
 from darrm import Charge, PrivacyLedger, PrivacyParams
 from darrm.account.__main__ import main
 from darrm.account.meaning import belief_after, power_of_test
+from darrm.account.report import plot_ledger
 from darrm.system.command_line import run
 
 
@@ -53,3 +54,26 @@ def test_a_ledger_says_and_draws_what_its_total_means(tmp_path: Path, capsys: py
     assert "<svg" in (tmp_path / "m.svg").read_text(encoding="utf-8")
     assert run(partial(main, [*flags, "--format", "json"])) == 0
     assert json.loads(capsys.readouterr().out)["spent"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_what_has_no_probability_at_all_tells_all_or_e_to_the_epsilon() -> None:
+    assert belief_after(1.0, 0.0, [0.0, 0.5, 1.0], 0.0) == pytest.approx([0.0, exp(1) / (1 + exp(1)), 1.0])
+    assert belief_after(1.0, 0.1, [0.0, 0.5, 1.0], 0.0).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_a_picture_of_an_empty_ledger_says_nothing_of_what_was_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[float, float, float]] = []
+
+    def noted(epsilon: float, delta: float, level: float = 0.05) -> float:
+        drawn.append((epsilon, delta, level))
+        return power_of_test(epsilon, delta, level)
+
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("darrm.account.report.power_of_test", noted)
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "0.5"))
+    plot_ledger(tmp_path / "m.svg", ledger)
+    assert {(epsilon, delta) for epsilon, delta, _ in drawn} == {(2.0, 0.5)}
+    corner = min(drawn, key=lambda one: abs(one[2] - 0.5 / (1.0 + exp(2.0))))
+    assert power_of_test(*corner) == pytest.approx(1.0 - corner[2], abs=1e-12)  # both lines meet there

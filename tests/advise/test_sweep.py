@@ -2,13 +2,16 @@
 
 import csv
 import json
+import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from darrm.advise import advise, sweep
 from darrm.advise.__main__ import main
+from darrm.advise.advice import Advice
 from darrm.advise.sweep import BEST
 from darrm.errors import PlanError
 from darrm.plan.families import named
@@ -65,3 +68,25 @@ def test_text_json_and_files_say_the_same(
 def test_both_ways_round_are_not_asked_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(partial(main, [*FLAGS, "--right", "0.9"])) == 2
     assert "say one of them" in capsys.readouterr().err
+
+
+def test_what_is_stopped_before_anything_is_known_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules[sweep.__module__], "advise", interrupted)
+    with pytest.raises(PlanError, match="stopped before any budget was known: give it more time"):
+        sweep(WORK, [1], families=FEW, stoppable=True)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(WORK, [1], families=FEW)
+
+
+def test_a_budget_that_is_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_large(asked: Workload, **flags: Any) -> Advice:
+        if asked.total.epsilon < 1:
+            raise PlanError("nothing is affordable")
+        return advise(asked, **flags)
+
+    monkeypatch.setattr(sys.modules[sweep.__module__], "advise", of_large)
+    with pytest.warns(UserWarning, match=r"total epsilon of 0\.5: nothing is affordable"):
+        assert len(sweep(WORK, [0.5, 2], families=FEW).points) == 1
