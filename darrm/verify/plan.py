@@ -6,13 +6,14 @@ and 1/(10C), of open answers Ewens' of θ = 10, 1 and 0.1. Their mean is the pri
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import count, islice, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.laws import priors
@@ -51,6 +52,7 @@ class _Figure:
     variance: float = 0.0  # of one histogram
     varies: float = 0.0  # by so much at most in those of a plan
     drawn: float = math.inf  # how many a plan draws; all are added up
+    planners: bool = False  # the weights are what the planner's code says of the prior
 
     def error_of(self, value: float) -> float:
         """Bound the standard error of a plan with a share: one of numbers in [0, 1] has at most that of zeros and ones.
@@ -160,7 +162,7 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
         yield _judged(("share right", under), claims["share_right"], partial(shares.under, prior), workload)
     if "expected_error" in claims:
         figure = {"value": claims["expected_error"], "standard_error": 0.0}
-        yield _judged(("expected error", under), figure, lambda: _Figure(shares.error(prior)), workload)
+        yield _judged(("expected error", under), figure, partial(shares.error, prior), workload)
     if prior == Spread() and {"share_right", "columns"} <= claims.keys() and not workload.missing:
         told, columns = claims["share_right"]["value"], [claims["columns"][name]["value"] for name in _COLUMNS]
         mean = shares.mean(columns)
@@ -187,8 +189,10 @@ def _judged(about: tuple[str, str], figure: Json, computed: Callable[[], _Figure
     error = max(error, math.sqrt(ours.variance / ours.drawn))
     apart, allowed = abs(figure["value"] - ours.value), _EXACTLY + _ERRORS * math.hypot(error, ours.error)
     shown = f"computed anew it is {ours.value:.9g}" + (f" ± {ours.error:.2g}" if ours.error else "")
-    told = f"{shown}; up to {allowed:.2g} more or less would not be seen"
-    return judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=CONSISTENT if error or ours.error else PROVED)
+    shown += " with the planner's weights" if ours.planners else ""
+    told, proved = f"{shown}; up to {allowed:.2g} more or less would not be seen", not (error or ours.error)
+    how = PROVED if proved and not ours.planners else CONSISTENT
+    return judged(ABOUT_PLAN, claim, told, holds=apart <= allowed, how=how)
 
 
 class _Shares:
@@ -221,14 +225,21 @@ class _Shares:
             else _Figure(float(share), 0.0, float(share * (1 - share)), 1.0, planned)
         )
 
-    def error(self, prior: Prior) -> float:
-        """Compute the expected error of two classes."""
+    def error(self, prior: Prior) -> _Figure:
+        """Compute the expected error of two classes: half of Σ_l E|α_l − α_{K−l}|·(1 − γ_l), l ones in a majority.
+
+        Of Dirichlet's law E|α_l − α_{K−l}| is 2·Pr[l ones]·(Pr[p > 1/2 | l] − Pr[p < 1/2 | l]), where p ~ Beta.
+        """
         K, ones = self.K, np.arange(self.K + 1)
-        law = self._law(np.column_stack([K - ones, ones]))
-        gamma = np.clip(law[K // 2 + 1 :, 1] + law[::-1][K // 2 + 1 :, 0] - 1.0, 0.0, 1.0)
+        counts, upper = np.column_stack([K - ones, ones]), ones[K // 2 + 1 :]
+        law = self._law(counts)
+        gamma = np.clip(law[upper, 1] + law[::-1][upper, 0] - 1.0, 0.0, 1.0)
         if prior == Dirichlet():
-            return float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None))
-        return float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0
+            return _Figure(float(expected_error(K, [Fraction(value) for value in gamma.tolist()], None)))
+        if not (known := _known_concentrations(prior, 2)):
+            return _Figure(float(priors.weights_of(prior, K) @ (1.0 - gamma)) / 2.0, planners=True)
+        of_each = [_dirichlet(counts, a)[upper] * (1.0 - 2.0 * betainc(upper + a, K - upper + a, 0.5)) for a in known]
+        return _Figure(float(np.mean(of_each, axis=0) @ (1.0 - gamma)))
 
     def mean(self, columns: list[float]) -> float:
         """Compute the mean of all that a plan draws in turn, or adds up, from the means of each."""
@@ -247,7 +258,8 @@ class _Shares:
         right, weights = self._right(prior)
         known = isinstance(prior, Dirichlet | Spread)
         samples = 3 if weights is None and isinstance(prior, Spread) else 1
-        return _figure(right, weights, self._planned(weights, self._drawn, known=known), samples)
+        figure = _figure(right, weights, self._planned(weights, self._drawn, known=known), samples)
+        return replace(figure, planners=weights is not None and not known)
 
     def column(self, place: int) -> _Figure:
         """Compute the share of one of `_COLUMNS` from what `Spread` is answered."""
@@ -291,10 +303,14 @@ def _concentrations(C: int) -> tuple[float, ...]:
     return 1.0, 1.0 / C, 0.1 / C
 
 
+def _known_concentrations(prior: Prior, C: int) -> tuple[float, ...]:
+    if isinstance(prior, Spread):
+        return _concentrations(C)
+    return (prior.concentration,) if isinstance(prior, Dirichlet) else ()
+
+
 def _histograms(prior: Prior, K: int, C: int) -> tuple[NDArray[np.int64], Array | None]:
-    known: tuple[float, ...] = ()
-    if isinstance(prior, Dirichlet | Spread) and not is_open(C):
-        known = (prior.concentration,) if isinstance(prior, Dirichlet) else _concentrations(C)
+    known = () if is_open(C) else _known_concentrations(prior, C)
     if C == 2:
         ones = np.arange(K + 1)
         counts = np.column_stack([K - ones, ones])

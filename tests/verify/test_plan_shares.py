@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from darrm import PrivacyParams, Voters, Workload
+from darrm.laws.priors import Dirichlet, Point, Prior, Spread
 from darrm.plan import plan
 from darrm.plan.families import named
 from darrm.probability import Array
 from darrm.system.files import Json
 from darrm.verify.audit import audit
 from darrm.verify.plan import _figure, _judged
-from darrm.verify.verdicts import ABOUT_PLAN, CONSISTENT, FALSE, Verdict
+from darrm.verify.verdicts import ABOUT_PLAN, CONSISTENT, FALSE, PROVED, Verdict
 
 Judge = Callable[[Json], list[Verdict]]
 
@@ -105,3 +106,19 @@ def test_a_share_is_the_mean_of_its_columns(K: int, classes: int, planned: Calla
     data["plan"]["columns"]["mixed"]["value"] -= 1e-4
     data["plan"]["columns"]["mixed"]["standard_error"] = 0.004 if K > 12 else 0.0
     assert any("is the mean" in line for line in false(judge(data)))
+
+
+@pytest.mark.parametrize("prior", [Spread(), Dirichlet(0.3), Point(0.7)])
+def test_an_expected_error_is_proved_without_the_planners_weights(
+    prior: Prior, tmp_path: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 2, PrivacyParams(2), 2)
+    plan(work, families=[named("exponential mechanism")], prior=prior).save(tmp_path / "planned.json")
+    data = json.loads((tmp_path / "planned.json").read_text(encoding="utf-8"))
+    if prior != Point(0.7):
+        monkeypatch.setattr("darrm.verify.plan.priors.weights_of", None)
+    found = {one.claim[:18]: one for one in judge(data)}
+    assert found["the expected error"].verdict == (CONSISTENT if prior == Point(0.7) else PROVED)
+    assert ("the planner's weights" in found["the expected error"].reason) == (prior == Point(0.7))
+    data["plan"]["expected_error"] -= 1e-5
+    assert any("expected error" in line for line in false(judge(data)))
