@@ -324,7 +324,10 @@ class PrivacyAccountant:
         def fits(queries: int) -> bool:
             return self.plus(charge.kind.repeated(queries)).admits(budget, adaptive=adaptive)
 
-        return last_allowed_integer(fits, inside=0, outside=most + 1)
+        beyond = 1  # no more than twice what fits: far beyond a budget no grid holds the losses
+        while beyond <= most and fits(beyond):
+            beyond *= 2
+        return last_allowed_integer(fits, inside=beyond // 2, outside=min(beyond, most + 1))
 
     def _smallest(self, applied: Iterable[BoundRule], delta: float, *, otherwise: str, adaptive: bool = False) -> Spent:
         checks.probability_below_one(delta=delta)

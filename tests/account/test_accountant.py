@@ -17,6 +17,8 @@ from darrm.losses.composition import compose_general, compose_optimal
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
 from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.mechanisms.selection import ExponentialMechanism
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -452,3 +454,10 @@ def test_stored_charges_keep_their_models() -> None:
         Charge("a", guarantee=QUERY, for_plain_voters=(plain,))
     with pytest.raises(ValueError, match="beside one of private models"):
         Charge("a", guarantee=QUERY, voters=MODELS, for_plain_voters=(charge,))
+
+
+def test_what_fits_is_counted_where_more_is_beyond_every_grid() -> None:
+    noisy = NoisyMaximum(ExponentialMechanism(350), Voters(9, PrivacyParams("inf"), overlap=1), 3)
+    budget = PrivacyParams(700, 0)
+    assert PrivacyAccountant().queries_that_fit(noisy.charge(), budget, most=10**6) == 2
+    assert PrivacyAccountant().queries_that_fit(noisy.charge(), budget, most=1) == 1
