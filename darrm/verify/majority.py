@@ -42,7 +42,6 @@ class ExactMajority(OfTable):
 
     numbers, version, read = "gamma", CORNERS.versions[-1], Table.from_json
     merit, sign, tolerance = "expected error", -1, Fraction(1, 10**12)
-    not_in_the_file = "the file does not hold what it takes to compute it: an own prior, or draws"
 
     @property
     def release(self) -> ReleaseNumbers:
@@ -91,6 +90,14 @@ class ExactMajority(OfTable):
             case priors.Independent(low=low, high=high) if low >= 0.5:
                 return expected_error(numbers.K, numbers.half, (Fraction(low) + Fraction(high)) / 2)
         return None
+
+    @property
+    def not_in_the_file(self) -> str:
+        """Why the expected error is not computed."""
+        optimality = self.table.optimality
+        if optimality is None or optimality.held_out is not None or not priors.is_built_in(optimality.prior):
+            return "the file does not hold what it takes to compute it: an own prior, or draws"
+        return f"under {priors.in_words(optimality.prior)} it is not computed in whole numbers"
 
     def notes(self) -> Iterator[Verdict]:
         """Judge what is said beside the expected error and its bound."""

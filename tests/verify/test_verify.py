@@ -33,7 +33,7 @@ from darrm import (
 from darrm.account.bounds import Bound
 from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
-from darrm.laws.priors import Dirichlet, Independent, Point, Prior
+from darrm.laws.priors import Dirichlet, Independent, Point, Prior, Spread
 from darrm.losses.charges import Charge
 from darrm.losses.profile import PrivacyProfile
 from darrm.losses.renyi import RenyiCurve
@@ -414,6 +414,14 @@ class TestLiesInATable:
             lying, "optimality", replace(table.optimality, value=table.optimality.value - 1e-9, bound=0.0)
         )
         assert "exact rational arithmetic gives" in false_claims(list(judge_optimality(exact_of(lying))))
+
+    @pytest.mark.parametrize("prior", [Spread(), Dirichlet(0.1)])
+    def test_a_prior_that_the_file_holds_is_not_said_to_be_missing(self, trio: Trio, prior: Prior) -> None:
+        assert trio.table.optimality is not None
+        table = trio.table.with_optimality(None, {})
+        object.__setattr__(table, "optimality", replace(trio.table.optimality, prior=prior))
+        told = next(judge_optimality(exact_of(table)))
+        assert (told.verdict, "does not hold" in told.reason, prior.text in told.reason) == (CLAIMED, False, True)
 
     def test_optimality(self, trio: Trio) -> None:
         def change(data: dict[str, Any]) -> None:
