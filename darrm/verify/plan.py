@@ -5,6 +5,7 @@ and 1/(10C), of open answers Ewens' of θ = 10, 1 and 0.1. Their mean is the pri
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -256,7 +257,7 @@ class _Shares:
         if (alone := self._of_open_table(prior, self._drawn)) is not None:
             return alone
         right, weights = self._right(prior)
-        known = isinstance(prior, Dirichlet | Spread)
+        known = isinstance(prior, Dirichlet | Ewens | Spread)
         samples = 3 if weights is None and isinstance(prior, Spread) else 1
         figure = _figure(right, weights, self._planned(weights, self._drawn, known=known), samples)
         return replace(figure, planners=weights is not None and not known)
@@ -305,20 +306,24 @@ def _concentrations(C: int) -> tuple[float, ...]:
 
 def _known_concentrations(prior: Prior, C: int) -> tuple[float, ...]:
     if isinstance(prior, Spread):
-        return _concentrations(C)
+        return (10.0, 1.0, 0.1) if is_open(C) else _concentrations(C)
+    if isinstance(prior, Ewens):
+        return (prior.theta,)
     return (prior.concentration,) if isinstance(prior, Dirichlet) else ()
 
 
 def _histograms(prior: Prior, K: int, C: int) -> tuple[NDArray[np.int64], Array | None]:
-    known = () if is_open(C) else _known_concentrations(prior, C)
+    known = _known_concentrations(prior, C)
     if C == 2:
         ones = np.arange(K + 1)
         counts = np.column_stack([K - ones, ones])
         return counts, _mean_of_dirichlets(counts, known) if known else np.exp(prior.log_probabilities(counts))
     if known:
-        parts = list(takewhile(lambda numbered: numbered[0] <= _LISTED, zip(count(), partitions(K, C, K))))
+        parts = list(takewhile(lambda numbered: numbered[0] <= _LISTED, zip(count(), partitions(K, C or K, K))))
         if len(parts) <= _LISTED:
             counts = np.array([part for _, part in parts])
+            if is_open(C):
+                return counts, np.mean([_ewens(counts, theta) for theta in known], axis=0)
             arranged = [_arrangements(part.tolist()) for part in counts]
             return counts, _mean_of_dirichlets(counts, known) * np.array(arranged)
     rng = np.random.default_rng(_SEED)
@@ -335,6 +340,17 @@ def _dirichlet(counts: NDArray[np.int64], concentration: float) -> Array:
     rising = [math.lgamma(n + concentration) - math.lgamma(concentration) - math.lgamma(n + 1) for n in range(K + 1)]
     whole = math.lgamma(K + 1) - math.lgamma(K + C * concentration) + math.lgamma(C * concentration)
     return np.asarray(np.exp(np.array(rising)[counts].sum(axis=1) + whole))
+
+
+def _ewens(counts: NDArray[np.int64], theta: float) -> Array:
+    """Compute K!/(θ)_K·Π (θ/j)^{m_j}/m_j! of partitions of which m_j strings have j votes."""
+    K = int(counts[0].sum())
+    whole = math.lgamma(K + 1) - math.lgamma(K + theta) + math.lgamma(theta)
+    logs = [
+        sum(m * math.log(theta / j) - math.lgamma(m + 1) for j, m in Counter(part).items() if j)
+        for part in counts.tolist()
+    ]
+    return np.exp(np.array(logs) + whole)
 
 
 def _arrangements(part: list[int]) -> float:

@@ -12,6 +12,7 @@ from darrm.laws.priors import Dirichlet, Point, Prior, Spread
 from darrm.plan import plan
 from darrm.plan.families import named
 from darrm.probability import Array
+from darrm.problem import OPEN
 from darrm.system.files import Json
 from darrm.verify.audit import audit
 from darrm.verify.plan import _figure, _judged
@@ -122,3 +123,16 @@ def test_an_expected_error_is_proved_without_the_planners_weights(
     assert ("the planner's weights" in found["the expected error"].reason) == (prior == Point(0.7))
     data["plan"]["expected_error"] -= 1e-5
     assert any("expected error" in line for line in false(judge(data)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [15, 30])  # summed by plan and audit, and by the audit alone
+def test_few_open_answers_are_summed(K: int, planned: Callable[..., Json], judge: Judge) -> None:
+    data = planned(K, OPEN, "GNMax by label")
+    honest = [one for one in judge(data) if "the share right is" in one.claim and "mean" not in one.claim]
+    assert {one.verdict for one in honest} == {PROVED if K == 15 else CONSISTENT}
+    if K == 15:
+        told = data["plan"]
+        for share in (told["share_right"], *told["columns"].values()):
+            share["value"] += 1e-4
+        assert len(false(judge(data))) == 4
