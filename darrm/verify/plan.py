@@ -170,7 +170,8 @@ def _judge_share(claims: Json, workload: Workload, prior: Prior, exact: Costs) -
         claim, reason = f"the share right is the mean of those of {', '.join(_COLUMNS)} voters", f"that is {mean:.9g}"
         yield judged(ABOUT_PLAN, claim, reason, holds=abs(told - mean) <= _EXACTLY)
     for place, name in enumerate(_COLUMNS if "columns" in claims else ()):
-        where = f"where voters are {name}: {_columns_of(workload.classes)[place].text}"
+        law = _columns_of(workload.classes)[place].text.partition(":")
+        where = f"where voters are {name}: {law[0]}:{float(law[2] or 1):.4g}"
         yield _judged(("share right", where), claims["columns"][name], partial(shares.column, place), workload)
 
 

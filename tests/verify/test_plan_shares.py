@@ -107,6 +107,7 @@ def test_a_share_is_the_mean_of_its_columns(K: int, classes: int, planned: Calla
     data["plan"]["columns"]["mixed"]["value"] -= 1e-4
     data["plan"]["columns"]["mixed"]["standard_error"] = 0.004 if K > 12 else 0.0
     assert any("is the mean" in line for line in false(judge(data)))
+    assert not any("0.3333333" in one.claim for one in judge(data))  # a third, for people
 
 
 @pytest.mark.parametrize("prior", [Spread(), Dirichlet(0.3), Point(0.7)])
