@@ -221,7 +221,7 @@ class StudentRecipe:
         checks.probability_below_one(averaging=self.averaging)
 
 
-# the best of those tried on MNIST, see experiments/pate/students.py
+#: The best recipe of those tried on MNIST, for images that are labeled in part (`experiments/pate/students.py`).
 FIXMATCH = StudentRecipe(
     steps=5000, learning_rate=3e-3, batch=16, unlabeled=7, weight=0.0, consistency=2.0, alignment=math.log(5.0),
     change=Perturbation(shift=2, rotation=20, scale=0.2, shear=0.2), robustness=0.7, averaging=0.995,
