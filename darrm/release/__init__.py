@@ -28,3 +28,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (either of two functions)
     if name in {"recover_partitions", "release_partitions"}:  # whose module reads files of all mechanisms
         return getattr(import_module("darrm.release.partitions"), name)
     raise AttributeError(f"module 'darrm.release' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
