@@ -10,7 +10,7 @@ from tests.test_papers import LISTED, keys_of
 ROOT = Path(__file__).parent.parent
 INDEX = ROOT / "docs" / "theory" / "index.md"
 PAGES = sorted(path for path in INDEX.parent.glob("*.md") if path != INDEX)
-LONG = {"open-answers"}  # its checks solve programs over partitions
+LONG = {"open-answers", "fresh-samples", "composition"}  # whose checks solve programs and compose many losses
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MODULE = re.compile(r"\b(?:darrm|lp_models|experiments|tests)/[\w/]+\.py\b")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")

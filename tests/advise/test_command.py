@@ -88,6 +88,7 @@ def test_both_doors_say_what_a_newcomer_misses(
                 assert "release VOTES.csv --table plan.json --ledger LEDGER.sqlite --create-budget 1,0.00001" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "reasons"),
     [

@@ -40,6 +40,7 @@ def test_budgets_at_which_nothing_applies_are_left_out() -> None:
         sweep(pure, [0.5, 1], families=FEW[1:])
 
 
+@pytest.mark.slow
 def test_text_json_and_files_say_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def test_what_fails_before_the_votes_pays_nothing() -> None:
     assert fitted.queries_left_ == 50
 
 
+@pytest.mark.slow
 def test_a_teacher_that_cannot_answer_tells_nothing_about_its_votes() -> None:
     class Halves(DecisionTreeClassifier):  # type: ignore[misc]  # scikit-learn ships no types
         def predict(self, inputs: Any) -> Any:

@@ -198,6 +198,7 @@ def expected(place: int) -> dict[str, tuple[np.ndarray | None, float]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place", [pytest.param(n, marks=[pytest.mark.slow] * (n not in {0, 9})) for n in range(len(SETTINGS))]
 )

@@ -34,6 +34,7 @@ def test_the_pool_and_the_held_out_images_share_the_test_set(first: tuple[Machin
     assert found == expected
 
 
+@pytest.mark.slow
 def test_teachers_have_learned_and_their_plurality_more(first: tuple[Machine, Recorded]) -> None:
     _, recorded = first
     assert recorded.votes.voters == 12

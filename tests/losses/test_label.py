@@ -232,6 +232,7 @@ def test_the_profile_of_many_moves_is_that_of_a_group_as_far_as_it_goes(moved: i
             assert least <= group.delta_at(moved * epsilon * (1.0 + 1e-15)) <= least * (1.0 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [14.0, pytest.param(56.0, marks=pytest.mark.slow)])
 def test_orders_that_are_dear_leave_the_others_close(right: float) -> None:
     # a tail that is long on the left: what is computed stops early at high orders, and was a third too much at all

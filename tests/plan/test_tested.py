@@ -64,6 +64,7 @@ def test_otherwise_all_are_answered_within_the_same_budget(monkeypatch: pytest.M
     assert np.all(run.release(divided) >= 0)
 
 
+@pytest.mark.slow
 def test_a_check_has_its_own_threshold_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     one_test(monkeypatch)
     option = calibrate(WORK, CONFIDENT, measure=Measure(WORK, RecordedVotes("public", agreeing())))
