@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from darrm.errors import DarrmError
+
 SHOWN_AFTER_SECONDS = 2.0  # on a terminal
 REWRITTEN_AFTER_SECONDS = 0.1  # on a terminal, so that quick steps do not wait for it
 REPEATED_AFTER_SECONDS = 1.0  # while a step lasts
@@ -87,12 +89,25 @@ def status_line(*, quiet: bool) -> Iterator[StatusLine]:
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Let a block of work have so many seconds; then it is stopped as by Ctrl-C, with a `KeyboardInterrupt`."""
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), _thread.interrupt_main)
+    """Let a block of work have so many seconds; then it is stopped as by Ctrl-C, with a `KeyboardInterrupt`.
+
+    Work that does not catch this had nothing to hand over yet: `DarrmError`.
+    """
+    is_over = threading.Event()
+
+    def stop() -> None:
+        is_over.set()
+        _thread.interrupt_main()
+
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
     timer.daemon = True
-    timer.start()
     try:
+        timer.start()
         yield
+    except KeyboardInterrupt:
+        if not is_over.is_set():
+            raise
+        raise DarrmError("stopped before anything was found: give it more time") from None
     finally:
         timer.cancel()
 

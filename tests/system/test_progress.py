@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from darrm.errors import DarrmError
 from darrm.system import progress
-from darrm.system.progress import bar, blocks, counted, status_line
+from darrm.system.progress import bar, blocks, counted, interrupted_after, status_line
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,3 +96,10 @@ def test_a_closed_standard_error_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
     with status_line(quiet=False) as line:
         line.show("round 7")
     assert list(counted("abc", "letters", enabled=True)) == ["a", "b", "c"]
+
+
+def test_work_that_has_nothing_to_show_in_its_time_says_so() -> None:
+    with pytest.raises(DarrmError, match="give it more time"), interrupted_after(0.0):
+        time.sleep(5.0)
+    with pytest.raises(KeyboardInterrupt), interrupted_after(60.0):
+        raise KeyboardInterrupt  # Ctrl-C is Ctrl-C
