@@ -21,7 +21,7 @@ from darrm.laws import priors
 from darrm.laws.priors import Dirichlet, Ewens, Prior, Spread
 from darrm.losses.charges import Charge
 from darrm.privacy import PrivacyParams
-from darrm.problem import Voters, Workload, classes_in_words, is_open
+from darrm.problem import Voters, Workload, classes_in_words, is_law_a_gamma, is_open
 from darrm.system.files import Json
 from darrm.verify.answering import Costs
 from darrm.verify.exact import expected_error
@@ -120,7 +120,7 @@ def _read(claims: Json) -> tuple[Workload, Prior]:
     workload, spent = _workload(claims["workload"]), claims["spent"]
     if spent.keys() != {"epsilon", "delta", "bound"} or not isinstance(spent["bound"], str):
         raise ValueError("spent is epsilon, delta and the name of a bound")
-    if "expected_error" in claims and workload.classes != 2:
+    if "expected_error" in claims and not workload.has_noise_function:
         raise ValueError("there is no expected error of more than two classes")
     numbers = [spent["epsilon"], spent["delta"], claims.get("expected_error", 0.0)]
     shares = [claims["share_right"]] if "share_right" in claims else []
@@ -245,7 +245,7 @@ class _Shares:
 
     def mean(self, columns: list[float]) -> float:
         """Compute the mean of all that a plan draws in turn, or adds up, from the means of each."""
-        listed = self.classes == 2 or self._are_few()
+        listed = is_law_a_gamma(self.classes) or self._are_few()
         sizes = [1] * 3 if listed else [len(range(place, self._drawn, 3)) for place in range(3)]
         return float(np.average(columns, weights=sizes))
 
@@ -276,7 +276,7 @@ class _Shares:
     def _planned(self, weights: Array | None, drawn: int, *, known: bool) -> float:
         """Count what a plan draws; it adds up all that is said of two classes, or few histograms of a known law."""
         few = known and weights is not None and len(weights) <= _PLANNED
-        return math.inf if few or self.classes == 2 else drawn
+        return math.inf if few or is_law_a_gamma(self.classes) else drawn
 
 
 def _figure(right: Array, weights: Array | None, planned: float, samples: int = 1) -> _Figure:
