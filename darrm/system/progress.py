@@ -1,6 +1,7 @@
 """Where long work stands, on standard error: one line that is rewritten on a terminal, now and then a line in a log."""
 
 import _thread
+import signal
 import sys
 import threading
 import time
@@ -99,9 +100,16 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         is_over.set()
         _thread.interrupt_main()
 
+    def only_then(*_: object) -> None:
+        if is_over.is_set():
+            raise KeyboardInterrupt
+
     timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
     timer.daemon = True
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as of what a script starts in the background
     try:
+        if ignored:
+            signal.signal(signal.SIGINT, only_then)
         timer.start()
         yield
     except KeyboardInterrupt:
@@ -109,6 +117,8 @@ def interrupted_after(seconds: float) -> Iterator[None]:
             raise
         raise DarrmError("stopped before anything was found: give it more time") from None
     finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         timer.cancel()
 
 

@@ -1,8 +1,10 @@
 """The status line: for long work only, wiped from a terminal, line by line in a log, fresh while a step lasts."""
 
 import re
+import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -98,8 +100,15 @@ def test_a_closed_standard_error_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert list(counted("abc", "letters", enabled=True)) == ["a", "b", "c"]
 
 
-def test_work_that_has_nothing_to_show_in_its_time_says_so() -> None:
-    with pytest.raises(DarrmError, match="give it more time"), interrupted_after(0.0):
-        time.sleep(5.0)
-    with pytest.raises(KeyboardInterrupt), interrupted_after(60.0):
-        raise KeyboardInterrupt  # Ctrl-C is Ctrl-C
+@pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])
+def test_work_that_has_nothing_to_show_in_its_time_says_so(before: Any) -> None:
+    """Also where a script started it in the background, which ignores Ctrl-C: the limit was ignored with it."""
+    old = signal.signal(signal.SIGINT, before)
+    try:
+        with pytest.raises(DarrmError, match="give it more time"), interrupted_after(0.0):
+            time.sleep(5.0)
+        with pytest.raises(KeyboardInterrupt), interrupted_after(60.0):
+            raise KeyboardInterrupt  # Ctrl-C is Ctrl-C
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, old)
