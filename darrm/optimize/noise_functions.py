@@ -115,6 +115,7 @@ def _solve_linear(
     if weights.size <= _MOST_AT_ONCE:
         return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, start=start)
     started, rough = time.perf_counter(), replace(options, gap=max(options.gap, _GAP_OF_START))
+    found: Result | None = None
     if oracle.shape is Shape.FREE:
         monotone = PrivacyOracle(oracle.problem, Shape.MONOTONE)
         found = _solve_linear(monotone, weights, rough, None, report, known)
@@ -131,7 +132,8 @@ def _solve_linear(
         start, options = oracle.beginning(rows_in(found)), left_of(options, started)
     dear = oracle.shape is Shape.FREE and oracle.problem.voters.each.exact_delta > 0  # the border of the full set
     knots = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS, keeps_rows=dear)
-    return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
+    result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
+    return result if found is None else _with_better_bound(oracle, weights, result, found)
 
 
 def _of_fewer(problem: Problem) -> Problem | None:
