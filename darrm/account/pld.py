@@ -45,7 +45,7 @@ def discretized_bound(account: Account, delta: float) -> Bound | None:
         # with too many queries one cell would hold all losses of one
         if not _LEAST_STEP <= step <= max(profile.epsilons[-1] for profile, _ in profiles):
             return None
-        epsilon = _composed(profiles, step, 0).smallest_epsilon(delta)
+        epsilon = _smallest_epsilon(profiles, step, 0, delta)
     if not math.isfinite(epsilon):
         return None
     source = "profiles" if any(charge.profile is not None for charge in account) else "guarantees"
@@ -59,15 +59,26 @@ def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
     step = max(math.sqrt(24.0 * _CHORDS * min(areas)), _LEAST_STEP, longest / _MOST_CELLS)
     sides = max(len(profile.sides) for profile, _ in profiles)
     for _ in range(_COARSER):
-        epsilon = _composed(profiles, step, 0).smallest_epsilon(delta)
+        epsilon = _smallest_epsilon(profiles, step, 0, delta)
         if math.isfinite(epsilon):
             break
         step *= 4.0
     for finer in (4.0, 1.0) if sides > 1 else ():  # the other direction mostly costs less: a coarse look shows it
-        other = _composed(profiles, step * finer, 1).smallest_epsilon(delta)
+        other = _smallest_epsilon(profiles, step * finer, 1, delta)
         if other <= epsilon:
             return step, epsilon
     return step, max(epsilon, other) if sides > 1 else epsilon
+
+
+def _smallest_epsilon(profiles: Profiles, step: float, side: int, delta: float) -> float:
+    """Compose on a grid; ∞ where its last point would lie beyond what a profile may speak of."""
+    if any(_last_cell(profile, step) * step > LARGEST_EXPONENT for profile, _ in profiles):
+        return math.inf
+    return _composed(profiles, step, side).smallest_epsilon(delta)
+
+
+def _last_cell(profile: PrivacyProfile, step: float) -> int:
+    return math.ceil(profile.epsilons[-1] / step * (1.0 - 1e-12))
 
 
 @lru_cache(maxsize=2)  # both ends of models ask for one account at a dozen δ
@@ -112,7 +123,7 @@ def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
     miss a point of the profile by its last few digits count as that point.
     """
     known = np.array(profile.epsilons)
-    last = math.ceil(known[-1] / step * (1.0 - 1e-12))
+    last = _last_cell(profile, step)
     beside = np.floor(known / step)
     grid = step * np.unique(np.clip(np.concatenate([beside + k for k in (-1.0, 0.0, 1.0, 2.0)]), 0.0, last))
     nearest = known[np.searchsorted(0.5 * (known[1:] + known[:-1]), grid)]

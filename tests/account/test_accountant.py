@@ -10,7 +10,7 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
-from darrm.account.pld import dominating_atoms, on_grid, profile_of
+from darrm.account.pld import discretized_bound, dominating_atoms, on_grid, profile_of
 from darrm.laws.noise_function import NoiseFunction
 from darrm.losses.charges import Charge
 from darrm.losses.composition import compose_general, compose_optimal
@@ -461,3 +461,12 @@ def test_what_fits_is_counted_where_more_is_beyond_every_grid() -> None:
     budget = PrivacyParams(700, 0)
     assert PrivacyAccountant().queries_that_fit(noisy.charge(), budget, most=10**6) == 1
     assert PrivacyAccountant().queries_that_fit(noisy.charge(), budget, most=1) == 1
+
+
+def test_a_grid_that_would_end_beyond_every_profile_is_no_bound() -> None:
+    # a million losses of up to 600 need cells of 572: the second begins below 700 and ends above
+    profile = PrivacyProfile((0.0, 300.0, 600.0), (0.5, 0.1, 0.0))
+    for count, within in ((3_000, True), (10**6, False)):
+        account = (Charge("a", profile=profile, count=count),)
+        assert (discretized_bound(account, 1e-5) is not None) == within
+    assert PrivacyAccountant(charges=account).spent(1e-5).epsilon == math.inf
