@@ -6,6 +6,7 @@ Workers share the cores, and threads that wait for each other took three quarter
 import gc
 import os
 import shutil
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -37,15 +38,23 @@ LONG_EXAMPLES = {
     "darrm.estimators.pate.PATEClassifier",
     "darrm.estimators.voting.PrivateVotingClassifier",
     "darrm.generate.noise_for",
+    "darrm.optimize.shape.best_shape",
     "darrm.plan.family.calibrate",
     "darrm.plan.search.plan",
+    "darrm.verify.attack.attack",
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave long examples of docstrings to the full tier."""
+    """Leave long examples of docstrings, and all but the first cases of some tests, to the full tier."""
+    cases: Counter[str] = Counter()
     for item in items:
-        if item.name in LONG_EXAMPLES:
+        if (quick := item.get_closest_marker("quick_cases")) is not None:
+            test = item.nodeid.partition("[")[0]
+            cases[test] += 1
+            if cases[test] > quick.args[0]:
+                item.add_marker("slow")
+        elif item.name in LONG_EXAMPLES:
             item.add_marker("slow")
 
 

@@ -55,6 +55,7 @@ def paid(ledger: PrivacyLedger) -> tuple[int, int]:
     return checks, sum(counts.values()) - checks
 
 
+@pytest.mark.slow
 def test_teachers_that_agree_say_their_word_and_others_leave_it_to_the_public_model() -> None:
     ledger = opened()
     text = Writer(CONFIDENT, ledger, seed=3).write(agreeing, public, most=20)
@@ -71,6 +72,7 @@ def test_teachers_that_agree_say_their_word_and_others_leave_it_to_the_public_mo
     assert paid(ledger) == (20, 0)
 
 
+@pytest.mark.slow
 def test_agreement_with_the_public_model_is_not_paid_for() -> None:
     ledger = opened()
     text = Writer(INTERACTIVE, ledger, seed=3).write(agreeing, lambda context: agreeing(context)[0], most=20)
@@ -116,6 +118,7 @@ def test_texts_end_at_stop_words_and_where_the_budget_does() -> None:
     assert Writer(mechanism, ledger, seed=3).write(agreeing, public, most=9) == Text((), BUDGET)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("cut", ["before the check", "before the answer", "after the answer"])
 @pytest.mark.parametrize("step", [1, 4])
 def test_a_broken_text_goes_on_where_it_was_paid_for(

@@ -71,6 +71,7 @@ def test_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.slow
 def test_the_page_about_prompts_asks_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "how-to" / "prompts.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}

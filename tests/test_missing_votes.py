@@ -465,6 +465,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("votes", ["votes.csv", "votes.npy"])
 def test_a_file_is_released_paid_for_and_audited(votes: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert releasing(folder, votes) == 2

@@ -100,6 +100,7 @@ def test_completion_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "pip install 'darrm[completion]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_manual_page_has_every_command(tmp_path: Path) -> None:
     page = tmp_path / "darrm.1"
     recipe = next(line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "-manpage " in line)

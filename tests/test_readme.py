@@ -183,6 +183,7 @@ def test_the_readme_is_two_screens() -> None:
     assert len(README.splitlines()) <= 130
 
 
+@pytest.mark.slow
 def test_noise_is_needed_where_the_readme_says_so() -> None:
     asked = re.search(r"darrm plan --K 11 --queries 20\s--total (\S+),(\S+)`", README)
     assert asked is not None

@@ -58,6 +58,7 @@ def test_every_page_has_a_module_a_test_and_a_check(page: Path) -> None:
     assert any("assert " in block for block in blocks_of(page))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=[pytest.mark.slow] if page.stem in LONG else []) for page in PAGES],

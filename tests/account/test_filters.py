@@ -88,6 +88,7 @@ def best_attack(kinds: Kinds, budget: PrivacyParams, share: Fraction) -> float:
     return value((0,) * len(kinds), 0)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("share", [HALF, pytest.param(Fraction(0), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("name", KINDS)
 def test_no_strategy_passes_the_budget(name: str, share: Fraction) -> None:

@@ -347,6 +347,7 @@ def run_python(script: str, path: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
     PrivacyLedger.create(path, BUDGET)
     script = """
@@ -368,6 +369,7 @@ def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
     assert out.split()[-1] == "3"
 
 
+@pytest.mark.slow
 def test_children_that_are_forked_while_threads_debit_do_not_wait_for_themselves(path: Path) -> None:
     PrivacyLedger.create(path, BUDGET)
     script = """

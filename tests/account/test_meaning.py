@@ -40,6 +40,7 @@ def test_the_worst_pair_of_laws_attains_both() -> None:
     assert belief_after(epsilon, delta, [0.0, 0.3, 1.0], other[1]) == pytest.approx([0.0, after, 1.0], abs=1e-15)
 
 
+@pytest.mark.slow
 def test_a_ledger_says_and_draws_what_its_total_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "1e-5"))

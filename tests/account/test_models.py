@@ -166,6 +166,7 @@ HALF = [0.1, 0.2, 0.3]
 SENTENCE = "was proved for voters that draw fresh randomness at every query"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "ask",
     [

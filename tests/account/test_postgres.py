@@ -172,6 +172,7 @@ def test_without_psycopg_a_clear_line_says_what_to_install(monkeypatch: pytest.M
         PrivacyLedger("postgresql://db/ward")
 
 
+@pytest.mark.quick_cases(1)
 def test_both_stores_admit_and_refuse_the_same(place: str) -> None:
     ledger = PrivacyLedger.create(place, BUDGET, population="ward 7")
     fit = ledger.queries_that_fit(QUERY)
@@ -235,6 +236,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("what", DAMAGE)
 def test_both_stores_refuse_what_somebody_changed(what: str, place: str, request: pytest.FixtureRequest) -> None:
     ledger = PrivacyLedger.create(place, BUDGET)
@@ -291,6 +293,7 @@ def test_a_user_without_rights_and_a_read_only_server_pay_nothing(server: Server
     assert ledger.debit(QUERY) == 2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("name", "line"),
     [
@@ -332,6 +335,7 @@ def test_commits_are_durable_whatever_the_server_was_told(server: Server) -> Non
         assert connection.execute("SELECT current_setting('transaction_isolation')").fetchone() == ("serializable",)
 
 
+@pytest.mark.slow
 def test_another_program_that_holds_or_writes_the_tables(server: Server) -> None:
     import psycopg
 
@@ -352,6 +356,7 @@ def test_another_program_that_holds_or_writes_the_tables(server: Server) -> None
     assert ledger.debit(QUERY) == 2
 
 
+@pytest.mark.quick_cases(1)
 def test_threads_share_commits_and_no_number_is_given_twice(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     commit = PostgresStore._commit
@@ -387,6 +392,7 @@ def test_threads_share_commits_and_no_number_is_given_twice(place: str, monkeypa
         assert 0 < len(made) < 40
 
 
+@pytest.mark.slow
 def test_a_forked_child_leaves_its_parents_connection_alone(server: Server) -> None:
     script = f"""
         import os

@@ -133,6 +133,7 @@ def printed(advice: Advice) -> dict[str, tuple[float, float, float, bool]]:
     return found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("work", [MANY, pytest.param(FRESH, marks=pytest.mark.slow), MODELS, ONE], ids=str)
 def test_every_number_of_the_report_is_the_options(work: Workload) -> None:
     """Compared with what a draw of the prior gives by the definition of the error, and with the accountant."""

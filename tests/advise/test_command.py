@@ -68,6 +68,7 @@ def test_json_follows_its_schema_and_the_text_says_the_same(
     assert "publish the majority of the models' votes as it is" in text
 
 
+@pytest.mark.slow
 def test_both_doors_say_what_a_newcomer_misses(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

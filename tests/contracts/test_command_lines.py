@@ -129,6 +129,7 @@ class TestEveryDoor:
             door.main(["--version"])
         assert re.fullmatch(r"darrm \d+\.\d+.*\n", capsys.readouterr().out)
 
+    @pytest.mark.quick_cases(1)
     @pytest.mark.usefixtures("folder")
     def test_json_keeps_its_schema(self, door: Door, capsys: pytest.CaptureFixture[str]) -> None:
         assert call(door, *door.arguments.split(), "--format", "json") == 0
@@ -163,6 +164,7 @@ class TestEveryDoor:
         assert_one_line([f"darrm.{door.name}"])
 
 
+@pytest.mark.slow
 def test_the_front_door_starts_all_without_a_warning() -> None:
     """In one interpreter, as each takes a second to start."""
     assert_one_line(["darrm", DOORS[0].name])
@@ -204,6 +206,7 @@ def test_an_interrupt_of_the_imports_is_one_line(start: list[str], tmp_path: Pat
     assert done.stderr == "error: interrupted\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "line"),
     [

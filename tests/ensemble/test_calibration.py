@@ -26,6 +26,7 @@ def exact_delta_of_one_step(epsilon: float, noise: float, rate: float) -> float:
     return max(removed, added)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "rate", "delta"),
     [(1.0, 0.1, 1e-3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0.6, 0.3, 1e-5), (2.0, 1.0, 1e-4)))],
@@ -48,6 +49,7 @@ def test_the_papers_teachers() -> None:
     assert privacy_of(recipe(12.0, 32 / 909, 143), 1e-4).epsilon == pytest.approx(0.0852, abs=2e-4)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(12.0, 5 / 130, 130), (1.0, 0.01, 1000), (4.0, 0.2, 50)])
 def test_renyi_accounting_is_never_smaller(noise: float, rate: float, steps: int) -> None:
     import dp_accounting

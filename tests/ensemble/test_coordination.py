@@ -60,6 +60,7 @@ def test_the_public_numbers_are_exponential_and_differ_between_steps_and_seeds()
     assert np.array_equal(exponentials(np.arange(5), 1, 3), exponentials(np.arange(5), "1", 3))
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_each_vote_has_the_law_of_its_voter() -> None:
     laws = np.random.default_rng(0).dirichlet(np.full(6, 0.7), 4)
@@ -85,6 +86,7 @@ def test_two_voters_agree_as_often_as_their_laws_say() -> None:
     assert expected >= overlap / (2.0 - overlap)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_largest_count_reaches_the_bound_and_independent_draws_do_not() -> None:
     rng = np.random.default_rng(1)

@@ -50,6 +50,7 @@ def small() -> Iterator[Small]:
         yield build, parameters, x, y, loop_gradients(build, parameters, x, y)
 
 
+@pytest.mark.slow
 def test_gradients_of_each_example_agree_with_a_loop(small: Small) -> None:
     build, parameters, x, y, loop = small
     together = per_example_gradients(build())(parameters, x, y)

@@ -171,6 +171,7 @@ def clouds_network() -> Any:
     return nn.Sequential(nn.Linear(20, 128), nn.ReLU(), nn.Linear(128, 2))
 
 
+@pytest.mark.slow
 def test_consistency_learns_from_unlabeled_inputs() -> None:
     x, y = clouds(400, seed=0, offset=0.2)
     test_x, test_y = clouds(1000, seed=1, offset=0.2)
@@ -185,6 +186,7 @@ def test_consistency_learns_from_unlabeled_inputs() -> None:
     assert scores[0] + 0.03 < scores[1]
 
 
+@pytest.mark.slow
 def test_robustness_tolerates_wrong_labels() -> None:
     x, y = clouds(200, seed=0, offset=0.45)
     test_x, test_y = clouds(1000, seed=1, offset=0.45)

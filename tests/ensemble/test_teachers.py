@@ -99,6 +99,7 @@ def test_teachers_see_their_own_shard_only() -> None:
     assert any((value[0] != other.parameters[name][0]).any() for name, value in one.parameters.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [{"stack_size": 1}, pytest.param({"stack_size": 2, "jobs": 2}, marks=pytest.mark.slow)]
 )
@@ -187,6 +188,7 @@ def test_bad_data_are_refused(x: np.ndarray, y: np.ndarray, message: str) -> Non
         train_teachers(x, y, Partition.random(6, 2, seed=0), PlainSGD(0.1, 1, 2), build=BUILD)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("recipe", [None, PrivateSGD(0.1, 8, 0.3, 1.0)])
 def test_a_killed_training_goes_on_with_noise_that_nobody_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Any

@@ -152,6 +152,7 @@ def test_a_seed_repeats_and_another_does_not() -> None:
     assert any((first[name] != other[name]).any() for name in first)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("recipe", [PRIVATE, PlainSGD(0.2, 6, 4), ADAM])
 def test_a_killed_training_ends_where_it_would_have_ended(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,6 +183,7 @@ def test_a_killed_training_ends_where_it_would_have_ended(
     assert steps[-1] < len(steps) + 6
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "other",
     [

@@ -113,6 +113,7 @@ def test_labels_leave_after_their_debit(monkeypatch: pytest.MonkeyPatch) -> None
     assert order == [("debit", 7)]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])  # noqa: S301
 def test_a_copy_spends_the_same_budget(copied: Any, tmp_path: Path) -> None:
     for fitted in (vote().fit(X, y), vote(ledger=tmp_path / "ledger.sqlite").fit(X, y)):
@@ -334,6 +335,7 @@ def test_models_that_promise_too_little_get_noise_and_both_ends_count(tmp_path: 
         models.fit(X, y)
 
 
+@pytest.mark.slow
 def test_two_ensembles_of_private_models_never_share_a_ledger(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "epsilon_each": 2,
@@ -414,6 +416,7 @@ def test_an_old_student_does_not_answer_for_new_labels() -> None:
         pate.to_model_card()
 
 
+@pytest.mark.slow
 def test_public_inputs_that_are_sorted_by_class_are_asked_evenly() -> None:
     for aggregator in ("confident", "best"):
         pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=3, epsilon=200, max_answers=45, random_state=0)

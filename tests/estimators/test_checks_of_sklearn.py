@@ -57,6 +57,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.quick_cases(6)
 @parametrize_with_checks(ESTIMATORS[:1])  # type: ignore[untyped-decorator]  # scikit-learn ships no types
 def test_every_check_passes(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -54,6 +54,7 @@ def worst_share(voters: int, run: LimitedConfident) -> float:
     return worst
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("voters", "queries", "answers"), [(2, 2, 1), (4, 3, 1), (3, 3, 2)])
 def test_no_neighbors_are_told_apart_better_than_is_charged(voters: int, queries: int, answers: int) -> None:
     run = LimitedConfident(ConfidentGNMax(0.8 * voters, 1.0, 1.0), queries, answers)

@@ -39,6 +39,7 @@ def split(name: str) -> Any:
     return train_test_split(X, words[y], test_size=60, random_state=0, stratify=y)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("teacher", "data"),
     [
@@ -91,6 +92,7 @@ def test_a_vote_without_noise_is_the_plurality_of_its_teachers() -> None:
         assert vote.votes(held).counts[row].tolist() == counts
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("labels", [np.array([-1, 1]), np.array([False, True]), np.array(["no", "yes"], dtype=object)])
 def test_labels_keep_their_names(labels: Any) -> None:
     X, y = load_breast_cancer(return_X_y=True)
@@ -102,6 +104,7 @@ def test_labels_keep_their_names(labels: Any) -> None:
     assert np.mean(pate.fit(X, labels[y], X[:200]).predict(X) == labels[y]) > 0.8
 
 
+@pytest.mark.slow
 def test_classes_that_no_shard_has_may_be_named_and_others_are_refused() -> None:
     X, _, y, _ = split("iris")
     vote = PrivateVotingClassifier(GaussianNB(), 5, epsilon=30, max_queries=60, classes=["class 9", *np.unique(y)])
@@ -123,6 +126,7 @@ def test_more_teachers_than_rows_and_a_teacher_that_cannot_learn_are_refused() -
         PrivateVotingClassifier(LogisticRegression(C=-1), 5, epsilon=300, max_queries=60).fit(X, y)
 
 
+@pytest.mark.slow
 def test_teachers_without_rows_vote_for_a_class_that_no_data_decide() -> None:
     X, _, y, _ = split("iris")
     vote = PrivateVotingClassifier(KNeighborsClassifier(1), 60, aggregator=GNMax(90.0), random_state=0)
@@ -182,6 +186,7 @@ def test_a_pipeline_with_groups() -> None:
     assert "one group" in pipe[-1].to_model_card()
 
 
+@pytest.mark.slow
 def test_a_card_is_about_the_fit_and_not_about_settings_of_later() -> None:
     X, _, y, _ = split("iris")
     vote = PrivateVotingClassifier(GaussianNB(), 5, epsilon=30, max_queries=60, random_state=0).fit(X, y)

@@ -111,6 +111,7 @@ def edited(content: bytes, rng: Random) -> bytes:
     return zipped(entries)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_half_written_is_no_file(tmp_path: Path, monkeypatch: Any) -> None:
     import skops.io
 
@@ -136,6 +137,7 @@ def answers(loaded: Any) -> Any:
     return loaded._counts(loaded.teachers_, inputs)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("files", [25, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("damage", [torn, edited])
 @pytest.mark.filterwarnings("ignore")
@@ -196,6 +198,7 @@ def bomb(name: str, content: bytes) -> bytes:
     return zipped({**entries, first: array(1).replace(b"(1,), }" + b" " * 10, b"(99999999999,), }")})
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("content", ["vote"], indirect=True)
 @pytest.mark.parametrize("name", ["compressed", "one array many times", "a sparse matrix"])
 def test_a_small_file_takes_little_memory(name: str, content: bytes, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ ESTIMATORS: dict[str, Any] = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("names", TYPES, ids=lambda names: f"{names.dtype} {names[0]!r}")
 @pytest.mark.parametrize(
     "estimator", ["vote", *(pytest.param(name, marks=pytest.mark.slow) for name in ("models", "student"))]
@@ -127,6 +128,7 @@ class _Seen(GaussianNB):  # type: ignore[misc]  # scikit-learn ships no types
         return super().fit(X, y, sample_weight)
 
 
+@pytest.mark.slow
 def test_cross_validation_of_a_student_learns_from_held_out_inputs() -> None:
     data, labels = load_breast_cancer(return_X_y=True)
     teacher = make_pipeline(StandardScaler(), GaussianNB())
@@ -134,6 +136,7 @@ def test_cross_validation_of_a_student_learns_from_held_out_inputs() -> None:
     assert cross_val_score(pate, data, labels, cv=3).mean() > 0.85  # the majority has 0.63
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_weights_are_refused_in_words_and_the_rest_as_python_does(estimator: str, tmp_path: Path) -> None:
     made = ESTIMATORS[estimator]().set_params(ledger=tmp_path / "l")
@@ -153,6 +156,7 @@ def test_a_vote_says_why_it_has_no_probabilities(estimator: str) -> None:
     assert not hasattr(made, "predict_proba")
 
 
+@pytest.mark.slow
 def test_the_share_right_is_said_before_anything_is_paid(tmp_path: Path) -> None:
     made = PrivateVotingClassifier(GaussianNB(), 60, max_queries=20, epsilon=3, ledger=tmp_path / "l", random_state=0)
     with pytest.raises(ValueError, match="classes must be said before a fit"):

@@ -51,6 +51,7 @@ def test_each_thread_and_process_drops_its_own_labels_only(tmp_path: Path) -> No
     assert [entry.count for entry in PrivacyLedger(tmp_path / "l").undelivered()] == [3, 5]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -87,6 +88,7 @@ def test_labels_leave_when_the_student_is_saved_or_they_are_acknowledged(tmp_pat
             fitted.fit(X, y, X[::4])
 
 
+@pytest.mark.slow
 def test_labels_are_for_the_same_public_inputs_classes_and_cost_only(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'C' parameter"):
         pate(tmp_path / "l", student=LogisticRegression(C=-1)).fit(X, y, X[::4])

@@ -163,6 +163,7 @@ def seconds_to_answers(run: Any, folder: Path) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("run", "after"), RUNS)
 def test_a_kill_right_after_the_debit_loses_nothing(run: Any, after: Any, tmp_path: Path) -> None:
     killed(run, tmp_path, None)

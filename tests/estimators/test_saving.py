@@ -33,6 +33,7 @@ def vote(tmp_path: Path, **settings: Any) -> PrivateVotingClassifier:
     return PrivateVotingClassifier(settings.pop("estimator", DecisionTreeClassifier()), 6, **given).fit(X, y)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("labels", [y, np.array(["a", "b", "b"])[y]])
 def test_a_loaded_vote_goes_on_with_the_budget(labels: Any, tmp_path: Path) -> None:
     fitted = vote(tmp_path).fit(X, labels)

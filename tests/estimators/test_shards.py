@@ -132,6 +132,7 @@ def test_the_teachers_noise_is_their_own_and_that_of_labels_is_not_seeded() -> N
     assert not np.array_equal(votes[0].predict(X), votes[1].predict(X))
 
 
+@pytest.mark.slow
 def test_an_estimator_whose_clones_are_one_object_is_refused() -> None:
     class Shared(DecisionTreeClassifier):  # type: ignore[misc]  # scikit-learn ships no types
         def __sklearn_clone__(self) -> Any:

@@ -47,6 +47,7 @@ def vote(**settings: Any) -> PrivateVotingClassifier:
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("form", FORMS, ids=["list", "tuple", "array", "objects", "Series"])
 def test_every_form_of_a_list_teaches_the_same_teachers(form: Callable[[Any], Any]) -> None:
     fitted, plain = vote().fit(form(TEXTS[:120]), y[:120]), vote().fit(TEXTS[:120], y[:120])

@@ -37,6 +37,7 @@ def test_a_command_that_fails_has_no_seconds(tmp_path: Path) -> None:
         run_once("-c 'raise SystemExit(3)'", tmp_path, tmp_path)
 
 
+@pytest.mark.slow
 def test_what_is_known_of_before_is_kept(tmp_path: Path) -> None:
     known = asdict(Runs(5, 9.0, 8.0, 7.0))
     row = measure(Command("nothing", "-c pass"), tmp_path, None, known)

@@ -21,6 +21,7 @@ def test_every_corner_is_allowed_and_lies_on_two_borders(epsilon: str, delta: st
         assert sum(abs(room) < 1e-12 for room in rooms) >= 2
 
 
+@pytest.mark.slow
 def test_all_are_drawn(tmp_path: Path) -> None:
     assert main(["--output", str(tmp_path)]) == 0
     drawn = sorted(path.name for path in tmp_path.iterdir())

@@ -67,6 +67,7 @@ def test_claims_fail_below_two_thirds_of_all_cells() -> None:
         assert claims[0].measured == f"in {won} of {won + lost} that were run, of 30"
 
 
+@pytest.mark.slow
 def test_contenders_answer_the_same_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     made = data.split("wine", 0)
     assert share_right("the largest class", made, 1, 0) == np.mean(made.answers == np.bincount(made.y).argmax())

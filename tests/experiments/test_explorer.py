@@ -226,6 +226,7 @@ def test_the_numbers_of_the_page_are_those_of_python(pages: dict[str, Any], plac
         assert shown[key]["share_right"] == pytest.approx(right.value, rel=FORMULA), key
 
 
+@pytest.mark.slow
 def test_it_fits_a_phone_and_draws_what_it_has(pages: dict[str, Any]) -> None:
     for page in pages.values():
         assert page["width"] <= PHONE

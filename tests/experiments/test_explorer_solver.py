@@ -141,6 +141,7 @@ def test_rows_cost_what_python_proves() -> None:
         assert sample == pytest.approx(double, abs=1e-9), setting
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("delta", ["0", "0.02"])
 @pytest.mark.parametrize("gamma", [(1.0, 0.1, 0.9, 0.2, 1.0), (1.0, 0.5, 1.0, 1.0, 0.0)], ids=["zigzag", "falling"])
 def test_a_gamma_that_falls_costs_what_python_says(delta: str, gamma: tuple[float, ...]) -> None:

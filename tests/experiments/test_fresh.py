@@ -95,6 +95,7 @@ def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> No
     assert row["still"]["kept"] < row["by_label"]["kept"] < row["ours"]["kept"]
 
 
+@pytest.mark.slow
 def test_noise_of_rivals_is_the_least() -> None:
     accounting = pytest.importorskip("dp_accounting")
     from dp_accounting.pld import pld_privacy_accountant

@@ -59,6 +59,7 @@ def test_a_character_that_no_font_has_is_an_error() -> None:
         load_atlas("A\u0378")
 
 
+@pytest.mark.slow
 def test_records_depend_on_nothing_but_their_seed() -> None:
     first, again, other = (draw_records(STYLE, seed, 300) for seed in ((1, 2), (1, 2), (1, 3)))
     for name in ("x", "y", "shown"):
@@ -200,6 +201,7 @@ def test_a_student_is_as_sure_as_it_is_right_and_learns_from_answers_alone() -> 
         train_glyph_student(records.x, np.full(1500, -1), 12)
 
 
+@pytest.mark.slow
 def test_networks_vote_the_same_however_they_are_dealt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(glyph_networks, "RECIPE", replace(glyph_networks.RECIPE, steps=3))

@@ -44,6 +44,7 @@ def test_teachers_have_learned_and_their_plurality_more(first: tuple[Machine, Re
     assert recorded.teacher_accuracy == pytest.approx(right.mean() / 12)
 
 
+@pytest.mark.slow
 def test_a_second_call_reads_the_votes_of_the_same_training_only(
     first: tuple[Machine, Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:

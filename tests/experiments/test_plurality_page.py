@@ -36,6 +36,7 @@ def comparison(K: int, shares: dict[str, float]) -> Comparison:
     return Comparison(work, options, [], 1.0, "dirichlet:1", [], 0.125, 0.875, 9.0)
 
 
+@pytest.mark.slow
 def test_a_run_writes_pictures_numbers_and_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plurality_page, "GRID", 11)
     monkeypatch.setattr(plurality_page, "SIGMAS", (3.0, 5.0))

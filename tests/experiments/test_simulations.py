@@ -38,6 +38,7 @@ def test_table_3_to_every_printed_digit() -> None:
         assert row["printed"][0] == f"{row['m']:.4f}"
 
 
+@pytest.mark.slow
 def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
     found = list(claims.decide(figures, curves.table_3()))
     refuted = [claim.statement for claim in found if not claim.holds]
@@ -108,6 +109,7 @@ def test_one_figure_from_the_command_line(tmp_path: Path) -> None:
     assert "| 10 | 6.4521 | 14.0328 | 0.1003 | 0.6452 | 0.1001 |" in page
 
 
+@pytest.mark.slow
 def test_no_panel_is_empty_and_every_error_is_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
 

@@ -35,6 +35,7 @@ def fill(_: int) -> None:
     held[:: 2**12] = b"x" * len(held[:: 2**12])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("act", "reason", "wait"),
     [

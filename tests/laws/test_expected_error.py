@@ -184,6 +184,7 @@ def test_a_prior_with_a_closed_form_is_not_sampled() -> None:
         assert optimality_of(exact).objective == "expected-error"
 
 
+@pytest.mark.slow
 def test_large_and_small() -> None:
     large = optimize_table(problem_of(101, "10"), objective="expected-error", draws=5_000)
     assert optimality_of(large).gap <= 1e-8

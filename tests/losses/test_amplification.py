@@ -104,6 +104,7 @@ def check(charge: Charge, P: Array, Q: Array) -> float:
     return hockey(P, Q, 0.0) / profile.delta_at(0.0)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("C", [2, 3])
 @pytest.mark.parametrize("sigma", [0.7, 1.5])
 def test_no_sample_costs_more_than_is_charged(C: int, sigma: float) -> None:
@@ -228,6 +229,7 @@ def exact_law(mechanism: Mechanism, counts: tuple[int, ...]) -> Array:
     return law
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 @pytest.mark.parametrize(("K", "C"), [(5, 2), (4, 3), (3, 4)])
@@ -251,6 +253,7 @@ def test_every_pair_of_histograms_costs_no_more(mechanism: Mechanism, K: int, C:
 
 
 # the height of the third is the worst one; at larger orders of narrow noise half a vote of lead multiplies the cost
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("sigma", "most", "orders"), [(0.9, 1.37, (2.0, 4.0)), (4.0, 1.05, (2.0, 4.0, 8.0))])
 @pytest.mark.parametrize("q", [0.001, 0.2])
 def test_three_outcomes_are_bounded_closely(sigma: float, most: float, orders: tuple[float, ...], q: float) -> None:
@@ -367,6 +370,7 @@ def test_losses_of_the_rarest_draws_are_added_on_a_coarser_grid() -> None:
     assert bounds["pld"] < 0.2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("rate", ["0.004", "0.3", "1/3"])
 def test_points_of_a_profile_are_rounded_up(rate: str) -> None:
     # ε whose amplified ones are next to a number of few digits: what is rounded to it may lie above
@@ -503,6 +507,7 @@ def test_a_plurality_is_charged_for_who_is_drawn() -> None:
     assert most == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("sigma", "q", "queries"), [(4.0, "0.02", 400), (3.0, "0.005", 2000)])
 def test_counts_cost_what_the_sampled_gaussian_costs(sigma: float, q: str, queries: int) -> None:
     dp_accounting = pytest.importorskip("dp_accounting")

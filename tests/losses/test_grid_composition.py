@@ -74,6 +74,7 @@ def randomized_response_delta(epsilon_of_one: float, count: int, epsilon: float)
     return total
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("step_parts", [1, 64])  # 64: a transform of less cells than the sum has
 @pytest.mark.parametrize("delta", [pytest.param(1e-2, marks=pytest.mark.slow), 1e-9, 1e-40])
 def test_many_queries_keep_the_digits_of_a_small_delta(delta: float, step_parts: int) -> None:

@@ -81,6 +81,7 @@ def histograms(K: int, C: int) -> list[tuple[int, ...]]:
     return [counts for counts in product(range(K + 1), repeat=C) if sum(counts) == K]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(("K", "C"), [pytest.param(8, 2, marks=pytest.mark.slow), (8, 3), (5, 4)])
 @pytest.mark.parametrize("fair", [False, True])
@@ -105,6 +106,7 @@ def three_outcomes(noise: IntegerNoise, x: int, y: int) -> np.ndarray:
     return np.array([joint[outcome].sum() for outcome in wins])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "noise", [pytest.param(noise, marks=[pytest.mark.slow] * (n % 2)) for n, noise in enumerate(NOISES)]
 )
@@ -250,6 +252,7 @@ def test_a_curve_that_nothing_bounds_is_infinite() -> None:
     assert np.all(np.isposinf(label_curve(short, moved=1000).values))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "noise",
     [ShapedNoise(1.0, 2.0, 2.0, 2.0), ShapedNoise(2.0, 4.0, 3.0, 2.0), ShapedNoise(5.0, 8.0, 3.0, 2.5)],

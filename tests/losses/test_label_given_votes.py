@@ -32,6 +32,7 @@ def worst(noise: SmallNoise, counts: tuple[int, ...]) -> tuple[np.ndarray, np.nd
     return forward, reverse, 1.0 - float(before.max())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("noise", "K", "C"),
     [
@@ -135,6 +136,7 @@ def moves(noise: DiscreteGaussian, K: int, C: int) -> Iterator[tuple[np.ndarray,
             yield laws[row], laws[moved]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("sigma", [0.8, 2.0, 6.0])
 @pytest.mark.parametrize(("K", "C"), [(7, 3), (4, 4)])
 def test_every_event_moves_along_the_tail_and_costs_at_most_its_sums(sigma: float, K: int, C: int) -> None:
@@ -204,6 +206,7 @@ def test_one_comparison_is_charged_for_its_bit(sigma: float) -> None:
         assert value <= order / (2.0 * sigma**2)
 
 
+@pytest.mark.slow
 @mpmath.workdps(90)  # type: ignore[untyped-decorator]
 def test_labels_of_narrow_laplace_noise_cost_what_they_cost_at_every_order() -> None:
     gamma, orders = 3, (2.0, 20.0, 130.0)

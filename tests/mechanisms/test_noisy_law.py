@@ -22,6 +22,7 @@ def listed(noise: IntegerNoise, counts: list[int], reach: int) -> np.ndarray:
     return law
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("noise", "counts", "reach"),
     [

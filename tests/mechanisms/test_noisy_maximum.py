@@ -34,6 +34,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("aggregator", EVERY, ids=str)
 def test_a_file_is_the_same_aggregator(aggregator: NoisyMaximum, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"

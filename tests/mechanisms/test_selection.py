@@ -42,6 +42,7 @@ AGGREGATORS = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("aggregator", AGGREGATORS, ids=str)
 @pytest.mark.parametrize("counts", [[3, 1], [2, 2, 1], [0, 3, 1, 3]], ids=str)
 def test_the_law_is_exact(aggregator: Mechanism, counts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

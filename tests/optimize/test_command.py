@@ -33,6 +33,7 @@ def test_the_main_job_as_text() -> None:
         assert piece in done.stdout
 
 
+@pytest.mark.slow
 def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
     for arguments in (
@@ -54,6 +55,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         assert all("integer" in entry["remark"] or "no allowance" in entry["remark"] for entry in absent)
 
 
+@pytest.mark.slow
 def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
     arguments = ["--objective", "expected-error", "--K", "7", "--m", "2", "--draws", "2000", "--output", str(path)]
@@ -170,6 +172,7 @@ def python(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_core_runs_where_the_extras_are_forbidden() -> None:
     out = python(
         f"""

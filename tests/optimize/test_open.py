@@ -76,6 +76,7 @@ def test_the_optimum_is_that_of_all_mechanisms_on_strings(
     assert float(exact) == pytest.approx(table.certificate.worst_cost, abs=1e-15)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("K", "epsilon", "delta", "theta", "share", "in_two_counts"),
     [

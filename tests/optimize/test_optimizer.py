@@ -71,6 +71,7 @@ def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float
     assert optimality_of(optimize_table(problem, prior=priors.Dirichlet())).value == pytest.approx(common, abs=5e-5)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 @pytest.mark.parametrize("prior", [priors.Independent(), priors.Dirichlet()])
 @pytest.mark.parametrize("K", [3, 11, 101])
@@ -228,6 +229,7 @@ class TestAnytime:
         table = optimize_table(self.problem, prior=priors.Dirichlet(), report=interrupt)
         self.check(table, "interrupted")
 
+    @pytest.mark.quick_cases(1)
     @pytest.mark.parametrize("each_delta", ["0", "1e-5"])
     def test_a_limit_while_fewer_voters_are_solved_for(self, each_delta: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The stretched γ is proved, and the stretched rows bound every γ, though nothing was solved for these K."""

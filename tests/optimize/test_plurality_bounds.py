@@ -56,6 +56,7 @@ def best_release(
     return float(-found.fun)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("K", "classes", "target", "reached"),
     [

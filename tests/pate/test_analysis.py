@@ -141,6 +141,7 @@ def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
     assert (continuous.charged, continuous.exact, continuous.label) == ("Theorem 6", None, None)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("aggregator", [GNMax(40.0), LNMax(0.05), ConfidentGNMax(150, 20.0, 40.0)])
 @pytest.mark.parametrize("check", ["data-independent", "data-dependent"])
 def test_the_exact_cost_is_the_loop_over_labels_and_checks(aggregator: PateAggregator, check: str) -> None:

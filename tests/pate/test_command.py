@@ -28,6 +28,7 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_labels_and_counts_in_both_formats_give_the_same_rows(
     votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,7 @@ def test_continuous_noise_costs_what_the_paper_says() -> None:
     assert InteractiveGNMax(200, 150.0, 40.0, 0.9, "continuous").guarantee == confident.guarantee
 
 
+@pytest.mark.slow
 def test_discrete_noise_is_charged_for_the_label() -> None:
     label = GNMax(40.0).charge(7)
     assert label.renyi == label_curve(DiscreteGaussian(40.0)) == GNMax(40.0).guarantee

@@ -49,6 +49,7 @@ def sanitized(analysis: Analysis, parameters: GnssParameters, count: int) -> lis
     return [sanitize(analysis, parameters, rng=np.random.default_rng(seed)) for seed in range(count)]
 
 
+@pytest.mark.slow
 def test_the_published_figure_is_the_sum_of_its_parts(released: Analysis, smooth: SmoothCost) -> None:
     assert smooth.value(WEIGHTS) == pytest.approx(released.theorem_6_costs(14.0)[ANSWERED].sum())
     draws = sanitized(released, PARAMETERS, 100)
@@ -142,6 +143,7 @@ def test_one_vote_changes_the_cost_by_no_more_than_its_sensitivity(check: str) -
         assert abs(math.log(first / second)) <= 0.02 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_threshold_adds_its_sensitivity_only_where_its_cost_is_data_dependent() -> None:
     aggregator = ConfidentGNMax(150, 20.0, 40.0)
     votes = VOTES[:60]
@@ -154,6 +156,7 @@ def test_the_threshold_adds_its_sensitivity_only_where_its_cost_is_data_dependen
     assert np.all(np.diff(dependent.checks_profile) >= 0.0)
 
 
+@pytest.mark.slow
 def test_the_search_beats_its_neighbors_and_the_rules_of_thumb(released: Analysis) -> None:
     found = search_parameters(released, 14.0)
     best = found.epsilon + 2.0 * found.deviation
@@ -183,6 +186,7 @@ def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_condi
         search_parameters(at([40.0, 45.0]))
 
 
+@pytest.mark.slow
 def test_expectations_are_averages_over_the_check() -> None:
     planned = quiet(VOTES, CONFIDENT, 1e-5)
     found = expected_publication(planned, PARAMETERS, simulations=10)

@@ -168,6 +168,7 @@ def check_lines(found: dict[str, tuple[str, str]], expected: dict[str, tuple[obj
         assert found[label] == (figure, "".join(map(str, rest))), label
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ANALYSES)
 def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
     analysis = ANALYSES[name]

@@ -80,6 +80,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("K", "C", "mechanism", "check", "other", "budget", "order"), RUNS)
 def test_all_neighbors_of_all_votes_are_within_the_budget(
     K: int,
@@ -292,6 +293,7 @@ def test_what_a_run_cannot_be_is_said() -> None:
         run.charge(6)
 
 
+@pytest.mark.slow
 def test_a_run_passes_as_often_as_it_says_and_is_written_and_read() -> None:
     run = TestedRun(NoisyMaximum(GNMax(0.6), plain(6), 2), 2, PrivacyParams(4, 0.05), 1.5, NoisyCheck(4.0, 0.6))
     votes = Votes.of_counts([[6, 0], [6, 0]])

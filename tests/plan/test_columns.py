@@ -86,6 +86,7 @@ def test_of_two_classes_the_published_belief_stays() -> None:
     assert [share.value for share in columns.values()] == pytest.approx([1.0] * 3, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_open_answers_have_columns_of_ewens() -> None:
     work = Workload(Voters(9, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), OPEN)
     best = plan(work, families=[named("GNMax by label")]).best

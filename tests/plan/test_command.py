@@ -66,6 +66,7 @@ def test_the_written_table_releases_all_queries_within_the_budget(
     assert np.load(tmp_path / "l.npy").shape == (40,)
 
 
+@pytest.mark.slow
 def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plan.json"
     one = ["--family", "permute-and-flip"]
@@ -111,6 +112,7 @@ def test_every_number_of_the_text_is_the_plans() -> None:
         assert line.startswith("*") is (found is plan.best)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("work", [MANY, FRESH], ids=str)
 def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
     plan, K = planned(work), work.voters.K

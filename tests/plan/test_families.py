@@ -17,6 +17,7 @@ WORKS = (
 QUICK = [family for family in FAMILIES if family.name not in {"shaped noise", "Rényi", "per query", "no noise"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work", [*(pytest.param(work, marks=pytest.mark.slow) for work in WORKS[:2]), WORKS[2]], ids=str
 )
@@ -40,6 +41,7 @@ def test_every_name_has_one_family() -> None:
         named("ours")
 
 
+@pytest.mark.slow
 def test_the_budget_is_used_up_to_a_hundred_thousandth() -> None:
     for name in ("GNMax by label", "exponential mechanism", "permute-and-flip"):
         (option,) = advise(WORKS[0], families=[named(name)]).options

@@ -25,6 +25,7 @@ def public_votes(name: str, kind: str) -> Votes:
     return Votes.of_labels(getattr(kept, kind)[0], classes=10)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("digits", ""), *((name, kind) for name in ("mnist", "fashion-mnist") for kind in ("plain", "private"))],

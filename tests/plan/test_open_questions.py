@@ -180,6 +180,7 @@ def verdict_of(mechanism: GNMax | LNMax, share: float) -> str:
     return told.verdict
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mechanism", [GNMax(3.0), LNMax(0.4), GNMax(3.0, reached=2), GNMax(40.0, reached=3)])
 def test_an_audit_adds_up_what_vanishes(mechanism: GNMax | LNMax) -> None:
     assert verdict_of(mechanism, 1.0) == PROVED
@@ -217,6 +218,7 @@ def test_a_threshold_of_one_vote_has_a_guarantee() -> None:
     assert 0.5 < guarantee.delta < 1.0
 
 
+@pytest.mark.slow
 def test_a_person_of_two_votes_needs_a_higher_threshold() -> None:
     work = Workload(Voters(60, PLAIN, overlap=2), 8, PrivacyParams("3", "1e-4"), classes=OPEN)
     found = plan(work, families=[named("GNMax by label")]).aggregator
@@ -278,6 +280,7 @@ def test_no_open_release_without_its_threshold(made: dict[str, object], message:
             NoisyMaximum.from_json(broken)
 
 
+@pytest.mark.slow
 def test_a_long_list_is_planned_like_open_answers() -> None:
     work = Workload(Voters(30, PLAIN, overlap=1), 2, PrivacyParams(4, "1e-3"), classes=20_000)
     long = plan(work, prior=Dirichlet(1.5 / 20_000), families=[named("GNMax by label")])

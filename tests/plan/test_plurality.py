@@ -68,6 +68,7 @@ def planned(work: Workload) -> Plan:
     return _plans[work]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_every_candidate_uses_the_budget_and_no_more(work: Workload) -> None:
     found = planned(work)
@@ -250,6 +251,7 @@ def test_other_beliefs_are_refused() -> None:
             door(WORK, prior=RecordedVotes("three", Votes.of_counts([[1, 2, 3]])))
 
 
+@pytest.mark.slow
 def test_models_that_are_private_enough_need_no_noise() -> None:
     work = Workload(Voters(12, PrivacyParams("0.5"), overlap=1, models=True), 30, PrivacyParams("0.5"), classes=3)
     with pytest.raises(PlanError, match="No noise is needed"):
@@ -362,6 +364,7 @@ def test_a_budget_that_no_rate_meets_is_a_plan_error(total: PrivacyParams) -> No
         calibrated(work, "GNMax by label")
 
 
+@pytest.mark.slow
 def test_laplace_noise_is_calibrated_without_delta() -> None:
     work = Workload(Voters(8, PLAIN, overlap=1), 20, PrivacyParams(2), classes=3)
     found = calibrated(work, "LNMax by label")

@@ -56,6 +56,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("K", "each", "overlap", "queries", "total"), SETTINGS)
 def test_the_total_stays_within_the_budget(
     tmp_path: Path, K: int, each: PrivacyParams, overlap: int | None, queries: int, total: tuple[str, str]
@@ -114,6 +115,7 @@ def test_the_operating_point_at_one_order_and_divergence() -> None:
     assert gaussian_truth(101, sigma)[places].round(3).tolist() == [0.959, 0.875, 0.712]
 
 
+@pytest.mark.slow
 def test_the_total_bounds_every_pair_of_neighbors_below_one_allowance() -> None:
     """m < 1: composed exactly for each pair of laws, no pair costs more than the plan says."""
     pytest.importorskip("dp_accounting")
@@ -201,6 +203,7 @@ def test_a_pure_budget_is_met_by_the_per_query_optimum() -> None:
     assert [option.name for option in found.options] == ["per query"]
 
 
+@pytest.mark.slow
 def test_a_pure_budget_below_one_allowance_is_met_by_a_law() -> None:
     """100 times the voters' own epsilon exceeds the budget; the exact profile of a law that tells less does not."""
     found = plan(Workload(Voters(11, PRIVATE), 100, PrivacyParams(4)))

@@ -44,6 +44,7 @@ def test_law_of_one_word(numerator: int) -> None:
     assert law_of(Fraction(numerator, 256), 1) == Fraction(numerator, 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numerator", [257, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 255, 256, 32768, 40001, 65535))]
 )

@@ -63,6 +63,7 @@ def test_all_first_bits_have_the_law(law: tuple[IntegerNoise, dict[int, Fraction
             assert np.count_nonzero(drawn <= x) == min(max(expected, 1), 2**16 - 1) - 1
 
 
+@pytest.mark.quick_cases(1)
 def test_the_draw_changes_at_its_boundaries_to_the_last_bit(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
     noise, sums = law
     sampler = ExactInversion(noise)

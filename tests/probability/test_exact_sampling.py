@@ -144,6 +144,7 @@ def chi_square(sample: np.ndarray, log_weights: np.ndarray, support: np.ndarray)
     return float((((found - expected) ** 2 / expected).sum() - cells) / math.sqrt(2 * cells))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.statistical
 @pytest.mark.parametrize("sigma", ["2.5", "40"])
 def test_discrete_gaussian_fits_and_a_wrong_sigma_does_not(sigma: str) -> None:

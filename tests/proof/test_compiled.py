@@ -91,6 +91,7 @@ def test_blocks_are_passed_over_only_where_no_cost_is_largest(
             assert set(slow[0]) <= {*whole.costs[whole.costs > floor].tolist(), -np.inf}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("K", "delta"),
     [(131, "1e-5"), *(pytest.param(*pair, marks=SLOW) for pair in [(131, "0.02"), (300, "1e-5"), (300, "0.02")])],

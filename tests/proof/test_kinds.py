@@ -177,6 +177,7 @@ def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
     assert full_set_size(voters) == sum(touched <= voters.reached for touched in chosen)
 
 
+@pytest.mark.slow
 @given(voters=voters_that_differ(), target=st.sampled_from(["0.05", "0.3", "1"]), delta=st.sampled_from(["0", "0.01"]))
 def test_the_optimum_is_that_of_the_whole_program(voters: Voters, target: str, delta: str) -> None:
     problem, prior = Problem(voters, PrivacyParams(target, delta)), priors.Dirichlet()
@@ -204,6 +205,7 @@ def hospitals(overlap: int | None = None, delta: str = "1e-6") -> Problem:
     return Problem(voters, PrivacyParams("0.5", "1e-4"))
 
 
+@pytest.mark.slow
 def test_eleven_hospitals_are_heard_better_than_the_weakest_of_them() -> None:
     """By the one program: 0.0449 beside 0.1371 (common prior); a person who reaches two of them hides better."""
     problem = hospitals()

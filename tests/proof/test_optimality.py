@@ -50,6 +50,7 @@ QUICK = {  # every ε and every Δ once for one, two and three voters
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("K", "epsilon", "delta"),

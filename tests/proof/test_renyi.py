@@ -55,6 +55,7 @@ def laws(gamma: NoiseFunction, p: np.ndarray, p_prime: np.ndarray) -> list[tuple
     return sorted({(round(float(a), 15), round(float(b), 15)) for a, b in pairs})
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("each", EACH, ids=str)
 @pytest.mark.parametrize("K", [1, 2, 3, *(pytest.param(K, marks=pytest.mark.slow) for K in (4, 5))])
 def test_every_multiset_of_every_corner_for_every_overlap(K: int, each: PrivacyParams) -> None:
@@ -90,6 +91,7 @@ def test_no_point_between_the_corners_is_worse(K: int, overlap: int, each: Priva
         assert np.max(np.log(total)) / (order - 1) <= bound + 1e-12
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "each", [EACH[0], EACH[2], *(pytest.param(EACH[n], marks=pytest.mark.slow) for n in (1, 3))], ids=str
 )

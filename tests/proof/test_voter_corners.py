@@ -124,6 +124,7 @@ def optimum_by_hand(problem: Problem, weights: Array) -> float:
     return float(-solved.fun)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("classes", [2, 3, 4])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (0.5, 0.05), (1.2, 0.2)])
 def test_no_direction_has_a_private_pair_beyond_the_corners(classes: int, epsilon: float, delta: float) -> None:
@@ -436,6 +437,7 @@ def test_a_table_is_saved_proved_again_and_drawn_from(tmp_path: Path) -> None:
     assert models.for_plain_voters
 
 
+@pytest.mark.slow
 def test_a_law_that_needs_much_noise_is_not_thrown_away() -> None:
     """Mixed with the share that floats need, it may still be above by a rounding."""
     problem = Problem(Voters(7, PrivacyParams("0.1")), PrivacyParams("0.2"), 5)
@@ -447,6 +449,7 @@ def test_a_law_that_needs_much_noise_is_not_thrown_away() -> None:
     assert certify(problem, true_plurality(7, 5).mixed(0.9 * (1.0 - table.certificate.scale))).certificate.scale < 1.0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("each", "m"), [(PrivacyParams("0.4"), 1), (PrivacyParams("0.4"), 3), (PrivacyParams("0.4", "0.01"), 1)]
 )
@@ -530,6 +533,7 @@ def turn(voters: Voters, classes: int, answers: int, law: PluralityLaw, ratio: f
     return worst((0,) * classes, 1.0, 1.0)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("answers", [1, 2])
 def test_the_bound_of_voters_in_turn_is_their_worst(answers: int) -> None:
     voters = Voters(3, PrivacyParams("0.5"))

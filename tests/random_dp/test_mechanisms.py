@@ -194,6 +194,7 @@ def exact_law(scores: list[float], sensitivity: float, epsilon: Fraction) -> np.
     return np.asarray(weights / weights.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_exponential_law_by_enumeration() -> None:
     scores = [0.0, 1.0, 2.5, -1.0]

@@ -100,6 +100,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", FAILURES)
 def test_what_fails_after_the_debit_is_recovered_once(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -190,6 +191,7 @@ def test_three_releases_into_one_file_pay_once(folder: Path, aggregator: Release
 NO_DEVICE = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this machine has no /dev/full")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("stdout", "status"), [pytest.param("> /dev/full", 3, marks=NO_DEVICE), ("| head -c 0", 0)])
 def test_a_report_that_cannot_be_printed(stdout: str, status: int, folder: Path) -> None:
     command = f'"{sys.executable}" -m darrm.release "$@" {stdout}'
@@ -209,6 +211,7 @@ def test_a_report_that_cannot_be_printed(stdout: str, status: int, folder: Path)
     assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
 
 
+@pytest.mark.slow
 def test_a_closed_output_pays_nothing(folder: Path) -> None:
     command = f'"{sys.executable}" -m darrm.release "$@" >&-'
     done = subprocess.run(

@@ -96,6 +96,7 @@ def test_an_empty_input_is_no_question(ask: Asking) -> None:
     assert ask.paid() == 0
 
 
+@pytest.mark.slow
 def test_the_log_says_which_question_was_paid_by_which_entry(ask: Asking) -> None:
     assert ask(b"q 7,1,1,0\n", "--quiet", "--ids")[:2] == (0, "1,1\n")
     assert ask(b"0,0,1\n", "--quiet")[:2] == (0, "2,0\n")
@@ -321,6 +322,7 @@ def one(process: subprocess.Popen[bytes], question: bytes) -> bytes:
     return process.stdout.readline()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_and_the_last_answer_comes_again(sent: signal.Signals, folder: Path, ask: Asking) -> None:
     with started(folder) as process:
@@ -337,6 +339,7 @@ def test_a_signal_ends_it_and_the_last_answer_comes_again(sent: signal.Signals, 
     assert ask.paid() == 3
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_is_paid_for_no_more(folder: Path, ask: Asking) -> None:
     with started(folder) as process:
         assert one(process, b"1,1,0\n") == b"1,1\n"
@@ -397,6 +400,7 @@ def test_a_reader_that_is_slow_gets_its_answers_again(folder: Path, ask: Asking)
     assert ask(b"")[:2] == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["dead", *(pytest.param(end, marks=pytest.mark.slow) for end in ("unread", "alive"))])
 def test_a_socket_has_a_reader_that_may_die(ends: str, folder: Path, ask: Asking) -> None:
     """The end of the questions is a receipt only from a reader that has read the answer and is still there."""
@@ -457,6 +461,7 @@ def test_a_line_that_may_be_cut_off_is_not_paid_for(ask: Asking) -> None:
     assert ask.paid() == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking) -> None:
     with Path("/dev/full").open("wb") as full, started(folder, stdout=full) as process:
         _, err = process.communicate(b"1,1,0\n0,0,1\n")
@@ -467,6 +472,7 @@ def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking)
     assert ask.paid() == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "line"),
     [
@@ -523,6 +529,7 @@ def piped(folder: Path, end: int, *, json_lines: bool = False) -> Pipe:
     return Pipe(end, table, ledger, json_lines=json_lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocking", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_for(blocking: bool, folder: Path) -> None:
     (reading, asked), (answers, writing) = os.pipe(), os.pipe()

@@ -179,6 +179,7 @@ def run_kills(folder: Path, how: str, points: list[str], seed: int, amount: int)
     return apart(__file__, folder, f"dict(kills.kill_many(folder, {how!r}, {points!r}, {seed}, {amount}))")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("certain", "how"),
     [

@@ -96,6 +96,7 @@ def test_many_questions_at_once_are_answered_and_asked_again_cost_nothing(server
     assert server.call("study", "GET", "/questions/new").status_code == 404  # all or none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [{"fit": 1}], indirect=True)
 def test_a_hundred_clients_race_for_the_last_answer(server: Endpoint) -> None:
     with ThreadPoolExecutor(32) as pool:
@@ -124,6 +125,7 @@ def test_a_budget_of_a_client_and_of_a_project_is_refused_with_what_is_left(serv
     assert len(paid(server.what)) == 3
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer forged", "Basic !", "Basic eDp5", "Bearer " + "9" * 10_000])
 def test_a_forged_token_is_refused_before_anything_is_read(server: Endpoint, header: str) -> None:
     for method, path in (("GET", "/"), ("GET", "/metrics"), ("POST", "/ask"), ("PUT", "/questions/q/vote")):
@@ -246,6 +248,7 @@ def test_every_endpoint_is_described(server: Endpoint) -> None:
     assert routes - {"/", "/docs", "/openapi.json"} == set(described["paths"])
 
 
+@pytest.mark.slow
 def test_without_a_server_nothing_loads_one() -> None:
     code = "import sys, darrm, darrm.optimize.__main__, darrm.serve.__main__; "
     code += "sys.exit(bool({'starlette', 'uvicorn', 'httpx'} & set(sys.modules)))"

@@ -47,6 +47,7 @@ def test_another_vote_and_what_is_none_is_refused(tmp_path: Path, said: object, 
         assert getattr(refused.value, "status", 0) == status
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("missing", "voters", "state"), [("coin", 1, "answered"), ("coin", 0, "expired"), ("refuse", 2, "expired")]
 )
@@ -164,6 +165,7 @@ def test_a_label_that_was_paid_for_and_not_kept_is_found_in_the_ledger(
     assert paid(what) == ["q0", "q1", "q2"]
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_away_loses_nothing(tmp_path: Path) -> None:
     what = deployment(tmp_path)
     ledger, away = Path(what.ledger), tmp_path / "away"
@@ -216,6 +218,7 @@ def test_an_old_copy_of_the_ledger_is_a_second_budget_and_refused(tmp_path: Path
     assert paid(what) == ["q1"]
 
 
+@pytest.mark.slow
 def test_two_servers_do_not_share_questions_or_a_stream(tmp_path: Path) -> None:
     with running(deployment(tmp_path)) as desk:
         with pytest.raises(LedgerError, match="another server"):

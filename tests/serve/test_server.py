@@ -197,6 +197,7 @@ def test_a_ledger_in_a_database_needs_a_file_for_the_questions(tmp_path: Path) -
         main(["start", *map(str, words)])
 
 
+@pytest.mark.slow
 def test_a_slow_client_and_a_gigabyte_are_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEADER_SECONDS", 0.3)
     clients = tmp_path / "clients.json"

@@ -75,6 +75,7 @@ def test_a_token_behind_the_body_lets_nobody_in(server: Endpoint) -> None:
         assert link.recv(100).startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("first", "then"),
     [
@@ -108,6 +109,7 @@ def test_a_body_that_was_refused_unread_is_taken_for_no_headers_and_ends(server:
         assert sent < 40_000_000
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("answers", "last"), [(5000, b""), (15, b"Connection: close\r\n")])
 def test_whoever_reads_no_answer_is_hung_up_on(server: Endpoint, answers: int, last: bytes) -> None:
     page = b"GET /docs HTTP/1.1\r\nHost: a\r\n"

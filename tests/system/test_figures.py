@@ -25,6 +25,7 @@ def test_styles_can_be_told_apart_without_color() -> None:
     assert style(0).line(1000)["marker"] is None
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_names_stand_beside_their_lines_and_apart(tmp_path: Path, scale: str) -> None:
     ends = {"a": 1.0, "b": 1.0, "c": 0.99, "d": 0.01, "e": 0.012}

@@ -112,6 +112,7 @@ def test_the_divergence_agrees_with_its_sum() -> None:
     assert renyi_divergence(np.array([0.5, 0.5]), np.array([0.0, 1.0]), 2.0) == np.inf
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", TABLES)
 def test_an_honest_release_stands_and_the_bound_is_near_the_truth(name: str) -> None:
@@ -135,6 +136,7 @@ def test_a_release_from_the_operating_system_stands() -> None:
     assert attack(Release(private(5, "0.8", "1e-2", "2")), 20_000).departures == ()  # a false alarm in 1e-6 of all runs
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_all_bounds_together_hold_with_the_confidence_stated() -> None:
     table = private(5, "0.8", "1e-2", "2")
@@ -145,6 +147,7 @@ def test_all_bounds_together_hold_with_the_confidence_stated() -> None:
     assert 3 <= alarms <= 25
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_more_draws_come_nearer() -> None:
     table = private(11, "0.1", "1e-5", "3")
@@ -183,6 +186,7 @@ def a_bare_minority_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Release, "release", release)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.statistical
 @pytest.mark.parametrize("bug", [half_the_noise, one_coin_for_a_call, one_coin_for_two_queries])
 @pytest.mark.parametrize("plain_voters", [False, True])

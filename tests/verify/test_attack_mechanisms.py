@@ -150,6 +150,7 @@ def assert_neighbors(pair: Pair, voters: Voters, strengths: list[float]) -> int:
 ALIKE = {"GNMax of three votes", "ShapedMax", "plurality", "private plurality"}  # each beside one that is quick
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in RELEASES])
 def test_an_honest_release_stands(name: str) -> None:

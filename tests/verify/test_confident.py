@@ -53,6 +53,7 @@ def test_bits_and_labels_add_up() -> None:
     assert many.high == pytest.approx(30 * bit.high + 4 * label.high)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", CHARGES)
 def test_the_librarys_costs_are_proved_and_smaller_ones_false(name: str) -> None:
     charge = CHARGES[name]

@@ -129,6 +129,7 @@ def bit_of_noise(mechanism: NoisyMaximum) -> list[list[mpmath.mpf]]:
 MECHANISMS = [GNMax(1.1), LNMax(0.9), ExponentialMechanism(2.0), PermuteAndFlip(2.0)]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, PermuteAndFlip(40.0)], ids=repr)
 @pytest.mark.parametrize("sampling", [COIN, FIXED], ids=["coin", "fixed"])
 def test_a_bit_costs_what_mpmath_says(mechanism: GNMax | LNMax, sampling: Sampling) -> None:
@@ -167,6 +168,7 @@ def three_outcomes(log_weights: Callable[[Array], Array], i: int, j: int, z: int
     return [*wins, float(both[(a < 0) & (b < 0)].sum())]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("log_weights", "more"),
     [(lambda x: -0.8 * np.abs(x), 1.02), (lambda x: -(x**2) / 3.0, 2.0)],
@@ -232,6 +234,7 @@ STEEP = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mechanism", STEEP, ids=lambda one: one.charge().what)
 def test_what_floats_hardly_hold_is_not_called_false(mechanism: NoisyMaximum) -> None:
     """Probabilities of e^{−1400}, curves beyond e^{700}, and losses of 10⁻⁸."""
@@ -278,6 +281,7 @@ def test_each_direction_is_added_up_on_its_own() -> None:
     check_directions(sums)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -352,6 +356,7 @@ def written(kind: object, classes: int, sampling: Sampling) -> bytes:
     return json.dumps(NoisyMaximum(mechanism, voters(6, sampling), classes).to_json()).encode()
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("kind", "classes", "sampling"), FAMILY)
 def test_an_honest_file_is_not_false_and_mostly_proved(kind: object, classes: int, sampling: Sampling) -> None:
     answering, verdicts = judge_release(written(kind, classes, sampling))
@@ -382,6 +387,7 @@ def lowered(charge: Charge, what: str, factor: float) -> Charge | None:
     return replace(charge, profile=PrivacyProfile(profile.epsilons, less, back))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("sampling", [COIN, FIXED], ids=["coin", "fixed"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_costs_that_are_understated_are_false(classes: int, sampling: Sampling) -> None:

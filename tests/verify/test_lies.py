@@ -77,6 +77,7 @@ SPELLINGS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("name", "spelling"),
     [

@@ -146,12 +146,14 @@ def marked(cases: list[Any], quick: set[str]) -> list[Any]:
     return [pytest.param(one, id=str(one), marks=[] if str(one) in quick else pytest.mark.slow) for one in cases]
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("lie", marked(LIES, QUICK))
 def test_no_lie_is_missed(lie: Lie, made: Callable[[str], Path], tmp_path: Path) -> None:
     found = audited(made(lie.folder), tmp_path / "folder", lie.tell)
     assert sorted_as(found, lie.unknown) != MISSED
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("honest", marked(VARIATIONS, QUICK_VARIATIONS))
 def test_nothing_honest_is_false(honest: Honest, made: Callable[[str], Path], tmp_path: Path) -> None:
     found = audited(made(honest.folder), tmp_path / "folder", honest.make)
@@ -355,6 +357,7 @@ def test_no_changed_byte_changes_what_is_accepted(kind: str, made: Callable[[str
     assert _tried(kind, made, tmp_path, 10_000) == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["mechanism", "labels", "receipt"])
 def test_few_changed_bytes_change_nothing_that_is_accepted(
     kind: str, made: Callable[[str], Path], tmp_path: Path

@@ -72,6 +72,7 @@ def test_labels_have_the_law_that_is_computed(name: str) -> None:
     assert np.all(np.abs(shares - law) <= 5.0 * np.sqrt(law * (1.0 - law) / draws))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("noise", [GNMax(1.5), LNMax(0.8), ShapedMax(ShapedNoise(2.0, 1.5, 3.0, 1.0))])
 def test_labels_of_many_classes_are_summed_with_enough_nodes(noise: GNMax | LNMax | ShapedMax) -> None:
     votes = np.array([[9, 5, 5, 1] + [0] * 56, [1] * 20 + [0] * 40])
@@ -95,6 +96,7 @@ def test_labels_of_many_classes_are_summed_with_enough_nodes(noise: GNMax | LNMa
         assert own.sum() == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_librarys_costs_pass_and_smaller_ones_are_false(name: str) -> None:
     checked = exact(name)
@@ -172,6 +174,7 @@ def planned_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
     return of
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name",
     [
@@ -299,6 +302,7 @@ SEVERAL = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mechanism", SEVERAL)
 def test_several_votes_that_move_cost_no_more(mechanism: GNMax | LNMax | ShapedMax) -> None:
     t = mechanism.reached

@@ -52,6 +52,7 @@ ACCOUNTS = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_each_bound_is_the_accountants(name: str) -> None:
     voters, queries, delta = ACCOUNTS[name]
@@ -99,6 +100,7 @@ def labels_of(bits: tuple[int, ...], course: tuple[tuple[int, ...], ...], gamma:
         yield math.prod(share if label else 1.0 - share for share, label in zip(shares, labels, strict=True))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("reached", "delta"),
     [

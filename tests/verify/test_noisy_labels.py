@@ -62,6 +62,7 @@ def neighbors(K: int, C: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("name", "first_wins"),
     [
@@ -87,6 +88,7 @@ WIDE = (DiscreteGaussian(40.0), DiscreteLaplace(0.05), ShapedNoise(30.0, 20.0, 2
 QUICK = set(zip(WIDE, (8.0, 20.0, 2.0), strict=True))  # every noise and every order once
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("noise", "order"),
     [

@@ -162,6 +162,7 @@ def check_readings(module: ModuleType) -> None:
             assert read(law, epsilon) <= law.delta(epsilon) + Fraction(1, 10**70)
 
 
+@pytest.mark.slow
 def test_coarse_roundings_are_on_the_safe_side(monkeypatch: pytest.MonkeyPatch) -> None:
     check_coarsely(sums, monkeypatch)
 
@@ -244,6 +245,7 @@ ACCOUNTS = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in {"no common step", "one of many"})) for name in ACCOUNTS],

@@ -41,6 +41,7 @@ def test_an_honest_run_is_quoted(folder: Path) -> None:
     assert "all 40 labels of the ledger together are (2, 0.00001)-private, proved here" in to_quote(found)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("run", [RUN, TestedRun(RUN.answer, 20, BUDGET, 9.0, NoisyCheck(40.0, 8.0))])
 @pytest.mark.parametrize("other", [None, NoisyMaximum(GNMax(60.0), TEACHERS, 3)])
 def test_the_condition_is_computed_anew(

@@ -235,6 +235,7 @@ HONEST = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_tables_of_every_kind_pass(tmp_path: Path, name: str) -> None:
     table = HONEST[name]()
@@ -263,6 +264,7 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("classes", [("no", "yes"), ("a,b", 'say "c"'), (" x", "x\n"), (-5, 70_000)])
 @pytest.mark.parametrize("suffix", ["csv", pytest.param("npy", marks=pytest.mark.slow)])
 def test_labels_of_any_name_are_those_of_their_debit(trio: Trio, classes: tuple[Any, Any], suffix: str) -> None:
