@@ -52,7 +52,9 @@ def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -
     """Run a study, or a part of it anew: the rest of its result is read."""
     study, path = STUDIES[options.dataset], machine.folder / f"{options.dataset}.json"
     if options.only is None:
-        return measure(study, machine, line, quick=options.quick)
+        in_one_go = not (machine.folder / "kept").exists()  # nothing of an earlier run is read
+        result = measure(study, machine, line, quick=options.quick)
+        return result | {"in_one_go": in_one_go, "jobs": options.jobs}
     stored: pages.Row = pages.read_json(path)
     if options.only == LINEAR:
         return stored | {"linear": linear_of(study, machine, line, quick=stored["quick"])}

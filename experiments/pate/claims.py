@@ -127,7 +127,7 @@ def _students(result: Row, row: Row) -> list[Claim]:
     ]
     if row.get("rest") and result["dataset"] in LEAST_REST:
         least, rest = LEAST_REST[result["dataset"]], mean(row["rest"])
-        claims.append(Claim(f"and {least:.1%} beyond the queries", f"{rest:.2%}", rest >= least))
+        claims.append(Claim(f"and {least:.1%} beyond the queries", f"{rest:.3%}", rest >= least))
     lnmax = _row(result, "LNMax")
     if lnmax is not None and lnmax["students"]:
         other = mean(lnmax["students"])

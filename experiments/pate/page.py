@@ -8,7 +8,7 @@ from experiments.pate.claims import claims_of
 from experiments.pate.comparison import comparison, mean
 from experiments.pate.settings import NETWORKS, PLANS, STUDIES
 
-CLUSTER, OUTSIDE, PIECES = "cluster.json", "outside.json", "pieces.json"
+CLUSTER, OUTSIDE = "cluster.json", "outside.json"
 PRINTED = "printed"  # the JSON of what needs no votes
 PARTS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23")  # of the publication of a round
 
@@ -17,17 +17,22 @@ def page(folder: Path) -> str:
     """Write the page from the files of a folder."""
     paths = {name: folder / f"{name}.json" for name in STUDIES}
     sections = {name: _section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
+    mnist = read_json(paths["mnist"]) if paths["mnist"].is_file() else None
     outside = read_json(folder / OUTSIDE) if (folder / OUTSIDE).is_file() else None
     if outside is not None:
-        outside["student"] = _accuracy(outside["students"], outside["held_out"])
-        outside["ours"] = read_json(paths["mnist"]) if paths["mnist"].is_file() else None
+        outside |= {"student": _accuracy(outside["students"], outside["held_out"]), "ours": mnist}
     facts = {
         "outside": outside,
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
-        "pieces": read_json(folder / PIECES) if (folder / PIECES).is_file() else None,
+        "whole": _whole(mnist) if mnist is not None and mnist.get("in_one_go") else None,
         "cluster": read_json(folder / CLUSTER) if (folder / CLUSTER).is_file() else None,
     }
     return filled("pate", facts, read_json(folder / f"{PRINTED}.json"))
+
+
+def _whole(result: Row) -> Row:
+    """Say how long a run took that read nothing of an earlier one."""
+    return {"jobs": result["jobs"], "minutes": (result["teacher_seconds"] + result["seconds"]) / 60.0}
 
 
 def _section(result: Row) -> str:
