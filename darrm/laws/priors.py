@@ -45,7 +45,7 @@ more, because privacy has nothing to do with the prior.
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -149,6 +149,11 @@ class _Known(Prior):
         """The prior as ``--prior`` reads it."""
         numbers = ",".join(self._decimals().values())
         return f"{self.kind}:{numbers}" if numbers else self.kind
+
+    @property
+    def rounded(self) -> str:
+        """Its text, to be read by people: numbers have three digits."""
+        return f"{self.kind}:" + ",".join(f"{getattr(self, field.name):.3g}" for field in fields(self))
 
     def to_json(self) -> dict[str, str]:
         """Write the prior as plain data, with exact decimals."""
@@ -370,7 +375,7 @@ class Ewens(_Known):
 _COLUMNS = {"divided": 10.0, "mixed": 1.0, "agreeing": 0.1}
 
 
-def columns_of(classes: int) -> dict[str, Prior]:
+def columns_of(classes: int) -> Mapping[str, _Known]:
     """Return three beliefs between which most votes lie: voters that are divided, mixed, or agree.
 
     For C classes Dirichlet's laws of concentration 1, 1/C and 1/(10C); for open answers Ewens' laws of θ = 10, 1 and
@@ -382,6 +387,15 @@ def columns_of(classes: int) -> dict[str, Prior]:
     if is_open(classes):
         return {name: Ewens(theta) for name, theta in _COLUMNS.items()}
     return dict(zip(_COLUMNS, (Dirichlet(), Dirichlet(1.0 / classes), Dirichlet(0.1 / classes)), strict=True))
+
+
+def columns_in_words(classes: int) -> str:
+    """Name the beliefs of `columns_of`, their numbers to three digits.
+
+    >>> columns_in_words(3)
+    'divided (dirichlet:1), mixed (dirichlet:0.333), agreeing (dirichlet:0.0333)'
+    """
+    return ", ".join(f"{name} ({prior.rounded})" for name, prior in columns_of(classes).items())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
 from darrm.aggregator import Aggregator
 from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Prior, columns_of, is_built_in
+from darrm.laws.priors import Prior, columns_in_words, columns_of, is_built_in
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.parameter import Parameter
 from darrm.plan.share_right import Law, Measure, ShareRight
@@ -161,11 +161,10 @@ def about_columns(measure: Measure) -> tuple[str, str]:
     calibrated for the mean of the three columns; first is what loses least to the best in any of them; \
 columns: the share right where voters are divided (dirichlet:1), mixed (dirichlet:0.25), agreeing (dirichlet:0.025)
     """
-    three = ", ".join(f"{name} ({prior.text})" for name, prior in columns_of(measure.classes).items())
     decided = "calibrated for this prior, by which the best is first"
     if measure.by_regret:
         decided = "calibrated for the mean of the three columns; first is what loses least to the best in any of them"
-    return decided, f"columns: the share right where voters are {three}"
+    return decided, f"columns: the share right where voters are {columns_in_words(measure.classes)}"
 
 
 def columns_to_json(measure: Measure) -> Document:
