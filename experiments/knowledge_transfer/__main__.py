@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.private_rate is not None:
             setup, stem = replace(setup, private_rate=options.private_rate), f"{stem}-rate-{options.private_rate:g}"
         result = _measured(options, data, setup, machine, folder / f"{stem}-votes.npz")
-        result["selection"] = pages.read_json(selected) if selected.exists() else None
+        chosen = options.private_rate is None and selected.exists()  # another rate is none that was selected
+        result["selection"] = pages.read_json(selected) if chosen else None
         pages.write_json(folder / f"{stem}.json", result)
         draw(folder / f"{stem}.png", result, queries=setup.queries[-1])
         if not options.quiet:
