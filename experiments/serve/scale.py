@@ -44,8 +44,9 @@ def costs_of(store: str, network: float = 0.0) -> Costs:
         request=max(fast["processor_milliseconds"] / 1e3 - own, 1e-5),
         keep=max(each["keep"] + each["draw"], 0.0),
         settle=max(each["settle"], 0.0),
-        debit=row["debit"][0] / 1e3,
+        debit=row["debit_processor"][0] / 1e3,
         question=max(each["debit_processor"], 0.0),
+        wait=max(row["debit"][0] - row["debit_processor"][0], 0.0) / 1e3,
         sync=row["sync"] / 1e3,
         network=network,
     )

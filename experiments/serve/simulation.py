@@ -2,7 +2,8 @@
 
 A server's interpreter reads and writes requests, one after the other. Its desk takes up to 256 of those that arrived,
 keeps them (one sync of its own disk), waits for its turn at the ledger, which all servers share, debits, and keeps the
-labels (a second sync). Clients are a network away, and ask again as soon as they are answered, or arrive by chance.
+labels (a second sync). What it computes it computes in the same interpreter, whose two threads share it evenly while
+both have work. Clients are a network away, and ask again as soon as they are answered, or arrive by chance.
 """
 
 import heapq
@@ -25,6 +26,7 @@ class Costs:
     settle: float
     debit: float
     question: float  # of a debit, each
+    wait: float  # of a debit, for its disk or its server
     sync: float
     network: float = 0.0  # one way
 
@@ -76,12 +78,19 @@ class Simulation:
         self._at(0.0, lambda: self._arrive(server))
         self._at(self._dice.expovariate(self.rate), self._chance)
 
+    def _computed(self, server: int, work: float) -> float:
+        """Let the desk compute in turns with the requests that wait; return how many seconds it takes."""
+        return work + min(work, self._queued(server, work) - work)
+
+    def _queued(self, server: int, work: float) -> float:
+        """Give the interpreter more work; return in how many seconds it has done all that it has."""
+        self._free[server] = max(self.now, self._free[server]) + work
+        self._busy["interpreter"] += work
+        return self._free[server] - self.now
+
     def _arrive(self, server: int) -> None:
         """Send a request, which the interpreter reads, and later answers."""
-        born, work = self.now, self.costs.request
-        start = max(self.now + self.costs.network, self._free[server])
-        self._free[server] = start + work
-        self._busy["interpreter"] += work
+        born = self.now
 
         def queue() -> None:
             self._queues[server].append(born)
@@ -89,7 +98,10 @@ class Simulation:
                 self._works[server] = True
                 self._at(0.0, lambda: self._keep(server))
 
-        self._at(self._free[server] - self.now, queue)
+        def read() -> None:
+            self._at(self._queued(server, self.costs.request), queue)
+
+        self._at(self.costs.network, read)
 
     def _keep(self, server: int) -> None:
         """Keep what arrived, or rest."""
@@ -97,18 +109,19 @@ class Simulation:
         batch = [queue.popleft() for _ in range(min(most, len(queue)))]
         self._works[server] = bool(batch)
         if batch:
-            taken = self.costs.sync + self.costs.keep * len(batch) * self.together
+            taken = self.costs.sync + self._computed(server, self.costs.keep * len(batch) * self.together)
             self._busy["desk"] += taken
             self._at(taken, lambda: self._debit(server, batch))
 
     def _debit(self, server: int, batch: list[float]) -> None:
         """Wait for the turn, pay, and keep the labels."""
         questions = len(batch) * self.together
-        taken = self.costs.debit + self.costs.question * questions
+        taken = self.costs.wait + self._computed(server, self.costs.debit + self.costs.question * questions)
         begin = max(self.now, self._ledger)
         self._ledger = begin + taken
         self._busy["ledger"] += taken
         kept = self.costs.sync + self.costs.settle * questions
+        self._computed(server, self.costs.settle * questions)
         self._busy["desk"] += taken + kept  # and not while it waits for others' turns
         self._at(self._ledger - self.now + kept, lambda: self._tell(server, batch))
 
