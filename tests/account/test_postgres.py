@@ -195,6 +195,7 @@ def test_both_stores_admit_and_refuse_the_same(place: str) -> None:
         PrivacyLedger.create(place, BUDGET)
 
 
+@pytest.mark.quick_cases(1)
 def test_both_stores_keep_labels_until_they_are_delivered(place: str, tmp_path: Path) -> None:
     ledger = PrivacyLedger.create(place, BUDGET)
     labels, output = np.array([1, 0, 1]), tmp_path / "labels.csv"

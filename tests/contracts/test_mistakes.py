@@ -285,6 +285,7 @@ def test_a_mistake_at_the_shell_is_one_sentence_and_writes_nothing(
     assert {path: path.stat().st_size for path in week.iterdir()} == before
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "typed",
     [

@@ -74,6 +74,7 @@ def test_gradients_agree_with_opacus(small: Small) -> None:
             assert torch.allclose(together[name][teacher], parameter.grad_sample, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_clipped_sums_agree_with_a_loop(small: Small) -> None:
     build, parameters, x, y, loop = small
     mask = torch.tensor([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]).float()

@@ -260,6 +260,7 @@ def test_a_seeded_training_says_so_everywhere(tmp_path: Path) -> None:
         ensemble(None).privacy(1e-5)
 
 
+@pytest.mark.slow
 def test_a_folder_belongs_to_one_network(tmp_path: Path, trained: TeacherEnsemble) -> None:
     for _ in range(2):  # the second is read, not trained
         again = ensemble(checkpoints=str(tmp_path / "folder"))

@@ -177,6 +177,7 @@ def test_a_clone_shares_nothing_but_a_named_file(tmp_path: Path) -> None:
     assert clone(named).fit(X, y).queries_left_ == 10
 
 
+@pytest.mark.slow
 def test_a_second_fit_says_that_budgets_add_up() -> None:
     fitted = vote().fit(X, y).fit(X, y)  # nothing was answered in between
     fitted.predict(X[:3])
@@ -184,6 +185,7 @@ def test_a_second_fit_says_that_budgets_add_up() -> None:
         fitted.fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_file_keeps_one_budget_over_all_fits(tmp_path: Path) -> None:
     fitted = vote(ledger=tmp_path / "ledger.sqlite").fit(X, y)
     fitted.predict(X[:30])
@@ -198,6 +200,7 @@ def test_a_file_keeps_one_budget_over_all_fits(tmp_path: Path) -> None:
             vote(**{"ledger": tmp_path / "ledger.sqlite", **settings}).fit(X, y)
 
 
+@pytest.mark.slow
 def test_another_s_budget_is_the_limit_where_it_is_smaller(tmp_path: Path) -> None:
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(3, 1e-5), kinds="planned")
     fitted = vote(ledger=ledger.path).fit(X, y)
@@ -228,6 +231,7 @@ def test_a_score_is_paid_for_and_warns() -> None:
     assert fitted.queries_left_ == 40
 
 
+@pytest.mark.slow
 def test_a_grid_search_and_cross_validation_run_on_public_data() -> None:
     search = GridSearchCV(vote(n_teachers=3, epsilon=30), {"estimator__n_neighbors": [1, 2]}, cv=3)
     with pytest.warns(SelectionWarning):

@@ -71,6 +71,7 @@ def test_students_learn_from_every_teacher(teacher: str, data: str) -> None:
     assert pate.report_.answered <= 50
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("model", MODELS)
 def test_models_vote_without_noise(model: str, data: str) -> None:

@@ -175,6 +175,7 @@ def test_the_share_right_is_said_before_anything_is_paid(tmp_path: Path) -> None
     )  # no noise is needed
 
 
+@pytest.mark.slow
 def test_progress_is_shown_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[tuple[bool, str]] = []
     monkeypatch.setattr(StatusLine, "show", lambda line, text: shown.append((line.enabled, text)))

@@ -115,6 +115,7 @@ def test_the_name_of_a_fit_is_of_public_facts_and_tells_public_inputs_apart() ->
     assert names == [estimator._name(run, public.copy()) for public in kinds]
 
 
+@pytest.mark.slow
 def test_two_fits_at_once_pay_once(tmp_path: Path, monkeypatch: Any) -> None:
     first, second = pate(tmp_path / "l", epsilon=50), pate(tmp_path / "l", epsilon=50)
     counts = PATEClassifier._counts

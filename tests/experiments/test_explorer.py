@@ -238,6 +238,7 @@ def test_it_fits_a_phone_and_draws_what_it_has(pages: dict[str, Any]) -> None:
             assert page["rows"].count("absent") == len(page["mechanisms"]) - present
 
 
+@pytest.mark.slow
 def test_what_is_wrong_or_not_there_is_said(pages: dict[str, Any]) -> None:
     for words, setting in WRONG:
         page = pages[fragment(setting)]

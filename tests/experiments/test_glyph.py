@@ -70,6 +70,7 @@ def test_records_depend_on_nothing_but_their_seed() -> None:
     assert first.x.max() == 1.0
 
 
+@pytest.mark.slow
 def test_pictures_of_no_deformation_are_the_outlines() -> None:
     still = replace(STYLE, wrong=0, rotation=0, shear=0, stretch=0, shift=0, bend=0, weight=0, noise=0, unusual_noise=0)
     records = draw_records(still, (5,), 40)

@@ -50,6 +50,7 @@ def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
     assert "T_P: the matching prior helps (not in the paper)" in refuted[2]
 
 
+@pytest.mark.slow
 def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> None:
     changed = json.loads(json.dumps(figures))
     panel = changed["2"]["panels"][0]

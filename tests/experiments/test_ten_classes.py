@@ -78,6 +78,7 @@ def test_the_published_shares_are_those_of_the_kept_votes(name: str, monkeypatch
     assert surely < shares[None, BARE] < np.mean(right.any(axis=2))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("m", DRAWN)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (n > 0)) for n, name in enumerate(PUBLISHED)]

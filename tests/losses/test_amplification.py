@@ -363,6 +363,7 @@ def test_few_points_of_a_grid_hold_all_that_a_profile_says() -> None:
     assert read.deltas_at(multiples) == pytest.approx(profile.deltas_at(multiples), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_losses_of_the_rarest_draws_are_added_on_a_coarser_grid() -> None:
     # one of a thousand answers moves with q: all of them with less than δ together
     charge = noisy(GNMax(1.0), 25, 2, Sampling(Fraction(1, 10**9))).repeated(1000)

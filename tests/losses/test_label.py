@@ -139,6 +139,7 @@ def test_check_values(sigma: float, order: float, value: float) -> None:
     assert value * 0.99 < label_estimate(DiscreteGaussian(sigma), [order])[0] < bound
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("noise", NOISES[2:])
 def test_two_classes_above_a_level_have_nearly_this_profile(noise: IntegerNoise) -> None:
     profile = label_profile(noise)

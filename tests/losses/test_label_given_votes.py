@@ -78,6 +78,7 @@ def test_wide_noise_is_integrated_with_few_nodes_and_its_error_is_charged(monkey
             assert costs == pytest.approx(exact, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_moves_that_are_left_out_would_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     noise, orders = DiscreteGaussian(12.0), np.array([1.25, 2.0, 5.0, 9.0, 20.0, 40.0])
     rows = np.random.default_rng(3).multinomial(120, np.random.default_rng(4).dirichlet(np.full(6, 0.7), size=40))

@@ -75,6 +75,7 @@ def test_the_privacy_of_an_answer_is_epsilon_and_not_less(kind: type[Mechanism],
     assert PrivacyAccountant(charges=[aggregator.charge()]).spent(0.0).epsilon == pytest.approx(0.9)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.statistical
 @pytest.mark.parametrize("aggregator", [*AGGREGATORS, PermuteAndFlip(0.7123456789012347)], ids=str)
 def test_many_queries_at_once_follow_the_law(aggregator: Mechanism, monkeypatch: pytest.MonkeyPatch) -> None:

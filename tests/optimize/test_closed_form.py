@@ -89,6 +89,7 @@ def test_no_h_on_a_grid_is_better_in_exact_fractions(K: int, target: tuple[str, 
     assert seen > 1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", list(Shape))
 @pytest.mark.parametrize(("K", "target"), [(1, TARGETS[0]), (2, TARGETS[2]), (11, TARGETS[0]), (250, TARGETS[1])])
 def test_the_solver_finds_the_closed_form(K: int, target: tuple[str, str], shape: Shape) -> None:

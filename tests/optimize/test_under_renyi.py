@@ -56,6 +56,7 @@ def test_rows_and_cones_agree(
     assert renyi_divergences(problem.voters, rows.gamma, [order])[0] <= budget * (1 + 1e-7)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("K", "order", "budget"),
     [(11, 9.0, 0.02), (30, 4.0, 0.01), (81, 5.0, 0.005), pytest.param(301, 5.0, 0.002, marks=pytest.mark.slow)],
@@ -93,6 +94,7 @@ def test_what_is_refused() -> None:
         optimize_under_renyi(problem.voters, priors.TwoSided(0.7, 1.0), 2.0, 0.1)
 
 
+@pytest.mark.slow
 def test_a_coarse_solution_is_a_start_for_a_fine_one() -> None:
     voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.Dirichlet()
     coarse = optimize_under_renyi(voters, prior, 3.0, 0.0265, options=COARSE)

@@ -63,6 +63,7 @@ def test_the_published_figure_is_the_sum_of_its_parts(released: Analysis, smooth
     assert noisy.std() == pytest.approx(deviation, rel=0.5)
 
 
+@pytest.mark.slow
 def test_safety_makes_the_figure_an_upper_bound_almost_always(released: Analysis, smooth: SmoothCost) -> None:
     safe = GnssParameters(14.0, 0.02, 7.0, safety=4.0)
     drawn = sanitized(released, safe, 50)

@@ -162,6 +162,7 @@ def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
     return float(np.log(np.sum(p[seen] ** order * q[seen] ** (1.0 - order))) / (order - 1.0))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("K", "C", "mechanism", "check", "order"),
     [
@@ -397,6 +398,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
             assert np.all(after <= np.interp(before, *bound.after_one_vote) * (1.0 + 1e-12))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "noise", [DiscreteLaplace(0.7), ShapedNoise(2.0, 3.0, 2.0, 1.5), ShapedNoise(3.0, 2.5, 1.5, 2.0)], ids=str
 )

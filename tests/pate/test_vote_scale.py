@@ -27,6 +27,7 @@ def released() -> Analysis:
     return quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0), 1e-5, answered=ANSWERED)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("sigma", "sizes"), [(1.5, ((12, 2), (9, 3), (6, 4))), (6.0, ((60, 2), (28, 3)))])
 @pytest.mark.parametrize("order", [pytest.param(2.0, marks=pytest.mark.slow), 9.0])
 def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(

@@ -308,6 +308,7 @@ class TestCommands:
         asked = json.loads(capsys.readouterr().out)
         assert asked["queries"]["12"]["epsilon"] == pytest.approx(winner["epsilon"], rel=1e-9)
 
+    @pytest.mark.slow
     def test_reports_are_the_plan(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(partial(main, [*FLAGS, "--prior", "dirichlet:0.5", "--format", "json", "--plot", "plan.png"])) == 0
         said = validated(capsys.readouterr().out, "plan_report")

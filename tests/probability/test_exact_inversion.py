@@ -83,6 +83,7 @@ def test_the_draw_changes_at_its_boundaries_to_the_last_bit(law: tuple[IntegerNo
         assert sampler.draw(1, source=planted(first, second, third + 1)).tolist() == [x + 1]
 
 
+@pytest.mark.quick_cases(1)
 def test_the_tails_beyond_the_table_are_drawn(law: tuple[IntegerNoise, dict[int, Fraction]]) -> None:
     noise, sums = law
     sampler = ExactInversion(noise)

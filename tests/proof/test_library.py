@@ -48,6 +48,7 @@ def test_the_library_is_the_one_that_was_promised() -> None:
     assert sum(path.stat().st_size for path in make_tables.FOLDER.iterdir()) < LARGEST_TOTAL
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("index", range(0, len(SETTINGS), 397))
 def test_a_sample_verifies(index: int) -> None:
     load(SETTINGS[index])

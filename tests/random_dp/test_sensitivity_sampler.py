@@ -270,6 +270,7 @@ def test_exchangeable_coverage_is_exact(law: str) -> None:
     assert likely(repeats - inside, repeats, 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_the_exponential_mean_is_covered() -> None:
     # closed form: Δ̂ must reach log(1/γ)/n but for a share ρ of the samples

@@ -62,6 +62,7 @@ def claims(found: Audit, verdict: str) -> list[str]:
     return [f"{Path(one.file).name}: {one.claim}" for one in found.verdicts if one.verdict == verdict]
 
 
+@pytest.mark.slow
 def test_an_honest_folder_is_whole(folder: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     found = audit([folder])

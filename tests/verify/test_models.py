@@ -160,6 +160,7 @@ def test_models_of_a_boundless_epsilon_stop_no_audit(tmp_path: Path) -> None:
     assert [one.claim for one in audit([tmp_path]).verdicts if one.verdict == FALSE] == []
 
 
+@pytest.mark.slow
 def test_a_cheap_pair_of_a_table_is_not_believed() -> None:
     table = table_for(ONE)
     charge, exact = priced(table, 20)[0]

@@ -13,6 +13,7 @@ from darrm.verify.plurality import worst_of_private_voters
 from tests.proof.test_voter_corners import any_law, worst_by_hand
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("voters", "classes"),
     [

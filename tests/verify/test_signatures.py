@@ -116,6 +116,7 @@ LIES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", LIES)
 def test_without_the_key_no_change_is_unseen(name: str, honest: Path, tmp_path: Path) -> None:
     def tell(folder: Path) -> None:

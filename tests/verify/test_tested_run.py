@@ -73,6 +73,7 @@ def test_another_run_than_the_one_that_paid_is_seen(folder: Path, change: dict[s
     assert "they were drawn with this release" in wrong(folder)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("other", "honest"), [(None, True), (NoisyMaximum(GNMax(60.0), TEACHERS, 3), False)])
 def test_a_query_without_a_label_is_no_class_of_its_own(
     other: NoisyMaximum | None, honest: bool, tmp_path: Path

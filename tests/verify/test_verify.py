@@ -300,6 +300,7 @@ def test_what_holds_no_digest_is_judged_by_its_count(trio: Trio) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_declared_models_are_named(tmp_path: Path) -> None:
     table = certify(allowed(3, "2"), NoiseFunction(3, [0.2, 0.3]))
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", BUDGET)
