@@ -1,5 +1,13 @@
-"""Training one estimator a shard, and counting what they vote; both by joblib, wherever its backend runs them."""
+"""Training one estimator a shard, and counting what they vote; both by joblib, wherever its backend runs them.
 
+A worker that was forked (joblib's ``multiprocessing``) has the state of its parent's generators, and so has the next
+one: private models would draw the same noise, and the difference of two of them would have none. So each model is
+trained there with generators that are seeded anew from the operating system.
+"""
+
+import os
+import random
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,6 +86,7 @@ def trained(
             number,
             None if seeds is None else seeds[number],
             classes[number % len(classes)],
+            os.getpid(),
         )
         for number, rows in enumerate(shards)
     )
@@ -85,13 +94,21 @@ def trained(
 
 
 def _trained(
-    teacher: Untyped, X: Untyped, y: NDArray[Untyped], number: int, seed: int | None, otherwise: Untyped
+    teacher: Untyped,
+    X: Untyped,
+    y: NDArray[Untyped],
+    number: int,
+    seed: int | None,
+    otherwise: Untyped,
+    parent: int,
 ) -> Untyped:
     if seed is not None:
         present = np.unique(y)
         if len(present) < 2:
             return constant_classifier(present if len(present) else np.array([otherwise]))
         seeded(teacher, seed)
+    elif os.getpid() != parent:
+        _seed_anew()
     try:
         return teacher.fit(X, y)
     except (ValueError, ArithmeticError) as error:
@@ -99,6 +116,14 @@ def _trained(
             f"teacher {number} could not be trained on its {len(y)} rows ({error}): take fewer teachers, or an "
             "estimator that learns from so few rows"
         ) from error
+
+
+def _seed_anew() -> None:
+    """Seed the generators of Python, numpy and torch, where it is loaded, from the operating system."""
+    random.seed()
+    np.random.seed()  # noqa: NPY002 (what models without a random_state of their own draw from)
+    if "torch" in sys.modules:
+        sys.modules["torch"].seed()
 
 
 def constant_classifier(label: NDArray[Untyped]) -> DummyClassifier:

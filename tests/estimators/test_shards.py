@@ -1,6 +1,7 @@
 """One person reaches one teacher: on neighboring data all other teachers are the same, to the bit."""
 
 import pickle
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_wine
+from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
@@ -28,6 +30,14 @@ class Unknown:
 
     def __eq__(self, other: object) -> Any:
         raise TypeError("boolean value of NA is ambiguous")
+
+
+class OfOneDraw(DummyClassifier):  # type: ignore[misc]  # scikit-learn ships no types
+    """A model whose noise is numpy's, as that of many libraries."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.noise = np.random.laplace(), random.random()  # noqa: NPY002, S311 (what this is about)
+        return super().fit(X, y)
 
 
 def fitted(X: Any, y: Any, groups: Any = None) -> PrivateVotingClassifier:
@@ -162,3 +172,16 @@ def test_the_noise_of_private_models_is_never_seeded_and_every_shard_is_fitted()
     assert None not in {getattr(each, "random_state", 0) for each in plain.teachers_}
     constant = fitted(X[:59], y[:59])
     assert {type(each).__name__ for each in constant.teachers_} == {"DummyClassifier"}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python, where the tests run threads
+def test_models_that_are_trained_in_forked_workers_draw_noise_of_their_own() -> None:
+    import joblib
+
+    X, y = load_wine(return_X_y=True)
+    drawn: list[Any] = []
+    for _ in range(2):  # a fork leaves its parent's generators as they were: a second fit would repeat the first
+        models = PrivateModelsVotingClassifier(OfOneDraw(), 6, epsilon_each=1, n_jobs=2)
+        with joblib.parallel_config(backend="multiprocessing"):
+            drawn += [noise for model in models.fit(X, y).teachers_ for noise in model.noise]
+    assert len(set(drawn)) == 2 * 6 * 2
