@@ -8,8 +8,10 @@ import numpy as np
 
 from darrm.aggregator import Aggregator
 from darrm.errors import PlanError, checks
+from darrm.estimators.confident import LimitedConfident
 from darrm.laws.priors import parse
 from darrm.losses.charges import Charge
+from darrm.pate.confident import CheckedGNMax, ScoredGNMax
 from darrm.pate.tested import TestedRun
 from darrm.plan.budget import account_of, needs_no_noise
 from darrm.plan.families import named
@@ -48,6 +50,9 @@ def planned(workload: Workload, aggregator: Untyped, named: tuple[str, ...] = (B
     if isinstance(aggregator, str | type) or not isinstance(aggregator, Aggregator):
         words = " or ".join(map(repr, named))
         checks.fail("aggregator", aggregator, f"{words}, or an aggregator such as darrm.pate.GNMax(40)")
+    if isinstance(aggregator, ScoredGNMax):
+        advice = "its scores are those of queries in their order, and public inputs are asked in a random one"
+        checks.fail("aggregator", checks.Found("a ScoredGNMax"), "one for any inputs", advice)
     charge: Charge = aggregator.charge()
     account = account_of(workload, charge)
     if not account.admits(workload.total):
@@ -61,6 +66,13 @@ def planned(workload: Workload, aggregator: Untyped, named: tuple[str, ...] = (B
         aggregator=aggregator,
         instructions=(repr(aggregator),),
     )
+
+
+def check_answers_all(aggregator: Untyped) -> None:
+    """Raise `ValueError` for an aggregator that declines queries, of which a vote could only say that for nothing."""
+    tested = isinstance(aggregator, TestedRun) and (aggregator.otherwise is None or aggregator.check is not None)
+    if tested or isinstance(aggregator, CheckedGNMax | LimitedConfident):
+        checks.fail("aggregator", repr(aggregator), "one that answers every query", "a PATEClassifier declines")
 
 
 @lru_cache(maxsize=PLANS_KEPT)

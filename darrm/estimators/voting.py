@@ -13,7 +13,7 @@ from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, checks
 from darrm.estimators import card
 from darrm.estimators.base import Ensemble, check_enough_rows, check_nothing_else
-from darrm.estimators.planning import BEST, charge_of_models, planned
+from darrm.estimators.planning import BEST, charge_of_models, check_answers_all, planned
 from darrm.estimators.spending import LedgerHandle, SelectionWarning, Written, opened, warn_of_refit
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.plan.option import Option
@@ -271,7 +271,7 @@ class PrivateVotingClassifier(PayingVote):
     classes
         All classes, public. None reads them from ``y``, and takes the list as public.
     aggregator
-        ``"best"`` plans the release (`darrm.plan`), or an aggregator such as ``darrm.pate.GNMax(40)``.
+        ``"best"`` plans the release (`darrm.plan`), or one that answers every query, such as ``darrm.pate.GNMax(40)``.
     n_jobs
         Processes for training and voting, by joblib: a Dask or Ray backend is chosen by ``joblib.parallel_config``.
     random_state
@@ -340,4 +340,5 @@ class PrivateVotingClassifier(PayingVote):
         return Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
 
     def _aggregator(self) -> Untyped:
+        check_answers_all(self.aggregator)
         return self.aggregator

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from darrm import PrivacyLedger, PrivacyParams
+from darrm import PrivacyLedger, PrivacyParams, Voters
 from darrm.account.accountant import Spent
 from darrm.account.head import Head
 from darrm.errors import BudgetExceededError, LedgerError, PaidError, PlanError
@@ -35,8 +35,11 @@ from darrm.estimators import (
     SelectionWarning,
     card,
 )
-from darrm.pate import ConfidentGNMax, GNMax
+from darrm.estimators.confident import LimitedConfident
+from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax
 from darrm.pate.analysis import PrivateFigureWarning
+from darrm.pate.tested import TestedRun
 from darrm.release.delivery import StreamSink
 from darrm.votes import Votes
 
@@ -249,9 +252,14 @@ def test_own_aggregators_pay_what_they_charge() -> None:
     for word_or_class in ("bets", GNMax):
         with pytest.raises(ValueError, match="'best', or an aggregator"):
             vote(aggregator=word_or_class).fit(X, y)
-    declines = vote(epsilon=30, aggregator=ConfidentGNMax(6, 3, 3)).fit(X, y)
-    with pytest.raises(ValueError, match="a PATEClassifier declines"):
-        declines.predict(X[:50])
+    run = TestedRun(NoisyMaximum(GNMax(9.0), Voters(6, PrivacyParams("inf"), 1), 3), 50, PrivacyParams(3, 1e-5), 4.0)
+    # that a query was declined would be said by an error, and so for nothing
+    for may_decline in (ConfidentGNMax(6, 3, 3), LimitedConfident(ConfidentGNMax(6, 9, 9), 50, 9), run):
+        with pytest.raises(ValueError, match="a PATEClassifier declines"):
+            vote(epsilon=30, aggregator=may_decline).fit(X, y)
+    scored = InteractiveGNMax(6, 9.0, 9.0, 0.9).with_scores(np.full((len(X), 3), 1 / 3))
+    with pytest.raises(ValueError, match="scores are those of queries in their order"):
+        PATEClassifier(KNeighborsClassifier(1), n_teachers=6, aggregator=scored).fit(X, y, X)
 
     class NoClass(GNMax):
         def release(self, votes: Votes, *, rng: Any = None) -> Any:
