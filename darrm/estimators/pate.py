@@ -264,6 +264,8 @@ class PATEClassifier(Ensemble):
         run, mechanism = self._planned(Workload(voters, self._asked(public), total, len(self.classes_)))
         handle = opened(self.ledger, total, run.charge(), anew=False)
         warn_of_refit(getattr(self, "_spending", None))
+        self._remember(groups)
+        self._held = 0 if held is None else int(held.sum())
         stream = handle.stream(note := f"{type(self).__name__}.fit", self._name(run, public))
         kept = stream.unclaimed
         if kept is None:
@@ -280,9 +282,7 @@ class PATEClassifier(Ensemble):
                 ResumeWarning,
                 stacklevel=3,
             )
-        self._remember(groups)
         self._spending = handle
-        self._held = 0 if held is None else int(held.sum())
         self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
         for row, code in (pair for line in kept.tolist() for pair in json.loads(line)):
             self.answers_[row] = code
@@ -311,9 +311,13 @@ class PATEClassifier(Ensemble):
         return np.array([json.dumps([pair for pair in part if pair[1] != ABSTAIN]) for part in parts])
 
     def _name(self, run: Aggregator, public: Untyped) -> str:
-        """Return a digest of what is public about a fit, and equal where its labels may stand for those of another."""
-        cost = run.charge()
+        """Return a digest of what is public about a fit, and equal where its labels may stand for those of another.
+
+        What the card says of the guarantee, and of whom it is about, is a part of it.
+        """
+        cost, card_says = run.charge(), (self._grouped, self._named, self._unseeded, self._held)
         digest = hashlib.sha256(repr((cost.to_text(), cost.what, self.n_teachers, self.max_answers)).encode())
+        digest.update(repr(card_says).encode())
         digest.update(repr((self.classes_.tolist(), list(getattr(public, "columns", ())))).encode())
         parts = (public.indptr, public.indices, public.data) if issparse(public) else (np.asarray(public),)
         for part in parts:

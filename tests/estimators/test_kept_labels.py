@@ -105,14 +105,27 @@ def test_labels_are_for_the_same_public_inputs_classes_and_cost_only(tmp_path: P
     assert len(PrivacyLedger(tmp_path / "l").entries()) == 1
 
 
+def test_labels_are_for_a_fit_of_which_the_card_says_the_same(tmp_path: Path) -> None:
+    failing, people = pate(tmp_path / "l", student=LogisticRegression(C=-1)), np.arange(len(X)) // 10
+    with pytest.raises(ValueError, match="'C' parameter"):
+        failing.fit(X, y, X[::4])
+    # these labels are of teachers among whom every row was a person, the classes were read and the key is known
+    for settings, groups in (({}, people), ({"classes": [0, 1, 2]}, None), ({"random_state": None}, None)):
+        with pytest.raises(BudgetExceededError):
+            pate(tmp_path / "l", **settings).fit(X, y, X[::4], groups)
+
+
 def test_the_name_of_a_fit_is_of_public_facts_and_tells_public_inputs_apart() -> None:
     run, estimator = GNMax(25.0), pate(Path("l"))
-    estimator.classes_ = np.unique(y)
+    estimator.classes_, estimator._held = np.unique(y), 0
+    estimator._remember(None)
     sparse, objects = csr_array(X), np.array([["a", 1], ["b", 2]], dtype=object)
     kinds = [X, X[:-1], X.T, X.astype(np.float32), sparse, sparse[:-1], objects, objects[::-1]]
     names = [estimator._name(run, public) for public in kinds]
     assert len(set(names)) == len(kinds)
     assert names == [estimator._name(run, public.copy()) for public in kinds]
+    estimator._held = len(X)  # which no guarantee covers
+    assert estimator._name(run, X) != names[0]
 
 
 @pytest.mark.slow
