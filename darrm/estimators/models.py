@@ -10,11 +10,12 @@ The noise of the models is theirs: ``random_state`` of this class governs the sh
 a shard of one class, which would reveal what the model's noise hides.
 """
 
+import math
 import warnings
 
 from darrm.errors import checks
 from darrm.estimators.voting import PayingVote
-from darrm.privacy import PrivacyParams
+from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters
 from darrm.system.extras import Untyped
 
@@ -30,8 +31,9 @@ class PrivateModelsVotingClassifier(PayingVote):
         K.
     epsilon_each, delta_each
         What one ``fit`` satisfies, for the replacement, or the coming and going, of one person. None reads them from
-        the estimator's parameters of the names ``epsilon`` and ``delta`` (0 where there is no delta); these are about
-        one row, so with ``groups`` they must be said, for all rows of a person.
+        the estimator's own parameters of the names ``epsilon`` and ``delta`` (0 where there is no delta); these are
+        about one row, so with ``groups`` they must be said, for all rows of a person. What a part of the estimator
+        promises, as a step of a pipeline does, is not read: say what all of it satisfies.
     epsilon, delta, max_queries, classes, n_jobs, ledger, verbose
         As for `PrivateVotingClassifier`. Models that are trained anew are others: a ledger in a file must be empty.
     random_state
@@ -89,10 +91,18 @@ class PrivateModelsVotingClassifier(PayingVote):
         self.verbose = verbose
 
     def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
-        """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`; with groups say ``epsilon_each``."""
-        if groups is not None and self.epsilon_each is None:
-            advice = "say what one fit satisfies for all rows of a person: the estimator's own promise is about one row"
-            checks.fail("epsilon_each", None, "a number where groups are given", advice)
+        """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`; with groups say ``epsilon_each``.
+
+        And ``delta_each``, where the estimator has a delta of its own.
+        """
+        if groups is not None:
+            own = _promised("delta", None, self.estimator) if self.delta_each is None else None
+            for name, missing in (("epsilon_each", self.epsilon_each is None), ("delta_each", bool(own))):
+                if missing:
+                    advice = (
+                        "say what one fit satisfies for all rows of a person: the estimator's own promise is about one"
+                    )
+                    checks.fail(name, None, "a number where groups are given", advice)
         return super().fit(X, y, groups, **refused)
 
     def _voters(self) -> Voters:
@@ -120,18 +130,24 @@ class PrivateModelsVotingClassifier(PayingVote):
 
 
 def _promised(name: str, said: float | None, estimator: Untyped) -> Untyped:
+    """Return ε or δ of one fit: as it is said, or as the estimator's own parameter; what a part of it promises is less.
+
+    A pipeline's scaler, or a committee that fits its part ten times, spends more than the part says.
+    """
     parameters = estimator.get_params()
-    values = []
+    values = {}
     for each, value in parameters.items():
         part, _, last = each.rpartition("__")
         maker = type(parameters[part] if part else estimator).__module__.partition(".")[0]
-        if last == name and value is not None and maker != "sklearn":
-            values.append(value)
+        if last == name and value is not None and maker != "sklearn" and exact_number(f"the estimator's {each}", value):
+            values[each] = value
     if said is not None:
-        if values and said < max(values):
-            checks.fail(f"{name}_each", said, f"at least {max(values)}, the {name} that the estimator is trained with")
+        least = max((exact_number(name, value) for value in values.values()), default=0)
+        if said != math.inf and exact_number(f"{name}_each", said) < least:
+            most = max(values.values(), key=lambda value: exact_number(name, value))
+            checks.fail(f"{name}_each", said, f"at least {most}, the {name} that the estimator is trained with")
         return said
-    if len(values) > 1:
+    if values and list(values) != [name]:
         advice = "say it for one fit of the whole estimator"
-        checks.fail(f"{name}_each", None, f"a number where several parts have a parameter {name}", advice)
-    return values[0] if values else None
+        checks.fail(f"{name}_each", None, f"a number where a part of the estimator has a parameter {name}", advice)
+    return values.get(name)

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_predict
@@ -366,9 +367,9 @@ def test_two_ensembles_of_private_models_never_share_a_ledger(tmp_path: Path) ->
 
 def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
     class Private(LogisticRegression):  # type: ignore[misc]  # scikit-learn ships no types
-        def __init__(self, epsilon: float = 0.5) -> None:
+        def __init__(self, epsilon: Any = 0.5, delta: float = 0.0) -> None:
             super().__init__(max_iter=2000)
-            self.epsilon = epsilon
+            self.epsilon, self.delta = epsilon, delta
 
     models = PrivateModelsVotingClassifier(Private(), 2, random_state=0).fit(X, y)
     assert models.plan_.workload.voters.each == PrivacyParams(0.5)
@@ -382,8 +383,16 @@ def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
     people = np.arange(len(X)) // 2
     with pytest.raises(ValueError, match="all rows of a person"):
         PrivateModelsVotingClassifier(Private(), 2).fit(X, y, people)
-    grouped = PrivateModelsVotingClassifier(Private(), 2, epsilon_each=1).fit(X, y, people)
+    grouped = PrivateModelsVotingClassifier(Private(), 2, epsilon_each="1").fit(X, y, people)
     assert grouped.plan_.workload.voters.each == PrivacyParams(1)
+    with pytest.raises(ValueError, match=r"delta_each must be a number where groups are given"):  # that of one row
+        PrivateModelsVotingClassifier(Private(delta=1e-6), 2, epsilon_each=1).fit(X, y, people)
+    # a committee fits its part ten times, and a scaler in front has no noise
+    for whole in (BaggingClassifier(Private()), make_pipeline(StandardScaler(), Private())):
+        with pytest.raises(ValueError, match="say it for one fit of the whole estimator"):
+            PrivateModelsVotingClassifier(whole, 2).fit(X, y)
+    with pytest.raises(ValueError, match="the estimator's epsilon must be a finite number"):
+        PrivateModelsVotingClassifier(Private("auto"), 2, epsilon_each=1).fit(X, y)
     with pytest.warns(UserWarning, match="predicted hides nothing"):
         PrivateModelsVotingClassifier(DecisionTreeClassifier(random_state=0), 2, epsilon_each=1).fit(X, y)
 
