@@ -1,6 +1,9 @@
 """Model cards: what an estimator guarantees, to whom, under which assumptions; of public facts only."""
 
+from decimal import Decimal
+
 from darrm.account.accountant import Spent, estimated
+from darrm.system.command_line import rounded_up
 from darrm.system.extras import Untyped
 
 _ROWS = "one row is one person"
@@ -37,7 +40,7 @@ def of_vote(vote: Untyped) -> str:
             f"A plurality vote of {option.voters.K} {who}, each trained on a shard of its own. {cost}",
             f"Released by: {vote.plan_.name}.",
         ],
-        f"({vote.privacy_spent_.epsilon if vote.plan_.aggregator is None else total.epsilon:.6g}, {total.delta:g})",
+        _pair(vote.privacy_spent_.epsilon if vote.plan_.aggregator is None else total.epsilon, total.delta),
         released,
         [_spent_line(vote.privacy_spent_), *_head_line(vote._spending.head)],  # noqa: SLF001 (one package)
         vote,
@@ -56,7 +59,7 @@ def of_student(pate: Untyped) -> str:
             "The student may be published, and asked as often as one likes.",
             f"Labels released by: {report.mechanism}.",
         ],
-        f"({report.spent.epsilon:.6g}, {report.spent.delta:g})",
+        _pair(report.spent.epsilon, report.spent.delta),
         "the student, its parameters, its answers, and the labels that it learned from",
         [_spent_line(report.spent), *_head_line(report.head)],
         pate,
@@ -85,7 +88,13 @@ def _assumptions(model: Untyped) -> list[str]:
 def _spent_line(spent: Spent) -> str:
     by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
     rests = "It does not depend on the data" if spent.understated is None else estimated(spent.understated)
-    return f"Spent so far: ({spent.epsilon:.6g}, {spent.delta:g}), by {by}. {rests[0].upper()}{rests[1:]}."
+    return f"Spent so far: {_pair(spent.epsilon, spent.delta)}, by {by}. {rests[0].upper()}{rests[1:]}."
+
+
+def _pair(epsilon: float, delta: float) -> str:
+    """Write what is guaranteed with six digits, rounded up: a smaller pair would be another claim."""
+    rounded = (float(rounded_up(Decimal(repr(float(value))), 6)) for value in (epsilon, delta))
+    return "({:.6g}, {:.6g})".format(*rounded)
 
 
 def _head_line(head: str) -> list[str]:

@@ -226,7 +226,7 @@ def numbered(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-def rounded_up(number: float, digits: int) -> Decimal:
+def rounded_up(number: float | Decimal, digits: int) -> Decimal:
     """Round a number up to so many digits, as one that was proved or is needed is shown.
 
     >>> [str(rounded_up(number, 2)) for number in (0.000721, 3.398, 12.1)], f"{rounded_up(1234.0, 2):f}"

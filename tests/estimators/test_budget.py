@@ -477,3 +477,9 @@ def test_a_card_says_whether_its_total_is_a_guarantee(understated: float | None)
     line = card._spent_line(Spent(1.0, 1e-5, "simple", "sums", (), 3, understated))
     assert ("It does not depend on the data." in line) is (understated is None)
     assert ("No guarantee: it holds published estimates" in line) is (understated is not None)
+
+
+def test_a_card_never_says_less_than_was_spent() -> None:
+    assert card._pair(1.04357031, 1.00000001e-5) == "(1.04358, 1.00001e-05)"
+    assert card._pair(0.1, 1e-5) == "(0.1, 1e-05)"
+    assert card._spent_line(Spent(1.04357031, 1e-5, "simple", "sums", (), 3)).startswith("Spent so far: (1.04358, ")
