@@ -263,7 +263,7 @@ class PATEClassifier(Ensemble):
         voters = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
         run, mechanism = self._planned(Workload(voters, self._asked(public), total, len(self.classes_)))
         handle = opened(self.ledger, total, run.charge(), anew=False)
-        warn_of_refit(getattr(self, "_spending", None))
+        warn_of_refit(getattr(self, "_spending", None), handle)
         self._remember(groups)
         self._held = 0 if held is None else int(held.sum())
         stream = handle.stream(note := f"{type(self).__name__}.fit", self._name(run, public))

@@ -114,6 +114,11 @@ class LedgerHandle:
             self._ledger = ledger
         return self._ledger
 
+    def is_of(self, other: "LedgerHandle") -> bool:
+        """Whether both lead to one ledger."""
+        same = self._identity == other._identity != ""  # noqa: SLF001 (of this class)
+        return same or self._name == other._name  # noqa: SLF001 (of this class)
+
     @property
     def has_paid(self) -> bool:
         """Whether something was paid for, as far as this process knows."""
@@ -143,6 +148,7 @@ class LedgerHandle:
         """Release labels, paid for and kept by this ledger; errors as `release_debited` and `check_owner`."""
         self.check_owner()
         labels = Delivery(aggregator, self.ledger, self.owner or note).deliver(votes, sink)
+        self._seen += int(labels.size)
         self.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
         return labels
 
@@ -219,9 +225,9 @@ def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Char
     return LedgerHandle(ledger, owner=owner)
 
 
-def warn_of_refit(handle: LedgerHandle | None) -> None:
-    """Say that a new budget does not undo what an old one in memory has paid for."""
-    if handle is not None and handle.path is None and handle.has_paid:
+def warn_of_refit(before: LedgerHandle | None, now: LedgerHandle) -> None:
+    """Say that a new budget does not undo what an old one, in memory or in another file, has paid for."""
+    if before is not None and not now.is_of(before) and before.has_paid:
         warnings.warn(
             "this estimator has released something, and fit starts a new budget: if the new data are about the same "
             "people, both budgets add up (a ledger='FILE' keeps one budget over all fits)",

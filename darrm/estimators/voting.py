@@ -71,7 +71,7 @@ class PayingVote(Ensemble):
         Warns
         -----
         RefitWarning
-            If answers were paid for before from a ledger in memory: the new budget comes on top of the old one.
+            If answers were paid for before from a ledger in memory, or from another file: the new budget comes on top.
         """
         check_nothing_else(refused)
         with self._unchanged_on_failure() as line:
@@ -84,7 +84,7 @@ class PayingVote(Ensemble):
             noisy = option.aggregator is not None
             charge = charge_of_models(voters) if option.aggregator is None else option.aggregator.charge()
             spending = opened(self.ledger, total, charge, anew=noisy and voters.are_private_models)
-            warn_of_refit(getattr(self, "_spending", None))
+            warn_of_refit(getattr(self, "_spending", None), spending)
             line.show(f"training {voters.K:,} teachers")
             teachers = self._teach(inputs, labels, groups, voters.K)
             if not noisy:

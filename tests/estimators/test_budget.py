@@ -189,6 +189,19 @@ def test_a_second_fit_says_that_budgets_add_up() -> None:
         fitted.fit(X, y)
 
 
+def test_a_second_fit_with_another_file_says_so_too(tmp_path: Path) -> None:
+    fitted = vote(ledger=tmp_path / "first").fit(X, y)
+    fitted.predict(X[:3])
+    (tmp_path / "link").symlink_to(tmp_path / "first")
+    fitted.set_params(ledger=tmp_path / "link").fit(X, y)  # the same budget, by another name
+    for other in (tmp_path / "second", None):
+        with pytest.warns(RefitWarning, match="both budgets add up"):
+            fitted.set_params(ledger=other).fit(X, y)
+        fitted.predict(X[:3])
+        if other is not None:
+            other.unlink()  # what was released was released
+
+
 @pytest.mark.slow
 def test_a_file_keeps_one_budget_over_all_fits(tmp_path: Path) -> None:
     fitted = vote(ledger=tmp_path / "ledger.sqlite").fit(X, y)
