@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
+from darrm.account.store import is_url
 from darrm.errors import TableError, checks
 from darrm.estimators.base import Ensemble
 from darrm.estimators.models import PrivateModelsVotingClassifier
@@ -77,7 +78,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     """
     if type(estimator).__name__ not in _KINDS or not isinstance(estimator, Ensemble):
         checks.fail("estimator", type(estimator).__name__, f"one of {', '.join(_KINDS)}")
-    check_is_fitted(estimator)
+    check_is_fitted(estimator, "student_" if isinstance(estimator, PATEClassifier) else None)
     target = Path(path)
     if target.exists():
         checks.fail("path", str(target), "a file that does not exist yet", "an estimator's file is never replaced")
@@ -87,7 +88,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
         if isinstance(estimator, PATEClassifier):
             advice = "fit with one of these to save the student, or save student_ alone"
             checks.fail("aggregator", estimator.aggregator, "'confident' or 'best' in a file", advice)
-    if parameters["ledger"] is not None:
+    if parameters["ledger"] is not None and not is_url(parameters["ledger"]):
         parameters["ledger"] = str(Path(parameters["ledger"]).absolute())
     state = _student_state(estimator) if isinstance(estimator, PATEClassifier) else _vote_state(estimator)
     document = {

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -69,6 +70,13 @@ def test_a_loaded_student_still_says_that_its_total_is_an_estimate(tmp_path: Pat
     assert loaded.to_model_card() == pate.to_model_card()
 
 
+def test_a_ledger_in_a_database_keeps_its_name(tmp_path: Path) -> None:
+    pate = PATEClassifier(GaussianNB(), n_teachers=6, epsilon=9, random_state=0).fit(X, y, X[:90])
+    pate.ledger = "postgresql://budget@db.example/ward7"
+    save(pate, tmp_path / "student.skops")
+    assert load(tmp_path / "student.skops").ledger == pate.ledger
+
+
 @pytest.mark.parametrize("form", ["pickle", "skops"])
 def test_a_teacher_that_was_fitted_before_is_not_in_the_student_s_file(form: str, tmp_path: Path) -> None:
     secret = X + 0.123456
@@ -101,6 +109,11 @@ def test_what_cannot_be_saved_says_why(tmp_path: Path) -> None:
     assert not (tmp_path / "vote.skops").exists()
     with pytest.raises(ValueError, match="estimator must be one of"):
         save(LogisticRegression(), tmp_path / "vote.skops")
+    untaught = PATEClassifier(GaussianNB(), LogisticRegression(C=-1), n_teachers=6, epsilon=9)
+    with pytest.raises(ValueError, match="'C' parameter"):
+        untaught.fit(X, y, X[:90])
+    with pytest.raises(NotFittedError):  # its labels wait, or are in answers_
+        save(untaught, tmp_path / "vote.skops")
     (tmp_path / "taken").touch()
     with pytest.raises(ValueError, match="never replaced"):
         save(PrivateModelsVotingClassifier(GaussianNB(), 5, epsilon_each=1).fit(X, y), tmp_path / "taken")
