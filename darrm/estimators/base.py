@@ -86,11 +86,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         labels = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(inputs, labels)
+        present = _sorted("y", labels)
         check_classification_targets(labels)
-        present = np.unique(labels)
-        if self.classes is not None:
-            assert_all_finite(np.asarray(self.classes), input_name="classes")
-        self.classes_ = present if self.classes is None else np.unique(np.asarray(self.classes))
+        self.classes_ = present if self.classes is None else self._said_classes()
         missing = present[~np.isin(present, self.classes_)]
         if len(missing):
             advice = "the list of classes is public: say all of them"
@@ -98,6 +96,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         if len(self.classes_) < 2:
             checks.fail("y", "1 class", "of two classes or more", "with one class there is nothing to vote on")
         return inputs, labels
+
+    def _said_classes(self) -> NDArray[Untyped]:
+        said = np.asarray(self.classes)
+        assert_all_finite(said, input_name="classes")
+        return _sorted("classes", said)
 
     def _key(self) -> bytes:
         seed, size = self.random_state, shards.KEY_BYTES  # numpy's global generator may be seeded
@@ -135,6 +138,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 def _is_text(X: Untyped) -> bool:
     listed = isinstance(X, list | tuple | str) or getattr(X, "ndim", 0) == 1
     return listed and isinstance(next(iter(X), None), str | bytes)
+
+
+def _sorted(name: str, labels: NDArray[Untyped]) -> NDArray[Untyped]:
+    """Return each label once, in order; `ValueError` where labels of several types have none."""
+    try:
+        return np.unique(labels)
+    except TypeError:
+        return checks.fail(name, checks.Found("labels of several types, or None"), "all numbers, or all text")
 
 
 def check_enough_rows(X: Untyped, teachers: int) -> None:

@@ -327,7 +327,12 @@ class PATEClassifier(Ensemble):
 
     def _planned(self, workload: Workload) -> tuple[Aggregator, str]:
         checks.one_of((WORST_CASE, TESTED), accounting=self.accounting)
+        if self.semi_supervised not in ("auto", True, False):
+            checks.fail("semi_supervised", self.semi_supervised, "'auto', True or False")
         if self.accounting == TESTED:
+            if self.votes_look_like is not None:
+                checks.instance(str, votes_look_like=self.votes_look_like, advice="such as 'dirichlet:0.01'")
+            checks.instance(str, aggregator=self.aggregator, advice="'confident' or 'best' where accounting='tested'")
             tested = tested_run(workload, self.aggregator, self.votes_look_like)
             return tested, tested.charge().what
         if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:

@@ -29,8 +29,9 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
     Raises
     ------
     ValueError
-        If the last step is another estimator, or one of private models: what a step that is not private learns from a
-        shard, its model's noise does not hide. Pass a pipeline that is private as a whole, and say ``epsilon_each``.
+        If the last step is another estimator, has a student of images, or is one of private models: what a step that is
+        not private learns from a shard, its model's noise does not hide. Pass a pipeline that is private as a whole,
+        and say ``epsilon_each``.
 
     Examples
     --------
@@ -46,6 +47,9 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
         advice = "steps in front of models that are private themselves must be private, too, and a part of the models"
         found = checks.Found(type(last).__name__)
         checks.fail("the last step", found, "a PrivateVotingClassifier or a PATEClassifier", advice)
+    if isinstance(getattr(last, "student", None), str):
+        advice = "images are no input for steps; give the teacher the steps alone, as a pipeline of its own"
+        checks.fail("student", last.student, "a classifier behind these steps, or None", advice)
     made = clone(last)
     for name in (made.teacher_parameter, "student"):
         if getattr(made, name, None) is not None:

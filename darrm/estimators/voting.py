@@ -15,6 +15,7 @@ from darrm.estimators import card
 from darrm.estimators.base import Ensemble, check_enough_rows, check_nothing_else
 from darrm.estimators.planning import BEST, charge_of_models, check_answers_all, planned
 from darrm.estimators.spending import LedgerHandle, SelectionWarning, Written, opened, warn_of_refit
+from darrm.estimators.teachers import check_classifier
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.plan.option import Option
 from darrm.privacy import PrivacyParams
@@ -112,7 +113,8 @@ class PayingVote(Ensemble):
         PlanError
             If no release fits into the budget.
         """
-        classes = getattr(self, "classes_", None) if self.classes is None else np.unique(np.asarray(self.classes))
+        check_classifier(self.teacher_parameter, getattr(self, self.teacher_parameter))
+        classes = getattr(self, "classes_", None) if self.classes is None else self._said_classes()
         if classes is None:
             checks.fail(
                 "classes", None, "said before a fit", "how often a label is right depends on how many there are"

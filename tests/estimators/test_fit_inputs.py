@@ -57,6 +57,35 @@ def test_labels_of_every_type_are_learned_by_shards_of_one_class_too(estimator: 
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("odd", [7, None])
+def test_labels_that_have_no_order_are_refused_in_words(estimator: str, odd: Any) -> None:
+    mixed = np.array(["a", odd, "b"], dtype=object)
+    with pytest.raises(ValueError, match="y must be all numbers, or all text"):
+        ESTIMATORS[estimator]().fit(X, mixed[y])
+    with pytest.raises(ValueError, match="classes must be all numbers, or all text"):
+        ESTIMATORS[estimator]().set_params(classes=mixed).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"semi_supervised": "yes"}, "semi_supervised must be 'auto', True or False"),
+        ({"accounting": "tested", "votes_look_like": ["dirichlet:0.1"]}, "votes_look_like must be a str"),
+        ({"accounting": "tested", "aggregator": GNMax(9.0)}, "aggregator must be a str"),
+        ({"accounting": "tested", "aggregator": ["best"]}, "aggregator must be a str"),
+    ],
+)
+def test_settings_of_another_kind_are_refused_in_words(settings: Any, line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        PATEClassifier(GaussianNB(), n_teachers=6, **settings).fit(X, y, X[:9])
+
+
+def test_a_share_of_models_that_are_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="estimator must be a classifier"):
+        PrivateModelsVotingClassifier(None, 3, epsilon_each=1, classes=[0, 1]).expected_share_right()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_texts_without_a_table_are_refused_in_words(estimator: str) -> None:
     texts = [f"text {number}" for number in range(150)]
     for inputs in (texts, np.array(texts), np.array(texts, dtype=object), texts[0]):

@@ -59,3 +59,8 @@ def test_a_pipeline_is_no_way_around_the_noise_of_private_models() -> None:
             make_private_pipeline(StandardScaler(), last)
     with pytest.raises(ValueError, match="the last step must be"):
         make_private_pipeline()
+
+
+def test_the_student_of_images_stands_behind_no_steps() -> None:
+    with pytest.raises(ValueError, match="images are no input for steps"):
+        make_private_pipeline(StandardScaler(), PATEClassifier(GaussianNB(), "fixmatch"))
