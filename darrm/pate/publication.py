@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import checks
 from darrm.losses.charges import Charge
-from darrm.losses.label_given_votes import LabelCosts
+from darrm.losses.label_given_votes import WIDEST, LabelCosts
 from darrm.losses.missed_label import MissedLabel
 from darrm.losses.renyi import CONVERSIONS, RenyiCurve
 from darrm.mechanisms.noisy_max import LNMax
@@ -39,7 +39,7 @@ FORMAT = "darrm sanitized figure"
 ORDERS_TRIED = 3
 _ORDERS_AROUND = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
 _DEVIATIONS = np.geomspace(1.0, 64.0, 49)  # votes
-_NEEDS_EXACT = "the scale of votes needs exact costs: use discrete noise"
+_NEEDS_EXACT = f"the scale of votes needs exact costs: use discrete noise of a deviation of at most {WIDEST:g} votes"
 # of the largest possible β; smaller ones need far distances, and noise that is hardly smaller
 _SMOOTHNESS_RANGE = (0.3, 0.98)
 _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite where nothing can move
