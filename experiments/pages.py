@@ -149,6 +149,14 @@ def _formatted(value: object, form: str) -> str:
     return format(value, form)
 
 
+def deposited(folder: Path, ending: str) -> list[Path]:
+    """Return the files of a folder that results are counted again from; `ValueError` where there are none."""
+    paths = sorted(folder.glob(f"*{ending}"))
+    if not paths:
+        raise ValueError(f"{str(folder)!r} holds no *{ending} to count again from: say --output docs/reproduction")
+    return paths
+
+
 def write_json(path: Path, data: object) -> None:
     """Write plain data as the JSON that is committed."""
     write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
@@ -217,9 +225,9 @@ def chosen_figures(options: argparse.Namespace, figures: Iterable[str]) -> list[
 
 
 def data_folder(options: argparse.Namespace, name: str) -> Path:
-    """Return OUTPUT/NAME, where the JSON files and pictures lie; make it unless only the page is asked for."""
+    """Return OUTPUT/NAME, where the JSON files and pictures lie; make it where something is computed."""
     folder = Path(options.output / name)
-    if not options.page:
+    if not options.page and not getattr(options, "recompute", False):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 

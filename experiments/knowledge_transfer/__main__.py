@@ -84,7 +84,7 @@ def recompute(path: Path, stored: Row, allowances: Sequence[int]) -> Row:
 def _recompute(folder: Path) -> int:
     """Release all labels again from the packed votes; return 1 if a result says another thing of them."""
     wrong = 0
-    for path in sorted(folder.glob("*-votes.npz")):
+    for path in pages.deposited(folder, "-votes.npz"):
         stored = pages.read_json(folder / f"{path.stem.removesuffix('-votes')}.json")
         differences = pages.differences(recompute(path, stored, stored["allowances"]), stored)
         wrong += len(differences)

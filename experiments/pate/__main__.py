@@ -64,7 +64,7 @@ def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -
 def _recompute(folder: Path, *, quiet: bool) -> int:
     """Count every figure that the deposited counts determine again; return 1 if a study's JSON says another."""
     wrong = 0
-    for path in sorted(folder.glob("*-counts.npz")):
+    for path in pages.deposited(folder, "-counts.npz"):
         stored = pages.read_json(folder / f"{path.stem.removesuffix('-counts')}.json")
         with status_line(quiet=quiet) as line:
             differences = pages.differences(recompute(path, line, quick=stored["quick"]), stored)

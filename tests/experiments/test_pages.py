@@ -67,6 +67,8 @@ def test_a_door_prints_its_help_and_refuses_unknown_flags(
 @pytest.mark.parametrize(
     ("door", "arguments", "words"),
     [
+        ("pate", "--recompute", "holds no *-counts.npz to count again from"),
+        ("knowledge_transfer", "--recompute", "holds no *-votes.npz to count again from"),
         ("sensitivity", "", "one of the arguments --figure --all --page is required"),
         ("sensitivity", "--all --figure 2", "not allowed with"),
         ("sensitivity", "--figure 8", "invalid choice"),
