@@ -124,7 +124,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         check_is_fitted(self)
         handle = getattr(self, "_spending", None)
         if handle is not None:
-            handle.acknowledge()
+            handle.acknowledge(getattr(self, "_entry", 0))
 
     def _remember(self, groups: Untyped) -> None:
         self._grouped, self._named = groups is not None, self.classes is not None

@@ -282,7 +282,7 @@ class PATEClassifier(Ensemble):
                 ResumeWarning,
                 stacklevel=3,
             )
-        self._spending = handle
+        self._spending, self._entry = handle, stream.turn.after  # a copy, too, may say that its student is safe
         self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
         for row, code in (pair for line in kept.tolist() for pair in json.loads(line)):
             self.answers_[row] = code

@@ -17,6 +17,7 @@ import secrets
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -152,11 +153,15 @@ class LedgerHandle:
         self.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
         return labels
 
-    def acknowledge(self) -> None:
-        """Drop the labels that this process released, or took up, from the ledger: they are safe elsewhere."""
-        for (process, _), sink in self._streams.items():
-            if process == os.getpid() and sink.turn.after:
-                self.ledger.forget_labels(sink.turn.after)
+    def acknowledge(self, entry: int = 0) -> None:
+        """Drop the labels that this process released, or took up, and those of an entry, from the ledger."""
+        entries = {sink.turn.after for (process, _), sink in self._streams.items() if process == os.getpid()} | {entry}
+        if self._ledger is None:
+            with suppress(LedgerError):
+                self._ledger = self.ledger
+        if self._ledger is not None:  # else it is a copy, where there is no such ledger
+            for number in sorted(entries - {0}):
+                self._ledger.forget_labels(number)
 
     def check_owner(self) -> None:
         """Raise `LedgerError` where another ensemble paid from a ledger whose sums hold for one ensemble only."""

@@ -1,5 +1,6 @@
 """What an estimator paid for is in the ledger until it is safe elsewhere: a fit goes on from it and pays nothing."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,15 @@ def test_labels_leave_when_the_student_is_saved_or_they_are_acknowledged(tmp_pat
         assert ledger.undelivered() == ()
         with pytest.raises(BudgetExceededError):
             fitted.fit(X, y, X[::4])
+
+
+def test_a_copy_of_a_student_may_say_that_it_is_safe(tmp_path: Path) -> None:
+    fitted = pate(tmp_path / "l").fit(X, y, X[::4])  # in a worker, say, that sends it back
+    sent = pickle.dumps(fitted)
+    pickle.loads(sent).acknowledge()  # noqa: S301 (as in the line above)
+    assert PrivacyLedger(tmp_path / "l").undelivered() == ()
+    (tmp_path / "l").rename(tmp_path / "elsewhere")
+    save(pickle.loads(sent), tmp_path / "student")  # noqa: S301 (where there is no ledger)
 
 
 @pytest.mark.slow
