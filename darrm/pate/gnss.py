@@ -24,6 +24,7 @@ from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
 # the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
 _SMOOTHNESS_ROUNDING = 1e-9
 _STEPS = 2**48  # of the discrete Gaussian to one standard deviation of the normal that it stands for
+_PARTS = 2**90  # at least, of a unit of the last decimal: into these a step is divided
 _LARGEST_ORDER, _SCALES = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 
@@ -157,17 +158,23 @@ def noisy_value(
 ) -> float:
     """Draw value + safety·σ·SS + σ·SS·N(0, 1), rounded to six decimals.
 
-    The normal draw is X/2⁴⁸ with X a discrete Gaussian of standard deviation 2⁴⁸, exact from the operating system, and
-    the arithmetic up to the final rounding is exact in fractions. Against the rounding of a true normal draw (which is
-    post-processing of Definition 22) the law differs by less than 2⁻⁹⁰ in total variation: point by point, the weight
-    of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)) with s = 2⁴⁸.
+    The normal draw is (X + U)/s, s = 2⁴⁸, with X a discrete Gaussian of standard deviation s and U uniform in [−½, ½),
+    in parts of which a unit of the last decimal has 2⁹⁰ or more; both are exact from the operating system, and so is
+    the arithmetic up to the final rounding, in fractions. (Without U the figures lie at value + k·σ·SS/s, and how many
+    of these round to one number depends on value and SS.) The weight of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)),
+    and a normal density changes within it by a part of |x|/s². So every number has the probability that rounding
+    Definition 22 gives it, which is post-processing, up to a factor of 1 ± 2⁻³⁹ for |x| < 2⁸·s: a divergence of order λ
+    is off by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
 
     ``sensitivity`` is the SS_β ≥ 0 of ``value`` for the β of ``parameters``; ``rng`` is for experiments only.
     """
     checks.finite(value=value)
     checks.non_negative(sensitivity=sensitivity)
-    draw = Fraction(int(discrete_gaussian(Fraction(_STEPS) ** 2, 1, uniform_below(rng))[0]), _STEPS)
     deviation = Fraction(parameters.noise_scale) * Fraction(sensitivity)
+    parts = 2 ** (math.ceil(deviation * 10**_DECIMALS * _PARTS) // _STEPS).bit_length()
+    below = uniform_below(rng)
+    within = Fraction(2 * int(below(np.array([parts], dtype=object))[0]) + 1 - parts, 2 * parts)
+    draw = (int(discrete_gaussian(Fraction(_STEPS) ** 2, 1, below)[0]) + within) / _STEPS
     exact = Fraction(value) + deviation * (Fraction(parameters.safety) + draw)
     return float(round(exact, _DECIMALS))
 

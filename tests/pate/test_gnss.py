@@ -1,8 +1,12 @@
 import math
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from darrm.pate import gnss
 from darrm.pate.gnss import (
     GnssParameters,
     best_noise_scale,
@@ -115,6 +119,35 @@ def test_the_noise_has_the_stated_law() -> None:
     assert abs(standard.var() - 1.0) < 5.5 * math.sqrt(2.0 / 6000)
     assert abs(np.mean(standard < -1.0) - 0.158655) < 5.5 * math.sqrt(0.16 * 0.84 / 6000)
     assert np.all(np.round(drawn, 6) == drawn)
+
+
+@pytest.mark.parametrize("scale", [0.01, 6.0, 1e6])
+def test_every_figure_has_the_probability_of_a_rounded_normal(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts into which a step is divided go on where the next step begins, next to nothing of a decimal apart."""
+    parameters, drawn = GnssParameters(14.0, 0.02, scale), []
+
+    def value(step: int, part: int) -> Fraction:
+        """Return what is published before it is rounded, of the first or the last part of a step."""
+
+        def below(limits: NDArray[Any]) -> NDArray[Any]:
+            return np.array([0 if part == 0 else limits[0] - 1], dtype=object)
+
+        def gaussian(variance: Fraction, *_: object) -> list[int]:
+            drawn.append(variance)
+            return [step]
+
+        monkeypatch.setattr(gnss, "uniform_below", lambda _: below)
+        monkeypatch.setattr(gnss, "discrete_gaussian", gaussian)
+        monkeypatch.setattr(gnss, "round", lambda exact, _: exact, raising=False)
+        monkeypatch.setattr(gnss, "float", lambda exact: exact, raising=False)
+        return noisy_value(0.0, 2.0, parameters)  # type: ignore[return-value]  # as it was before it was rounded
+
+    decimal = Fraction(1, 10**6)
+    for step in (-(2**50), 0, 3):
+        assert 0 < value(step + 1, 0) - value(step, 1) <= decimal / 2**80
+    assert value(0, 1) == -value(0, 0)
+    assert value(2**48, 0) - value(0, 0) == 2 * Fraction(scale)
+    assert set(drawn) == {Fraction(2**96)}
 
 
 def test_without_sensitivity_nothing_is_added() -> None:
