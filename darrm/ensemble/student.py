@@ -410,7 +410,9 @@ class _Checkpoint:
             return 0
         arrays, facts = load_tensors(self.path)
         if facts.get("training") != self.facts:
-            raise CheckpointError(str(self.path), "it belongs to a training with other labels or inputs: delete it")
+            raise CheckpointError(
+                str(self.path), "it belongs to a training of other labels, inputs, seed or recipe: delete it"
+            )
         training, tensors = self.training, {name: torch.as_tensor(value) for name, value in arrays.items()}
         parts: dict[str, Parameters] = {}  # by the first part of their names
         for name, tensor in tensors.items():

@@ -11,6 +11,7 @@ import itertools
 import json
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -415,7 +416,8 @@ class PATEClassifier(Ensemble):
             student = SelfTrainingClassifier(student, threshold=0.9) if partly and reader is None else student
         else:
             student = clone(self._student())
-        if seed is None and hasattr(student, "checkpoint"):  # a fit that goes on has the answers, and needs the seed
+        if not isinstance(seed, Integral) and hasattr(student, "checkpoint"):
+            # a fit that goes on has the answers, and needs the seed; a generator has moved on since
             seed = int.from_bytes(hashlib.sha256(self.answers_.tobytes()).digest()[:4], "big")
         return seeded(student, int(check_random_state(seed).randint(SEEDS - 1)))
 

@@ -127,6 +127,9 @@ def sanitize(
     Each call is a new release and costs its own share: publish one figure for a run, not the best of several.
     """
     checks.instance(Analysis, analysis=analysis, advice="analyze(votes, aggregator, delta=…) makes one")
+    if not isinstance(parameters, GnssParameters | PublicationParameters):
+        advice = "publication_rule(epsilon, delta) makes some without looking at votes"
+        checks.fail("parameters", parameters, "PublicationParameters or GnssParameters", advice)
     if analysis.answered is None:
         raise ValueError("sanitize needs the answers that were given: analyze(..., answered=labels >= 0)")
     order = parameters.order

@@ -282,5 +282,5 @@ def test_a_training_that_was_killed_goes_on_to_the_very_end_of_one_that_was_not(
     assert (scores(file) == whole).all()
     assert counted == [step / 20 for step in range(10, 20)]
     labels[0] = 1 - labels[0]
-    with pytest.raises(CheckpointError, match="other labels or inputs"):
+    with pytest.raises(CheckpointError, match="other labels, inputs, seed or recipe"):
         scores(file)

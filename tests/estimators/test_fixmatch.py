@@ -59,9 +59,13 @@ def test_a_student_of_images_is_kept_in_a_file(tmp_path: Path, monkeypatch: pyte
     assert np.array_equal(loaded.classes_[shown.argmax(axis=1)], fitted.predict(X[260:]))
 
 
+@pytest.mark.parametrize("seed", [None, 3, "generator"])
 def test_a_student_that_was_killed_goes_on_from_its_last_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def state() -> Any:
+        return np.random.RandomState(3) if seed == "generator" else seed  # one that is passed anew, and has moved on
+
     monkeypatch.setattr(fixmatch, "FIXMATCH", SHORT)
     monkeypatch.setattr(training, "_CHECKPOINT_EVERY", 2)
     loss, done = training._Training.loss, list[float]()
@@ -74,11 +78,11 @@ def test_a_student_that_was_killed_goes_on_from_its_last_checkpoint(
 
     monkeypatch.setattr(training._Training, "loss", dies_once)
     with pytest.raises(KeyboardInterrupt):
-        pate(ledger=tmp_path / "l").fit(X[:200], y[:200], X[200:260])
+        pate(ledger=tmp_path / "l", random_state=state()).fit(X[:200], y[:200], X[200:260])
     assert (tmp_path / "l.student").exists()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResumeWarning)
-        again = pate(ledger=tmp_path / "l").fit(X[:200], y[:200], X[200:260])
+        again = pate(ledger=tmp_path / "l", random_state=state()).fit(X[:200], y[:200], X[200:260])
     assert done == [0.0, 0.25, 0.5, 0.75, 0.5, 0.75]
     assert not (tmp_path / "l.student").exists()
     assert again.report_.answered == 40

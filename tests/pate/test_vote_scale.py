@@ -139,6 +139,8 @@ def test_what_has_no_scale_of_votes_is_refused() -> None:
     sharp = quiet(VOTES, ConfidentGNMax(200, 20.0, 40.0), 1e-5, answered=ANSWERED, check="data-dependent")
     with pytest.raises(ValueError, match="only answers are counted"):
         sanitize(sharp, PARAMETERS)
+    with pytest.raises(ValueError, match="parameters must be PublicationParameters or GnssParameters"):
+        sanitize(sharp, None)  # type: ignore[arg-type]  # what the test is about
     for bad in ({"order": 1.0, "deviation": 3.0}, {"order": 3.0, "deviation": 0.0}, {"order": 3.0, "deviation": 1e-9}):
         with pytest.raises(ValueError, match=r"order|deviation"):
             PublicationParameters(**bad)
