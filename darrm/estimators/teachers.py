@@ -1,8 +1,9 @@
 """Training one estimator a shard, and counting what they vote; both by joblib, wherever its backend runs them.
 
 A worker that was forked (joblib's ``multiprocessing``) has the state of its parent's generators, and so has the next
-one: private models would draw the same noise, and the difference of two of them would have none. So each model is
-trained there with generators that are seeded anew from the operating system.
+one: private models would draw the same noise, and the difference of two of them would have none; and what one teacher
+draws would move what the next one shares with others. So in a worker these generators are seeded anew for each: from
+the operating system for a private model, by its own seed for a teacher.
 """
 
 import os
@@ -107,8 +108,8 @@ def _trained(
         if len(present) < 2:
             return constant_classifier(present if len(present) else np.array([otherwise]))
         seeded(teacher, seed)
-    elif os.getpid() != parent:
-        _seed_anew()
+    if os.getpid() != parent:
+        _seed_generators(seed)
     try:
         return teacher.fit(X, y)
     except (ValueError, ArithmeticError) as error:
@@ -118,12 +119,13 @@ def _trained(
         ) from error
 
 
-def _seed_anew() -> None:
-    """Seed the generators of Python, numpy and torch, where it is loaded, from the operating system."""
-    random.seed()
-    np.random.seed()  # noqa: NPY002 (what models without a random_state of their own draw from)
+def _seed_generators(seed: int | None) -> None:
+    """Seed the generators of Python, numpy and torch, where it is loaded; None is the operating system."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (what estimators without a random_state of their own draw from)
     if "torch" in sys.modules:
-        sys.modules["torch"].seed()
+        torch = sys.modules["torch"]
+        torch.seed() if seed is None else torch.manual_seed(seed)
 
 
 def constant_classifier(label: NDArray[Untyped]) -> DummyClassifier:

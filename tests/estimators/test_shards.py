@@ -5,10 +5,12 @@ import random
 from decimal import Decimal
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
@@ -174,14 +176,19 @@ def test_the_noise_of_private_models_is_never_seeded_and_every_shard_is_fitted()
     assert {type(each).__name__ for each in constant.teachers_} == {"DummyClassifier"}
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python, where the tests run threads
-def test_models_that_are_trained_in_forked_workers_draw_noise_of_their_own() -> None:
-    import joblib
-
+def forked(ensemble: Any) -> list[Any]:
+    """Return what models draw that are trained in forked workers."""
     X, y = load_wine(return_X_y=True)
-    drawn: list[Any] = []
-    for _ in range(2):  # a fork leaves its parent's generators as they were: a second fit would repeat the first
-        models = PrivateModelsVotingClassifier(OfOneDraw(), 6, epsilon_each=1, n_jobs=2)
-        with joblib.parallel_config(backend="multiprocessing"):
-            drawn += [noise for model in models.fit(X, y).teachers_ for noise in model.noise]
-    assert len(set(drawn)) == 2 * 6 * 2
+    with joblib.parallel_config(backend="multiprocessing"):
+        return [noise for model in clone(ensemble).fit(X, y).teachers_ for noise in getattr(model, "noise", ())]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python, where the tests run threads
+def test_what_is_trained_in_forked_workers_draws_from_generators_of_its_own() -> None:
+    # a fork leaves its parent's generators as they were: a second fit would repeat the first
+    models = PrivateModelsVotingClassifier(OfOneDraw(), 6, epsilon_each=1, n_jobs=2)
+    assert len({*forked(models), *forked(models)}) == 2 * 6 * 2
+    vote = PrivateVotingClassifier(OfOneDraw(), 6, aggregator=PermuteAndFlip(0.01), random_state=0, n_jobs=2)
+    teachers = forked(vote)
+    assert len(set(teachers)) == 6 * 2
+    assert forked(vote) == teachers
