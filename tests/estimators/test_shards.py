@@ -5,11 +5,11 @@ import random
 from decimal import Decimal
 from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
+import joblib
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.dummy import DummyClassifier

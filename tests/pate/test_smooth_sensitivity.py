@@ -83,6 +83,12 @@ def test_bounds_on_neighbors_hold_for_all_histograms() -> None:
         assert np.all(there <= shape.upper(here) + 1e-9)
         assert np.all(there >= shape.lower(here) - 1e-9)
         assert np.min(shape.upper(here) - there) < 0.15  # and close somewhere
+    # of two classes the bounds are attained: also by noise so narrow that what the lattice costs can be seen
+    rows, shape = histograms(12, 2), CostShape(0.5, 2.0, 2, "discrete")
+    logs = log_q(rows, 0.5, noise="discrete")
+    here, there = logs[np.argwhere(distances(rows) == 1)].T
+    assert np.max(there - shape.upper(here)) == pytest.approx(0.0, abs=1e-12)
+    assert np.max(shape.lower(here) - there) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_upper_and_lower_are_inverse_up_to_q0() -> None:

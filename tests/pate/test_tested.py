@@ -458,3 +458,10 @@ def test_an_entry_pays_for_the_labels_of_its_run_and_for_no_more() -> None:
     assert (run.answers, query.answers) == (40, 3)
     assert [run.pays_for(n) for n in (1, 40, 41)] == [True, True, False]
     assert [query.pays_for(n) for n in (2, 3, 4)] == [False, True, False]
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.1])
+def test_a_run_that_costs_anything_leaves_with_the_chance_delta_and_no_larger_one(delta: float) -> None:
+    test, endless = BudgetTest(8.0, PrivacyParams(1, delta)), 1e6
+    assert 0.99 * delta < test.chances(np.array([endless]))[0] < delta
+    assert not test.holds(delta, delta, endless)
