@@ -86,7 +86,7 @@ def test_clipped_sums_agree_with_a_loop(small: Small) -> None:
     for teacher, rows in enumerate(loop):
         for name, value in sums.items():
             expected = sum(factor * row[name] for factor, row in zip(factors[teacher], rows, strict=True))
-            assert torch.allclose(value[teacher], expected, rtol=2e-4, atol=1e-6)
+            assert torch.allclose(value[teacher], expected.double(), rtol=2e-4, atol=1e-6)
 
 
 def test_mean_gradients_agree_with_the_mean_loss(small: Small) -> None:
@@ -113,6 +113,19 @@ def test_one_example_moves_the_sum_by_at_most_the_threshold(size: float, others:
     moved = sum(float((with_it[name].double() - without[name].double()).square().sum()) for name in gradients) ** 0.5
     assert moved <= 0.7
     assert not 1.0 <= size <= 1e15 or moved >= 0.699  # squares overflow beyond: dropped, which is as safe
+
+
+def test_one_of_many_examples_that_point_one_way_moves_the_sum_by_no_more() -> None:
+    # a sum in single precision moves by 1.001: its rounding moves, too
+    generator = torch.Generator().manual_seed(0)
+    gradients = {"w": 10.0 * torch.randn(1, 1, 50, generator=generator) * (1.0 + torch.rand(1, 60_000, 1))}
+    mask = torch.ones(1, 60_000)
+    everybody, moved = clipped_sums(gradients, mask, 1.0)["w"], []
+    for one in range(0, 60_000, 12_001):
+        others = mask.clone()
+        others[0, one] = 0.0
+        moved.append(float((everybody - clipped_sums(gradients, others, 1.0)["w"]).double().norm()))
+    assert 0.999 < max(moved) <= 1.0
 
 
 @pytest.mark.parametrize("second", [[0.0] * 3, [float("nan"), 1.0, 1.0], [float("inf"), 1.0, 1.0], [1e38, 1.0, 1.0]])
