@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("sklearn")
 from darrm.estimators.confident import LimitedConfident
 from darrm.pate import ConfidentGNMax
+from darrm.votes import Votes
 
 NOISE = np.arange(-40, 41)
 
@@ -60,3 +61,13 @@ def test_no_neighbors_are_told_apart_better_than_is_charged(voters: int, queries
     run = LimitedConfident(ConfidentGNMax(0.8 * voters, 1.0, 1.0), queries, answers)
     share = worst_share(voters, run)
     assert 0.25 < share <= 1.0  # a charge for one check, or for no answer, would be passed
+
+
+def test_all_checks_and_as_many_answers_as_are_given_are_charged() -> None:
+    run = LimitedConfident(ConfidentGNMax(5.0, 1.0, 2.0), queries=7, answers=3)
+    agreed = Votes.of_counts([[100, 0]] * 7)  # every check passes
+    assert run.release(agreed).tolist() == [0, 0, 0, -1, -1, -1, -1]
+    check, answer = run.aggregator.check.guarantee, run.aggregator.answer.guarantee
+    for order in (2.0, 5.0, 20.0):
+        parts = 7 * check.bound_at(order) + 3 * answer.bound_at(order)
+        assert run.guarantee.bound_at(order) == pytest.approx(parts, rel=1e-9)

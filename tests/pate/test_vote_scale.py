@@ -129,6 +129,15 @@ def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -
         assert here <= tried.epsilon + 2.0 * tried.deviation + 1e-9
 
 
+def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() -> None:
+    scale = VoteScale(MissedLabel(40.0, 20.0), 100)
+    marks, (before, after) = scale.marks, scale.bound.after_one_vote
+    moved = 100 * np.interp(marks / 100, before, after)
+    later = marks[MARKS_A_VOTE:-1]
+    assert later.size > 100
+    assert np.all(later >= moved[: later.size] * (1.0 + 5e-10))  # what is rounded is on the safe side
+
+
 def test_what_has_no_scale_of_votes_is_refused() -> None:
     for aggregator, message in (
         (LNMax(0.05), "there is no scale of votes for LNMax"),
