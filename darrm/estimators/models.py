@@ -15,7 +15,7 @@ import warnings
 
 from darrm.errors import checks
 from darrm.estimators.voting import PayingVote
-from darrm.privacy import PrivacyParams, exact_number
+from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters
 from darrm.system.extras import Untyped
 
@@ -66,8 +66,8 @@ class PrivateModelsVotingClassifier(PayingVote):
         estimator: Untyped,
         n_models: int = 10,
         *,
-        epsilon_each: float | None = None,
-        delta_each: float | None = None,
+        epsilon_each: Number | None = None,
+        delta_each: Number | None = None,
         epsilon: float = 2.0,
         delta: float = 1e-5,
         max_queries: int = 1000,
@@ -129,7 +129,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         )
 
 
-def _promised(name: str, said: float | None, estimator: Untyped) -> Untyped:
+def _promised(name: str, said: Number | None, estimator: Untyped) -> Untyped:
     """Return ε or δ of one fit: as it is said, or as the estimator's own parameter; what a part of it promises is less.
 
     A pipeline's scaler, or a committee that fits its part ten times, spends more than the part says.
