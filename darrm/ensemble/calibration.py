@@ -128,7 +128,8 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int) 
     Returns
     -------
     Calibration
-        σ, in units of the clipping threshold: private, and at most 0.1 % above the least that is.
+        σ, in units of the clipping threshold: private, and at most 0.1 % above the least that `privacy_of` finds to be,
+        or whose cost it can compute in memory (with less, ε is in the hundreds).
 
     Raises
     ------
@@ -148,7 +149,9 @@ def calibrate_noise(target: PrivacyParams, *, sampling_rate: float, steps: int) 
     checks.integer_at_least(1, steps=steps)
 
     def fits(noise: float) -> bool:
-        return _epsilon(noise, sampling_rate, steps, target.delta) <= target.epsilon
+        cells = _range_of_losses(noise, sampling_rate, steps) / _COARSEST
+        is_affordable = cells * _BYTES_A_POINT <= checks.MOST_BYTES
+        return is_affordable and _epsilon(noise, sampling_rate, steps, target.delta) <= target.epsilon
 
     high = 1.0
     while not fits(high):

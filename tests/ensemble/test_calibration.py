@@ -118,6 +118,15 @@ def test_more_noise_fewer_steps_smaller_batches_cost_less() -> None:
         assert privacy_of(cheaper, 1e-5).epsilon < base
 
 
+@pytest.mark.slow
+def test_noise_is_found_for_steps_whose_cost_at_less_noise_fits_no_memory() -> None:
+    noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=1, steps=1_000_000).value
+    one = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=1, steps=1).value  # without sampling, σ/√T is all
+    assert 0.999 <= noise / (1000.0 * one) < 1.05  # of so many steps the grid costs something
+    with pytest.raises(ValueError, match="reachable with noise of at most 1e"):
+        calibrate_noise(PrivacyParams("1e-9", 1e-9), sampling_rate=1, steps=1_000_000)
+
+
 def test_targets_that_nothing_reaches_are_refused() -> None:
     with pytest.raises(ValueError, match="a pair of positive numbers"):
         calibrate_noise(PrivacyParams(1.0, 0), sampling_rate=0.1, steps=10)
