@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
+from darrm.account.ledger_store import MEMORY
 from darrm.account.store import is_url
 from darrm.errors import TableError, checks
 from darrm.estimators.base import Ensemble
@@ -288,3 +289,7 @@ def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
     spent = Spent(**state["spent"], bounds=tuple(Bound(*each) for each in state["bounds"]))
     report = {**state["report"], "by_class": tuple(map(tuple, state["report"]["by_class"]))}
     pate.report_ = PATEReport(**report, spent=spent)
+    if pate.ledger is None:  # its budget was of another process: one more fit is a second one
+        pate._spending = LedgerHandle.of_state(  # noqa: SLF001 (one package)
+            {"path": MEMORY, "seen": int(spent.queries), "identity": "", "owner": ""}
+        )

@@ -19,7 +19,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from darrm import PrivacyParams, Voters
 from darrm.errors import BudgetExceededError, TableError
-from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier, load, save
+from darrm.estimators import (
+    PATEClassifier,
+    PrivateModelsVotingClassifier,
+    PrivateVotingClassifier,
+    RefitWarning,
+    load,
+    save,
+)
 from darrm.pate import GNMax, NoisyMaximum
 
 X, y = load_iris(return_X_y=True)
@@ -59,6 +66,9 @@ def test_a_loaded_student_answers_as_it_did(tmp_path: Path) -> None:
     assert np.array_equal(loaded.predict_proba(X), pate.predict_proba(X))
     assert loaded.to_model_card() == pate.to_model_card()
     assert loaded.report_ == pate.report_
+    loaded.acknowledge()
+    with pytest.warns(RefitWarning, match="both budgets add up"):
+        loaded.fit(X, y, X[:90])
 
 
 def test_a_loaded_student_still_says_that_its_total_is_an_estimate(tmp_path: Path) -> None:
