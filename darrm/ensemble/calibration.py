@@ -205,11 +205,11 @@ def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int,
         use_connect_dots=True,
     )
     # removing a record, and adding one, which is the same object where nothing is sampled
-    sides = {one_step._pmf_remove, one_step._pmf_add}  # noqa: SLF001 (its own composition bounds no rounding)
+    sides = {one_step._pmf_remove, one_step._pmf_add}
     return max(_composed(side.to_dense_pmf(), interval, steps).smallest_epsilon(delta) for side in sides)
 
 
 def _composed(side: Untyped, interval: float, steps: int) -> GridComposition:
-    masses = np.maximum(np.asarray(side._probs, dtype=np.float64), 0.0)  # noqa: SLF001 (as above)
-    first, infinite = int(side._lower_loss), float(side._infinity_mass)  # noqa: SLF001 (as above)
+    masses = np.maximum(np.asarray(side._probs, dtype=np.float64), 0.0)
+    first, infinite = int(side._lower_loss), float(side._infinity_mass)
     return GridComposition([GridQueries(first, masses, infinite, steps)], interval)

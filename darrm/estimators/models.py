@@ -130,10 +130,8 @@ class PrivateModelsVotingClassifier(PayingVote):
 
 
 def _promised(name: str, said: Number | None, estimator: Untyped) -> Untyped:
-    """Return ε or δ of one fit: as it is said, or as the estimator's own parameter; what a part of it promises is less.
-
-    A pipeline's scaler, or a committee that fits its part ten times, spends more than the part says.
-    """
+    """Return ε or δ of one fit: as it is said, or as the estimator's own parameter."""
+    # a pipeline's scaler, or a committee that fits its part ten times, spends more than the part says
     parameters = estimator.get_params()
     values = {}
     for each, value in parameters.items():

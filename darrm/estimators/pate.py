@@ -312,10 +312,8 @@ class PATEClassifier(Ensemble):
         return np.array([json.dumps([pair for pair in part if pair[1] != ABSTAIN]) for part in parts])
 
     def _name(self, run: Aggregator, public: Untyped) -> str:
-        """Return a digest of what is public about a fit, and equal where its labels may stand for those of another.
-
-        What the card says of the guarantee, and of whom it is about, is a part of it.
-        """
+        """Return a digest of what is public about a fit, and equal where its labels may stand for those of another."""
+        # what the card says of the guarantee, and of whom it is about, is a part of it
         cost, card_says = run.charge(), (self._grouped, self._named, self._unseeded, self._held)
         digest = hashlib.sha256(repr((cost.to_text(), cost.what, self.n_teachers, self.max_answers)).encode())
         digest.update(repr(card_says).encode())
