@@ -123,7 +123,10 @@ def test_the_page_of_the_site_solves(solver: Path, tmp_path: Path) -> None:
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     address = f"{(tmp_path / 'explorer' / 'index.html').as_uri()}#{urlencode(SETTINGS[1])}"
     command = [browser, *flags, "--virtual-time-budget=60000", "--dump-dom", address]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    for _ in range(3):  # on a busy machine virtual time is over before the solver is
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        if "solved here, in your browser" in shown:
+            break
     assert "solved here, in your browser" in shown
     assert "solver failed" not in shown
 
