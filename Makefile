@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-full test-slow check docs docs-serve fuzz lint format man clean
+.PHONY: demo test test-full docs docs-serve fuzz lint format clean
 
 demo: $(VENV)/.core
 	$(BIN)/python -m darrm.optimize
@@ -20,9 +20,6 @@ test: $(VENV)/.dev lint
 # everything, with ten times as many random examples; what CI runs
 test-full: $(VENV)/.dev lint
 	$(PYTEST) --hypothesis-profile=full
-
-test-slow check:
-	@echo "make $@ is gone: type make test (quick) or make test-full (everything)"; exit 2
 
 # the site, in build/docs/index.html: warnings are errors; tutorials are run, again only where the code has changed
 docs: $(VENV)/.dev build/node_modules
@@ -38,7 +35,7 @@ build/node_modules: docs/package-lock.json
 	cp docs/package.json docs/package-lock.json build
 	if npm ci --prefix build --silent; then touch $@; else echo 'no npm or no network: the explorer has no solver'; fi
 
-# bad input at every door, as long as wanted: make fuzz FUZZ_SECONDS=3600
+# bad input for every command, as long as wanted: make fuzz FUZZ_SECONDS=3600
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
@@ -46,11 +43,6 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-# one manual page of all commands, from their parsers: man build/man/darrm.1
-man: $(VENV)/.dev
-	mkdir -p build/man
-	$(BIN)/argparse-manpage --module darrm.__main__ --function build_parser --project-name darrm --output build/man/darrm.1
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -5,120 +5,107 @@ The names below are loaded when they are first used, so that ``import darrm`` co
 
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.account.accountant import PrivacyAccountant
-    from darrm.account.ledger import PrivacyLedger
-    from darrm.laws.noise_function import NoiseFunction
-    from darrm.losses.charges import Charge
-    from darrm.mechanisms.release import Release
-    from darrm.mechanisms.release import Release as DaRRM
-    from darrm.mechanisms.release import Release as Plurality
-    from darrm.optimize import SolveOptions
-    from darrm.optimize.batch import optimize_many
+    from darrm.ledger.ledger import PrivacyLedger
+    from darrm.majority.noise_function import NoiseFunction
     from darrm.optimize.optimizer import optimize_table
     from darrm.optimize.optimizer import optimize_table as optimize_gamma
-    from darrm.optimize.plurality import optimize_plurality
+    from darrm.plan.planner import plan
+    from darrm.plan.release import release
     from darrm.privacy import PrivacyParams
     from darrm.problem import Problem, Voters, Workload
-    from darrm.problem import Problem as MajorityProblem
-    from darrm.problem import Problem as PluralityProblem
-    from darrm.proof.library import Setting, available_tables, load_table
-    from darrm.proof.table import Table, certify
-    from darrm.proof.table import Table as GammaTable
-    from darrm.proof.table import Table as PluralityTable
-    from darrm.proof.table import certify as certify_plurality
     from darrm.release.debited import release_debited
     from darrm.release.one_by_one import open_release
-    from darrm.sampling import Sampling
+    from darrm.subsampling import Subsampling
+    from darrm.table.library import available_tables, load_table
+    from darrm.table.release import Release
+    from darrm.table.release import Release as DaRRM
+    from darrm.table.table import Table, certify
     from darrm.votes import Votes
 
 __all__ = [
-    "Charge",
     "DaRRM",
-    "GammaTable",
-    "MajorityProblem",
     "NoiseFunction",
-    "Plurality",
-    "PluralityProblem",
-    "PluralityTable",
     "PrivacyAccountant",
     "PrivacyLedger",
     "PrivacyParams",
     "Problem",
     "Release",
-    "Sampling",
-    "Setting",
-    "SolveOptions",
+    "Subsampling",
     "Table",
     "Voters",
     "Votes",
     "Workload",
     "available_tables",
     "certify",
-    "certify_plurality",
     "load_table",
     "open_release",
     "optimize_gamma",
-    "optimize_many",
-    "optimize_plurality",
     "optimize_table",
+    "plan",
+    "release",
     "release_debited",
 ]
 
-_HOMES = {
-    "darrm.account.accountant": ("PrivacyAccountant",),
-    "darrm.account.ledger": ("PrivacyLedger",),
-    "darrm.laws.noise_function": ("NoiseFunction",),
-    "darrm.losses.charges": ("Charge",),
-    "darrm.optimize.batch": ("optimize_many",),
-    "darrm.optimize.optimizer": ("optimize_table",),
-    "darrm.optimize.plurality": ("optimize_plurality",),
-    "darrm.privacy": ("PrivacyParams",),
-    "darrm.problem": ("Problem", "Voters", "Workload"),
-    "darrm.proof.library": ("Setting", "available_tables", "load_table"),
-    "darrm.proof.table": ("Table", "certify"),
-    "darrm.sampling": ("Sampling",),
-    "darrm.release.debited": ("release_debited",),
-    "darrm.mechanisms.release": ("Release",),
-    "darrm.release.one_by_one": ("open_release",),
-    "darrm.votes": ("Votes",),
-    "darrm.optimize": ("SolveOptions",),
-}
-# what readers of the DaRRM paper type, and names of earlier versions: one line each, and nothing inside uses them
-_ALSO_CALLED = {
-    "DaRRM": "Release",
-    "GammaTable": "Table",
-    "MajorityProblem": "Problem",
-    "Plurality": "Release",
-    "PluralityProblem": "Problem",
-    "PluralityTable": "Table",
-    "certify_plurality": "certify",
-    "optimize_gamma": "optimize_table",
+_WHERE = {  # name: module, and the name there if it is another
+    "DaRRM": "darrm.table.release:Release",  # as the paper calls it
+    "NoiseFunction": "darrm.majority.noise_function",
+    "PrivacyAccountant": "darrm.account.accountant",
+    "PrivacyLedger": "darrm.ledger.ledger",
+    "PrivacyParams": "darrm.privacy",
+    "Problem": "darrm.problem",
+    "Release": "darrm.table.release",
+    "Subsampling": "darrm.subsampling",
+    "Table": "darrm.table.table",
+    "Voters": "darrm.problem",
+    "Votes": "darrm.votes",
+    "Workload": "darrm.problem",
+    "available_tables": "darrm.table.library",
+    "certify": "darrm.table.table",
+    "load_table": "darrm.table.library",
+    "open_release": "darrm.release.one_by_one",
+    "optimize_gamma": "darrm.optimize.optimizer:optimize_table",
+    "optimize_table": "darrm.optimize.optimizer",
+    "plan": "darrm.plan.planner",
+    "release": "darrm.plan.release",
+    "release_debited": "darrm.release.debited",
 }
 
 
-def _in_a_line(kind: type[BaseException], error: BaseException, trace: Any) -> None:  # noqa: ANN401 (a hook's own type)
-    """Report an interrupt of the imports, before there is a command to report it, in one line."""
-    if issubclass(kind, KeyboardInterrupt | MemoryError):
-        sys.stderr.write("error: interrupted\n" if kind is KeyboardInterrupt else "error: out of memory\n")
-    else:
-        sys.__excepthook__(kind, error, trace)
+class _Callable(ModuleType):
+    """A package that is also called, as the function of its name: `darrm.plan` and `darrm.release`."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 (as the function takes them)
+        return _find(self.__name__.removeprefix("darrm."))(*arguments, **named)
 
 
-if sys.argv[:1] == ["-m"]:  # python -m darrm.plan: so much of the command line stands here while its imports run
-    sys.excepthook = _in_a_line
+class _Face(ModuleType):
+    """Makes a package callable when Python binds it to its name here."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _WHERE and isinstance(value, ModuleType):
+            value.__class__ = _Callable
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (any of the names above)
     if name == "__version__":
-        return import_module("importlib.metadata").version("darrm")  # too slow for whoever imports all the names above
-    home = _ALSO_CALLED.get(name, name)
-    for module, names in _HOMES.items():
-        if home in names:
-            return getattr(import_module(module), home)
-    raise AttributeError(f"module 'darrm' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        return import_module("importlib.metadata").version("darrm")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'darrm' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    return import_module(f"darrm.{name}") if name in {"plan", "release"} else _find(name)
+
+
+def _find(name: str) -> Any:  # noqa: ANN401 (as above)
+    module, _, original = _WHERE[name].partition(":")
+    return getattr(import_module(module), original or name)
 
 
 def __dir__() -> list[str]:

@@ -1,106 +1,90 @@
-"""The front door: ``python -m darrm`` lists the commands, ``python -m darrm optimize …`` starts one of them.
+"""The command ``darrm``: a group that imports each command when it is named.
 
-Each command is the ``__main__`` of the package that does its work, so ``python -m darrm.optimize`` is the same program.
-What a shell completes, and the manual page, are made from the commands' own parsers.
+``darrm NAME`` and ``python -m darrm.NAME`` run the same program, the ``__main__`` of the package that does its work.
 """
 
-import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.metadata import version
-from pathlib import Path
 
-from darrm.errors import checks
-from darrm.system.command_line import complain, nearest, run
-from darrm.system.extras import require
+import click
+from click.shell_completion import shell_complete
 
-DOORS = {
+from darrm.commands.command import Group, run_command
+from darrm.commands.command_line import run
+
+COMMANDS = {
     "optimize": "the best private noise function for a majority, with its proof",
-    "plan": "the best release found for many majority votes within one budget",
-    "advise": "which aggregator to use: every option at one budget, ranked",
+    "plan": "the most accurate release of many votes within one budget",
     "release": "private labels for a file of votes, paid for from a ledger",
+    "ledger": "make a ledger, move it, make a key that signs it",
     "account": "what a ledger has spent, or what queries with a table will cost",
     "serve": "one budget for clients on a network, who ask and vote over HTTP",
-    "verify": "what an auditor runs: a table, its ledger and its labels, claim by claim",
+    "verify": "recompute what tables, ledgers and labels claim, for an auditor",
     "pate": "the privacy cost of a PATE run, and how to publish it",
+    "show": "identify a table, plan, ledger, receipt or file of votes",
 }
 ABOUT = "Private majority votes: optimal noise, proven private, released exactly and accounted for."
-SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
-HELP = "\n".join(
-    [
-        "usage: darrm COMMAND [--help | …]",
-        "",
-        ABOUT,
-        "",
-        *(f"  {name:<10}{what}" for name, what in DOORS.items()),
-        "",
-        "darrm COMMAND --help says more; python -m darrm.COMMAND starts the same program.",
-        f"darrm --print-completion SHELL prints what completes them in {', '.join(SHELLS)} (needs shtab).",
-        "",
-    ]
-)
+EXAMPLES = """\
+`darrm help COMMAND` explains a command, `darrm version` prints the version.
+`python -m darrm.COMMAND` and `darrm COMMAND` run the same program.
+
+Completion in a shell (bash, zsh or fish):
+  eval "$(_DARRM_COMPLETE=bash_source darrm)"
+"""
+_COMPLETE = "_DARRM_COMPLETE"
+
+
+class LazyGroup(Group):
+    """A group whose commands are imported when they are used, not when they are listed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; `help COMMAND` and `version` are the options of these names."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click passes it)
+        """Return the names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (click passes it)
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"darrm.{cmd_name}.__main__")
+        found = getattr(module, cmd_name, None)
+        return found if isinstance(found, click.Command) else _passed_on(cmd_name, module.main)
+
+    def summary(self, ctx: click.Context, name: str) -> str:  # noqa: ARG002 (as above)
+        """Say in a line what a command does, without importing it."""
+        return COMMANDS[name]
+
+
+def _passed_on(name: str, start: Callable[[Sequence[str]], int]) -> click.Command:
+    """Return a command that passes its words on to a program that parses them itself."""
+
+    @click.command(
+        name, add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+    )
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def run_it(words: Sequence[str]) -> int:
+        return start(list(words))
+
+    return run_it
+
+
+darrm = LazyGroup("darrm", help=ABOUT, examples=EXAMPLES)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """List the commands, or start the one that is named; the import is inside, so that its interrupt is one line."""
-    return run(lambda: start(arguments))
-
-
-def start(arguments: Sequence[str] | None) -> int:
-    """Do what `main` says, with the exceptions of the command that is named."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in {"-h", "--help"}:
-        sys.stdout.write(HELP)
-        return 0
-    if words[0] == "--version":
-        sys.stdout.write(f"darrm {version('darrm')}\n")
-        return 0
-    if words[0] == "--print-completion":
-        sys.stdout.write(completion(*words[1:2]) + "\n")
-        return 0
-    if words[0] not in DOORS:
-        hint = nearest(words[0], DOORS)
-        return complain(f"there is no command {words[0]!r}{hint}: choose from {', '.join(DOORS)}", 2)
-    door: Callable[[Sequence[str]], int] = import_module(f"darrm.{words[0]}.__main__").main
-    return door(words[1:])
-
-
-def completion(shell: str = "") -> str:
-    """Write the script that completes ``darrm`` in a shell: its commands, their flags, choices and files."""
-    if shell not in SHELLS:
-        checks.fail("--print-completion", shell, f"one of {', '.join(SHELLS)}", "put its output where your shell looks")
-    shtab = require("shtab")
-    return str(shtab.complete(build_parser(files=shtab.FILE), shell=shell))
-
-
-def build_parser(files: object = None) -> argparse.ArgumentParser:
-    """Put the parsers of all commands into one; ``files`` is what `shtab` completes arguments that are files with."""
-    parser = argparse.ArgumentParser(prog="darrm", description=ABOUT)
-    parser.add_argument("--version", action="version", version=f"darrm {version('darrm')}")
-    commands = parser.add_subparsers(metavar="COMMAND")
-    for name, what in DOORS.items():
-        door = import_module(f"darrm.{name}.__main__").build_parser()
-        for action in actions_of(door):
-            if action.type is Path:
-                action.complete = files  # type: ignore[attr-defined]
-        commands.add_parser(
-            name,
-            parents=[door],
-            add_help=False,
-            help=what,
-            description=door.description,
-            epilog=door.epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    return parser
-
-
-def actions_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """List the arguments of a command, and those of its jobs."""
-    own = list(parser._actions)  # noqa: SLF001 (there is no other way to list them)
-    jobs = [job for action in own if isinstance(action.choices, dict) for job in action.choices.values()]
-    return own + [action for job in jobs for action in actions_of(job)]
+    """List the commands, or run the one that is named; a shell asks for completions in a variable."""
+    if arguments is None and (asked := os.environ.get(_COMPLETE)):
+        return run(lambda: shell_complete(darrm, {}, "darrm", _COMPLETE, asked))
+    return run_command(darrm, arguments)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,46 @@
-"""What every aggregator offers: its guarantee, its charge, and labels for votes."""
+"""The interface of aggregators, and their files."""
 
+import os
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.losses.charges import Charge
-from darrm.losses.renyi import RenyiCurve
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve
+from darrm.noisy_max import noisy_maximum
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.pate import tested
+from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
+from darrm.table.release import Release
+from darrm.table.table import Table
+from darrm.util import checks
+from darrm.util.files import Document, Json
+from darrm.util.json_files import read_document, write_document
 from darrm.votes import Votes
+
+Released = Release | NoisyMaximum | TestedRun
+CLAIMS = "plan"
 
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """Turns the votes on one query into one private label; tests/contracts/test_aggregators.py says what each must do.
+    """Turns the votes on one query into one private label; tests/contracts/test_aggregators.py tests all of them.
 
-    Majority aggregators answer with one of two classes. Noisy-maximum aggregators [P] take any number of classes, and
-    some answer `darrm.votes.ABSTAIN` where they decline.
+    Majority aggregators answer with one of two classes. Noisy-max aggregators [P] take any number of classes, and some
+    abstain (`darrm.votes.ABSTAIN`).
     """
 
     @property
     def guarantee(self) -> PrivacyParams | RenyiCurve:
-        """What one query satisfies, whatever the data: an (ε, δ) pair or a Rényi curve."""
+        """The guarantee of one query for any data: an (ε, δ) pair or a Rényi curve."""
         ...
 
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` queries cost, whatever the data.
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Describe the cost of queries, for any data.
 
-        The charge depends neither on votes nor on labels, so it is known, debited and published before the release.
+        The cost depends neither on votes nor on labels, so it can be debited and published before the release.
         """
         ...
 
@@ -40,7 +53,7 @@ class Aggregator(Protocol):
             The votes on Q queries.
         rng
             None draws from the operating system. A generator is for experiments only: its draws are predictable and
-            not exact, so no privacy is claimed for them.
+            not exact, so they have no privacy guarantee.
 
         Returns
         -------
@@ -50,6 +63,48 @@ class Aggregator(Protocol):
         Raises
         ------
         ValueError
-            If these are no votes that the aggregator can answer; nothing is drawn then.
+            If the aggregator does not accept the votes; nothing is drawn.
         """
         ...
+
+
+def load_release(path: str | os.PathLike[str]) -> Released:
+    """Read an aggregator from a file: a table, which is proved again, a mechanism, or a propose-test-release run.
+
+    Raises
+    ------
+    TableError
+        If the file does not hold a valid aggregator; ``field`` names the wrong field.
+    OSError
+        If the file cannot be read.
+    """
+    return release_of(read_document(path))
+
+
+def release_of(data: Json) -> Released:
+    """Return the aggregator of a file's document; `TableError` as `load_release`."""
+    data = without_claims(data)
+    named = data.get("format") if isinstance(data, dict) else None
+    if named == noisy_maximum.FORMAT:
+        return NoisyMaximum.from_json(data)
+    if named == tested.FORMAT:
+        return TestedRun.from_json(data)
+    return Release(Table.from_json(data))  # it raises for other formats
+
+
+def without_claims(data: Json) -> Json:
+    """Return a document without the claims of its plan."""
+    return {name: value for name, value in data.items() if name != CLAIMS} if isinstance(data, dict) else data
+
+
+def save_release(path: str | os.PathLike[str], aggregator: Aggregator, claims: Document | None = None) -> None:
+    """Write an aggregator and the claims of its plan to a file, atomically; `ValueError` if it has no format."""
+    write_document(path, document_of(aggregator) | ({} if claims is None else {CLAIMS: claims}))
+
+
+def document_of(aggregator: Aggregator) -> Document:
+    """Return the document of an aggregator's file; `ValueError` if it has no format."""
+    if not isinstance(aggregator, Released):
+        advice = "say NoisyMaximum(mechanism, voters, classes)"
+        checks.fail("aggregator", aggregator, "a Release, a NoisyMaximum or a TestedRun", advice)
+    return aggregator.to_json()

@@ -10,20 +10,20 @@ import re
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 from typing import Any, SupportsFloat
 
-from darrm.errors import checks
+from darrm.util import checks
 
 Number = int | float | str | Fraction | Decimal | SupportsFloat  # the last are numpy's scalars
 
-# e^700 is about 1e304: beyond it e^{mε} has no room left in a float, and below 1e-323 ε and δ have none
+# e^700 is about 1e304: e^{mε} overflows a float beyond it, and ε and δ underflow below 1e-323
 LARGEST_EXPONENT, SMALLEST_NUMBER = 700, Fraction(1, 10**323)
 
-# text is bounded before it is read: ten characters can ask for a number of a billion digits. A numerator and a
-# denominator of so many bits are written in fewer characters, so what can be saved can be loaded.
+# text is bounded before it is read: ten characters can ask for a number of a billion digits. A fraction within these
+# bits is written with fewer characters, so each saved number can be loaded
 _MOST_CHARACTERS, _MOST_BITS, _MOST_PLACES = 8000, 13_000, 1000
 _LARGEST_NUMBER = 10**308  # no float overflows
 _TOO_LONG = f"a finite number of at most {_MOST_CHARACTERS} characters and of a size up to 1e308"
@@ -32,7 +32,7 @@ _TOO_LONG = f"a finite number of at most {_MOST_CHARACTERS} characters and of a 
 def exact_number(name: str, value: Number) -> Fraction:
     """Read a number as the fraction that its decimal writing means.
 
-    A float counts as its shortest decimal writing, which is what the user typed; so do numpy's.
+    A float counts as its shortest decimal, the one that the user typed; numpy's floats too.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def _advice(value: object) -> str:
 
 
 def _fraction(value: Any) -> Fraction | None:  # noqa: ANN401 (whatever a caller passes for a number)
-    """Read a number, or return None where it is longer than any that is meant."""
+    """Read a number; None if it is longer than any sensible one."""
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, Rational):  # ints, fractions, and numpy's whole numbers, whose arithmetic would overflow
@@ -81,7 +81,7 @@ def _fraction(value: Any) -> Fraction | None:  # noqa: ANN401 (whatever a caller
 
 
 def decimal_text(value: Fraction) -> str:
-    """Write a fraction as a decimal where it ends soon enough, else as ``p/q``; `exact_number` reads both back.
+    """Write a fraction as a finite decimal if it has few digits, else as ``p/q``; `exact_number` reads both.
 
     >>> decimal_text(Fraction(1, 100000)), decimal_text(Fraction(3, 10)), decimal_text(Fraction(1, 3))
     ('0.00001', '0.3', '1/3')
@@ -99,8 +99,47 @@ def decimal_text(value: Fraction) -> str:
     return str(digits.scaleb(-places, Context(prec=places + 400))).lower()
 
 
+def at_most(bound: float | Fraction, digits: int = 5) -> str:
+    """Write an upper bound with that number of significant digits, rounded up.
+
+    A float counts as the shortest decimal of the float below it, because sums of floats are rounded up already.
+
+    >>> at_most(2.31252), at_most(0.1 + 0.2), at_most(Fraction(1, 3), 2), at_most(0.00004)
+    ('2.3126', '0.3', '0.34', '4e-05')
+    """
+    return _rounded(bound, digits, -math.inf)
+
+
+def at_least(bound: float | Fraction, digits: int = 5) -> str:
+    """Write a lower bound with that number of significant digits, rounded down.
+
+    >>> at_least(2.31258), at_least(0.3)
+    ('2.3125', '0.3')
+    """
+    return _rounded(bound, digits, math.inf)
+
+
+def pair_at_most(epsilon: float | Fraction, delta: float | Fraction, digits: int = 6) -> str:
+    """Write a guaranteed pair, ε with that number of digits and δ with six, both rounded up.
+
+    >>> pair_at_most(0.30000049, 1e-5)
+    '(0.300001, 1e-05)'
+    """
+    return f"({at_most(epsilon, digits)}, {at_most(delta, 6)})"
+
+
+def _rounded(bound: float | Fraction, digits: int, spare: float) -> str:
+    if not isinstance(bound, Fraction):
+        if bound == 0.0 or not math.isfinite(bound):
+            return f"{abs(bound):g}"
+        bound = Fraction(repr(math.nextafter(bound, spare)))
+    rounding = ROUND_CEILING if spare < 0.0 else ROUND_FLOOR
+    rounded = Context(prec=digits, rounding=rounding).divide(Decimal(bound.numerator), Decimal(bound.denominator))
+    return f"{float(rounded):.{digits}g}"
+
+
 def _seem_swapped(epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether ε is small as a δ and δ large as an ε, both with at most three digits."""
+    """Whether ε has the size of a δ and δ that of an ε, both with at most three digits."""
     return epsilon < Fraction(1, 1000) and delta >= Fraction(1, 100) and max(epsilon.numerator, delta.numerator) < 1000
 
 
@@ -111,16 +150,16 @@ class PrivacyParams:
     Parameters
     ----------
     epsilon
-        ε ≥ 0. A float counts as its shortest decimal writing; text and fractions are taken exactly. Infinity, with
-        delta = 0, says that nothing is promised: so much for voters that are not private, and refused anywhere else.
+        ε ≥ 0. A float counts as its shortest decimal; text and fractions are exact. Infinity, with delta = 0, is no
+        guarantee; only non-private voters have it.
     delta
         δ in [0, 1).
 
     Warns
     -----
     UserWarning
-        If they are probably swapped: ε below 0.001 beside δ of at least 0.01, both with few digits, as a person
-        types them and computations do not return them.
+        If they are probably swapped: ε below 0.001 and δ of at least 0.01, both with few digits, as people type
+        them.
 
     Examples
     --------
@@ -151,7 +190,7 @@ class PrivacyParams:
                 tiny = ", and 1e-323 or more if it is not 0" if 0 < exact < SMALLEST_NUMBER else ""
                 swapped = name == "delta" and exact >= 1 and exact_epsilon is not None and 0 <= exact_epsilon < 1
                 checks.fail(name, shown, f"{allowed}{tiny}", "are epsilon and delta swapped?" if swapped else "")
-        # a pair of fractions was computed: of a pair that a person swapped every other follows
+        # a pair of fractions is computed, not typed
         typed = not (isinstance(epsilon, Fraction) and isinstance(delta, Fraction))
         if typed and exact_epsilon and _seem_swapped(exact_epsilon, exact_delta):
             shown = f"epsilon = {decimal_text(exact_epsilon)} beside delta = {decimal_text(exact_delta)}"
@@ -159,14 +198,27 @@ class PrivacyParams:
         object.__setattr__(self, "finite_epsilon", exact_epsilon)
         object.__setattr__(self, "exact_delta", exact_delta)
 
+    @classmethod
+    def of(cls, value: PrivacyPair, name: str = "privacy") -> PrivacyParams:
+        """Return a pair (ε, δ), such as ``(2, 1e-5)`` or ``("2", "1e-5")``, as `PrivacyParams`.
+
+        >>> PrivacyParams.of(("2", "1e-5"))
+        PrivacyParams(epsilon=2, delta=0.00001)
+        """
+        if isinstance(value, PrivacyParams):
+            return value
+        if not isinstance(value, tuple | list) or len(value) != 2:
+            checks.fail(name, value, "a pair (epsilon, delta)", "say (0.1, 1e-5), or PrivacyParams(0.1, 1e-5)")
+        return cls(*value)
+
     @property
     def is_private(self) -> bool:
-        """Whether ε is finite: False for voters about whom nothing is promised."""
+        """Whether ε is finite: False for non-private voters."""
         return self.finite_epsilon is not None
 
     @property
     def exact_epsilon(self) -> Fraction:
-        """ε as a fraction; raises `ValueError` if it is infinite, so that no formula meets it by accident."""
+        """ε as a fraction; `ValueError` if it is infinite, so that no formula uses it by accident."""
         if self.finite_epsilon is None:
             checks.fail("epsilon", math.inf, "a finite number of at least 0", "only voters may be not private")
         return self.finite_epsilon
@@ -204,4 +256,7 @@ class PrivacyParams:
         return f"PrivacyParams(epsilon={self.epsilon_text}, delta={self.delta_text})"
 
     def __str__(self) -> str:
-        return f"({self.epsilon:.6g}, {self.delta:.6g})" if self.is_private else "(inf, 0)"
+        return "(inf, 0)" if self.finite_epsilon is None else pair_at_most(self.finite_epsilon, self.exact_delta)
+
+
+PrivacyPair = PrivacyParams | tuple[Number, Number]

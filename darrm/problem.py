@@ -1,18 +1,18 @@
-"""Who votes and what is to be released: `Voters`; `Problem`, one release; `Workload`, many of them.
+"""The problem: `Voters`, `Problem` (one release) and `Workload` (many releases).
 
-Everything above this module takes one of these three, never a bare ε together with K, m or a δ.
+Functions take one of these three, never a bare ε together with K, m or δ.
 
 ====================  =================  ==========================================================================
-here                  [D]                meaning
+name                  [D]                meaning
 ====================  =================  ==========================================================================
-``voters.each``       (ε, Δ)             what every voter satisfies
-``target``            (mε, δ)            what the released majority must satisfy
+``voters.each``       (ε, Δ)             the guarantee of every voter
+``target``            (mε, δ)            the required guarantee of the release
 ``m``                 m                  the privacy allowance, ``target.epsilon / each.epsilon``
 ``budget``            e^{mε} − 1 + 2δ    the right-hand side of Lemma 3.4
 ====================  =================  ==========================================================================
 
-Where voters draw their examples anew for every question (`darrm.sampling`), what a release must satisfy is about a
-person who is rarely drawn, and `Problem.for_certain` is the same for one who certainly takes part: what is proved.
+When voters resample examples per query (`darrm.subsampling`), the target is amplified by the sampling, and proofs are
+about `Problem.conditional_on_inclusion`: the same problem for a person among the examples.
 """
 
 from __future__ import annotations
@@ -24,25 +24,24 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import accumulate, groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from darrm.errors import checks
-from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, exact_number
-from darrm.sampling import Sampling
+from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyPair, PrivacyParams, exact_number
+from darrm.subsampling import Subsampling
+from darrm.util import checks
 
-# γ is a number for each possible majority and its proof looks at all of them: a million voters take minutes and a table
-# of 10 MB. Numbers of queries are multiplied as floats, to which all whole numbers up to 2^53 are known.
+# a proof looks at γ(l) for all l: a million voters take minutes and a table of 10 MB. Numbers of queries are multiplied
+# as floats, which are exact for integers up to 2^53
 MOST_VOTERS, MOST_QUERIES, MOST_CLASSES = 10**6, 10**12, 10**6
 _NO_PRIVACY = 1e6
-_ROUNDING = Fraction(1, 2**50)  # of what was computed in floats: m·ε, and 1 − (1 − Δ)^m
-_MOST_CUTS = 200  # between kinds of voters that are rounded up: the work is its square
-_SAY_PRIVACY = "say PrivacyParams(epsilon, delta)"
+_ROUNDING = Fraction(1, 2**50)  # tolerance for floats of a caller: m·ε, and 1 − (1 − Δ)^m
+_MOST_CUTS = 200  # candidate cuts in `Voters.rounded`, whose work is quadratic in them
 _M_EPSILON = "the release is m*epsilon-private, at least as one voter is and at most as all are"
 _NO_ALLOWANCE = "voters that are not private have no allowance m: state the target, Problem(voters, target)"
 
 
 class Open(int):
-    """How many classes are listed where voters answer with any string: none, and not by a slip.
+    """The number of classes of open-set answers: voters answer with any string, and no class is listed.
 
     >>> OPEN, OPEN == 0, Problem(Voters(9, PrivacyParams("inf"), overlap=1), PrivacyParams(1), "open").classes
     (open, True, open)
@@ -61,63 +60,83 @@ OPEN = Open()
 
 @dataclass(frozen=True)
 class Voters:
-    """K voters: what each of them satisfies, and how many of them one person's data can reach.
+    """K voters, the guarantee of each, and how many of them one person's data can influence.
 
     Parameters
     ----------
     K
         Number of voters, from 1 to a million. For even K a tie is answered by a fair coin.
     each
-        What every voter satisfies, ε > 0; ``PrivacyParams("inf")`` for voters about whom nothing is promised, such as
-        PATE's teachers.
+        The guarantee (ε, Δ) of every voter, ε > 0; see `Voters.non_private` for voters without one.
     overlap
-        How many voters one person's data can reach at most, 1 … K; K (the paper's analysis) if None.
+        The largest number of voters that one person's data can influence, 1 … K; None is K, the paper's analysis.
     models
-        True declares that every voter is a model, trained once, that answers all questions. Its answers share the
-        randomness of its training, so guarantees of single questions do not add up. Models trained anew are others and
-        need an account and a ledger of their own: equal `Voters` count as the same models. False says that voters draw
-        fresh randomness for every question; nothing in the votes shows which is the case.
+        True: every voter is a model that is trained once and answers all queries. Its answers share the randomness of
+        the training, so guarantees of single queries do not add up. Retrained models are new voters: give them another
+        account and ledger, because equal `Voters` count as the same models. False: voters draw fresh randomness for
+        every query. Nothing in the votes shows whether this is true.
     own
-        What each voter satisfies where they differ, see `Voters.of`; ``each`` is then what all of them satisfy, and
-        whatever looks at it alone holds, but asks for more than it has to.
+        The guarantee of each voter if they differ, see `Voters.of`; ``each`` is then the weakest of them. Using only
+        ``each`` is valid but conservative.
     sampled
-        Of voters that draw their examples anew for every question, such as prompted language models: with which
-        probability a person is among the examples of one, a number or a `darrm.sampling.Sampling`. They are not private
-        themselves, and no models; ``overlap`` is how many of them one person then reaches, mostly 1.
+        For voters that resample examples per query, such as prompted language models: the probability that a person is
+        among the examples, or a `darrm.subsampling.Subsampling`. Such voters are non-private and no models, and
+        ``overlap`` counts those that one person influences when included, usually 1.
 
     Examples
     --------
-    >>> teachers = Voters(250, PrivacyParams("inf"), overlap=1)
-    >>> teachers.reached, teachers.each.is_private, Voters(11, PrivacyParams(0.1)).reached
+    >>> teachers = Voters.non_private(250, overlap=1)
+    >>> teachers.reached, teachers.each.is_private, Voters(11, (0.1, 0)).reached
     (1, False, 11)
     """
 
     K: int
-    each: PrivacyParams
+    each: PrivacyParams = None  # type: ignore[assignment]  # left out, it is refused: nothing is promised by default
     overlap: int | None = None
     models: bool = False
     own: tuple[PrivacyParams, ...] | None = None
-    sampled: Sampling | None = None
+    sampled: Subsampling | None = None
+
+    if TYPE_CHECKING:  # what `__post_init__` converts
+
+        def __init__(
+            self,
+            K: int,
+            each: PrivacyPair,
+            overlap: int | None = None,
+            models: bool = False,
+            own: tuple[PrivacyParams, ...] | None = None,
+            sampled: Subsampling | Number | None = None,
+        ) -> None: ...
 
     @classmethod
-    def of(cls, own: Sequence[PrivacyParams], overlap: int | None = None, *, models: bool = False) -> Voters:
-        """Return voters each of which satisfies something else; their order says nothing.
+    def of(cls, own: Sequence[PrivacyPair], overlap: int | None = None, *, models: bool = False) -> Voters:
+        """Return voters with different guarantees; their order is irrelevant.
 
         >>> hospitals = Voters.of([PrivacyParams("0.1"), PrivacyParams("0.5"), PrivacyParams("0.1", "1e-6")])
         >>> hospitals.K, hospitals.each, Voters.of([PrivacyParams(1)] * 3) == Voters(3, PrivacyParams(1))
         (3, PrivacyParams(epsilon=0.5, delta=0.000001), True)
         """
-        if isinstance(own, PrivacyParams) or not isinstance(own, Sequence) or not own:
-            checks.fail("own", own, "a list of PrivacyParams, one for each voter")
-        for each in own:
-            checks.instance(PrivacyParams, own=each, advice="say what each voter satisfies")
-        return cls(len(own), _satisfied_by_all(own), overlap, models=models, own=tuple(own))
+        if isinstance(own, PrivacyParams | str) or not isinstance(own, Sequence) or not own:
+            checks.fail("own", own, "a list of pairs (epsilon, delta), one for each voter")
+        pairs = tuple(PrivacyParams.of(each, "own") for each in own)
+        return cls(len(pairs), _satisfied_by_all(pairs), overlap, models=models, own=pairs)
+
+    @classmethod
+    def non_private(cls, K: int, overlap: int | None = None, sampled: Subsampling | Number | None = None) -> Voters:
+        """Return voters that guarantee nothing themselves, such as teachers trained on disjoint shards.
+
+        >>> Voters.non_private(250, overlap=1) == Voters(250, PrivacyParams("inf"), overlap=1)
+        True
+        """
+        return cls(K, PrivacyParams("inf"), overlap, sampled=sampled)
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, most=MOST_VOTERS, K=self.K, advice="K is the number of voters: say Voters(K, each)")
-        if not isinstance(self.each, PrivacyParams):
-            advice = 'say PrivacyParams(0.1, 1e-5), or PrivacyParams("inf") for voters that are not private'
-            checks.fail("each", self.each, "PrivacyParams(epsilon, delta)", advice)
+        if not isinstance(self.each, PrivacyParams | tuple | list):
+            advice = f"say (0.1, 1e-5), or Voters.non_private({self.K}) for voters without a guarantee"
+            checks.fail("each", self.each, "a pair (epsilon, delta)", advice)
+        object.__setattr__(self, "each", PrivacyParams.of(self.each, "each"))
         if self.each.is_private and self.each.exact_epsilon <= 0:
             checks.fail("each.epsilon", self.each.epsilon, "positive", "voters with epsilon = 0 carry no information")
         if self.overlap is not None:
@@ -134,8 +153,8 @@ class Voters:
         if self.own is not None:
             self._check_own(self.own)
 
-    def _check_sampled(self, sampled: Sampling | Number) -> None:
-        sampling = Sampling.of(sampled)
+    def _check_sampled(self, sampled: Subsampling | Number) -> None:
+        sampling = Subsampling.of(sampled)
         object.__setattr__(self, "sampled", sampling)
         if self.each.is_private or self.own is not None or self.models:
             raise ValueError(
@@ -159,15 +178,15 @@ class Voters:
 
     @property
     def kinds(self) -> tuple[tuple[int, PrivacyParams], ...]:
-        """How many voters satisfy what, from the largest ε and Δ down."""
+        """Each guarantee with its number of voters, from the largest ε and Δ down."""
         if self.own is None:
             return ((self.K, self.each),)
         return tuple((count, each) for each, count in Counter(self.own).items())
 
     def largest(self, count: int) -> list[tuple[PrivacyParams, int]]:
-        """Return the largest ε and Δ of so many voters, however paired, with how many voters have them.
+        """Return the ``count`` largest ε and Δ, paired by rank, each pair with its number of voters.
 
-        A composition depends on the ε and on Π(1 − Δ_i) alone, and no choice of so many voters has larger ones.
+        Composition depends only on the ε_i and Π(1 − Δ_i), and no ``count`` voters have larger ones.
 
         >>> Voters.of([PrivacyParams("0.2", "0.01"), PrivacyParams(2), PrivacyParams("0.2")]).largest(2)
         [(PrivacyParams(epsilon=2, delta=0.01), 1), (PrivacyParams(epsilon=0.2, delta=0), 1)]
@@ -181,44 +200,43 @@ class Voters:
 
     @property
     def private_kinds(self) -> list[tuple[int, PrivacyParams]]:
-        """Those of the kinds about which something is promised."""
+        """The kinds that have a guarantee."""
         return [(n, each) for n, each in self.kinds if each.is_private]
 
     @property
-    def are_plain(self) -> bool:
-        """Whether nothing is promised about any of them, so that what is proved holds for all that they may answer."""
-        return self.own is None and not self.each.is_private  # all alike are written so
+    def are_non_private(self) -> bool:
+        """Whether no voter has a guarantee: proofs then hold for any answers of the voters."""
+        return self.own is None and not self.each.is_private  # equal guarantees are stored in `each` alone
 
     @property
-    def for_certain(self) -> Voters:
-        """The same voters for a person who certainly is among the examples of a question."""
+    def conditional_on_inclusion(self) -> Voters:
+        """The same voters for a person who is among the examples."""
         return self if self.sampled is None else replace(self, sampled=None)
 
     @property
     def reached(self) -> int:
-        """How many voters one person's data can reach at most: the overlap t of `darrm.proof.corners`."""
+        """The overlap t: the largest number of voters that one person's data can influence."""
         return self.K if self.overlap is None else self.overlap
 
     @property
     def are_private_models(self) -> bool:
-        """Whether they are models, trained once, that are private themselves: costs of their answers do not add up."""
-        return self.models and not self.are_plain
+        """Whether they are private models that are trained once: costs of their answers do not add up."""
+        return self.models and not self.are_non_private
 
     @property
     def first_majority(self) -> int:
-        """The smallest number of ones that is a strict majority, floor(K/2) + 1."""
+        """The smallest strict majority of ones, floor(K/2) + 1."""
         return self.K // 2 + 1
 
     @property
-    def half_size(self) -> int:
-        """Number of free values of γ: those at l = floor(K/2) + 1 … K."""
+    def num_upper_levels(self) -> int:
+        """The number of free values of γ, at l = floor(K/2) + 1 … K."""
         return self.K - self.K // 2
 
     def rounded(self, kinds: int) -> Voters:
-        """Return voters of at most so many kinds, their ε and Δ rounded up so that the sum of all ε grows least.
+        """Round ε and Δ up to at most that number of kinds, so that the sum of all ε grows least.
 
-        Of more than `_MOST_CUTS` kinds only so many places to cut between them, evenly spread, are tried, and the one
-        between voters with and without privacy.
+        Beyond `_MOST_CUTS` kinds only evenly spread cuts are tried, and the one between private and non-private voters.
 
         >>> hospitals = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.11", "0.5", "0.45", "0.4")])
         >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).kinds]
@@ -233,7 +251,7 @@ class Voters:
         ends = sorted({*ends[:: -(-len(ends) // _MOST_CUTS)], plain, self.K})
         sizes = [_size(each) for each in own]
         sums = [0.0, *accumulate(sizes)]
-        # grown[i] is how much the first i kinds grow in so many parts, and cuts[i] where the parts begin
+        # grown[i] is the growth of the first i kinds, and cuts[i] lists the starts of its parts
         grown, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
         for _ in range(kinds):
             before, cuts_before = grown, cuts
@@ -248,14 +266,14 @@ class Voters:
         return Voters.of([each for n, each in pairs for _ in range(n)], self.overlap, models=self.models)
 
     def cover(self, others: Voters) -> bool:
-        """Whether what is proved for these voters holds for others: as many, as private, and reached as little."""
+        """Whether a proof for these voters holds for others: the same K, guarantees and overlap no larger."""
         if self.K != others.K or self.reached < others.reached:
             return False
         if self.sampled is not None or others.sampled is not None:
             return self.sampled is not None and others.sampled is not None and self.sampled.covers(others.sampled)
         if self.own is None:
             return _covers(self.each, others.each)
-        # the weakest beside the weakest: that is enough, though another order might do as well
+        # pairing by rank is sufficient, though not necessary
         return all(map(_covers, self.own, others.own or (others.each,) * others.K))
 
     def __str__(self) -> str:
@@ -268,7 +286,7 @@ class Voters:
         return f"{self.K:,} voters, {each}{models}; one person's data reach {reach} of them{anew}"
 
     def to_json(self) -> dict[str, Any]:
-        """Write the voters as plain data, ε and Δ as the decimals that were typed; defaults are left out."""
+        """Write the voters as plain data, ε and Δ as exact decimals; defaults are omitted."""
         overlap = {} if self.overlap is None else {"overlap": self.overlap}
         own = {} if self.own is None else {"own": [{"voters": n, **each.to_json()} for n, each in self.kinds]}
         models = {"models": True} if self.models else {}
@@ -286,34 +304,34 @@ class Voters:
                 checks.fail("voters in own", sum(numbers), f"K = {data['K']} together")
             pairs = [(entry["voters"], PrivacyParams.from_json(entry)) for entry in data["own"]]
             own = tuple(pair for n, pair in pairs for _ in range(n))
-        sampled = Sampling.from_json(data["sampled"]) if "sampled" in data else None
+        sampled = Subsampling.from_json(data["sampled"]) if "sampled" in data else None
         return cls(data["K"], each, data.get("overlap"), models=data.get("models", False), own=own, sampled=sampled)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The class with the most votes is to be released once, with a given privacy [D, Problem 1.1].
+    """Release the class with the most votes once, with a given privacy [D, Problem 1.1].
 
     Parameters
     ----------
     voters
         Who votes.
     target
-        What the release must satisfy, a finite ε. Of private voters that are all alike m = target.epsilon /
-        each.epsilon lies in [1, K] and target.delta ≥ each.delta; of others any ε > 0 and any δ.
+        The required (ε, δ) of the release, ε finite. For private voters with equal guarantees m = target.epsilon /
+        each.epsilon must be in [1, K] and target.delta ≥ each.delta; for others any ε > 0 and any δ.
     classes
-        C ≥ 2, how many answers a voter chooses from; or ``"open"``, kept as `OPEN`: a voter answers with any string,
-        and the release is one that was said, or no answer. Open answers are those of plain voters.
+        The number C ≥ 2 of classes; or ``"open"``, stored as `OPEN`: voters answer with any string, and the release is
+        the string of a voter or no answer. Open-set answers need non-private voters.
 
     Raises
     ------
     ValueError
-        If a value lies outside its range, or e^{mε} overflows.
+        If a value is out of its range, or e^{mε} overflows.
 
     Examples
     --------
     >>> problem = Problem(Voters(11, PrivacyParams(0.1, 1e-5)), PrivacyParams(0.3, 3e-5))
-    >>> problem.m, problem.voters.half_size
+    >>> problem.m, problem.voters.num_upper_levels
     (3.0, 6)
     >>> round(problem.budget, 6)
     0.349919
@@ -327,9 +345,13 @@ must be (0.5, 1e-05)-differentially private.
     target: PrivacyParams
     classes: int = 2
 
+    if TYPE_CHECKING:  # what `__post_init__` converts
+
+        def __init__(self, voters: Voters, target: PrivacyPair, classes: int | str = 2) -> None: ...
+
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
-        checks.instance(PrivacyParams, target=self.target, advice=_SAY_PRIVACY)
+        object.__setattr__(self, "target", PrivacyParams.of(self.target, "target"))
         object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
         if self.target.exact_epsilon > LARGEST_EXPONENT:
             advice = "e^(m*epsilon) would overflow, and such a target protects nobody"
@@ -345,40 +367,42 @@ must be (0.5, 1e-05)-differentially private.
 
     @property
     def has_noise_function(self) -> bool:
-        """Whether there are two classes, whose law is a γ: a number for each number of ones."""
+        """Whether there are two classes, and the law is a noise function γ."""
         return is_law_a_gamma(self.classes)
 
     @property
-    def for_certain(self) -> Problem:
-        """The same for a person who certainly is among the examples of a question: what a proof is about."""
+    def conditional_on_inclusion(self) -> Problem:
+        """The same problem for a person who is among the examples; proofs are about it."""
         voters = self.voters
         if voters.sampled is None:
             return self
-        return replace(self, voters=voters.for_certain, target=voters.sampled.for_certain(self.target))
+        return replace(
+            self, voters=voters.conditional_on_inclusion, target=voters.sampled.conditional_on_inclusion(self.target)
+        )
 
     def _check_allowance(self) -> None:
         if not 1 - _ROUNDING <= self.exact_m <= self.voters.K * (1 + _ROUNDING):  # m·ε of floats is a rounding off
             allowed = f"in [1, K] = [1, {self.voters.K}]"
             checks.fail("m", float(self.exact_m), allowed, f"m = target.epsilon / each.epsilon; {_M_EPSILON}")
-        # 1 − (1 − Δ)^m of floats may fall short of Δ by a rounding; what is proved is the target as it stands
+        # 1 − (1 − Δ)^m of floats may be below Δ by a rounding; the proof uses the exact target
         if self.voters.each.exact_delta - self.target.exact_delta > _ROUNDING:
             advice = "a majority cannot fail less often than one voter"
             checks.fail("target.delta", self.target.delta, f"at least each.delta = {self.voters.each.delta}", advice)
 
     @classmethod
     def from_allowance(cls, voters: Voters, m: Number, delta: Number | None = None, classes: int = 2) -> Problem:
-        """State the problem in the paper's way: the target is (m·ε, δ).
+        """State the problem as in the paper: the target is (m·ε, δ).
 
         Parameters
         ----------
         voters
-            Who votes; they must be private.
+            Private voters.
         m
-            The privacy allowance, a real number in [1, K]; of the largest ε and Δ where voters differ.
+            The privacy allowance, a real number in [1, K]; relative to the largest ε and Δ if voters differ.
         delta
             δ of the target; by default 1 − (1 − Δ)^m, rounded down to 15 significant digits.
         classes
-            C, how many answers a voter chooses from.
+            The number C of classes.
 
         Examples
         --------
@@ -396,7 +420,7 @@ must be (0.5, 1e-05)-differentially private.
 
     @property
     def exact_m(self) -> Fraction:
-        """The privacy allowance m of the largest ε, as a fraction; `ValueError` for voters that are not private."""
+        """The privacy allowance m relative to the largest ε, as a fraction; `ValueError` for non-private voters."""
         if not self.voters.each.is_private:
             raise ValueError(_NO_ALLOWANCE)
         return self.target.exact_epsilon / self.voters.each.exact_epsilon
@@ -413,7 +437,7 @@ must be (0.5, 1e-05)-differentially private.
 
     @property
     def budget(self) -> float:
-        """B = e^{mε} − 1 + 2δ, what the privacy cost may be [D, Lemma 3.4]."""
+        """B = e^{mε} − 1 + 2δ, the largest allowed privacy cost [D, Lemma 3.4]."""
         return math.expm1(self.target.epsilon) + 2.0 * self.target.delta
 
     def __str__(self) -> str:
@@ -443,15 +467,15 @@ class Workload:
     voters
         Who votes.
     queries
-        Q, how many votes are released, from 1 to a million millions.
+        The number Q of releases, 1 … 10^12.
     total
-        The budget of all Q answers together, ε > 0.
+        The budget (ε, δ) of all Q answers together, ε > 0.
     classes
-        C ≥ 2, how many answers a voter chooses from, or ``"open"``, as for `Problem`. With more than two only votes of
-        voters that are not private, and of private models, are planned.
+        The number C ≥ 2 of classes, or ``"open"``, as for `Problem`. Plans for more than two classes need non-private
+        voters or private models.
     missing
-        How many of the K votes are usually missing, 0 … K − 1: what is right is what most of the others say. The budget
-        is that of K votes.
+        How many of the K votes are usually missing, 0 … K − 1: the majority is then that of the others. The budget is
+        that of K votes.
 
     Examples
     --------
@@ -466,17 +490,23 @@ class Workload:
     classes: int = 2
     missing: int = 0
 
+    if TYPE_CHECKING:  # what `__post_init__` converts
+
+        def __init__(
+            self, voters: Voters, queries: int, total: PrivacyPair, classes: int | str = 2, missing: int = 0
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="say Voters(K, each)")
         advice = "without a vote nothing is right"
         checks.integer_at_least(0, most=self.voters.K - 1, missing=self.missing, advice=advice)
         object.__setattr__(self, "missing", int(self.missing))
-        checks.instance(PrivacyParams, total=self.total, advice=_SAY_PRIVACY)
+        object.__setattr__(self, "total", PrivacyParams.of(self.total, "total"))
         advice = "how many votes are to be released"
         checks.integer_at_least(1, most=MOST_QUERIES, queries=self.queries, advice=advice)
         object.__setattr__(self, "queries", int(self.queries))
         if not 0 < self.total.exact_epsilon <= LARGEST_EXPONENT:
-            advice = "say PrivacyParams(epsilon, delta), what all queries together may cost"
+            advice = "the total (epsilon, delta) is what all queries together may cost"
             checks.fail("the epsilon of the total", self.total.epsilon, f"in (0, {LARGEST_EXPONENT}]", advice)
         object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
         if is_open(self.classes) and self.missing:
@@ -488,7 +518,7 @@ class Workload:
         return is_law_a_gamma(self.classes)
 
     def problem(self, target: PrivacyParams) -> Problem:
-        """State the problem of one query that is to be ``target``-private; `ValueError` where there is none."""
+        """Return the problem of one ``target``-private query; `ValueError` if there is none."""
         return Problem(self.voters, target, self.classes)
 
     def to_json(self) -> dict[str, Any]:
@@ -499,7 +529,7 @@ class Workload:
 
 
 def is_law_a_gamma(classes: int) -> bool:
-    """Whether a law for so many classes is a γ: of two a number for each number of ones, of more for each histogram.
+    """Whether the law of that number of classes is a noise function γ: only for two classes.
 
     >>> is_law_a_gamma(2), is_law_a_gamma(3)
     (True, False)
@@ -508,7 +538,7 @@ def is_law_a_gamma(classes: int) -> bool:
 
 
 def is_open(classes: object) -> bool:
-    """Whether classes are those that nobody listed, `OPEN` or the word "open".
+    """Whether classes are `OPEN` or the word "open".
 
     >>> is_open(OPEN), is_open("open"), is_open(0)
     (True, True, False)
@@ -517,18 +547,18 @@ def is_open(classes: object) -> bool:
 
 
 def checked_classes(classes: int | str, voters: Voters) -> int:
-    """Check how many classes there are, and for open answers that nothing is promised about the voters."""
+    """Return the number of classes; `ValueError` for open-set answers of private voters."""
     if not is_open(classes):
         checks.integer_at_least(2, most=MOST_CLASSES, classes=classes, advice="how many answers there are, or 'open'")
         return int(classes)
-    if not voters.are_plain:
+    if not voters.are_non_private:
         advice = "of private voters or models list the classes"
         checks.fail("voters of open answers", str(voters.each), "plain, PrivacyParams('inf')", advice)
     return OPEN
 
 
 def classes_to_json(classes: int) -> int | str:
-    """Write how many classes there are as plain data.
+    """Write the number of classes as plain data.
 
     >>> classes_to_json(3), classes_to_json(OPEN)
     (3, 'open')
@@ -537,7 +567,7 @@ def classes_to_json(classes: int) -> int | str:
 
 
 def classes_in_words(classes: int) -> str:
-    """Say how many classes there are.
+    """Write the number of classes as words.
 
     >>> classes_in_words(1000), classes_in_words(OPEN)
     ('1,000 classes', 'open answers')
@@ -546,7 +576,7 @@ def classes_in_words(classes: int) -> str:
 
 
 def answer_in_words(classes: int) -> str:
-    """Return what the most votes make: a majority of two classes, a plurality of more.
+    """Name the winner of a vote: a majority of two classes, a plurality of more.
 
     >>> answer_in_words(2), answer_in_words(10), answer_in_words(OPEN)
     ('majority', 'plurality of 10 classes', 'plurality of open answers')
@@ -563,7 +593,7 @@ def _strength(each: PrivacyParams) -> tuple[bool, Fraction, Fraction]:
 
 
 def _size(each: PrivacyParams) -> float:
-    """Return what is summed where voters are rounded up: ε, and for voters without privacy more than any that helps."""
+    """Return the size of a voter in `Voters.rounded`: ε, and a large number for non-private voters."""
     return min(each.epsilon, _NO_PRIVACY) if each.is_private else _NO_PRIVACY
 
 

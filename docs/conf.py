@@ -9,7 +9,9 @@ import hashlib
 import re
 import shutil
 import sys
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +25,8 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import stringify_annotation
 
 import darrm
-from experiments import house
+from darrm.__main__ import main as run_darrm
+from experiments import layers
 from experiments.explorer_data import bundle
 
 HERE = Path(__file__).parent
@@ -134,8 +137,8 @@ class Names(Autosummary):
     def run(self) -> list[nodes.Node]:
         """List ``__all__`` but for modules; what `darrm` itself hands out stands on its page."""
         package = self.arguments[0]
-        room = import_module(package)
-        names = [name for name in sorted(room.__all__) if not isinstance(getattr(room, name, sys), ModuleType)]
+        module = import_module(package)
+        names = [name for name in sorted(module.__all__) if not isinstance(getattr(module, name, sys), ModuleType)]
         names = [name for name in names if not name.startswith("__")]
         self.content = StringList([f"~{'darrm' if name in darrm.__all__ else package}.{name}" for name in names])
         return super().run()
@@ -148,10 +151,11 @@ class Help(SphinxDirective):
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Ask its parser."""
-        command, *job = self.arguments
-        parser = import_module(f"darrm.{command}.__main__").build_parser(*job)
-        return [nodes.literal_block(text=parser.format_help(), language="text")]
+        """Ask the command."""
+        shown = StringIO()
+        with redirect_stdout(shown), suppress(SystemExit):
+            run_darrm([*self.arguments, "--help"])
+        return [nodes.literal_block(text=shown.getvalue(), language="text")]
 
 
 def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None:
@@ -162,7 +166,7 @@ def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None
 
 def fresh_gallery(_app: Sphinx) -> None:
     """Throw away what tutorials showed with other code; they are run again. What they show with this code is kept."""
-    sources = [path for room in ("darrm", "lp_models") for path in sorted((HERE.parent / room).rglob("*.py"))]
+    sources = [path for root in ("darrm", "lp_models") for path in sorted((HERE.parent / root).rglob("*.py"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     gallery = HERE / sphinx_gallery_conf["gallery_dirs"]
     note = gallery / "code.sha256"
@@ -172,9 +176,9 @@ def fresh_gallery(_app: Sphinx) -> None:
         note.write_text(digest, encoding="utf-8")
 
 
-def draw_house(_app: Sphinx) -> None:
-    """Draw the rooms from the imports."""
-    house.draw(HERE / "pictures" / house.OUTPUT.name)  # of the copy that is built
+def draw_layers(_app: Sphinx) -> None:
+    """Draw the packages from their imports."""
+    layers.draw(HERE / "pictures" / layers.OUTPUT.name)  # of the copy that is built
 
 
 def explorer(app: Sphinx, error: Exception | None) -> None:
@@ -187,7 +191,7 @@ def setup(app: Sphinx) -> None:
     """Connect what stands above."""
     app.add_directive("names", Names)
     app.add_directive("help", Help)
-    app.connect("builder-inited", draw_house)
+    app.connect("builder-inited", draw_layers)
     app.connect("builder-inited", fresh_gallery, priority=100)  # before the gallery looks
     app.connect("source-read", links)
     app.connect("autodoc-skip-member", of_its_own)

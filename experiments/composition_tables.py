@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.losses.charges import Charge
-from darrm.losses.composition import compose_general
+from darrm.commands.command_line import run
+from darrm.loss.composition import compose_general
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.charge import charge_of
-from darrm.system.command_line import run
+from darrm.table.cost import charge_of
 from experiments import pages
 from experiments.pages import Claim, Row
 
@@ -58,7 +58,7 @@ def row_of(m: int, data_set: str, count: int) -> Row:
     table = optimize_table(Problem.from_allowance(Voters(K, each), m))
     query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
     general = compose_general(query, count, DELTA_PRIME)
-    plain = _bounds_of(Charge("query", guarantee=query, count=count), general.delta)
+    plain = _bounds_of(PrivacyCost("query", guarantee=query, count=count), general.delta)
     exact = _bounds_of(charge_of(table, count, exact=True), general.delta)
     answers = charge_of(table, count, voters=Voters(K, each, overlap=1, models=True), exact=True)
     models = PrivacyAccountant(charges=[answers]).spent(general.delta)
@@ -80,7 +80,7 @@ def row_of(m: int, data_set: str, count: int) -> Row:
     }
 
 
-def _bounds_of(charge: Charge, delta: float) -> dict[str, float]:
+def _bounds_of(charge: PrivacyCost, delta: float) -> dict[str, float]:
     """Evaluate every bound on a charge."""
     return {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(delta).bounds}
 
@@ -125,7 +125,7 @@ def page(computed: Sequence[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute, print and write the tables."""
-    options = pages.command_line(NAME, str(__doc__), module="composition_tables").parse_args(arguments)
+    options = pages.command_line(NAME, __doc__ or "", module="composition_tables").parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     data = folder / "composition.json"
     if not options.page:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
-from darrm.errors import checks
-from darrm.system.extras import require
+from darrm.util import checks
+from darrm.util.extras import require
 from experiments.download import RemoteFile, obtain
 
 CLASSES = (5, 8)  # the paper's two "randomly chosen" classes

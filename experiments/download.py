@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from darrm.system import files
+from darrm.util import files
 
 DATA_VARIABLE = "DARRM_DATA_DIR"
 TIMEOUT_SECONDS = 30.0

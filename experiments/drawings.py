@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 from scipy.special import lambertw
 
+from darrm.commands.command_line import run
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.sample_size import sample_size
-from darrm.system.command_line import CommandLine, run
-from darrm.system.figures import BLACK, Axes, saved_figure, style
+from darrm.util.figures import BLACK, Axes, saved_figure, style
+from experiments.command_line import CommandLine
 from experiments.sensitivity.mean import RECORDS, exponential
 
 EACH = PrivacyParams("0.7", "0.1")  # large, so that the corners can be told apart
@@ -73,7 +74,7 @@ DRAWINGS = {"region": region, "sampler": sampler, "lambert": branches}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw them all."""
-    parser: argparse.ArgumentParser = CommandLine(prog="python -m experiments.drawings", description=str(__doc__))
+    parser: argparse.ArgumentParser = CommandLine(prog="python -m experiments.drawings", description=__doc__ or "")
     parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="for three .png files")
     folder = Path(parser.parse_args(arguments).output)
     folder.mkdir(parents=True, exist_ok=True)

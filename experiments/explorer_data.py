@@ -19,14 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.laws import baselines
-from darrm.laws.noise_function import NoiseFunction
+from darrm.commands.command_line import run
+from darrm.majority import baselines
+from darrm.majority.noise_function import NoiseFunction
 from darrm.problem import Problem
-from darrm.proof.library import Setting, available_tables, load_table
-from darrm.proof.optimality import SHAPES
-from darrm.proof.table import certify
-from darrm.system.command_line import CommandLine, run
-from darrm.system.files import write_text
+from darrm.table.library import Setting, available_tables, load_table
+from darrm.table.optimality import SHAPES
+from darrm.table.table import certify
+from darrm.util.files import write_text
+from experiments.command_line import CommandLine
 from experiments.make_tables import DELTAS, EPSILONS, PRIOR, SIZES
 from experiments.pages import Row
 
@@ -43,7 +44,7 @@ def proven_rivals(problem: Problem) -> tuple[float, float, float, float]:
     >>> [round(number, 4) for number in proven_rivals(teachers)]
     [1.0, 1.0, 0.3809, 0.872]
     """
-    largest = NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
+    largest = NoiseFunction(problem.voters.K, np.ones(problem.voters.num_upper_levels))
     return (
         certify(problem, baselines.subsampling(problem)).certificate.scale,
         certify(problem, baselines.double_subsampling(problem)).certificate.scale,
@@ -98,7 +99,7 @@ def bundle(page: Path, folder: Path, solver: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute all sizes and write the script."""
-    parser = CommandLine(prog="python -m experiments.explorer_data", description=str(__doc__))
+    parser = CommandLine(prog="python -m experiments.explorer_data", description=__doc__ or "")
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     options = parser.parse_args(arguments)
     numbers = {}

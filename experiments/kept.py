@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.teachers import load_votes, save_votes
+from darrm.training.teachers import load_votes, save_votes
 from experiments.pages import read_json, write_json
 
 

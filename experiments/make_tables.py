@@ -13,16 +13,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.errors import checks
-from darrm.laws.priors import Independent
+from darrm.commands.command_line import run
 from darrm.optimize import SolveOptions
 from darrm.optimize.batch import optimize_many
+from darrm.priors import Independent
 from darrm.privacy import PrivacyParams
-from darrm.proof.library import Setting, compress
-from darrm.proof.optimality import SHAPES
-from darrm.proof.table import Table
-from darrm.system.command_line import CommandLine, run
-from darrm.system.files import replacing
+from darrm.table.library import Setting, compress
+from darrm.table.optimality import SHAPES
+from darrm.table.table import Table
+from darrm.util import checks
+from darrm.util.files import replacing
+from experiments.command_line import CommandLine
 
 SIZES = (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1")
@@ -76,8 +77,7 @@ def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and report their sizes."""
-    renamed = {"--folder": "--output"}
-    parser = CommandLine(prog="python -m experiments.make_tables", description=str(__doc__), renamed=renamed)
+    parser = CommandLine(prog="python -m experiments.make_tables", description=__doc__ or "")
     parser.add_argument("--K", type=int, nargs="+", default=[*SIZES, *LARGE_SIZES], metavar="INT", help="sizes")
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to (default darrm/tables)")
     parser.add_argument("--jobs", type=int, default=1, metavar="INT", help="processes (default 1; -1: all cores)")

@@ -1,15 +1,15 @@
-"""What the experiments share: the claims, tables, templates, files and flags of the pages under docs/reproduction.
+"""Write the pages under docs/reproduction: claims, tables, templates, files and options of all experiments.
 
-An experiment NAME keeps its numbers in OUTPUT/NAME/*.json and its pictures beside them, and fills the page
-OUTPUT/NAME.md from that JSON and from nothing else, so that a test can write it again and compare. What a page says
-stands in its template, docs/reproduction/NAME/page.template: Markdown with
+An experiment NAME keeps its numbers in OUTPUT/NAME/*.json, with its pictures in the same folder. It fills the page
+OUTPUT/NAME.md from this JSON alone, so that a test can write the page again and compare. The text of a page is its
+template, docs/reproduction/NAME/page.template: Markdown with
 
-    {name.of.value:format}    a value; `?` after the name where it may be missing, which is written – as None is.
-                              A list is its entries so formatted, with commas; a bool is yes or **no**, or one of
-                              {name:one|other}; {{ and }} are braces
-    @each name … @end         the lines between for every entry of a list, whose own values come before those outside;
-                              {it} is the entry
-    @if name … @end           the lines between where there is such a value, and it is not empty; @unless the other way
+    {name.of.value:format}    a value. `?` after the name allows a missing value; missing values and None become –. A
+                              list becomes its formatted entries with commas. A bool becomes yes or **no**, or one of
+                              {name:one|other}. {{ and }} are braces
+    @each name … @end         repeats the lines for every entry of a list; names refer to the entry first, then to the
+                              outer data; {it} is the entry
+    @if name … @end           keeps the lines if the value exists and is not empty; @unless does the opposite
 """
 
 import argparse
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from darrm.system.command_line import CommandLine
-from darrm.system.files import write_text
+from darrm.util.files import write_text
+from experiments.command_line import CommandLine
 
 Row = dict[str, Any]  # plain data
 TEMPLATES = Path(__file__).parents[1] / "docs" / "reproduction"
@@ -32,7 +32,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}:]+)(?::([^{}]*))?\}")
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, what was measured, and whether the measurement bears it out."""
+    """A statement, the measurement, and whether the measurement supports the statement."""
 
     statement: str
     measured: str
@@ -59,13 +59,13 @@ def claims_table(claims: Iterable[Claim]) -> str:
 
 
 def filled(name: str, *data: object, template: str = "page") -> str:
-    """Fill a template of the experiment ``name``; a value is looked for in one of the ``data`` after the other."""
+    """Fill a template of the experiment ``name``; the first of the ``data`` that has a value supplies it."""
     text = (TEMPLATES / name / f"{template}.template").read_text(encoding="utf-8")
     return fill(text, *data).rstrip("\n") + "\n"
 
 
 def fill(template: str, *data: object) -> str:
-    r"""Fill a template, see above.
+    r"""Fill a template; the module docstring describes the syntax.
 
     >>> text = "{who}:\n@each runs\n- {seconds:.2f} s, {passed:quiet|loud}{note?}\n@end\n@if who\n{sizes:,}\n@end"
     >>> print(fill(text, {"who": "A", "sizes": [1000, 2], "runs": [{"seconds": 0.25, "passed": True}]}))
@@ -77,7 +77,7 @@ def fill(template: str, *data: object) -> str:
 
 
 def _filled_lines(lines: Sequence[str], data: tuple[object, ...]) -> Iterator[str]:
-    """Fill lines, blocks of which may be left out or repeated."""
+    """Fill lines, and omit or repeat their blocks."""
     place = 0
     while place < len(lines):
         directive = _DIRECTIVE.fullmatch(lines[place])
@@ -97,7 +97,7 @@ def _filled_lines(lines: Sequence[str], data: tuple[object, ...]) -> Iterator[st
 
 
 def _end_of_block(lines: Sequence[str], start: int) -> int:
-    """Find the @end of the block that starts here."""
+    """Return the line of the @end that closes the block at ``start``."""
     depth = 0
     for place in range(start, len(lines)):
         directive = _DIRECTIVE.fullmatch(lines[place])
@@ -109,7 +109,7 @@ def _end_of_block(lines: Sequence[str], start: int) -> int:
 
 
 def _looked_up(name: str, data: tuple[object, ...]) -> Any:  # noqa: ANN401 (plain data)
-    """Look a dotted name up in the first of the data that has its first part."""
+    """Look up a dotted name in the first of the data that has it."""
     path = name.removesuffix("?").split(".")
     for scope in data:
         value, is_there = _step(scope, path[0])
@@ -123,7 +123,7 @@ def _looked_up(name: str, data: tuple[object, ...]) -> Any:  # noqa: ANN401 (pla
 
 
 def _step(value: object, part: str) -> tuple[Any, bool]:
-    """Return an entry of a mapping or list, or an attribute, and whether it is there."""
+    """Return an entry of a mapping or list, or an attribute, and whether it exists."""
     if isinstance(value, Mapping):
         return value.get(part), part in value
     if isinstance(value, Sequence) and part.lstrip("-").isdigit():
@@ -139,7 +139,7 @@ def _written(match: re.Match[str], data: tuple[object, ...]) -> str:
 
 
 def _formatted(value: object, form: str) -> str:
-    """Write a value in a format; see above."""
+    """Write a value in a format; the module docstring describes formats."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -150,7 +150,7 @@ def _formatted(value: object, form: str) -> str:
 
 
 def deposited(folder: Path, ending: str) -> list[Path]:
-    """Return the files of a folder that results are counted again from; `ValueError` where there are none."""
+    """Return the raw files of a folder, to compute the results again; `ValueError` if there are none."""
     paths = sorted(folder.glob(f"*{ending}"))
     if not paths:
         raise ValueError(f"{str(folder)!r} holds no *{ending} to count again from: say --output docs/reproduction")
@@ -158,19 +158,19 @@ def deposited(folder: Path, ending: str) -> list[Path]:
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write plain data as the JSON that is committed."""
+    """Write plain data as JSON, in the format of the committed files."""
     write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 (plain data)
-    """Read what `write_json` wrote."""
+    """Read a file of `write_json`."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def differences(again: object, stored: object, where: str = "", tolerance: float = 1e-9) -> list[str]:
-    """List where plain data differ from those stored, of which they may be a part; numbers by more than a share.
+    """List the differences between plain data and stored data; numbers may differ by a relative tolerance.
 
-    A list may be the beginning of the one stored.
+    The data may be a part of the stored data: fewer keys, or the beginning of a list.
 
     >>> differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5], "b": 1})
     ['.a.1: 2.0 is stored as 2.5']
@@ -197,8 +197,8 @@ def command_line(
 ) -> CommandLine:
     """Make the command line of an experiment that writes a page.
 
-    ``module`` is the experiment's module where it is not called as its page is; ``quick`` says what a shortened run
-    does; with ``figures`` the user has to say which of them to compute.
+    ``module`` is the name of the module if it differs from the page's. ``quick`` is the help text of ``--quick``. With
+    ``figures`` the user must choose the figures to compute.
     """
     parser = CommandLine(prog=f"python -m experiments.{module or name}", description=description)
     what: argparse._ActionsContainer = parser
@@ -220,12 +220,12 @@ def command_line(
 
 
 def chosen_figures(options: argparse.Namespace, figures: Iterable[str]) -> list[str]:
-    """List the figures asked for, in their order; none with ``--page``."""
+    """Return the chosen figures in their order; none with ``--page``."""
     return [figure for figure in figures if options.all or figure in (options.figure or ())]
 
 
 def data_folder(options: argparse.Namespace, name: str) -> Path:
-    """Return OUTPUT/NAME, where the JSON files and pictures lie; make it where something is computed."""
+    """Return OUTPUT/NAME, the folder of the JSON files and pictures; create it unless ``--page`` or a recomputation."""
     folder = Path(options.output / name)
     if not options.page and not getattr(options, "recompute", False):
         folder.mkdir(parents=True, exist_ok=True)
@@ -239,7 +239,7 @@ def run_figures(
     result_of: Callable[[str], Any],
     shown: tuple[Callable[[Path], str], Callable[[Path], None]],
 ) -> int:
-    """Compute what was asked for, each into its JSON file; ``shown`` writes the page and draws all that lie there."""
+    """Compute the chosen figures, each into a JSON file; ``shown`` writes the page and draws all stored figures."""
     folder, (page, draw) = data_folder(options, name), shown
     for figure in chosen_figures(options, figures):
         write_json(folder / f"{figure}.json", result_of(figure))
@@ -250,7 +250,7 @@ def run_figures(
 
 
 def finish(folder: Path, text: str, claims: Iterable[Claim] = ()) -> int:
-    """Print one line a claim, write the page OUTPUT/NAME.md beside the folder OUTPUT/NAME of its data, and return 0."""
+    """Print one line per claim, write the page OUTPUT/NAME.md next to the data folder OUTPUT/NAME, and return 0."""
     for claim in claims:
         print(f"{'holds' if claim.holds else 'FAILS'}: {claim.statement} [{claim.measured}]")
     path = folder.with_name(f"{folder.name}.md")

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.network import Build, network_digest
-from darrm.ensemble.partition import Partition
-from darrm.ensemble.recipes import Recipe
-from darrm.ensemble.teachers import PredictableNoiseWarning, TeacherEnsemble, train_teachers
+from darrm.training.network import Build, network_digest
+from darrm.training.partition import Partition
+from darrm.training.recipes import Recipe
+from darrm.training.teachers import PredictableNoiseWarning, TeacherEnsemble, train_teachers
 from experiments.datasets import LabeledImages
 from experiments.kept import digest_of, kept_votes
 

@@ -1,6 +1,6 @@
 """The sampled expected error: a convex, piecewise linear cost, made linear by cuts on top of another oracle's rows.
 
-Data: T draws d_t of shape (h,), of which only |d_t · (1 − γ)| matters, so each may be turned to Σ_l d_{t,l} ≥ 0.
+Data: T draws d_t of shape (h,). Only |d_t · (1 − γ)| matters, so each may be turned to Σ_l d_{t,l} ≥ 0.
 
     F(γ) = (1/T) Σ_t ½ |d_t · (1 − γ)|
 
@@ -9,7 +9,7 @@ of the draws of U[0, 1], share one epigraph variable θ, the mean of ½|d·(1 �
 the tangents at the points that were visited. One row a draw would be the same program.
 
 Measured (K = 11, 41, 101, T = 5,000 and 20,000): with one θ, with one for every group of draws, and with one for every
-draw the same three to six rounds suffice, because hardly any draw turns near the optimum; one is the fastest.
+draw the same three to six rounds suffice, because few draws turn near the optimum; one is the fastest.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class EpigraphOracle:
         self.least_lift = _SMALLEST_LIFT * float(np.sum(sampled.mean_size))
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Look for broken rows and for a tangent above θ; a repaired point gets the epigraph of its own γ."""
+        """Look for broken rows and for a tangent above θ; a repaired point gets the epigraph of its γ."""
         x, theta = point[:-1], float(point[-1])
         gamma = self.shape.variables_to_gamma(x)
         is_above = self.sampled.share * (self.sampled.mixed_error(gamma) - theta) > self.least_lift

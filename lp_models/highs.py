@@ -16,8 +16,9 @@ from lp_models.knots import Knots
 from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status, lagrangian_bound
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
+_SMALLEST = 1e-290  # of these coefficients: rows of smaller ones are scaled by finite numbers, too
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts
-# what is tried when degeneracy defeats the warm start: no change, perturbed costs, presolve, HiGHS's own scaling,
+# tried when degeneracy defeats the warm start: no change, perturbed costs, presolve, HiGHS's own scaling,
 # interior point
 _RETRIES = (
     ("presolve", "off"),
@@ -31,18 +32,20 @@ _LONGEST_RUN = 60.0  # seconds of one run of the simplex method, which may go ar
 
 
 class Master:
-    """A linear program whose rows change between warm-started solves; values and bounds are about its own cost.
+    """A linear program whose rows change between warm-started solves; values and bounds are about the program's cost.
 
     >>> solution = Master(LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))).solve()
     >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)
     (array([0.5, 1. ]), array([1.]), 0.0)
     """
 
+    sign = 1.0  # of the cost in results: it is minimized
+
     def __init__(self, program: LinearProgram, knots: Knots | None = None) -> None:
         self.cost, self.offset = program.cost, program.offset
         self.matrix = np.empty((0, program.cost.size))
         self.limits = np.empty(0)
-        self.labels: list[RowLabel] = []  # what whoever added a row knows it by
+        self.labels: list[RowLabel] = []  # the oracle's names of rows
         self.idle = np.empty(0, dtype=np.int64)
         self._permanent = program.limits.size
         largest = np.max(np.abs(program.cost), initial=0.0)
@@ -94,7 +97,7 @@ class Master:
     def _pass_rows(self, matrix: Array, limits: Array) -> None:
         rows = self._down(matrix)
         count, n = rows.shape
-        scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), np.finfo(np.float64).tiny)
+        scale = _SCALE / np.maximum(np.max(np.abs(rows), axis=1), _SMALLEST)
         self._highs.addRows(
             count,
             np.full(count, -highspy.kHighsInf),
@@ -138,11 +141,14 @@ class Master:
             optimal = self._run(deadline - time.perf_counter())
             self._highs.setOptionValue(option, kept)
         raw = self._highs.getSolution()
-        variables = np.clip(np.array(raw.col_value, dtype=np.float64), 0.0, 1.0)
-        point = variables if self.knots is None else self.knots.up(variables)
-        # HiGHS's duals of <= rows are non-positive; undo both scalings
-        duals = np.maximum(-np.array(raw.row_dual, dtype=np.float64), 0.0) * self._row_scales / self._cost_scale
-        if not (np.all(np.isfinite(point)) and np.all(np.isfinite(duals))):
+        variables, row_duals = (np.array(part, dtype=np.float64) for part in (raw.col_value, raw.row_dual))
+        there = (variables.size, row_duals.size) == (self.variables, self.limits.size)  # HiGHS may return nothing
+        if there and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
+            variables = np.clip(variables, 0.0, 1.0)
+            point = variables if self.knots is None else self.knots.up(variables)
+            # HiGHS's duals of <= rows are non-positive; undo both scalings
+            duals = np.maximum(-row_duals, 0.0) * self._row_scales / self._cost_scale
+        else:
             point, duals, optimal = np.zeros(self.cost.size), np.zeros(self.limits.size), False
         self.idle = np.where(duals > 0.0, 0, self.idle + 1)
         if self.knots is not None:

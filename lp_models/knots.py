@@ -2,7 +2,7 @@
 
 A program over x in [0, 1]^n is restricted to x = U z with z in [0, 1]^k and a sparse U. Rows and cost are handed to the
 solver as a U and c U; the bound is computed from the multipliers over all of x, so a restriction never makes it false,
-only weak where the reduced costs of x vary between two knots. With a knot at every place z is x.
+only weak where the reduced costs of x vary between two knots. With all knots z is x.
 
 Two kinds, for the two shapes of `lp_models.gamma_lp`:
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lp_models.program import Array
 
-_CUT = 2  # into so many parts each interval is cut for the next level
+_CUT = 2  # parts of each interval at the next level
 
 
 class Knots(ABC):
@@ -32,7 +32,7 @@ class Knots(ABC):
 
     @classmethod
     def spread(cls, n: int, intervals: int, *, keeps_rows: bool = False) -> Knots:
-        """Return about so many intervals of equal lengths, at most n."""
+        """Return about ``intervals`` intervals of equal lengths, at most n."""
         starts = np.unique(np.linspace(0, n, min(n, intervals), endpoint=False).astype(np.int64))
         return cls(starts, n, keeps_rows=keeps_rows)
 

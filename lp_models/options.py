@@ -1,4 +1,4 @@
-"""When a solve may stop, and where it stands: performance options, apart from everything that changes a guarantee."""
+"""When a solve may stop, and its progress. Nothing here changes a guarantee."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class SolveOptions:
     time_limit
         Seconds, or infinity.
     patience
-        Stop when for so many rounds neither value nor bound has moved by a hundredth of the gap: what is left is
+        Stop after this many rounds without a move of value or bound by a hundredth of the gap: the rest is
         below the solver's precision. Ten times as many while the gap is wider than a millionth of the value.
     idle_rounds
         A row without a multiplier for this many rounds is dropped once there are more rows than
@@ -41,7 +41,7 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a solve stands, for progress lines; ``value`` is of the best point so far, as far as it was checked."""
+    """The state of a solve, for progress lines; ``value`` is of the best point so far, as far as it was checked."""
 
     rounds: int
     rows: int

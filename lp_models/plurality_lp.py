@@ -21,24 +21,18 @@ time. Only the worst S of a pair can matter: the terms that are positive.
     (7)  Σ_j c_j x_j ≤ Σ_r y_r b_r + Σ_p ( η Σ_{j in p} ρ_j + (1 − η Σ_{j in p} m_j) max_{j in p} ρ_j / m_j ).
 """
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from lp_models.options import Progress, SolveOptions
-from lp_models.program import Array, RowLabel, Status
-from lp_models.row_generation import Result
+from lp_models.program import Array, RowLabel, Solution, Status
 
 Indices = NDArray[np.int64]
 
 _TOLERANCE = 1e-10  # of HiGHS, the strictest that it accepts
-_PATIENCE = 15  # rounds without a better point or bound: what is left is below the solver's precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,113 +93,68 @@ class SparseRows:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class BlockSeparation:
-    """An oracle's answer about one point: the rows that it breaks, what they are, and a point near it breaking none.
+class BlockMaster:
+    """(1), (2), (4) and the known rows (3), between warm-started solves: `lp_models.highs.Master` for blocks.
 
-    Without ``thorough`` only some rows were looked at, and the point near it may break others.
+    It minimizes −Σ_j c_j x_j, and keeps all rows.
     """
 
-    rows: SparseRows
-    labels: Sequence[RowLabel]
-    feasible: Array
-    thorough: bool = True
-
-
-class BlockOracle(Protocol):
-    """Knows all rows (3)."""
-
-    def separate(self, point: Array) -> BlockSeparation:
-        """Look at all rows."""
-        ...
-
-
-def maximize_with_rows(
-    program: BlockProgram,
-    oracle: BlockOracle,
-    options: SolveOptions,
-    *,
-    start: Array,
-    known: BlockSeparation | None = None,
-    report: Callable[[Progress], None] | None = None,
-) -> Result:
-    """Solve (1)–(4): solve what is known, look for broken rows, add them, repeat until value and bound meet.
-
-    ``start`` fulfills all rows, ``known`` holds rows to begin with. Also at a time limit and after Ctrl-C, which wait
-    for the solver's round, the result is the best point and the best bound so far.
-    """
-    deadline = time.perf_counter() + options.time_limit
-    began, master = time.perf_counter(), _Master(program)
-    if known is not None:
-        master.add(known.rows, known.labels)
-    best, value, bound = start, float(program.gains @ start), np.inf
-    multipliers: tuple[tuple[float, RowLabel], ...] = ()
-    near, rounds, last_move = value, 0, 0
-    status = Status.INTERRUPTED
-    with suppress(KeyboardInterrupt):
-        while True:
-            point = master.solve(deadline - time.perf_counter())
-            if point is None:
-                status = Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.FAILED
-                break
-            rounds += 1
-            found, cuts = program.bound(master.rows, master.duals), oracle.separate(np.maximum(point, program.least))
-            reached = float(program.gains @ cuts.feasible)
-            if min(found, bound) - max(reached, near) < 0.99 * (bound - near):
-                last_move = rounds
-            if found < bound:
-                bound, multipliers = found, master.multipliers()
-            if cuts.thorough and reached > value:
-                best, value = cuts.feasible, reached
-            near = value if cuts.thorough else max(reached, near)
-            if report is not None:
-                report(Progress(rounds, master.rows.limits.size, value, bound, time.perf_counter() - began))
-            if bound - value <= max(options.gap * abs(value), options.floor):
-                status = Status.OPTIMAL
-                break
-            if not cuts.labels or rounds - last_move >= _PATIENCE:
-                status = Status.STALLED
-                break
-            master.add(cuts.rows, cuts.labels)
-    return Result(best, value, bound, status, rounds, master.rows.limits.size, multipliers)
-
-
-class _Master:
-    """(1), (2), (4) and those rows (3) that are known, between warm-started solves."""
+    sign = -1.0
+    knots = None
 
     def __init__(self, program: BlockProgram) -> None:
-        self.program, self.highs = program, _new_solver(program)
+        self.program, self.cost, self._highs = program, -program.gains, _new_solver(program)
         empty = np.empty(0, dtype=np.int64)
-        self.rows, self.duals = SparseRows(empty, empty, np.empty(0), np.empty(0)), np.empty(0)
-        self.labels = list[RowLabel]()
+        self.rows, self.labels = SparseRows(empty, empty, np.empty(0), np.empty(0)), list[RowLabel]()
 
-    def multipliers(self) -> tuple[tuple[float, RowLabel], ...]:
-        """Pair the positive multipliers of the last solve with the labels of their rows."""
-        return tuple((float(self.duals[place]), self.labels[place]) for place in np.flatnonzero(self.duals))
+    @property
+    def limits(self) -> Array:
+        """The limits of the known rows."""
+        return self.rows.limits
 
-    def add(self, rows: SparseRows, labels: Sequence[RowLabel]) -> None:
-        """Append rows."""
-        count = rows.limits.size
-        starts = np.searchsorted(rows.rows, np.arange(count)).astype(np.int32)
-        free, columns = np.full(count, -highspy.kHighsInf), rows.columns.astype(np.int32)
-        self.highs.addRows(count, free, rows.limits, rows.values.size, starts, columns, rows.values)
+    @property
+    def variables(self) -> int:
+        """How many variables the solver has."""
+        return int(self.cost.size)
+
+    def value(self, point: Array) -> float:
+        """Compute the objective at a point of shape (n,)."""
+        return float(self.cost @ point)
+
+    def add_rows(self, rows: SparseRows, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
+        """Append rows, with as many labels."""
+        starts = np.searchsorted(rows.rows, np.arange(limits.size)).astype(np.int32)
+        free, columns = np.full(limits.size, -highspy.kHighsInf), rows.columns.astype(np.int32)
+        self._highs.addRows(limits.size, free, limits, rows.values.size, starts, columns, rows.values)
         self.rows, self.labels = self.rows.joined(rows), [*self.labels, *labels]
 
-    def solve(self, seconds: float) -> Array | None:
-        """Solve from the last basis, else from nothing; None if neither ends in time."""
+    def drop_idle_rows(self, idle_rounds: int) -> int:
+        """Keep all rows: sparse ones take little time."""
+        del idle_rounds
+        return 0
+
+    def forget(self) -> None:
+        """Drop the basis."""
+        self._highs.clearSolver()
+
+    def solve(self, seconds: float = np.inf) -> Solution:
+        """Solve from the last basis, else from nothing; the status is `Status.FAILED` if neither ends in time."""
         for _ in range(2):
             if seconds <= 0.0:
                 break
             # HiGHS counts the seconds of all runs of one solver together
-            self.highs.setOptionValue("time_limit", self.highs.getRunTime() + seconds)
-            self.highs.run()
-            if self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-                raw = self.highs.getSolution()
+            self._highs.setOptionValue("time_limit", self._highs.getRunTime() + seconds)
+            self._highs.run()
+            if self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+                raw = self._highs.getSolution()
                 # HiGHS's duals of <= rows are non-positive
-                self.duals = np.maximum(-np.array(raw.row_dual)[self.program.starts.size :], 0.0)
-                return np.array(raw.col_value, dtype=np.float64)
-            self.highs.clearSolver()
-        return None
+                duals = np.maximum(-np.array(raw.row_dual)[self.program.starts.size :], 0.0)
+                point = np.maximum(np.array(raw.col_value, dtype=np.float64), self.program.least)
+                bound = -self.program.bound(self.rows, duals)
+                return Solution(point, duals, self.value(point), bound, Status.OPTIMAL)
+            self.forget()
+        nothing = np.zeros(self.cost.size)
+        return Solution(nothing, np.zeros(self.limits.size), 0.0, -np.inf, Status.FAILED)
 
 
 def _new_solver(program: BlockProgram) -> highspy.Highs:

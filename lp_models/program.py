@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-RowLabel = Any  # what whoever adds a row knows it by
+RowLabel = Any  # the name of a row that its oracle gives it
 
 
 class Status(Enum):
@@ -57,7 +57,7 @@ class LinearProgram:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver returned, with a bound that does not depend on its word."""
+    """A solver's answer, with a bound that does not rely on the solver."""
 
     point: Array  # (n,), clipped to [0, 1]; it may break rows by the solver's tolerance
     duals: Array  # (r,), non-negative multipliers of the rows
@@ -72,7 +72,7 @@ def lagrangian_bound(program: LinearProgram, duals: Array) -> float:
     For y ≥ 0, min over 0 ≤ x ≤ 1 of cost·x + y·(matrix x − limits) is −y·limits + Σ min(0, cost + matrixᵀ y), and no
     feasible x costs less. The rounding error of every inner product is bounded by [H02, Section 3.1] and subtracted;
     a reduced cost that is positive beyond its error contributes exactly nothing. The bound is about the program's own
-    numbers: what they stand for may differ by the rounding of whoever wrote the program.
+    numbers: the real problem may differ by the rounding of these.
 
     >>> program = LinearProgram(np.array([-1.0]), np.array([[2.0]]), np.array([1.0]))
     >>> -0.5 - 1e-13 < lagrangian_bound(program, np.array([0.5])) <= -0.5

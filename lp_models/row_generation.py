@@ -8,7 +8,7 @@ Measured on the γ programs up to K = 5,001: querying the master's own vertex ne
 in–out separation with any weight in 0.1 … 0.5, as long as the rows of a round are deep and spread out. So there is no
 stabilization here; the diversity is the oracle's duty.
 
-**Coarse to fine.** Where there are many variables the master begins with a few (`lp_models.knots`) and gets more when
+**Coarse to fine.** With many variables the master begins with a few (`lp_models.knots`) and gets more when
 the gap comes from these and no longer from missing rows. Most rows are found while it is small, and the few that hold
 are carried along, so the large masters are solved a few times instead of in every round.
 *Why the result is optimal whatever the levels did:* nothing about them is assumed. A point is judged by all rows, and
@@ -20,18 +20,19 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from lp_models.highs import Master
 from lp_models.knots import Knots
 from lp_models.options import Progress, SolveOptions
+from lp_models.plurality_lp import BlockMaster, BlockProgram
 from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status
 
 # finer knots are due when rows that are still missing make at most this part of the gap
 _OF_MISSING_ROWS = 0.5
-_FEW_ROWS = 100  # so many are never too many
+_FEW_ROWS = 100  # are never too many
 _WIDE_GAP = 1e-6  # a gap above this part of the value is no matter of the solver's precision
 _FOR_ROUNDS = 0.9  # of a time limit; the rest is for a look at all rows, without which the best point has no value
 
@@ -40,11 +41,17 @@ _FOR_ROUNDS = 0.9  # of a time limit; the rest is for a look at all rows, withou
 class Separation:
     """An oracle's answer about one point."""
 
-    matrix: Array  # the rows that the point breaks, (r, n); r = 0 if it breaks none that were looked at
+    # the rows that the point breaks, among those that were looked at: (r, n), or `lp_models.plurality_lp.SparseRows`
+    matrix: Any
     limits: Array  # their limits, (r,)
     feasible: Array  # a point near the query, (n,), that satisfies every row that was looked at
     thorough: bool  # whether every row of the feasible set was looked at
-    labels: Sequence[RowLabel] = ()  # what the oracle knows the rows by, r of them or none
+    labels: Sequence[RowLabel] = ()  # the oracle's names of the rows, r of them or none
+
+
+def beginning_at(feasible: Array) -> Separation:
+    """Begin with a point that all rows hold at, and with no rows."""
+    return Separation(np.empty((0, feasible.size)), np.empty(0), feasible, thorough=True)
 
 
 class Oracle(Protocol):
@@ -60,9 +67,9 @@ class Oracle(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The best point found, with its value, a bound, and what it took.
+    """The best point, with its value, a bound, and the work done.
 
-    ``point`` satisfied every row when it was looked at thoroughly, up to rounding; the caller proves it again. Where a
+    ``point`` satisfied every row when it was looked at thoroughly, up to rounding; the caller proves it again. If a
     time limit was too short for that look, the point is the most promising one unless an earlier one was looked at.
     """
 
@@ -76,12 +83,12 @@ class Result:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """What it took, in the words that a table keeps."""
+        """The work done, as a table keeps it."""
         return {"rounds": str(self.rounds), "rows generated": str(self.rows_generated)}
 
 
 def minimize_with_rows(
-    program: LinearProgram,
+    program: LinearProgram | BlockProgram,
     oracle: Oracle,
     options: SolveOptions,
     *,
@@ -90,17 +97,19 @@ def minimize_with_rows(
     knots: Knots | None = None,
     start: Separation | None = None,
 ) -> Result:
-    """Minimize ``program`` subject to its own rows and all of the oracle's.
+    """Minimize ``program`` subject to its rows and all of the oracle's; a `BlockProgram` is maximized.
 
     ``tie_break`` is a small extra cost, shape (n,), that decides between points which the cost cannot tell apart;
-    ``report`` is called once a round. ``knots`` say which variables to begin with, by default all; ``start`` is what an
-    oracle answered before: rows to begin with and, if every row was looked at, a point that no answer will be worse
+    ``report`` is called once a round. ``knots`` select the variables to begin with, by default all; ``start`` is what
+    an oracle answered before: rows to begin with and, if every row was looked at, a point that no answer will be worse
     than. Also at a time limit, after Ctrl-C, and when the solver fails the result is the best point so far and the best
     bound.
     """
-    loop = _Loop(Master(program, knots), oracle, options, tie_break, report)
+    master = BlockMaster(program) if isinstance(program, BlockProgram) else Master(program, knots)
+    loop = _Loop(master, oracle, options, tie_break, report)
     if start is not None:
-        loop.master.add_rows(start.matrix, start.limits, start.labels)
+        if start.limits.size:
+            master.add_rows(start.matrix, start.limits, start.labels)
         if start.thorough:
             loop.accept(start.feasible)
     try:
@@ -112,7 +121,7 @@ def minimize_with_rows(
 
 @dataclass(eq=False)
 class _Loop:
-    master: Master
+    master: Any  # `Master` or `BlockMaster`
     oracle: Oracle
     options: SolveOptions
     tie_break: Array | None
@@ -135,7 +144,7 @@ class _Loop:
     def run(self) -> Status:
         """Repeat rounds until a reason to stop: with the tie-break, and without it if that is in the way.
 
-        Without it the master would choose anew in every round between points that cost the same, and rows would be
+        Without it the master would choose again in every round between points that cost the same, and rows would be
         spent on places that do not matter.
         """
         if self.tie_break is None:
@@ -208,7 +217,8 @@ class _Loop:
         self.accept_or_check(cuts)
         if self.report is not None:
             value = min(self.value, self.candidate_value)
-            self.report(Progress(self.rounds, self.master.limits.size, value, self.bound, self.elapsed()))
+            value, bound = self.master.sign * value, self.master.sign * self.bound
+            self.report(Progress(self.rounds, self.master.limits.size, value, bound, self.elapsed()))
         if self.closed(self.value):
             return Status.OPTIMAL
         if cuts.limits.size == 0:
@@ -221,7 +231,7 @@ class _Loop:
         return None
 
     def accept_or_check(self, cuts: Separation) -> None:
-        """Accept what was looked at thoroughly; else look so at the best candidate, if the bound has come up to it."""
+        """Accept a point after a thorough look; else take one at the best candidate, if the bound has reached it."""
         if cuts.thorough:
             self.accept(cuts.feasible)
             return
@@ -281,14 +291,14 @@ class _Loop:
         return time.perf_counter() - self.started
 
     def result(self, status: Status) -> Result:
-        """Collect what is known; unless the gap is closed, check the most promising point thoroughly in time left."""
+        """Collect the result; unless the gap is closed, check the most promising point thoroughly in time left."""
         if status is not Status.OPTIMAL or self.best is None:
             with suppress(TimeoutError):
                 self.accept(self.oracle.separate(self.candidate, thorough=True, deadline=self.end).feasible)
         return Result(
             point=self.candidate if self.best is None else self.best,
-            value=self.value,
-            bound=float(self.bound),
+            value=self.master.sign * self.value,
+            bound=self.master.sign * float(self.bound),
             status=status,
             rounds=self.rounds,
             rows_generated=self.generated,

@@ -27,20 +27,19 @@ settings.load_profile("quick")
 
 # examples that calibrate or train for longer than a quick test may take, each in rooms whose tests are many
 LONG_EXAMPLES = {
-    "darrm.advise.advice.advise",
-    "darrm.advise.other_way.affordable",
-    "darrm.advise.sweep.sweep",
-    "darrm.ensemble.calibration.calibrate_noise",
-    "darrm.ensemble.calibration.calibrate_sampling",
+    "darrm.plan.variations.affordable",
+    "darrm.plan.variations.sweep",
+    "darrm.training.calibration.calibrate_noise",
+    "darrm.training.calibration.calibrate_sampling",
     "darrm.estimators.confident.limited",
     "darrm.estimators.dpsgd.PrivateSGDClassifier",
     "darrm.estimators.fixmatch.FixMatchClassifier",
     "darrm.estimators.pate.PATEClassifier",
     "darrm.estimators.voting.PrivateVotingClassifier",
-    "darrm.generate.noise_for",
-    "darrm.optimize.shape.best_shape",
-    "darrm.plan.family.calibrate",
-    "darrm.plan.search.plan",
+    "darrm.prompts.generate.noise_for",
+    "darrm.noisy_max.best_shape.best_shape",
+    "darrm.plan.calibration.calibrate",
+    "darrm.plan.planner.plan",
     "darrm.verify.attack.attack",
 }
 

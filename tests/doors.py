@@ -6,11 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 
+from darrm.commands.command_line import run
 from darrm.release import __main__ as release
-from darrm.system.command_line import run
 
 SCHEMAS = Path(__file__).parents[1] / "darrm" / "schemas"
 
@@ -37,6 +38,12 @@ def releasing(folder: Path, votes: str, *more: str, output: str = "labels.npy") 
     """Release votes of a folder with its table, paid by its ledger; return the exit status."""
     files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
     return run(lambda: release.main([str(folder / votes), *files, "--output", str(folder / output), *more]))
+
+
+def typed(command: click.Command, words: Sequence[object]) -> dict[str, Any]:
+    """Return what a command reads from these words, by the names of its options."""
+    with command.make_context("command", list(map(str, words))) as ctx:
+        return ctx.params
 
 
 @cache

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import highspy
 
-from darrm.laws.plurality_law import ONE, PluralityLaw
+from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Problem, Voters
 

@@ -1,8 +1,8 @@
 """What is known about how good an optimized table is: there, or the test fails."""
 
 from darrm import Table
-from darrm.laws.sampled_error import Estimate
-from darrm.proof.optimality import Optimality
+from darrm.majority.sampled_error import Estimate
+from darrm.table.optimality import Optimality
 
 
 def optimality_of(table: Table) -> Optimality:

@@ -1,6 +1,6 @@
 """The privacy condition in exact rational arithmetic over every assignment of corners to voters, one voter at a time.
 
-Nothing here shares code with the package. e^x is replaced by a rational within 1e-60 of it, so results are exact for
+Nothing here shares code with the proofs. e^x is replaced by a rational within 1e-60 of it, so results are exact for
 problems that differ from the real one by less than that.
 """
 
@@ -11,12 +11,13 @@ from itertools import combinations_with_replacement, pairwise
 import mpmath
 import numpy as np
 
-from darrm.laws.noise_function import NoiseFunction
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
+from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.privacy import PrivacyParams
-from darrm.probability import Array
-from darrm.probability.binomial import poisson_binomial_pmf
-from darrm.problem import Problem
-from darrm.proof.definition import all_coefficients
+from darrm.problem import Problem, Voters
+from lp_models.reference import corner_pairs as pairs_of
+from lp_models.reference import gamma_program
 
 
 def exponential(x: Fraction) -> Fraction:
@@ -150,6 +151,22 @@ def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Arra
     first = poisson_binomial_pmf(p) @ gamma.signed
     second = poisson_binomial_pmf(p_prime) @ gamma.signed
     return np.asarray(first - problem.cost_ratio * second, dtype=np.float64)
+
+
+def corner_pairs(voters: Voters) -> Array:
+    """List the corners (p, p') of one voter."""
+    each = voters.each
+    return pairs_of(each.epsilon if each.is_private else np.inf, each.delta)
+
+
+def all_multisets(voters: Voters) -> tuple[Array, Array]:
+    """Write every multiset of corners out as (p, p'), two arrays (rows, K)."""
+    return gamma_program(Problem(voters, voters.each if voters.each.is_private else PrivacyParams(1))).probabilities()
+
+
+def all_coefficients(problem: Problem) -> Array:
+    """Compute the coefficients of γ in the cost of every multiset, shape (rows, K − floor(K/2))."""
+    return gamma_program(problem).program.matrix
 
 
 def worst_cost(problem: Problem, gamma: NoiseFunction) -> float:

@@ -1,4 +1,4 @@
-"""Plans and calibrations that several tests ask about, solved once a session.
+"""Plans and calibrations that several tests need, computed once a session.
 
 The same functions with the same arguments: what they return depends on nothing else.
 """
@@ -11,79 +11,109 @@ import numpy as np
 import pytest
 
 from darrm.account.bounds import Bound
-from darrm.advise.advice import Advice, advise
 from darrm.errors import PlanError
-from darrm.plan import FAMILIES, Family, Option, Parameter, Plan, Proposal, Search, calibrate, plan
-from darrm.plan.families import named
-from darrm.plan.parameter import fixed
-from darrm.plan.share_right import Measure
+from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, Proposal, calibrate, named, plan
+from darrm.plan import accuracy as accuracy_module
+from darrm.plan.accuracy import MOST_LISTED, Accuracy, Law, Measure
+from darrm.plan.mechanism import FixedMechanism
+from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 
 PLAIN = PrivacyParams("inf")
 ONE = Workload(Voters(11, PLAIN, overlap=1), 1, PrivacyParams("0.2676", "0.0003"))
 MANY = Workload(Voters(21, PLAIN, overlap=1), 40, PrivacyParams("2", "1e-5"))
-MANY_FLAGS = ["--K", "21", "--voters", "plain", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
+MANY_FLAGS = ["--K", "21", "--non-private", "--overlap", "1", "--queries", "40", "--total", "2,1e-5"]
 FRESH = Workload(Voters(5, PrivacyParams("0.2", "1e-5"), overlap=2), 10, PrivacyParams("2", "1e-3"))
 MODELS = Workload(Voters(5, PrivacyParams("0.0892", "1e-4"), models=True), 5, PrivacyParams("0.05", "1e-4"))
-OWN = {family.name for family in FAMILIES if family.optimal}
+OPTIMA = {"optimal", "rdp-optimal"}
 
 _plans: dict[tuple[Workload, Any], Plan] = {}
-_options: dict[tuple[Family, Workload, Any, float], Option | Exception] = {}
+_rows: dict[tuple[type[Mechanism], Workload, Any, bool, float], CalibratedMechanism | Exception] = {}
+
+
+def default(workload: Workload) -> Prior | None:
+    """Every histogram equally likely for two classes; the reference priors for more."""
+    return Dirichlet() if workload.has_noise_function else None
 
 
 def planned(workload: Workload, prior: Any = None) -> Plan:
-    belief = Measure(workload, prior).prior
+    belief = prior or default(workload)
     if (workload, belief) not in _plans:
-        _plans[workload, belief] = plan(workload, prior=belief)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("darrm.plan.planner.calibrate", known)
+            _plans[workload, belief] = plan(workload, prior=belief)
     return _plans[workload, belief]
 
 
-def calibrated(workload: Workload, family: Family | str, prior: Any = None, *, to_beat: float = math.inf) -> Option:
-    """The option of a family, or of the family of a name, as `calibrate` finds it."""
-    if isinstance(family, str):
-        family = named(family)
-    measure = Measure(workload, prior)
-    key = family, workload, measure.prior, to_beat
-    if key not in _options:
+def calibrated(
+    workload: Workload, mechanism: type[Mechanism] | str, prior: Any = None, *, to_beat: float = math.inf
+) -> CalibratedMechanism:
+    """The result of a mechanism, or of the mechanism of a slug, as `calibrate` finds it."""
+    return _known(workload, mechanism, Measure(workload, prior or default(workload)), to_beat)
+
+
+def _known(workload: Workload, mechanism: Any, measure: Measure, to_beat: float = math.inf) -> CalibratedMechanism:
+    if isinstance(mechanism, str):
+        mechanism = named(mechanism)
+    key = mechanism, workload, measure.prior, measure.is_error, to_beat
+    if key not in _rows:
         try:
-            _options[key] = calibrate(workload, family, measure=measure, to_beat=to_beat)
+            _rows[key] = calibrate(workload, mechanism, measure=measure, to_beat=to_beat)
         except (PlanError, ValueError) as error:
-            _options[key] = error
-    known = _options[key]
+            _rows[key] = error
+    known = _rows[key]
     if isinstance(known, Exception):
         raise known
     return known
 
 
-def known(workload: Workload, family: Family, *, measure: Any, to_beat: float, **_: object) -> Option:
+def known(
+    workload: Workload, mechanism: Any, *, measure: Any, to_beat: float = math.inf, **_: object
+) -> CalibratedMechanism:
     """What `calibrate` says, from memory."""
-    return calibrated(workload, family, measure.prior, to_beat=to_beat)
+    return _known(workload, mechanism, measure, to_beat)
 
 
-def advised(workload: Workload, prior: Any = None, families: Sequence[Family] | None = None) -> Advice:
+def completed(workload: Workload, prior: Any = None, mechanisms: Sequence[type[Mechanism]] | None = None) -> Plan:
+    """A plan in which all mechanisms are calibrated to the end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("darrm.plan.search.calibrate", known)
-        return advise(workload, prior=prior, families=families)
+        patch.setattr("darrm.plan.planner.calibrate", known)
+        return plan(workload, prior=prior or default(workload), mechanisms=mechanisms, complete=True)
 
 
-def always_right(search: Search) -> list[Parameter]:
-    if search.workload.queries > 40:
-        raise PlanError("it tires")
-    total = Bound("hope", 0.5, "nobody knows")
-    proposal = Proposal(
-        law=lambda counts: np.eye(2)[np.argmax(counts, axis=1)], total=total, instructions=("ask the oracle",)
-    )
-    return [fixed(search.workload, proposal)]
+class Oracle(FixedMechanism):
+    """Knows the majority, for up to 40 queries."""
+
+    slug, name, about, color, linewidth, classes = "oracle", "oracle", "knows the answer.", "gold", 3.0, (2, 2)
+
+    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
+        if self.search.workload.queries > 40:
+            raise PlanError("it tires")
+        proposal = Proposal(lambda counts: np.eye(2)[np.argmax(counts, axis=1)], {})
+        proposal.total = Bound("hope", 0.5, "nobody knows")
+        proposal.instructions = ("ask the oracle",)
+        return proposal
 
 
-ORACLE = Family("oracle", always_right, "knows the answer.", "gold", 3.0, classes=(2, 2))
+def rivals(workload: Workload) -> Plan:
+    return completed(workload, mechanisms=[one for one in MECHANISMS if one.slug not in OPTIMA])
 
 
-def rivals(workload: Workload) -> Advice:
-    return advised(workload, families=[family for family in FAMILIES if not family.optimal])
+def made_of(workload: Workload, mechanism: type[Mechanism] | str, prior: Any = None) -> Plan:
+    """A plan with one mechanism."""
+    belief = prior or default(workload)
+    return Plan(workload, Measure(workload, belief), (calibrated(workload, mechanism, belief),))
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands and experiments calibrate what another test calibrated before."""
-    monkeypatch.setattr("darrm.plan.search.calibrate", known)
+    """Let commands and experiments use what another test calibrated before."""
+    monkeypatch.setattr("darrm.plan.planner.calibrate", known)
+
+
+def accuracy_of(
+    law: Law, K: int, classes: int, prior: Prior, *, draws: int = MOST_LISTED, missing: int = 0
+) -> Accuracy:
+    """The accuracy of a law on sorted histograms, listed, or so many drawn ones."""
+    question = (prior, K - missing, classes, draws, missing)
+    return accuracy_module._mean(accuracy_module._right_of(law, question), question)

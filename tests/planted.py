@@ -1,4 +1,4 @@
-"""Plant fifteen bugs, one at a time, and see that the quick tests catch them: ``python -m tests.planted``.
+"""Plant bugs, one at a time, and see that the quick tests catch them: ``python -m tests.planted``.
 
 Each is planted in a copy of the checkout, where the tests of its rooms run first and then, if they pass, all quick.
 The exit status is the number of bugs that nothing catches. Each bug is a piece of text that stands exactly once in
@@ -65,7 +65,7 @@ PLANTS = (
         "a ledger admits one debit more",
         "if not self._fits(total):",
         "if not self._fits(account):",
-        "tests/account",
+        "tests/ledger",
     ),
     plant(
         "loss masses on the wrong side of a kink",
@@ -84,7 +84,6 @@ PLANTS = (
         "counts == counts[:, :1], missing",
         "np.broadcast_to(np.arange(classes) == 0, counts.shape), missing",
         "tests/plan",
-        "tests/advise",
     ),
     plant(
         "epsilon of a private query not capped at K epsilon",
@@ -93,10 +92,10 @@ PLANTS = (
         "tests/plan",
     ),
     plant(
-        "ties of GNMax not shared in plan and advise",
+        "ties of GNMax not shared in a plan",
         "np.interp(shifted, ends, total)",
         "total[np.clip(np.floor(shifted).astype(int) - support[0] + 1, 0, mass.size)]",
-        "tests/mechanisms",
+        "tests/noisy_max",
         "tests/plan",
     ),
     Plant(
@@ -111,27 +110,82 @@ PLANTS = (
         ("tests/pate",),
     ),
     plant(
+        "one vote changes the chance of a wrong label half as far",
+        "np.interp(where, np.arange(tails.size), tails), 2 * _SUBDIVISIONS",
+        "np.interp(where, np.arange(tails.size), tails), _SUBDIVISIONS",
+        "tests/noisy_max",
+        "tests/pate",
+    ),
+    plant(
+        "the exponential mechanism at votes that are not the worst",
+        "less / np.expm1(less * total)) / orders, 1e-300, 1.0)",
+        "less / np.expm1(less * total)) / orders / 2.0, 1e-300, 1.0)",
+        "tests/noisy_max",
+    ),
+    plant(
+        "a threshold for one moved vote",
+        "min(1.0, moved * (float(np.max(per_vote))",
+        "min(1.0, (float(np.max(per_vote))",
+        "tests/noisy_max",
+    ),
+    plant(
+        "a block of places bounded at one corner",
+        "(a + b + np.maximum(least, most))",
+        "(a + b + np.minimum(least, most))",
+        "tests/noisy_max",
+    ),
+    plant(
+        "classes far behind cost nothing",
+        "np.logaddexp(sums, added)",
+        "(sums + 0.0 * np.isfinite(added))",
+        "tests/noisy_max",
+    ),
+    plant(
+        "a budget test that looks at one direction",
+        "self.holds(chances, above, cost) & self.holds(above, chances, cost)",
+        "self.holds(chances, above, cost)",
+        "tests/pate",
+    ),
+    plant(
+        "Theorem 6 beyond its largest order",
+        "np.where(allowed, mu * (1.0 - _CONDITION_MARGIN), 0.0)",
+        "np.where(allowed, 2.0 * mu, 0.0)",
+        "tests/pate",
+    ),
+    plant(
+        "marks of the scale of votes too close",
+        "float(np.interp(total / self.answers, *self.bound.after_one_vote))",
+        "(0.9 * total / self.answers + 0.1 * float(np.interp(total / self.answers, *self.bound.after_one_vote)))",
+        "tests/pate",
+    ),
+    plant(
+        "the joint bound divides by R twice",
+        "ratio = math.expm1(x) / divergence\n",
+        "ratio = math.expm1(x) / divergence**2\n",
+        "tests/loss",
+    ),
+    plant(
         "a noisy maximum's reach compared the wrong way",
         "self.mechanism.reached < self.voters.reached",
         "self.mechanism.reached > self.voters.reached",
-        "tests/mechanisms",
+        "tests/noisy_max",
     ),
     plant(
         "a certificate accepts 1e-6 above the budget",
         "if worst_cost > budget:",
         "if worst_cost > budget + 1e-6:",
-        "tests/proof",
+        "tests/majority",
     ),
     Plant(
         "the curvature bound halved",
         tuple(Edit(f"{square} / 8.0\n", f"{square} / 16.0\n") for square in ("n_1**2)", "n_1 * n_1)")),
-        ("tests/proof",),
+        ("tests/majority",),
     ),
     plant(
         "the rounding of the dominating family dropped",
         "8) + 2.0 * TAIL\n        return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error",
         "8) + 2.0 * TAIL\n        return 0.0 * one_term",
-        "tests/proof",
+        "tests/majority",
     ),
     plant(
         "a shard's digest without its key",
@@ -143,9 +197,70 @@ PLANTS = (
         "mixed with C times a random answer",
         "/ ONE + part * u for w, u",
         "/ ONE + part * self.classes * u for w, u",
-        "tests/laws",
-        "tests/mechanisms",
+        "tests/majority",
+        "tests/noisy_max",
         "tests/optimize",
+    ),
+    # one for a theorem of the proofs
+    plant(
+        "the closed form without delta at the tie",
+        "lies = [(1.0 - delta) * shrink / (1.0 + shrink)",
+        "lies = [shrink / (1.0 + shrink)",
+        "tests/majority/test_closed_form.py",
+    ),
+    plant(
+        "cells of moves bounded by a quarter of the curvature",
+        "tops + curvature * np.add.outer(*squares)",
+        "tops + 0.25 * curvature * np.add.outer(*squares)",
+        "tests/majority/test_full_set.py",
+    ),
+    plant(
+        "moves near 1 take the place of those near 0",
+        "law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros)",
+        "law(self.moved_zeros_prime, self.moved_ones_prime, self.zeros)",
+        "tests/majority/test_full_set.py",
+    ),
+    plant(
+        "the bound on the error adds what it must subtract",
+        "budget_of(problem.target) * total - cut + gain)",
+        "budget_of(problem.target) * total - cut - gain)",
+        "tests/table/test_optimality.py",
+    ),
+    plant(
+        "voters that differ with another power under Renyi",
+        "a * logs[:2] - (a - 1.0) * logs[2:]",
+        "a * logs[:2] - (a - 0.9) * logs[2:]",
+        "tests/majority/test_groups.py",
+    ),
+    plant(
+        "open-set answers without the event of no answer",
+        "max(0.0, kept, without + 1.0 - ratio) + spare",
+        "max(0.0, kept) + spare",
+        "tests/open_set",
+    ),
+    plant(
+        "a sample of voters never fails",
+        "fails = float(1 - (1 - problem.voters.each.exact_delta) ** reached)",
+        "fails = 0.0 * reached",
+        "tests/plurality",
+    ),
+    plant(
+        "multipliers of pairs count half",
+        "return largest\n\n    def to_list",
+        "return largest / 2\n\n    def to_list",
+        "tests/plurality",
+    ),
+    plant(
+        "one string grows without delta in its second branch",
+        ".min(1 - (1 - before - delta) / ratio)",
+        ".min(1 - (1 - before) / ratio)",
+        "darrm/plurality/accuracy_bound.py",
+    ),
+    plant(
+        "winners that tie count as close classes in theorem 2",
+        "np.where(alone, 1.0 / close, 1.0)",
+        "1.0 / close",
+        "tests/plurality/test_bounds.py",
     ),
 )
 

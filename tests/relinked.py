@@ -1,11 +1,15 @@
-"""What whoever can write to a ledger's file can do: change it, and compute all of its digests anew."""
+"""What anybody who can write to a ledger's file can do: change it, and compute all hashes and checksums again."""
 
 import hashlib
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-ENTRY = "charges.id, time, kinds.seal, count, note, proof, digest, token, output, questions"
+BUDGET = "SELECT format, identity, epsilon, delta, composition, population, created FROM budget"
+ENTRIES = (
+    "SELECT entries.id, time, costs.checksum, count, note, entries.table_digest, labels_digest, token, output, "
+    "questions FROM entries JOIN costs ON costs.id = entries.cost ORDER BY entries.id"
+)
 
 
 def digest(*fields: object) -> str:
@@ -13,34 +17,31 @@ def digest(*fields: object) -> str:
 
 
 def relink(path: Path, *statements: str) -> None:
-    """Run statements, make the totals fit the log, and compute every seal and every link anew."""
+    """Run statements, make the totals fit the log, and compute every checksum and every entry hash again."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
-        sums = "(SELECT coalesce(sum(count), 0) FROM charges WHERE kind = kinds.id)"
-        connection.execute(f"UPDATE kinds SET total = {sums}")  # noqa: S608 (words of our own)
-        connection.execute("DELETE FROM kinds WHERE total = 0")
-        budget = "SELECT epsilon, delta, kinds, created, identity, population FROM budget"
-        epsilon, delta, kinds, created, identity, population = connection.execute(budget).fetchone()
-        named = (epsilon, delta, kinds, created, identity, *filter(None, [population]))
-        connection.execute("UPDATE budget SET seal = ?", (digest(*named),))
-        for number, *words in connection.execute("SELECT id, cost, what FROM kinds").fetchall():
-            connection.execute("UPDATE kinds SET seal = ? WHERE id = ?", (digest(*words), number))
-        link = digest("darrm", identity, epsilon, delta, kinds, created, population)
-        entries = f"SELECT {ENTRY} FROM charges JOIN kinds ON kinds.id = kind ORDER BY charges.id"  # noqa: S608 (words of our own)
-        for row in connection.execute(entries).fetchall():
-            link = digest(link, *row)
-            connection.execute("UPDATE charges SET link = ? WHERE id = ?", (link, row[0]))
+        connection.execute(
+            "UPDATE costs SET total = (SELECT coalesce(sum(count), 0) FROM entries WHERE cost = costs.id)"
+        )
+        connection.execute("DELETE FROM costs WHERE total = 0")
+        entry_hash = digest(*connection.execute(BUDGET).fetchone())
+        connection.execute("UPDATE budget SET checksum = ?", (entry_hash,))
+        for number, *words in connection.execute("SELECT id, cost, what FROM costs").fetchall():
+            connection.execute("UPDATE costs SET checksum = ? WHERE id = ?", (digest(*words), number))
+        for row in connection.execute(ENTRIES).fetchall():
+            entry_hash = digest(entry_hash, *row)
+            connection.execute("UPDATE entries SET entry_hash = ? WHERE id = ?", (entry_hash, row[0]))
         reseal(connection)
 
 
 def reseal(connection: sqlite3.Connection) -> None:
-    """Compute the seal of the totals anew."""
-    answered = "(SELECT max(proof) FROM charges WHERE kind = kinds.id)"
-    connection.execute(f"UPDATE kinds SET answered = {answered}")  # noqa: S608 (words of our own)
-    last = connection.execute("SELECT id, link FROM charges ORDER BY id DESC LIMIT 1").fetchone()
-    if last is None:
-        budget = "SELECT identity, epsilon, delta, kinds, created, population FROM budget"
-        last = (0, digest("darrm", *connection.execute(budget).fetchone()))
-    totals = connection.execute("SELECT id, total, answered FROM kinds ORDER BY id").fetchall()
-    connection.execute("UPDATE totals SET seal = ?", (digest(*last, *(value for row in totals for value in row)),))
+    """Compute the checksum of the state again."""
+    largest = "(SELECT coalesce(max(e.table_digest), '') FROM entries e WHERE e.cost = costs.id)"
+    connection.execute(f"UPDATE costs SET table_digest = {largest}")  # noqa: S608 (words of our own)
+    last = connection.execute("SELECT entry_hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
+    entry_hash = digest(*connection.execute(BUDGET).fetchone()) if last is None else last[0]
+    last_entry, moved_to = connection.execute("SELECT last_entry, moved_to FROM state").fetchone()
+    totals = connection.execute("SELECT id, total, table_digest FROM costs ORDER BY id").fetchall()
+    words = (last_entry, entry_hash, moved_to, *(value for row in totals for value in row))
+    connection.execute("UPDATE state SET checksum = ?", (digest(*words),))

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from darrm.laws.noise_function import NoiseFunction
+from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from experiments import house
-from tests.test_layers import FLOOR
+from experiments import layers
+from tests.test_layers import LAYER
 
 ROOT = Path(__file__).parent.parent
 
@@ -66,11 +66,15 @@ def test_letters_above_and_below_the_line(typesetting: ModuleType) -> None:
     assert shown("optimize_table, test_a_b, --create_x, 10^-5") == "optimize_table, test_a_b, --create_x, 10^-5"
 
 
-def test_the_drawing_has_every_room_above_what_it_rests_on() -> None:
-    needs = house.rooms()
-    assert set(needs) == set(FLOOR) - {"darrm", "darrm.__main__", "experiments"}
-    assert all(FLOOR[below] < FLOOR[room] for room in needs for below in house.stands_on(room, needs))
-    drawn = ET.fromstring(house.drawing(needs))  # noqa: S314 (it is our own)
+def test_the_drawing_has_every_package_above_its_imports() -> None:
+    needs = layers.imports()
+    assert set(needs) == {name for name in LAYER if not name.endswith("__main__")} - {"darrm", "experiments"}
+    assert all(
+        LAYER[below] < LAYER.get(f"{name}.__main__", LAYER[name])
+        for name in needs
+        for below in layers.direct(name, needs)
+    )
+    drawn = ET.fromstring(layers.drawing(needs))  # noqa: S314 (it is our own)
     names = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "name"]
     heights = {name: place for place, name in enumerate(names)}
-    assert all(heights[house.short(room)] < heights[house.short(below)] for room in needs for below in needs[room])
+    assert all(heights[layers.short(name)] < heights[layers.short(below)] for name in needs for below in needs[name])

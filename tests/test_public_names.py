@@ -9,10 +9,11 @@ import pytest
 import darrm
 
 PUBLIC = {
-    "darrm.laws": ("baselines", "priors"),
-    "darrm.losses": ("compose_simple", "compose_general", "compose_optimal", "RenyiCurve", "PrivacyProfile"),
+    "darrm": ("priors",),
+    "darrm.majority": ("baselines",),
+    "darrm.plurality": ("baselines",),
+    "darrm.loss": ("compose_simple", "compose_general", "compose_optimal", "RenyiCurve", "PrivacyProfile"),
     "darrm.plan": ("plan", "Plan"),
-    "darrm.advise": ("advise", "Advice"),
     "darrm.pate": (
         "LNMax",
         "GNMax",

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from darrm.__main__ import DOORS
+from darrm.__main__ import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -177,7 +177,7 @@ def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
     assert len(re.findall("[01]", done.stdout.partition("]")[0])) == 20
     for line in re.findall(r"^python (-m darrm\..*)$", text, flags=re.MULTILINE):
         subprocess.run([sys.executable, *line.split()], cwd=tmp_path, check=True, capture_output=True)
-    assert (tmp_path / "table.json").is_file()
+    assert (tmp_path / "first.json").is_file()
 
 
 @pytest.mark.slow
@@ -194,6 +194,6 @@ def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
 
 def test_every_command_and_package_has_its_place_in_the_reference() -> None:
     commands = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## darrm (\w+)\n\n```\{help\} \1$", commands, flags=re.MULTILINE) == list(DOORS)
+    assert re.findall(r"^## darrm (\w+)\n\n```\{help\} \1$", commands, flags=re.MULTILINE) == list(COMMANDS)
     written = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
     assert {f"darrm.{package}".rstrip(".") for package in public_names()} == set(re.findall(r"names:: (\S+)", written))

@@ -1,7 +1,5 @@
-"""Accounting: what queries cost together, by every bound that applies, and a ledger that survives a crash."""
+"""Accounting: the privacy loss of queries together, by every bound that applies."""
 
 from darrm.account.accountant import PrivacyAccountant, Spent
-from darrm.account.head import Head
-from darrm.account.ledger import PrivacyLedger
 
-__all__ = ["Head", "PrivacyAccountant", "PrivacyLedger", "Spent"]
+__all__ = ["PrivacyAccountant", "Spent"]

@@ -1,176 +1,167 @@
-"""Command line: what a ledger has spent, or what queries with a table will cost, by every bound.
+"""The command ``darrm account``: the privacy loss of a ledger, or of future queries with a table, by every bound."""
 
-python -m darrm.account --ledger ledger.sqlite
-python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2
-"""
-
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from darrm.account.ledger import PrivacyLedger
-from darrm.account.ledger_store import check_kept
-from darrm.account.moving import move
-from darrm.account.report import ledger_json, ledger_text, plot_bounds, plot_ledger, spent_by, table_json, table_text
-from darrm.account.signing import new_signing_key
-from darrm.account.store import ledger_name
-from darrm.errors import checks
-from darrm.losses.charges import Charge
-from darrm.mechanisms.release import Release
-from darrm.pate.files import Released, load_release
-from darrm.privacy import exact_number
+from darrm.account.report import plot_bounds, spent_by, table_json, table_text
+from darrm.aggregator import Released, load_release
+from darrm.commands.command import command, run_command
+from darrm.commands.options import COUNTS, EXACT, FILE, Integer, Output, argument, option, output_options, parsed_by
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.report import ledger_json, ledger_text, plot_ledger
+from darrm.ledger.sqlite import check_kept
+from darrm.ledger.store import ledger_name
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.problem import Voters
-from darrm.proof.charge import charge_of
-from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.flags import integer, integers
-from darrm.system.progress import status_line
+from darrm.table.cost import charge_of
+from darrm.table.release import Release
+from darrm.util import checks
 
-DESCRIPTION = """\
-Say what a ledger has spent; or put every bound on the total privacy loss of queries with a table side by side."""
-
-EPILOG = """\
+EXAMPLES = """\
 examples:
-  python -m darrm.account --ledger ledger.sqlite --log
-  python -m darrm.account --ledger ledger.sqlite --plot meaning.png
-  python -m darrm.account --ledger ledger.sqlite --head >> heads.txt
-  python -m darrm.account --table table.json --queries 20,50,100 --delta 1e-2 --plot loss.png
-  python -m darrm.account --new-signing-key ledger.key
+  darrm account ledger.sqlite --log
+  darrm account ledger.sqlite --plot meaning.png
+  darrm account ledger.sqlite --digest >> digests.txt
+  darrm account --table table.json --queries 20,50,100 --delta 1e-2
 
 bounds:
   simple          the epsilons and deltas add up
   general         closed form (Kairouz, Oh, Viswanath 2015, Theorem 3.4)
-  optimal         the best that the (epsilon, delta) of a query allow (Theorem 3.3 there)
-  profile         optimal composition of the best point of the table's exact privacy profile
+  optimal         the best that (epsilon, delta) of a query allow (Theorem 3.3)
+  profile         optimal composition of the best point of the privacy profile
   renyi           Rényi curve of a table that is monotone in the votes
-  pld             privacy loss distribution of that profile
-only with --models, or a table for models, where the costs of several answers do not add up:
-  private models  the answers are post-processing of the models that a person reaches
-  subsampling     labels that look at few models, as those of gamma_Sub, cost no more than these
-  plain voters    the release alone, as for voters about whom nothing is promised
-  both ends       both together"""
+  pld             privacy loss distribution of the profile
+only with --models, or a table for models, whose costs do not add up:
+  private models  answers are post-processing of the models that a person's
+                  data influence
+  subsampling     labels that look at few models cost no more than these
+  plain voters    the release alone, as for non-private voters
+  both ends       models and release together
+"""
+LEDGER, TABLE = "A ledger", "A table"  # sections of the help
 
 
-def build_parser() -> CommandLine:
-    """Describe the command line."""
-    parser = CommandLine(
-        prog="python -m darrm.account",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        renamed={"--private-models": "--models", "--disjoint": "--overlap 1"},
-    )
-    parser.add_argument(
-        "--ledger", type=ledger_name, metavar="L.sqlite", help="report what this ledger, a file or a URL, has spent"
-    )
-    parser.add_argument("--copy", type=ledger_name, metavar="FROM", help="move this ledger, and close the old one")
-    parser.add_argument("--to", type=ledger_name, metavar="URL", help="where --copy moves it: a new URL or file")
-    parser.add_argument("--log", action="store_true", help="list all entries of the ledger, not the last ten")
-    parser.add_argument(
-        "--head", action="store_true", help="print the ledger's head only: the line that an audit compares later"
-    )
-    parser.add_argument("--table", type=Path, metavar="T.json", help="bound the cost of queries with what a plan wrote")
-    parser.add_argument("--queries", metavar="Q,Q,…", help="how many queries, like 20,50,100")
-    parser.add_argument("--delta", metavar="REAL", help="total δ of the queries")
-    parser.add_argument("--models", action="store_true", help="each voter is a model, trained once")
-    parser.add_argument("--overlap", metavar="INT", help="how many models a person's data reach (default: the table's)")
-    parser.add_argument(
-        "--new-signing-key",
-        type=Path,
-        metavar="FILE",
-        help="make an Ed25519 key for release --signing-key FILE, and FILE.pub for verify --public-key",
-    )
-    add_outputs(parser, picture="ε over queries; of a ledger what its total lets others guess and believe")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+@command(
+    "account",
+    about="Report the privacy loss of a ledger, or compare every bound on the total loss of queries with a table.",
+    short="the privacy loss of a ledger, or of queries with a table",
+    first=("--ledger", "--table", "--queries"),
+    examples=EXAMPLES,
+)
+@argument(
+    "path", type=parsed_by(ledger_name, "ledger"), metavar="[LEDGER]", required=False, about="a ledger: a file or a URL"
+)
+@option(
+    "--ledger",
+    type=parsed_by(ledger_name, "ledger"),
+    metavar="L.sqlite",
+    section=LEDGER,
+    help="the same as LEDGER",
+)
+@option(
+    "--log", aliases=["--all", "--verbose"], is_flag=True, section=LEDGER, help="list all entries, not the last ten"
+)
+@option("--digest", is_flag=True, section=LEDGER, help="print only the digest: the line that an audit compares later")
+@option("--table", type=FILE, metavar="T.json", section=TABLE, help="bound the cost of queries with a table or a plan")
+@option("--queries", type=COUNTS, metavar="Q,Q,…", section=TABLE, help="numbers of queries, like 20,50,100")
+@option("--delta", type=EXACT, metavar="REAL", section=TABLE, help="total δ of the queries")
+@option("--models", is_flag=True, section=TABLE, help="each voter is a model, trained once, that answers all queries")
+@option(
+    "--overlap",
+    type=Integer(1),
+    metavar="INT",
+    section=TABLE,
+    help="largest number of models that one person's data can influence (default: that of the table)",
+)
+@output_options(plot="draw ε over queries; of a ledger what its total allows others to guess and to believe")
+def account(
+    *,
+    path: Path | str | None,
+    ledger: Path | str | None,
+    log: bool,
+    digest: bool,
+    table: Path | None,
+    queries: list[int] | None,
+    delta: str | None,
+    models: bool,
+    overlap: int | None,
+    output: Output,
+) -> None:
     """Report on a ledger or on a table."""
-    options = build_parser().parse_args(arguments)
-    check_outputs(options)
-    jobs = [options.ledger, options.table, options.new_signing_key, options.copy]
-    if jobs.count(None) != len(jobs) - 1 or (options.copy is None) is not (options.to is None):
-        message = "give either --ledger, to see what was spent, or --table with --queries and --delta"
-        raise ValueError(f"{message}, or --new-signing-key alone, or --copy with --to")
-    if options.new_signing_key is not None:
-        private, public = options.new_signing_key, new_signing_key(options.new_signing_key)
-        text = f"private key: {private}: keep it, and a copy, where the ledger is not\npublic key:  {public}\n"
-        print_report(options, text=lambda: text, document=lambda: {"private": str(private), "public": str(public)})
-        return 0
-    if options.table is not None:
-        return _report_table(options)
-    if options.copy is not None:
-        return _move(options)
-    given = (options.queries, options.delta, options.models or None, options.overlap)
-    if any(value is not None for value in given):
-        raise ValueError(
-            "--ledger goes with --log, --head, --plot, --format and --quiet only: its budget says the rest"
-        )
-    check_kept(options.ledger)
-    ledger = PrivacyLedger(options.ledger)
-    if options.head:
-        head = ledger.head()
-        print_report(options, text=lambda: f"{head}\n", document=head.to_json)
-        return 0
-    with status_line(quiet=options.quiet) as line:
-        line.show("adding up the ledger's entries")
-        if options.plot is not None:
-            plot_ledger(options.plot, ledger)
-        report = ledger_json(ledger) if options.format == "json" else ledger_text(ledger, everything=options.log)
-    print_report(options, text=lambda: str(report), document=lambda: report)
-    return 0
+    if path is not None and ledger is not None:
+        raise ValueError(f"The ledger is named twice, as {str(path)!r} and by --ledger: name it once.")
+    ledger = ledger if path is None else path
+    if (ledger is None) is (table is None):
+        raise ValueError("give either --ledger, for the privacy loss so far, or --table with --queries and --delta")
+    of_table = {"--queries": queries, "--delta": delta, "--models": models or None, "--overlap": overlap}
+    if table is not None:
+        if log or digest:
+            raise ValueError("--log and --digest are about a ledger: leave them out with --table")
+        if queries is None or delta is None:
+            raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-2")
+        _report_table(table, queries, delta, models=models, overlap=overlap, output=output)
+        return
+    typed = [name for name, value in of_table.items() if value is not None]
+    if typed:
+        raise ValueError(f"{typed[0]} is about a table: leave it out with --ledger: its budget has a δ")
+    _report_ledger(ledger or "", log=log, digest=digest, output=output)
 
 
-def _move(options: argparse.Namespace) -> int:
-    check_kept(options.copy)
-    check_kept(options.to)
-    with status_line(quiet=options.quiet) as line:
-        line.show("copying the ledger's entries")
-        head = move(str(options.copy), str(options.to)).head()
-    old, new = str(options.copy), str(options.to)
-    text = f"moved to {new}; {old} is closed, keep it for audits\nhead: {head}\n"
-    print_report(options, text=lambda: text, document=lambda: {"from": old, "to": new, "head": head.to_json()})
-    return 0
+def _report_ledger(name: Path | str, *, log: bool, digest: bool, output: Output) -> None:
+    check_kept(name)
+    ledger = PrivacyLedger(name)
+    if digest:
+        line = ledger.digest()
+        output.print(text=lambda: f"{line}\n", document=line.to_json)
+        return
+    with output.status_line() as line_of_status:
+        line_of_status.show("adding up the ledger's entries")
+        if output.plot is not None:
+            plot_ledger(output.plot, ledger)
+        report = ledger_json(ledger) if output.format == "json" else ledger_text(ledger, everything=log)
+    output.print(text=lambda: str(report), document=lambda: report)
 
 
-def _report_table(options: argparse.Namespace) -> int:
-    if options.log or options.head:
-        raise ValueError("--log lists the entries of a --ledger, and --head is a ledger's")
-    if options.queries is None or options.delta is None:
-        raise ValueError("--table needs --queries and --delta, like --queries 20,50,100 --delta 1e-2")
-    counts = integers("--queries", options.queries)
-    delta = float(exact_number("--delta", options.delta))
-    if not 0.0 < delta < 1.0:
-        checks.fail("--delta", options.delta, "in (0, 1)")
-    with status_line(quiet=options.quiet) as line:
+def _report_table(
+    table: Path, queries: list[int], delta: str, *, models: bool, overlap: int | None, output: Output
+) -> None:
+    total_delta = float(delta)
+    if not 0.0 < total_delta < 1.0:
+        checks.fail("--delta", delta, "in (0, 1)")
+    with output.status_line() as line:
         line.show("proving the table again")
-        aggregator = load_release(options.table)
-        charge, voters = _charge(options, aggregator)
+        charge, voters = _charge(load_release(table), models=models, overlap=overlap)
         results = {}
-        for count in counts:
+        for count in queries:
             line.show(f"bounds for {count:,} queries")
-            results[count] = spent_by(charge, count, delta, voters)
-        if options.plot is not None:
-            plot_bounds(options.plot, charge, max(counts), delta, voters, report=line.show)
-    print_report(
-        options,
-        text=lambda: table_text(charge, results, delta),
-        document=lambda: table_json(results, delta),
+            results[count] = spent_by(charge, count, total_delta, voters)
+        if output.plot is not None:
+            plot_bounds(output.plot, charge, max(queries), total_delta, voters, report=line.show)
+    output.print(
+        text=lambda: table_text(charge, results, total_delta), document=lambda: table_json(results, total_delta)
     )
-    return 0
 
 
-def _charge(options: argparse.Namespace, aggregator: Released) -> tuple[Charge, Voters]:
-    declared = aggregator.voters
-    voters = replace(declared, models=options.models or declared.models)
-    if options.overlap is not None:
+def _charge(aggregator: Released, *, models: bool, overlap: int | None) -> tuple[PrivacyCost, Voters]:
+    """Return the cost of a query, and the voters that are declared."""
+    voters = replace(aggregator.voters, models=models or aggregator.voters.models)
+    if overlap is not None:
         if not voters.models:
-            raise ValueError("--overlap says how many models a person's data reach: say --models too, if they are")
-        voters = replace(voters, overlap=integer("--overlap", options.overlap, 1))
-    # a table describes itself for voters that are declared here; what a mechanism costs is the same for all
-    charge = charge_of(aggregator.table, voters=voters) if isinstance(aggregator, Release) else aggregator.charge()
+            raise ValueError("--overlap is about models: give --models, too, if the voters are trained models")
+        voters = replace(voters, overlap=overlap)
+    # the cost of a table depends on the declared voters, that of a mechanism does not
+    charge = (
+        charge_of(aggregator.table, voters=voters) if isinstance(aggregator, Release) else aggregator.privacy_cost()
+    )
     return charge, voters
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return run_command(account, arguments)
+
+
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(main())

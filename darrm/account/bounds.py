@@ -1,4 +1,4 @@
-"""The bounds that an accountant compares: each gives the ε of a whole account at a given δ, or None where it is silent.
+"""The bounds that an accountant compares: each gives the ε of a whole account at a given δ, or None.
 
 An account is a tuple of charges, one for each kind of query, with its count. Every bound holds when the kinds and their
 numbers were fixed before the first answer, however the queries themselves depend on earlier answers.
@@ -11,8 +11,7 @@ from fractions import Fraction
 from functools import reduce
 from operator import add
 
-from darrm.losses.charges import Charge
-from darrm.losses.composition import (
+from darrm.loss.composition import (
     Group,
     TooManyKindsError,
     general_epsilon,
@@ -20,18 +19,19 @@ from darrm.losses.composition import (
     optimal_epsilon,
     round_up,
 )
-from darrm.losses.renyi import RenyiCurve
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Voters
 
-Account = tuple[Charge, ...]
+Account = tuple[PrivacyCost, ...]
 
 MOST_PROFILE_QUERIES = 20_000  # beyond, trying every point takes longer than a minute, and the PLD bound is better
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound on what was spent: the account is (epsilon, δ)-private."""
+    """One bound on the privacy loss: the account is (epsilon, δ)-private."""
 
     name: str  # simple, general, optimal, profile, renyi, pld, filter, or one of `MODELS_BOUNDS`
     epsilon: float
@@ -161,7 +161,7 @@ def models_bound(voters: Voters | None, delta: float) -> Bound | None:
 
 
 def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound | None:
-    """Bound labels that look at fewer models than a person reaches, see `darrm.proof.sample`."""
+    """Bound labels that look at fewer models than a person reaches, see `darrm.table.sample`."""
     samples = [(charge.sample, charge.count) for charge in account if charge.sample is not None]
     looked = sum(sample.voters * count for sample, count in samples)
     if len(samples) < len(account) or looked >= voters.reached or not voters.each.is_private:
@@ -178,16 +178,16 @@ def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound |
 
 
 def plain_bound(voters: Voters, epsilon: float, name: str) -> Bound | None:
-    """Bound the answers of models by what the release costs for plain voters, by the named bound."""
+    """Bound the answers of models by the cost of the release for non-private voters, by the named bound."""
     explanation = (
-        f"as for voters about whom nothing is promised, of whom a person reaches {voters.reached}: the costs of their "
-        f"queries add up, by {name}"
+        f"as for non-private voters, of which a person's data influence {voters.reached}: the costs of their queries "
+        f"add up, by {name}"
     )
     return _finite("plain voters", epsilon, explanation)
 
 
 def both_ends_bound(voters: Voters, epsilons: tuple[float, float]) -> Bound | None:
-    """Bound the answers of models by both, the models and the release: see `darrm.losses.both_ends`.
+    """Bound the answers of models by both, the models and the release: see `darrm.loss.joint_bound`.
 
     The two are ε with all the models that a person reaches exchanged at once, and one after another.
     """

@@ -1,7 +1,7 @@
-"""What queries cost together whose kinds were chosen after earlier answers: sums, and a Rényi filter.
+"""The total cost of queries whose kinds were chosen after earlier answers: sums, and a Rényi filter.
 
-Composition theorems fix the costs of queries before the first answer. Where they are chosen on the way, a *filter*
-fixes what ends a course of answers: sums over its queries stay within limits that ε and δ alone determine. A share of δ
+Composition theorems fix the costs of queries before the first answer. If they are chosen on the way, a *filter* fixes
+the end of a course of answers: sums over its queries stay within limits that ε and δ alone determine. A share of δ
 is set aside for the queries' own δ_i; call it d, and r = δ − d the rest.
 
 ==========  =========================================================================================================
@@ -9,24 +9,24 @@ here        meaning
 ==========  =========================================================================================================
 α           the order, which ε and r determine: see below
 c(α)        log(1 − 1/α) − (log r + log α)/(α − 1): what turns a divergence into ε [CKS20, Proposition 12]
-ρ_i         bounds the Rényi divergence of order α of query i: by its curve or, if Σδ_i ≤ d, what is left of it where
-            likelihood ratios are cut off at e^{ε_i}: by that of randomized response, or by the query's profile
+ρ_i         bounds the Rényi divergence of order α of query i: by its curve or, if Σδ_i ≤ d, that of the rest after
+            likelihood ratios are cut off at e^{ε_i}: by randomized response, or by the query's profile
 ==========  =========================================================================================================
 
 **Theorem.** Let every course of answers end, whatever the next query was chosen by, with (i) Σε_i ≤ ε and Σδ_i ≤ d, or
 (ii) Σρ_i ≤ ε − c(α). Then all answers together are (ε, δ)-private.
 
 *Proof.* Let a query *confess* by what its law p under P has beyond e^{ε_i} times its law q under P', a mass of at most
-δ_i; what is left is p ∧ e^{ε_i}·q. Of the queries up to where the sum of the δ_i first passes d one confesses with
-probability at most d, as their δ_i add up to no more on any course. Let x be the product of the likelihood ratios of a
-course, cut off at e^{ε_i} for queries that may confess and whose ρ_i says so. Given what came before, the mean of
-x_i^{α−1} under P without a confession is at most e^{(α−1)ρ_i}, so x^{α−1}·e^{−(α−1)Σρ_i} is a supermartingale [FZ21],
-and over courses that end by (ii) the mean of x^{α−1} is at most e^{(α−1)(ε−c(α))}. As max(0, 1 − e^ε/x) is at most
+δ_i; the rest is p ∧ e^{ε_i}·q. Of the queries until the sum of the δ_i first passes d one confesses with probability at
+most d: their δ_i add up to no more on any course. Let x be the product of the likelihood ratios of a course, cut off at
+e^{ε_i} for queries that may confess and whose ρ_i is that of the rest. Given what came before, the mean of x_i^{α−1}
+under P without a confession is at most e^{(α−1)ρ_i}, so x^{α−1}·e^{−(α−1)Σρ_i} is a supermartingale [FZ21], and over
+courses that end by (ii) the mean of x^{α−1} is at most e^{(α−1)(ε−c(α))}. As max(0, 1 − e^ε/x) is at most
 x^{α−1}·e^{−(α−1)ε}·(1 − 1/α)^{α−1}/α, they add at most r to P(S) − e^ε·P'(S). Courses that end by (i) have, without a
 confession, x ≤ e^ε, and add nothing. The sum is at most d + r = δ. ∎ The test that would catch a failure searches the
 best strategy of an adversary (`tests/account/test_filters.py`).
 
-**What is left after the cut.** e^{(α−1)ρ_i} is to bound E[min(x, c)^α] for x = p/q under q and c = e^{ε_i}. No pair of
+**The rest after the cut.** e^{(α−1)ρ_i} is to bound E[min(x, c)^α] for x = p/q under q and c = e^{ε_i}. No pair of
 (ε_i, δ_i)-close laws has more than randomized response that confesses [KOV15]. And x^α, from c on its tangent, is
 α(α − 1)∫_0^c t^{α−2}·(x − t)_+ dt, at least min(x, c)^α. So with the profile H(t) = sup E[(x − t)_+] of all neighbors,
 which is 1 − t + t·H(1/t) at most for t < 1,
@@ -36,16 +36,17 @@ which is 1 − t + t·H(1/t) at most for t < 1,
 chord by chord of the profile, in closed form.
 
 **Strings that vanish.** A query of open answers confesses where its label is a string that only one of two data sets
-contains, a mass of at most v (`darrm.losses.vanishing`): what is left is (1 − v)·N of P, P' ≥ (1 − v)·N', and N over N'
-bounds the likelihood ratio. So v adds to its δ_i, and nothing bounds the query unless it may confess.
+contains, a mass of at most v (`darrm.noisy_max.vanishing`): the rest is (1 − v)·N of P, P' ≥ (1 − v)·N', and N over
+N' bounds the likelihood ratio. So v adds to its δ_i, and nothing bounds the query unless it may confess.
 
 **The order.** Of queries with ρ_i = ρ·α most are admitted where (ε − c(α))/α is largest: where
 
     ε = c(α) + α·(log(1/r) − log α)/(α − 1)²,
 
-whose second term is then the room for Σρ_i. Both fall as α grows, so a larger ε has a smaller order and more room, and
-what one budget admits every larger one does: what an account has spent is the smallest ε that admits it. The filter of
-[WRRW23, Theorem 1], ½Σε_i² + √(2Σε_i²·log(1/r)), is no smaller: it has ρ_i = ½ε_i²·α and the conversion of [M17].
+whose second term is then the limit of Σρ_i. Both fall as α grows, so a larger ε has a smaller order and a larger limit,
+and larger budgets admit all that smaller ones admit: the privacy loss is the smallest ε that admits an account. The
+filter of [WRRW23, Theorem 1], ½Σε_i² + √(2Σε_i²·log(1/r)), is no smaller: it has ρ_i = ½ε_i²·α and the conversion of
+[M17].
 """
 
 import math
@@ -54,15 +55,15 @@ from fractions import Fraction
 import numpy as np
 
 from darrm.account.bounds import Account, Bound, exact_sum, simple_bound
-from darrm.losses.charges import Charge
-from darrm.losses.composition import round_up
-from darrm.losses.profile import PrivacyProfile
-from darrm.losses.renyi import RenyiCurve
+from darrm.loss.composition import round_up
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.profile import PrivacyProfile
+from darrm.loss.renyi import RenyiCurve
+from darrm.numerics.bisection import bisect_safe
 from darrm.privacy import PrivacyParams
-from darrm.probability.bisection import last_allowed
 
 HALF = Fraction(1, 2)
-_LEAST = -20.0 * math.log(2.0)  # of log(α − 1): an order so near 1 belongs to an ε that protects nobody
+_LEAST = -20.0 * math.log(2.0)  # of log(α − 1): an order so near 1 belongs to an ε without any protection
 _BISECTIONS = 60
 _ROUNDING = 1e-12  # relative: some hundred rounded operations
 
@@ -70,12 +71,12 @@ _ROUNDING = 1e-12  # relative: some hundred rounded operations
 def filter_bound(account: Account, delta: float, set_aside: Fraction = HALF) -> Bound | None:
     """Bound the account even if each query was chosen after the earlier answers, see the module.
 
-    ``set_aside`` is the share of δ for the queries' own δ_i, fixed before the first of them. None where nothing bounds
-    it: their δ_i pass it, and one of them has no Rényi curve.
+    ``set_aside`` is the share of δ for the queries' own δ_i, fixed before the first of them. None if their
+    δ_i exceed it and one of them has no Rényi curve.
 
     A hundred queries of ε = 0.1; [WRRW23, Theorem 1] has 0.5 + √(2·log 200) = 3.755:
 
-    >>> round(filter_bound((Charge("a", guarantee=PrivacyParams("0.1"), count=100),), 0.01).epsilon, 3)
+    >>> round(filter_bound((PrivacyCost("a", guarantee=PrivacyParams("0.1"), count=100),), 0.01).epsilon, 3)
     2.975
     """
     whole = PrivacyParams(0, delta).exact_delta
@@ -102,16 +103,16 @@ def _smallest(account: Account, rest: float, *, confessing: bool) -> tuple[float
 
     if not fits(_LEAST):
         return math.inf, math.inf
-    place = last_allowed(fits, inside=_LEAST, outside=_last(rest), steps=_BISECTIONS)
+    place = bisect_safe(fits, inside=_LEAST, outside=_last(rest), steps=_BISECTIONS)
     return 1.0 + math.exp(place), max(0.0, _epsilon_of(place, log_rest)) * (1.0 + _ROUNDING) + _ROUNDING
 
 
-def _own_delta(charge: Charge) -> Fraction:
+def _own_delta(charge: PrivacyCost) -> Fraction:
     own = Fraction(0) if charge.guarantee is None else charge.guarantee.exact_delta
     return own + Fraction(charge.vanishing)
 
 
-def _divergence(charge: Charge, order: float, *, confessing: bool) -> float:
+def _divergence(charge: PrivacyCost, order: float, *, confessing: bool) -> float:
     bounds = [math.inf]
     if charge.vanishing and not confessing:
         return math.inf
@@ -126,7 +127,7 @@ def _divergence(charge: Charge, order: float, *, confessing: bool) -> float:
 
 
 def _left_after_cut(profile: PrivacyProfile, epsilon: float, order: float) -> float:
-    """Bound the Rényi divergence of what is left where likelihood ratios are cut off at e^ε, see the module."""
+    """Bound the Rényi divergence of the rest after likelihood ratios are cut off at e^ε, see the module."""
     # a cut that lies further on leaves more: it is at a point of the profile, or beyond its last
     last = profile.epsilons[-1]
     at = np.array([*profile.epsilons, *([max(epsilon, last * (1.0 + 1e-9) + 1e-9)] if epsilon > last else [])])
@@ -152,7 +153,7 @@ def _last(rest: float) -> float:
 
 
 def _room(place: float, log_rest: float) -> float:
-    """Compute the room for Σρ_i at the order 1 + e^place."""
+    """Compute the limit of Σρ_i at the order 1 + e^place."""
     order = 1.0 + math.exp(place)
     return order * (log_rest - math.log(order)) / math.exp(2.0 * place)
 

@@ -1,15 +1,16 @@
-"""What (ε, δ) means for one person, in words and as curves: for whoever guesses, and for whoever believes.
+"""The meaning of (ε, δ) for one person, in words and as curves: for an attacker who guesses, and one with beliefs.
 
-That a release is (ε, δ)-private means that any event is at most e^ε times as likely, plus δ, with one version of a
-person's data as with the other. So whoever is to tell the two apart, and is wrong in a share α of the cases of one
-version, is right in at most
+An (ε, δ)-private release makes any event at most e^ε times as likely, plus δ, with one version of a person's data as
+with the other. So an attacker who distinguishes the two, and is wrong in a share α of the cases of one version, is
+right in at most
 
     min(e^ε·α + δ, 1 − e^{−ε}·(1 − δ − α))        [KOV15, Theorem 2.1]
 
-of those of the other, `power_of_test`. And whoever believed in a version with probability p, and sees an event that has
-a probability of α or more with the other one, believes in it with at most p·t/(p·t + (1 − p)·α), t being that share of
-right guesses, `belief_after`: an event that is rarer than δ may tell everything. *Proof.* By Bayes the odds grow by the
-event's ratio of probabilities, at most t(x)/x where it has x ≥ α; t is concave and t(0) ≥ 0, so that falls in x. ∎
+of those of the other, `power_of_test`. And an attacker who believed in a version with probability p, and sees an event
+that has a probability of α or more with the other one, believes in it with at most p·t/(p·t + (1 − p)·α), t being that
+share of right guesses, `belief_after`: an event that is rarer than δ may reveal everything. *Proof.* By Bayes the odds
+grow by the event's ratio of probabilities, at most t(x)/x for its probability x ≥ α; t is concave and t(0) ≥ 0, so that
+falls in x. ∎
 
 These sentences are words about a number. No claim of a release rests on them; an audit writes the same ones.
 """
@@ -19,9 +20,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from darrm.probability import Array
+from darrm.numerics import Array
+from darrm.privacy import at_most
 
-ALARMS = 0.05  # of whoever guesses
+ALARMS = 0.05  # the share of wrong guesses
 
 
 def power_of_test(epsilon: float, delta: float, level: float = ALARMS) -> float:
@@ -50,22 +52,22 @@ def belief_after(epsilon: float, delta: float, before: ArrayLike, level: float =
 
 
 def learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
-    """Say what (ε, δ) means: of odds where δ is 0, of probabilities otherwise, and of whoever guesses.
+    """Explain (ε, δ): in odds if δ is 0, in probabilities otherwise, and in right guesses.
 
     With ``present`` the other data are those without this person.
 
     >>> print(learned("the label", 0.0, 1e-6).partition(";")[0])
     Any event of the label is at most e^0 = 1 times as likely, plus 1e-06, as with other data of this person
     """
-    factor, power = f"e^{epsilon:.4g} = {_factor(epsilon)}", power_of_test(epsilon, delta)
+    factor, power = f"e^{at_most(epsilon)} = {_factor(epsilon)}", power_of_test(epsilon, delta)
     told = f"Whoever sees {what}, and all else, changes the odds of a belief about this person by at most {factor}"
     compared = "without the data of this person" if present else "with other data of this person"
     if delta > 0.0:
-        likely = f"Any event of {what} is at most {factor} times as likely, plus {delta:g}"
+        likely = f"Any event of {what} is at most {factor} times as likely, plus {at_most(delta, 6)}"
         told = f"{likely}, as {compared}"
     guess = f"a guess which of two versions of the data was used, wrong for one version in {ALARMS:.0%} of the cases"
-    return f"{told}; {guess}, is right for the other in at most {math.ceil(1e4 * power) / 100:.4g} %"
+    return f"{told}; {guess}, is right for the other in at most {at_most(100.0 * power, 4)} %"
 
 
 def _factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.4g}" if epsilon < math.log(1e300) else "more than 1e300"
+    return at_most(math.exp(epsilon), 4) if epsilon < math.log(1e300) else "more than 1e300"

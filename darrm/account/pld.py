@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.account.bounds import Account, Bound
-from darrm.losses.charges import Charge
-from darrm.losses.grid_composition import GridComposition, GridQueries
-from darrm.losses.profile import PrivacyProfile
+from darrm.loss.grid_composition import GridComposition, GridQueries
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.profile import PrivacyProfile
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 
 _MOST_CELLS = 2**21  # steps that all losses together span
@@ -71,7 +71,7 @@ def _of_drawn(profiles: Profiles, delta: float) -> tuple[float, float]:
 
 
 def _smallest_epsilon(profiles: Profiles, step: float, side: int, delta: float) -> float:
-    """Compose on a grid; ∞ where its last point would lie beyond what a profile may speak of."""
+    """Compose on a grid; ∞ if its last point would exceed the largest ε of a profile."""
     if any(_last_cell(profile, step) * step > LARGEST_EXPONENT for profile, _ in profiles):
         return math.inf
     return _composed(profiles, step, side).smallest_epsilon(delta)
@@ -107,8 +107,8 @@ def _step_of(profile: PrivacyProfile) -> float:
     return max(min(last / _PARTS, first / _PARTS_TO_CORNER), last / _PARTS**2)
 
 
-def profile_of(charge: Charge) -> PrivacyProfile:
-    """Return the profile of a charge, or that of the worst mechanism with its (ε, δ): one point where that bends."""
+def profile_of(charge: PrivacyCost) -> PrivacyProfile:
+    """Return the profile of a charge, or that of the worst mechanism with its (ε, δ): with one bend."""
     if charge.profile is not None:
         return charge.profile
     if charge.guarantee is None:
@@ -119,7 +119,7 @@ def profile_of(charge: Charge) -> PrivacyProfile:
 def on_grid(profile: PrivacyProfile, step: float) -> PrivacyProfile:
     """Read a profile at the multiples of ``step``: the chords of a convex function lie above it, so nothing is lost.
 
-    Multiples with no point of the profile beside them lie on a chord between others, and are left out. Multiples that
+    Multiples far from every point of the profile are on a chord between others, and are left out. Multiples that
     miss a point of the profile by its last few digits count as that point.
     """
     known = np.array(profile.epsilons)
@@ -156,7 +156,7 @@ def dominating_atoms(profile: PrivacyProfile, side: int = 0) -> tuple[NDArray[np
     x, y = x[kept], y[kept]
     slopes = np.append(np.diff(y) / np.diff(x), 0.0)
     masses = x[1:] * np.maximum(np.diff(slopes), 0.0)
-    # what rounding took: where the profile of these outcomes lies below the hull, the difference counts as infinite
+    # rounding errors: if the profile of these outcomes is below the hull, the difference counts as infinite
     above, damped = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (masses, masses / x[1:]))
     reached = above - x * damped
     infinite = float(np.max(y - reached)) + x.size * 2.0**-52

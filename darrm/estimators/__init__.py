@@ -1,18 +1,18 @@
 # ruff: noqa: E402 (the modules below cannot be imported without scikit-learn, so it is asked for first)
-"""Estimators of scikit-learn: `fit`, `predict`, and a privacy budget that `predict` cannot pass (extra: sklearn).
+"""scikit-learn estimators: `fit`, `predict`, and a privacy budget that `predict` cannot exceed (extra: sklearn).
 
 ======================================  ================================================================================
 estimator                               teachers and answers
 ======================================  ================================================================================
-`PrivateVotingClassifier`               plain teachers on disjoint shards; every answer of `predict` is paid for
-`PATEClassifier`                        the same teachers label public inputs once; a student answers for ever
-`PrivateModelsVotingClassifier`         models that are private themselves; noise only where they alone are not enough
+`PrivateVotingClassifier`               non-private teachers on disjoint shards; every answer of `predict` costs budget
+`PATEClassifier`                        the same teachers label public inputs once; a student answers without cost
+`PrivateModelsVotingClassifier`         private models; noise only if the models alone exceed the budget
 ======================================  ================================================================================
 
-What each of them promises, and to whom, stands in its class and on its model card (`to_model_card`).
+Each class documents its guarantee, and writes it on a model card (`to_model_card`).
 """
 
-from darrm.system.extras import require
+from darrm.util.extras import require
 
 require("sklearn")
 

@@ -1,4 +1,4 @@
-"""What the three estimators share: inputs, classes, shards, and teachers."""
+"""The base of the three estimators: inputs, classes, shards, and teachers."""
 
 import secrets
 from collections.abc import Iterator, Mapping
@@ -12,29 +12,42 @@ from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, g
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
-from darrm.errors import checks
 from darrm.estimators import shards
 from darrm.estimators.teachers import check_classifier, counts, trained
 from darrm.estimators.texts import reader_of, texts_of
-from darrm.system.extras import Untyped
-from darrm.system.people import persons_of
-from darrm.system.progress import StatusLine, status_line
+from darrm.util import checks
+from darrm.util.extras import Untyped
+from darrm.util.people import persons_of
+from darrm.util.progress import StatusLine, status_line
+from darrm.votes.vote_arrays import class_names
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Write scikit-learn's messages of several lines in one."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if "\n" not in str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(checks.one_line(error)) from error
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """Inputs, classes, shards and teachers of an estimator whose teachers are clones of one parameter."""
 
     teacher_parameter = "estimator"
-    seeded = True  # whether random_state governs the teachers' training, too
+    seeded = True  # whether random_state governs the teachers' training
     classes: Any
     n_jobs: int | None
     random_state: Any
     verbose: int
 
     def __sklearn_tags__(self) -> Untyped:
-        """Return scikit-learn's tags: what the teachers take, and that answers are drawn."""
+        """Return scikit-learn's tags: the inputs of the teachers, and random answers."""
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True  # an answer is drawn anew each time
+        tags.non_deterministic = True  # each answer is a new draw
         tags.classifier_tags.poor_score = True  # a small budget may leave little but noise
         teacher = getattr(self, self.teacher_parameter)
         if teacher is not None:
@@ -49,7 +62,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[StatusLine]:
-        """Leave the estimator as it was where a block fails, with its budget, and show where the block stands."""
+        """Restore the estimator and its budget if a block fails, and show progress."""
         before = dict(self.__dict__)
         try:
             with status_line(quiet=not self.verbose) as line:
@@ -59,6 +72,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             self.__dict__.update(before)
             raise
 
+    @_in_one_line()
     def _inputs(self, X: Untyped, *, reset: bool) -> Untyped:
         reader = reader_of(getattr(self, self.teacher_parameter))
         if reader is not None:
@@ -77,30 +91,24 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         sparse = ("csr",) if tags.sparse else False
         return validate_data(self, X, reset=reset, accept_sparse=sparse, ensure_all_finite=not tags.allow_nan)
 
+    @_in_one_line()
     def _data(self, X: Untyped, y: Untyped) -> tuple[Untyped, NDArray[Untyped]]:
         check_classifier(self.teacher_parameter, getattr(self, self.teacher_parameter))
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         inputs = self._inputs(X, reset=True)
+        check_one_type("y", y)
         labels = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(inputs, labels)
         present = _sorted("y", labels)
         check_classification_targets(labels)
-        self.classes_ = present if self.classes is None else self._said_classes()
-        missing = present[~np.isin(present, self.classes_)]
-        if len(missing):
-            advice = "the list of classes is public: say all of them"
-            checks.fail("y", missing[0].item(), f"one of the classes {self.classes_.tolist()[:10]}", advice)
+        self.classes_ = present if self.classes is None else public_classes(self.classes)
+        codes_of(present, self.classes_)
         if len(self.classes_) < 2:
             checks.fail("y", "1 class", "of two classes or more", "with one class there is nothing to vote on")
         return inputs, labels
-
-    def _said_classes(self) -> NDArray[Untyped]:
-        said = np.asarray(self.classes)
-        assert_all_finite(said, input_name="classes")
-        return _sorted("classes", said)
 
     def _key(self) -> bytes:
         seed, size = self.random_state, shards.KEY_BYTES  # numpy's global generator may be seeded
@@ -120,7 +128,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         )
 
     def acknowledge(self) -> None:
-        """Say that the labels of a vote's last `predict`, or of a student's `fit`, are safe: the ledger drops them."""
+        """Confirm the labels of a vote's last `predict`, or of a student's `fit`: the ledger deletes them."""
         check_is_fitted(self)
         handle = getattr(self, "_spending", None)
         if handle is not None:
@@ -140,26 +148,73 @@ def _is_text(X: Untyped) -> bool:
     return listed and isinstance(next(iter(X), None), str | bytes)
 
 
+_ONE_TYPE = "all numbers, or all text"
+
+
+def check_one_type(name: str, labels: Untyped) -> None:
+    """Raise `ValueError` for a list of numbers and text, because numpy converts it to text."""
+    is_free = isinstance(labels, list | tuple) or getattr(getattr(labels, "dtype", None), "kind", "") == "O"
+    if is_free and len({isinstance(label, str) for label in labels}) > 1:
+        checks.fail(name, checks.Found("labels of several types, or None"), _ONE_TYPE)
+
+
+def public_classes(classes: Untyped) -> NDArray[Untyped]:
+    """Return public classes in order: a sorted list, or 0 … C - 1 for a number C."""
+    names = class_names(classes.item() if isinstance(classes, np.ndarray) and not classes.ndim else classes)
+    check_one_type("classes", names)
+    return _sorted("classes", np.asarray(names))
+
+
+def check_fitted(models: list[Untyped], classes: Untyped) -> NDArray[Untyped]:
+    """Return the public classes of fitted classifiers: a given list, or the classes that all of them know."""
+    if not models:
+        checks.fail("models", models, "at least one fitted classifier")
+    for model in models:
+        check_classifier("models", model)
+        check_is_fitted(model)
+    if classes is not None:
+        return public_classes(classes)
+    known = [np.asarray(model.classes_) for model in models]
+    if not all(np.array_equal(known[0], each) for each in known):
+        advice = "the list is public: pass all of them"
+        checks.fail("classes", None, "given, because the models know different ones", advice)
+    return known[0]
+
+
+def codes_of(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.int64]:
+    """Return the index of each label's class; `ValueError` for an unknown label."""
+    number_of = {name: number for number, name in enumerate(classes.tolist())}
+    listed = labels.tolist()
+    missing = next((label for label in listed if label not in number_of), None)
+    if missing is not None:
+        advice = "the list of classes is public: pass all of them"
+        if classes.dtype.kind in "OU" and missing in range(len(classes)):
+            who = "VotingClassifier and StackingClassifier"
+            advice = f"{who} pass numbers for names: use classes={len(classes)} in them"
+        checks.fail("y", missing, f"one of the classes {classes.tolist()[:10]}", advice)
+    return np.array([number_of[label] for label in listed], dtype=np.int64)
+
+
 def _sorted(name: str, labels: NDArray[Untyped]) -> NDArray[Untyped]:
-    """Return each label once, in order; `ValueError` where labels of several types have none."""
+    """Return each label once, in order; `ValueError` for labels of several types."""
     try:
         return np.unique(labels)
     except TypeError:
-        return checks.fail(name, checks.Found("labels of several types, or None"), "all numbers, or all text")
+        return checks.fail(name, checks.Found("labels of several types, or None"), _ONE_TYPE)
 
 
 def check_enough_rows(X: Untyped, teachers: int) -> None:
-    """Raise `ValueError` for more teachers than rows, most of whom would have nothing to learn from."""
+    """Raise `ValueError` for more teachers than rows."""
     checks.integer_at_least(1, n_teachers=teachers, advice="how many shards the rows are dealt to")
     if teachers > _num_samples(X):
-        advice = "take fewer teachers: with some ten rows and more for each of them they learn something"
+        advice = "take fewer teachers: each needs some ten rows or more"
         checks.fail("n_teachers", teachers, f"at most the number of rows, n_samples={_num_samples(X)}", advice)
 
 
 def check_nothing_else(refused: Mapping[str, Untyped]) -> None:
-    """Raise for what no `fit` takes: `ValueError` for weights, in words, and `TypeError` for the rest."""
+    """Refuse other arguments of `fit`: `ValueError` for weights, `TypeError` for the rest."""
     if refused.get("sample_weight") is not None:
-        advice = "a guarantee is about people who count alike; groups= says which rows are one person's"
+        advice = "the guarantee is about people of equal weight; groups= names the person of each row"
         checks.fail("sample_weight", checks.Found("weights"), "left out", advice)
     others = [name for name in refused if name != "sample_weight"]
     if others:

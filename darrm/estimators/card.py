@@ -1,10 +1,12 @@
-"""Model cards: what an estimator guarantees, to whom, under which assumptions; of public facts only."""
+"""Model cards: the guarantee of an estimator, its neighbors and its assumptions, from public facts only."""
 
-from decimal import Decimal
+import json
 
 from darrm.account.accountant import Spent, estimated
-from darrm.system.command_line import rounded_up
-from darrm.system.extras import Untyped
+from darrm.privacy import PrivacyParams, at_most, pair_at_most
+from darrm.util.extras import Untyped
+
+FORMAT = "darrm model card"  # of the block of JSON, which `darrm verify` judges: docs/reference/formats.md
 
 _ROWS = "one row is one person"
 _GROUPS = "one person is one group, with all rows of it"
@@ -16,12 +18,17 @@ _COMES = "one person, with all of the rows, is in one of them only"
 def of_vote(vote: Untyped) -> str:
     """Write the card of an ensemble that answers."""
     option, total = vote.plan_.workload, vote.plan_.workload.total
-    models = not option.voters.are_plain
-    who = "models, each private by itself" if models else "teachers, not private themselves"
+    models = not option.voters.are_non_private
+    who = "private models" if models else "non-private teachers"
     cost = (
         "Nothing is paid for an answer: the models' own noise covers any number of them."
         if vote.plan_.aggregator is None
         else f"Planned for {option.queries:,} answers, each paid for in a ledger before it leaves."
+    )
+    trained = "trained elsewhere" if vote._trained_elsewhere else "each trained on its own shard"  # noqa: SLF001
+    overlap = (
+        f"The data of one person influence at most {option.voters.reached} of the {option.voters.K} models; "
+        "this is not checked here."
     )
     released = (
         "the models themselves and all of their answers"
@@ -32,19 +39,23 @@ def of_vote(vote: Untyped) -> str:
         f"Each of the {option.voters.K} models was trained by a procedure that is {option.voters.each}-differentially "
         "private, as its maker says; this is not checked here."
         if models
-        else "The teachers, and how they vote, stay with whoever trained them.",
+        else "The teachers and their votes are not published.",
+        *([overlap] if vote._trained_elsewhere else []),  # noqa: SLF001
         *_assumptions(vote),
     ]
     return _card(
         [
-            f"A plurality vote of {option.voters.K} {who}, each trained on a shard of its own. {cost}",
+            f"A plurality vote of {option.voters.K} {who}, {trained}. {cost}",
             f"Released by: {vote.plan_.name}.",
         ],
-        _pair(vote.privacy_spent_.epsilon if vote.plan_.aggregator is None else total.epsilon, total.delta),
+        pair_at_most(vote.privacy_spent_.epsilon if vote.plan_.aggregator is None else total.epsilon, total.delta),
         released,
-        [_spent_line(vote.privacy_spent_), *_head_line(vote._spending.head)],  # noqa: SLF001 (one package)
+        [_spent_line(vote.privacy_spent_), *_digest_line(vote._spending.ledger_digest)],  # noqa: SLF001 (one package)
         vote,
         assumptions,
+        _claims(vote.privacy_spent_, None, "")
+        if vote.plan_.aggregator is None
+        else _claims(vote.privacy_spent_, total, vote._spending.ledger_digest),  # noqa: SLF001
         models=models,
     )
 
@@ -55,20 +66,21 @@ def of_student(pate: Untyped) -> str:
     return _card(
         [
             f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.",
-            f"They were given by a vote of {report.teachers} teachers, each trained on a shard of its own.",
+            f"They were given by a vote of {report.teachers} teachers, each trained on its own shard.",
             "The student may be published, and asked as often as one likes.",
             f"Labels released by: {report.mechanism}.",
         ],
-        _pair(report.spent.epsilon, report.spent.delta),
+        pair_at_most(report.budget.epsilon, report.budget.delta),
         "the student, its parameters, its answers, and the labels that it learned from",
-        [_spent_line(report.spent), *_head_line(report.head)],
+        [_spent_line(report.spent), *_digest_line(report.ledger_digest)],
         pate,
         [
             "The public inputs hold no private data, and were not chosen by looking at any.",
             *([f"The inputs of {held} rows that were held out are such public inputs: not covered."] if held else []),
-            "The teachers, and how they voted, are deleted or stay with whoever trained them.",
+            "The teachers and their votes are deleted or not published.",
             *_assumptions(pate),
         ],
+        _claims(report.spent, report.budget, report.ledger_digest),
     )
 
 
@@ -81,24 +93,34 @@ def _assumptions(model: Untyped) -> list[str]:
         "The private data were fitted once, or every fit counts: budgets of several fits add up.",
         *([] if model._grouped else ["Every row belongs to another person."]),  # noqa: SLF001
         "What `fit` refuses (a missing value, too few rows) is not covered: an error message is not private.",
-        "A teacher that cannot answer is not covered: whoever asks sees no error but that the budget is spent.",
+        "A teacher that cannot answer is not covered: clients see no error but that the budget is spent.",
     ]
 
 
 def _spent_line(spent: Spent) -> str:
     by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
-    rests = "It does not depend on the data" if spent.understated is None else estimated(spent.understated)
-    return f"Spent so far: {_pair(spent.epsilon, spent.delta)}, by {by}. {rests[0].upper()}{rests[1:]}."
+    rests = (
+        "It does not depend on the data" if spent.failure_probability is None else estimated(spent.failure_probability)
+    )
+    condition = f", {spent.condition}" if spent.condition else ""
+    pair = pair_at_most(spent.epsilon, spent.delta)
+    return f"Spent so far: {pair}{condition}, by {by}. {rests[0].upper()}{rests[1:]}."
 
 
-def _pair(epsilon: float, delta: float) -> str:
-    """Write what is guaranteed with six digits, rounded up: a smaller pair would be another claim."""
-    rounded = (float(rounded_up(Decimal(repr(float(value))), 6)) for value in (epsilon, delta))
-    return "({:.6g}, {:.6g})".format(*rounded)
+def _claims(spent: Spent, budget: PrivacyParams | None, digest: str) -> str:
+    """Write what a card claims as JSON; without a budget the models are private by themselves."""
+    cost = {"epsilon": at_most(spent.epsilon), "delta": at_most(spent.delta)}
+    claims = {
+        "format": FORMAT,
+        "guarantee": cost if budget is None else budget.to_json(),
+        "spent": cost if budget is not None and spent.queries else None,
+        "ledger_digest": digest or None,
+    }
+    return json.dumps(claims, indent=2)
 
 
-def _head_line(head: str) -> list[str]:
-    return [f"Paid by the ledger whose head was then `{head}`."] if head else []
+def _digest_line(digest: str) -> list[str]:
+    return [f"Paid by the ledger whose digest was then `{digest}`."] if digest else []
 
 
 def _card(
@@ -108,6 +130,7 @@ def _card(
     spent: list[str],
     model: Untyped,
     assumptions: list[str],
+    claims: str,
     *,
     models: bool = False,
 ) -> str:
@@ -134,6 +157,12 @@ def _card(
         "",
         "- Accuracy. A score on private data is not part of the guarantee.",
         "- Protection from an attacker who sees the training machine, its memory, or how long a computation takes.",
+        "",
+        "## Claims for `darrm verify`",
+        "",
+        "```json",
+        claims,
+        "```",
         "",
     ]
     return "\n".join(lines)

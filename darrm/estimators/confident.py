@@ -1,18 +1,18 @@
-"""Confident-GNMax within a budget that no vote can change: many checks, and a number of answers that is fixed.
+"""Confident-GNMax with a data-independent budget: Q checks, and a fixed number of answers.
 
-[P, Algorithm 1] checks every query and answers those that pass; what that costs depends on how many pass. Here the
-budget is spent for Q checks and for A answers, whatever the votes are:
+[P, Algorithm 1] checks every query and answers the queries that pass, so its cost depends on the votes. Here the
+budget covers Q checks and A answers for any votes:
 
 1. the checks of all Q queries are drawn, Q mechanisms of one bit each;
 2. the first A queries that passed are answered, at most A mechanisms (the caller puts queries in a random order).
 
-**Theorem.** With c the Rényi curve of a check and a that of an answer, all of it has the curve Q·c + A·a [M17,
-Proposition 1]: the second step is chosen by the outcome of the first, which composition allows, and answering fewer
-queries is post-processing of answering A. ∎ So the total is known, debited and published before anything is released.
+**Theorem.** With c the Rényi curve of a check and a that of an answer, the run has the curve Q·c + A·a [M17,
+Proposition 1]. *Proof.* The second step may depend on the outcome of the first, by adaptive composition, and answering
+fewer queries is post-processing of answering A. ∎ So the total is debited and may be published before the release.
 
-Parameters, all of them chosen without a look at votes: the threshold is 0.8·K votes, as [P, Section 5] takes 200 of
-250; a third of the divergence goes to the checks, so with their costs near λ·c/σ² σ₁ and σ₂ are in a fixed ratio; and
-the noise is the least that the accountant admits.
+The parameters do not depend on votes: the threshold is 0.8·K votes, as [P, Section 5] takes 200 of 250; a third of the
+divergence goes to the checks, so σ₁ and σ₂ have a fixed ratio, because the costs are near λ·c/σ²; and the noise is the
+least that the accountant admits.
 """
 
 import math
@@ -22,24 +22,25 @@ from decimal import ROUND_CEILING
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import PlanError, checks
-from darrm.losses.charges import Charge
-from darrm.losses.renyi import RenyiCurve
+from darrm.errors import PlanError
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve
 from darrm.pate.confident import ConfidentGNMax
-from darrm.plan.family import largest_rate
-from darrm.plan.parameter import rounded
+from darrm.plan.calibration import largest_rate
+from darrm.plan.mechanism import rounded
 from darrm.problem import Workload
+from darrm.util import checks
 from darrm.votes import ABSTAIN, Votes
 
 THRESHOLD = 0.8  # of the voters
 CHECKS_SHARE = 1.0 / 3.0  # of the divergence
-CHECK_COST, ANSWER_COST = 1.0 / math.pi, 0.65  # λ/σ² times so much, about, is what a check and an answer cost
-LEAST_SIGMA = 0.5  # votes: what discrete noise needs
+CHECK_COST, ANSWER_COST = 1.0 / math.pi, 0.65  # approximate costs, in units of λ/σ²
+LEAST_SIGMA = 0.5  # votes, for discrete noise
 
 
 @dataclass(frozen=True)
 class LimitedConfident:
-    """Checks so many queries, and answers the first ``answers`` of those that pass."""
+    """Checks ``queries`` queries, and answers the first ``answers`` that pass."""
 
     aggregator: ConfidentGNMax
     queries: int
@@ -47,16 +48,16 @@ class LimitedConfident:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """What the whole run satisfies, whatever the votes and however many queries pass."""
+        """The guarantee of the whole run, for any votes."""
         curve = self.aggregator.check.guarantee.repeated(self.queries)
         return curve + self.aggregator.answer.guarantee.repeated(self.answers)
 
-    def charge(self, queries: int = 0) -> Charge:
-        """Describe what the whole run costs: one charge, for all queries or fewer."""
+    def privacy_cost(self, queries: int = 0) -> PrivacyCost:
+        """Describe the cost of the whole run, one cost for all queries or fewer."""
         if queries > self.queries:
             checks.fail("queries", queries, f"at most {self.queries}, for which the noise was calibrated")
         what = f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers"
-        return Charge(what, renyi=self.guarantee, reached=1)
+        return PrivacyCost(what, renyi=self.guarantee, reached=1)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
         """Release a class for the first queries that pass, `ABSTAIN` for all others: (Q,)."""
@@ -70,7 +71,7 @@ class LimitedConfident:
 
 
 def limited(workload: Workload, answers: int) -> LimitedConfident:
-    """Calibrate the least noise with which Q checks and so many answers stay within the total of a workload.
+    """Calibrate the least noise with which Q checks and ``answers`` answers stay within the total of a workload.
 
     Raises
     ------
@@ -82,11 +83,11 @@ def limited(workload: Workload, answers: int) -> LimitedConfident:
     >>> from darrm import PrivacyAccountant, PrivacyParams, Voters
     >>> work = Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams(2, "1e-5"), classes=10)
     >>> found = limited(work, 250)
-    >>> PrivacyAccountant(charges=[found.charge()]).admits(work.total)
+    >>> PrivacyAccountant(charges=[found.privacy_cost()]).admits(work.total)
     True
     """
     if workload.total.delta == 0.0:
-        raise PlanError("Gaussian noise is (epsilon, delta)-private for no delta of 0: say delta, or aggregator='best'")
+        raise PlanError("Gaussian noise needs delta > 0: pass delta, or aggregator='best'")
     checked, given = CHECK_COST * workload.queries, ANSWER_COST * answers
     ratio = math.sqrt(checked * (1.0 - CHECKS_SHARE) / (given * CHECKS_SHARE))
 
@@ -96,6 +97,6 @@ def limited(workload: Workload, answers: int) -> LimitedConfident:
         aggregator = ConfidentGNMax(THRESHOLD * workload.voters.K, check, sigma)
         return LimitedConfident(aggregator, workload.queries, answers)
 
-    run = Workload(workload.voters, 1, workload.total)  # the whole of it is one charge
+    run = Workload(workload.voters, 1, workload.total)  # the run is one cost
     start = workload.total.epsilon / (2.0 * math.sqrt(answers))
-    return of_rate(largest_rate(run, lambda rate: of_rate(rate).charge(), start))
+    return of_rate(largest_rate(run, lambda rate: of_rate(rate).privacy_cost(), start))

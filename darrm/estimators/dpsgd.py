@@ -10,29 +10,30 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm.ensemble import Partition, PrivateSGD, calibrate_noise, train_teachers
-from darrm.ensemble.network import Build
-from darrm.errors import checks
+from darrm.estimators.base import check_one_type, codes_of, public_classes
 from darrm.privacy import PrivacyParams
-from darrm.system.extras import Untyped
+from darrm.training import Partition, PrivateSGD, calibrate_noise, train_teachers
+from darrm.training.network import Build, built, check_fits
+from darrm.util import checks
+from darrm.util.extras import Untyped
 
 
 class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """A network that is trained by DP-SGD with the least noise that a target allows.
+    """A network that is trained by DP-SGD with the least noise for a target.
 
-    The guarantee is that of `darrm.ensemble`: for neighbors that differ in the content of one row, which is blank in
-    one of them; the number of rows is public, and a person has one row.
+    The guarantee is that of `darrm.training`: neighbors differ in the content of one row, which is blank in one of
+    them. The number of rows is public, and a person has one row.
 
     Parameters
     ----------
     build
-        Makes the network, any ``torch.nn.Module`` without batch normalization and dropout: (batch, d) → (batch, C).
+        Makes the network, a ``torch.nn.Module`` as for `darrm.training.train_teachers`: (batch, d) → (batch, C).
     classes
-        All C classes, public.
+        All C classes, public, or their number.
     epsilon, delta
-        What one ``fit`` satisfies.
+        The guarantee of one ``fit``.
     learning_rate, steps, sampling_rate
-        As for `darrm.ensemble.PrivateSGD`; fixed without looking at private data.
+        As for `darrm.training.PrivateSGD`; fixed without looking at private data.
 
     Examples
     --------
@@ -65,11 +66,13 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def fit(self, X: Untyped, y: Untyped) -> Untyped:
         """Train the network on (n, d) numbers and (n,) labels among the classes; `ValueError` for others."""
+        check_one_type("y", y)
         inputs, labels = validate_data(self, X, y, dtype=np.float32)
-        self.classes_ = np.unique(np.asarray(self.classes))
-        codes = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
-        if not np.array_equal(self.classes_[codes], labels):
-            checks.fail("y", np.unique(labels).tolist()[:5], f"among the classes {self.classes_.tolist()[:5]}")
+        self.classes_ = public_classes(self.classes)
+        codes = codes_of(labels, self.classes_)
+        if (outputs := check_fits(built(self.build), inputs, codes)) != len(self.classes_):
+            found, allowed = checks.Found(f"{outputs} outputs"), f"a network with {len(self.classes_)} outputs"
+            checks.fail("build", found, allowed, "one for each of the classes")
         noise = _noise(PrivacyParams(self.epsilon, self.delta), self.sampling_rate, self.steps)
         recipe = PrivateSGD(self.learning_rate, self.steps, self.sampling_rate, noise)
         whole = Partition(1, np.zeros(len(inputs), dtype=np.int64))
@@ -83,6 +86,6 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return np.asarray(self.classes_[self.network_.votes(inputs, jobs=1)[:, 0]])
 
 
-@lru_cache(maxsize=16)  # the models of one ensemble ask for the same, which takes seconds
+@lru_cache(maxsize=16)  # models of an ensemble need the same noise, which takes seconds
 def _noise(target: PrivacyParams, sampling_rate: float, steps: int) -> float:
     return calibrate_noise(target, sampling_rate=sampling_rate, steps=steps).value

@@ -1,4 +1,4 @@
-"""FixMatch as a classifier of scikit-learn, for images: the student that wins on MNIST. Needs the extra ensemble."""
+"""FixMatch as a scikit-learn classifier for images. Needs the extra ensemble."""
 
 import math
 from functools import partial
@@ -10,37 +10,37 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm.ensemble import FIXMATCH, convolutional_network, student_network, train_student
-from darrm.ensemble.network import Build, choose_device
-from darrm.ensemble.student import Student
-from darrm.errors import checks
-from darrm.system.extras import Untyped, require
+from darrm.training import FIXMATCH, convolutional_network, student_network, train_student
+from darrm.training.network import Build, choose_device
+from darrm.training.student import Student
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
 
 
 class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """A network that learns from few labeled images, some of them wrongly, and from many without a label [SBL20].
+    """A network that learns from few labeled images, with some wrong labels, and from many unlabeled ones [SBL20].
 
     Parameters
     ----------
     channels
-        Of the images. A row is one of them, channel by channel and row by row of pixels from 0 to 1; they are as wide
-        as high, a multiple of 4.
+        Of the images. A row is an image, channel by channel and row by row of pixels from 0 to 1; images are square,
+        and the side is a multiple of 4.
     recipe
-        A `darrm.ensemble.StudentRecipe`. None is that of MNIST, `darrm.ensemble.FIXMATCH`, minutes on a CPU; for
-        classes that are not equally frequent take one with ``alignment=0``.
+        A `darrm.training.StudentRecipe`. None is `darrm.training.FIXMATCH`, for MNIST, minutes on a CPU; use one with
+        ``alignment=0`` for classes of different frequencies.
     random_state, checkpoint, verbose
-        The seed; a file that a training which was killed goes on from, deleted at the end; 1 shows a bar.
+        The seed; a file from which a killed training resumes, deleted at the end; 1 shows a progress bar.
 
     Examples
     --------
-    >>> from darrm.ensemble import StudentRecipe
+    >>> from darrm.training import StudentRecipe
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.random((40, 64)), np.array([0, 1, -1, -1] * 10)  # eight by eight pixels, -1 for no label
     >>> FixMatchClassifier(recipe=StudentRecipe(steps=2)).fit(X, y).predict(X).shape
     (40,)
     """
 
-    semi_supervised = True  # it takes all inputs, with the label -1 where there is none
+    semi_supervised = True  # it takes all inputs, with the label -1 for none
 
     def __init__(
         self, *, channels: int = 1, recipe: Untyped = None, random_state: Untyped = None, checkpoint: str | None = None,
@@ -53,8 +53,10 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.verbose = verbose
 
     def fit(self, X: Untyped, y: Untyped) -> Untyped:
-        """Train on (n, d) images and their (n,) classes, whole numbers, -1 where there is none."""
+        """Train on (n, d) images and their (n,) classes, integers, -1 for none."""
         rows, y = validate_data(self, X, y, dtype=np.float32)
+        if y.dtype.kind not in "biuf" or (y % 1 != 0).any():
+            checks.fail("y", checks.Found(f"labels of type {y.dtype}"), "whole numbers, -1 for no label")
         images, path = self.images(rows), None if self.checkpoint is None else Path(self.checkpoint)
         self.classes_, self.side_ = np.unique(y[y >= 0]), images.shape[-1]
         student = train_student(
@@ -73,7 +75,7 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return self
 
     def images(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return (n, channels, side, side) images of (n, d) rows; `ValueError` for what are none."""
+        """Return (n, channels, side, side) images of (n, d) rows; `ValueError` for other rows."""
         checks.integer_at_least(1, channels=self.channels)
         side = math.isqrt(X.shape[1] // self.channels)
         if self.channels * side**2 != X.shape[1] or side % 4:

@@ -1,51 +1,50 @@
-"""A vote of models that are private themselves: they pay when they are trained, and noise is added only where it helps.
+"""A vote of private models: training costs budget, and the release adds noise only if needed.
 
-Each model is trained once, by an estimator whose ``fit`` is (ε, Δ)-differentially private, on a shard of its own. One
-person's data reach one of them, so any number of answers is post-processing of one (ε, Δ)-private model:
+Each model is trained once, on its shard, by an estimator whose ``fit`` is (ε, Δ)-differentially private. One person's
+data influence one model, so any number of answers is post-processing of one (ε, Δ)-private model:
 
-* where (ε, Δ) stays within the budget, **no noise is needed**: the plurality is told as it is, and nothing is counted;
-* elsewhere the release adds what is missing, and both ends count together (`darrm.losses.both_ends`).
+* if (ε, Δ) is within the budget, **no noise is needed**: answers are the plurality, and cost nothing more;
+* otherwise the release adds noise, and the joint bound of model privacy and release holds (`darrm.loss.joint_bound`).
 
-The noise of the models is theirs: ``random_state`` of this class governs the shards alone, and no exception is made for
-a shard of one class, which would reveal what the model's noise hides.
+``random_state`` governs the shards, not the noise of the models. Shards of one class are fitted too: an exception for
+them would be visible, and so reveal data.
 """
 
 import math
 import warnings
 
-from darrm.errors import checks
 from darrm.estimators.voting import PayingVote
 from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters
-from darrm.system.extras import Untyped
+from darrm.util import checks
+from darrm.util.extras import Untyped
 
 
 class PrivateModelsVotingClassifier(PayingVote):
-    """The plurality vote of models that are differentially private by themselves, such as diffprivlib's.
+    """The plurality vote of differentially private models, such as diffprivlib's.
 
     Parameters
     ----------
     estimator
-        A classifier whose ``fit`` is private, whatever its shard looks like: also with one class only, or few rows.
+        A classifier whose ``fit`` is private for every shard, also for one class only or few rows.
     n_models
         K.
     epsilon_each, delta_each
-        What one ``fit`` satisfies, for the replacement, or the coming and going, of one person. None reads them from
-        the estimator's own parameters of the names ``epsilon`` and ``delta`` (0 where there is no delta); these are
-        about one row, so with ``groups`` they must be said, for all rows of a person. What a part of the estimator
-        promises, as a step of a pipeline does, is not read: say what all of it satisfies.
+        The guarantee of one ``fit``, for replacing, adding or removing one person. None reads the estimator's
+        parameters ``epsilon`` and ``delta`` (0 without a delta). Those are about one row, so they are required with
+        ``groups``, for all rows of a person, and for pipelines, whose steps have guarantees of parts only.
     epsilon, delta, max_queries, classes, n_jobs, ledger, verbose
-        As for `PrivateVotingClassifier`. Models that are trained anew are others: a ledger in a file must be empty.
+        As for `PrivateVotingClassifier`. Retrained models are new voters: a ledger in a file must be empty.
     random_state
-        Governs the shards, and nothing else.
+        Governs only the shards.
 
     Attributes
     ----------
     plan_
-        What releases; where ``plan_.aggregator`` is None the votes need no noise, and `predict` is free.
+        The plan; the votes need no noise, and `predict` is free, if ``plan_.aggregator`` is None.
     privacy_spent_
-        What the models and their answers cost a person. Without noise it is what one model promises, paid when `fit`
-        ends; with noise the models themselves, and their votes, are not to be published.
+        The cost of models and answers. Without noise it is the guarantee of one model, debited at the end of `fit`;
+        with noise, publish neither the models nor their votes.
     teachers_
         The K fitted models; private in the sense of ``epsilon_each``.
 
@@ -53,7 +52,7 @@ class PrivateModelsVotingClassifier(PayingVote):
     --------
     >>> from sklearn.dummy import DummyClassifier
     >>> X, y = [[0.0]] * 40, ["no", "yes"] * 20
-    >>> private = DummyClassifier()  # stands for an estimator that is (1, 0)-private
+    >>> private = DummyClassifier()  # in place of a (1, 0)-private estimator
     >>> vote = PrivateModelsVotingClassifier(private, 4, epsilon_each=1.0, classes=["no", "yes"]).fit(X, y)
     >>> vote.plan_.name, vote.predict(X).shape, round(vote.privacy_spent_.epsilon, 3)
     ('no noise', (40,), 1.0)
@@ -91,17 +90,15 @@ class PrivateModelsVotingClassifier(PayingVote):
         self.verbose = verbose
 
     def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
-        """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`; with groups say ``epsilon_each``.
+        """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`.
 
-        And ``delta_each``, where the estimator has a delta of its own.
+        ``groups`` require ``epsilon_each``, and ``delta_each`` if the estimator has a parameter delta.
         """
         if groups is not None:
             own = _promised("delta", None, self.estimator) if self.delta_each is None else None
             for name, missing in (("epsilon_each", self.epsilon_each is None), ("delta_each", bool(own))):
                 if missing:
-                    advice = (
-                        "say what one fit satisfies for all rows of a person: the estimator's own promise is about one"
-                    )
+                    advice = "state the guarantee of one fit for all rows of a person: the estimator's is for one row"
                     checks.fail(name, None, "a number where groups are given", advice)
         return super().fit(X, y, groups, **refused)
 
@@ -119,7 +116,7 @@ class PrivateModelsVotingClassifier(PayingVote):
             )
         epsilon = _promised("epsilon", self.epsilon_each, self.estimator)
         if epsilon is None:
-            advice = "say epsilon_each=, what one fit of the estimator satisfies"
+            advice = "pass epsilon_each=, the guarantee of one fit of the estimator"
             checks.fail("epsilon_each", None, "a number where the estimator has no parameter epsilon", advice)
         return Voters(
             self.n_models,
@@ -130,8 +127,8 @@ class PrivateModelsVotingClassifier(PayingVote):
 
 
 def _promised(name: str, said: Number | None, estimator: Untyped) -> Untyped:
-    """Return ε or δ of one fit: as it is said, or as the estimator's own parameter."""
-    # a pipeline's scaler, or a committee that fits its part ten times, spends more than the part says
+    """Return ε or δ of one fit: the caller's, or the estimator's parameter."""
+    # a pipeline's scaler, or an ensemble that fits its part ten times, spends more than the part alone
     parameters = estimator.get_params()
     values = {}
     for each, value in parameters.items():
@@ -146,6 +143,6 @@ def _promised(name: str, said: Number | None, estimator: Untyped) -> Untyped:
             checks.fail(f"{name}_each", said, f"at least {most}, the {name} that the estimator is trained with")
         return said
     if values and list(values) != [name]:
-        advice = "say it for one fit of the whole estimator"
+        advice = "pass the guarantee of one fit of the whole estimator"
         checks.fail(f"{name}_each", None, f"a number where a part of the estimator has a parameter {name}", advice)
     return values.get(name)

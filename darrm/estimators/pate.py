@@ -1,9 +1,8 @@
-"""PATE as one estimator: teachers label public inputs within a budget, a student learns them, and answers for ever.
+"""PATE as one estimator: teachers label public inputs within a budget, and a student learns from the labels.
 
-The labels are kept in the ledger by the transaction that pays for them, as the last of a stream that is named by a
-digest of what is public: the inputs, the classes, what the release costs. A `fit` that finds labels of its stream
-resumes at the student. They are post-processing of what was paid for, whatever data this `fit` is given, so it costs
-nothing. Of votes and private data nothing is kept, not even a digest.
+The transaction that debits the labels also keeps them in the ledger, in a stream whose name is a digest of public
+facts: inputs, classes and cost. A `fit` that finds labels of its stream resumes at the student, without cost: the
+labels are post-processing of an earlier release. No votes or private data are kept, not even a digest.
 """
 
 import hashlib
@@ -26,10 +25,9 @@ from sklearn.utils import _safe_indexing, check_array, check_random_state, get_t
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from darrm.account.accountant import Spent
-from darrm.account.store import is_url
+from darrm.account.accountant import Spent, guarantee_of
 from darrm.aggregator import Aggregator
-from darrm.errors import checks
+from darrm.errors import DarrmError
 from darrm.estimators import card, shards
 from darrm.estimators.base import Ensemble, check_enough_rows, check_nothing_else
 from darrm.estimators.confident import limited
@@ -38,36 +36,40 @@ from darrm.estimators.shards import SEEDS
 from darrm.estimators.spending import LedgerHandle, ResumeWarning, Written, opened, warn_of_refit
 from darrm.estimators.teachers import check_classifier, constant_classifier, seeded
 from darrm.estimators.texts import check_reads_texts, reader_of
+from darrm.ledger.store import is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.system.extras import Untyped, require
-from darrm.system.people import persons_of
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
+from darrm.util.people import persons_of
 from darrm.votes import ABSTAIN, Votes
 
 WORST_CASE, TESTED = "worst case", "tested"
-ANSWERED_SHARE = 4  # by default one of so many public inputs is answered: those on which the teachers agree
+ANSWERED_SHARE = 4  # by default a quarter of the public inputs is answered, those with high consensus
 FIXMATCH = "fixmatch"
 SEMI_SUPERVISED = (SelfTrainingClassifier, LabelPropagation, LabelSpreading)
 
 
 @dataclass(frozen=True)
 class PATEReport:
-    """What a fit released, and what that cost: all of it may be published."""
+    """The release of a fit and its cost; it may be published."""
 
     teachers: int
     inputs: int  # public ones
     answered: int
-    by_class: tuple[tuple[Any, int], ...]  # how many labels of each class the student learned from
+    by_class: tuple[tuple[Any, int], ...]  # the number of labels of each class
     mechanism: str
     spent: Spent
-    head: str = ""  # of the ledger that paid, see `darrm.account.head`
+    budget: PrivacyParams  # of the ledger: the guarantee
+    ledger_digest: str = ""  # of the ledger after the debit
 
     def __str__(self) -> str:
         classes = ", ".join(f"{name}: {count}" for name, count in self.by_class)
         return (
             f"{self.teachers} teachers labeled {self.answered:,} of {self.inputs:,} public inputs ({classes})\n"
             f"by {self.mechanism}\n"
-            f"{self.spent}"
+            f"{self.spent}\n"
+            f"budget: {guarantee_of(self.budget, 'one')}"
         )
 
 
@@ -78,69 +80,79 @@ def _private(X: Untyped, y: Untyped, groups: Untyped, held: NDArray[np.bool_] | 
     return _safe_indexing(X, np.flatnonzero(~held)), y[~held], list(persons)
 
 
+def _taught(student: Untyped, X: Untyped, y: NDArray[Untyped]) -> Untyped:
+    try:
+        return student.fit(X, y)
+    except (DarrmError, MemoryError):
+        raise
+    except Exception as error:  # a student is any code
+        raise ValueError(
+            f"the student could not be trained ({checks.one_line(error)}): its labels are paid for and in answers_, "
+            "and with a ledger in a file the next fit resumes there: take another student"
+        ) from error
+
+
 def _student_has_probabilities(pate: "PATEClassifier") -> bool:
     student = getattr(pate, "student_", pate.student)
     return student is None or isinstance(student, str) or hasattr(student, "predict_proba")
 
 
 class PATEClassifier(Ensemble):
-    """Private teachers' knowledge in a student that may be published: PATE [P].
+    """A publishable student of private teachers: PATE [P].
 
-    `fit` trains teachers on disjoint shards, has them label public inputs within the budget, and trains the student on
-    public inputs and released labels alone. `predict` asks the student, and is free for ever. The fitted estimator
-    holds nothing private: neither teachers nor votes.
+    `fit` trains teachers on disjoint shards, releases their labels of public inputs within the budget, and trains the
+    student on public inputs and released labels only. `predict` uses the student and costs nothing. The fitted
+    estimator holds neither teachers nor votes.
 
     Parameters
     ----------
     teacher
-        Any classifier; each teacher is a clone. What learns from the data, such as a scaler, belongs into it.
+        Any classifier; each teacher is a clone. Put steps that learn from data, such as a scaler, into it.
     student
-        Any classifier. None is a scaled logistic regression, which teaches itself on inputs without a label
-        (`sklearn.semi_supervised.SelfTrainingClassifier`). ``"fixmatch"`` is for images of one channel and about
-        equally frequent classes, `darrm.estimators.fixmatch.FixMatchClassifier` (extra: ensemble); with a ledger FILE
-        the state of its training is kept in FILE.student.
+        Any classifier. None is a scaled logistic regression with self-training on unlabeled inputs
+        (`sklearn.semi_supervised.SelfTrainingClassifier`). ``"fixmatch"`` is for images of one channel and classes of
+        similar frequency, `darrm.estimators.fixmatch.FixMatchClassifier` (extra: ensemble); with a ledger FILE its
+        training state is in FILE.student.
     n_teachers
         K.
     epsilon, delta
-        The budget of the labels, and so of the student.
+        The budget of the labels and of the student.
     max_answers
-        How many public inputs get a label at most. None is a quarter of them for ``"confident"``, else all.
+        The largest number of labels. None is a quarter of the public inputs for ``"confident"``, else all.
     aggregator
-        ``"confident"`` checks all public inputs and answers those on which the teachers agree
-        (`darrm.estimators.confident`); ``"best"`` answers ``max_answers`` of them by the best plan; or an aggregator,
-        such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``, which may decline.
+        ``"confident"`` checks all public inputs and answers those with high consensus (`darrm.estimators.confident`);
+        ``"best"`` answers ``max_answers`` of them by the best plan; or an aggregator, such as
+        ``darrm.pate.ConfidentGNMax(200, 150, 40)``, which may abstain.
     accounting
-        ``"worst case"`` charges what the labels cost whatever the votes. ``"tested"`` lets the labels leave only if a
-        private test finds that they are within the budget (`darrm.pate.tested`): where teachers agree there is far less
-        noise. Where they do not, ``aggregator="best"`` has all inputs labeled by noise for any votes, and
-        ``"confident"`` labels none and spends the budget.
+        ``"worst case"``: the cost for any votes. ``"tested"``: propose-test-release (`darrm.pate.tested`), with far
+        less noise if teachers agree. If the test fails, ``aggregator="best"`` labels all inputs with noise for any
+        votes, and ``"confident"`` labels none and spends the budget.
     votes_look_like
-        Needed for ``"tested"``: a public belief about the teachers' votes, such as ``"dirichlet:0.01"`` for teachers
-        that mostly agree, or ``"votes:FILE"`` for public votes of as many teachers. The guarantee holds whether it is
-        true or not.
+        Required for ``"tested"``: a public belief about the teachers' votes, such as ``"dirichlet:0.01"`` for high
+        consensus, or ``"votes:FILE"`` for public votes of as many teachers. The guarantee does not depend on it.
     public_share
-        For trials, such as scikit-learn's checks: where `fit` has no ``X_public``, every person's rows are held out
-        with this chance, teach nobody, and are taken as public inputs, which **no guarantee covers**. None asks for
+        For experiments, such as scikit-learn's checks: without ``X_public``, the rows of each person are held out with
+        this probability, train no teacher, and serve as public inputs, which **no guarantee covers**. None requires
         ``X_public``.
     semi_supervised
-        Whether the student takes all public inputs, with the label -1 where there is none, and the numbers of the
-        classes as labels. ``"auto"`` knows the classes of `sklearn.semi_supervised`.
+        Whether the student takes all public inputs, with the label -1 for none, and class indices as labels. ``"auto"``
+        is true for the classes of `sklearn.semi_supervised`.
     classes, n_jobs, random_state, verbose
-        As for `PrivateVotingClassifier`; ``random_state`` governs the student, too.
+        As for `PrivateVotingClassifier`; ``random_state`` also governs the student.
     ledger
-        A file that keeps the budget, and the labels until the student is saved, or `acknowledge`: a `fit` that was
-        killed, or whose student failed, goes on from them for nothing. None keeps both in memory for the one fit.
+        A file that keeps the budget, and the labels until the student is saved or `acknowledge`: after a crash, or a
+        failed student, `fit` resumes from them without cost. None keeps both in memory for one fit.
 
     Attributes
     ----------
     student_
         The student.
     answers_
-        (Q,) the number of the class that each public input was labeled with, -1 for none; they were released.
+        (Q,) the released class index of each public input, -1 for none.
     privacy_spent_
-        What the labels cost, known before they were drawn: it may be published.
+        The cost of the labels, independent of the votes: it may be published.
     report_
-        A `PATEReport`: how many labels, by what, at which cost.
+        A `PATEReport`.
 
     Examples
     --------
@@ -193,13 +205,13 @@ class PATEClassifier(Ensemble):
         self.verbose = verbose
 
     def __getstate__(self) -> Untyped:
-        """Leave behind what a teacher or a student of the caller's learned before: a copy holds nothing private."""
+        """Drop the fitted state of the caller's teacher and student: a copy holds nothing private."""
         state = dict(super().__getstate__())
         state.update({name: clone(state[name], safe=False) for name in ("teacher", "student") if name in state})
         return state
 
     def __sklearn_tags__(self) -> Untyped:
-        """Return scikit-learn's tags: what teachers and student both take."""
+        """Return scikit-learn's tags: inputs that both teachers and student take."""
         tags = super().__sklearn_tags__()
         student = None if self.student is None else get_tags(self._student()).input_tags
         tags.input_tags.allow_nan &= student is not None and student.allow_nan
@@ -209,7 +221,7 @@ class PATEClassifier(Ensemble):
     def fit(
         self, X: Untyped, y: Untyped, X_public: Untyped = None, groups: Untyped = None, **refused: Untyped
     ) -> Untyped:
-        """Train teachers, label public inputs, pay for the labels, and train the student.
+        """Train teachers, release labels of public inputs, and train the student.
 
         Parameters
         ----------
@@ -218,7 +230,7 @@ class PATEClassifier(Ensemble):
         X_public
             (Q, d) public inputs of the same columns.
         refused
-            Nothing else, as there.
+            Refused.
 
         Returns
         -------
@@ -227,8 +239,8 @@ class PATEClassifier(Ensemble):
         Raises
         ------
         ValueError
-            As `PrivateVotingClassifier.fit`, or if there are no public inputs, or if the student cannot be trained:
-            ``answers_`` was released then, and with a ledger in a file the next ``fit`` resumes there.
+            As `PrivateVotingClassifier.fit`, or if there are no public inputs, or the student cannot be trained: then
+            ``answers_`` is released, and with a ledger in a file the next ``fit`` resumes there.
         PlanError
             If no release fits into the budget.
         BudgetExceededError
@@ -237,7 +249,7 @@ class PATEClassifier(Ensemble):
         Warns
         -----
         ResumeWarning
-            If labels of the same public inputs wait in the ledger: they teach the student, whatever X and y are.
+            If labels of the same public inputs wait in the ledger: the student learns from them, for any X and y.
         UserWarning
             If none of the public inputs is answered.
         """
@@ -245,7 +257,7 @@ class PATEClassifier(Ensemble):
         with self._unchanged_on_failure() as line:
             line.show(f"planning, and training {self.n_teachers} teachers")
             public = self._label(X, y, X_public, groups)
-            self.__dict__.pop("student_", None)  # an old one knows other labels, and was paid for by another budget
+            self.__dict__.pop("student_", None)  # it learned from labels of another budget
         self._learn(public)
         return self
 
@@ -259,18 +271,18 @@ class PATEClassifier(Ensemble):
         held = self._held_out(inputs, X_public, groups)
         public = self._inputs(X_public, reset=False) if held is None else _safe_indexing(inputs, np.flatnonzero(held))
         if hasattr(student, "images"):
-            student.images(check_array(public, dtype=np.float32))  # or nothing is paid for
+            student.images(check_array(public, dtype=np.float32))  # refused before the debit
         total = PrivacyParams(self.epsilon, self.delta)
         voters = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
         run, mechanism = self._planned(Workload(voters, self._asked(public), total, len(self.classes_)))
-        handle = opened(self.ledger, total, run.charge(), anew=False)
+        handle = opened(self.ledger, total, run.privacy_cost(), anew=False)
         warn_of_refit(getattr(self, "_spending", None), handle)
         self._remember(groups)
         self._held = 0 if held is None else int(held.sum())
         stream = handle.stream(note := f"{type(self).__name__}.fit", self._name(run, public))
         kept = stream.unclaimed
         if kept is None:
-            # in a random order, drawn without a look at votes: public rows that are sorted by class are asked evenly
+            # a random order, independent of the votes, so that sorted public rows are sampled evenly
             order = check_random_state(self.random_state).permutation(_num_samples(public))[: self._asked(public)]
             private, theirs, whose = _private(inputs, labels, groups, held)
             teachers = self._teach(private, theirs, whose, self.n_teachers)
@@ -278,12 +290,12 @@ class PATEClassifier(Ensemble):
             kept = handle.release(Written(run, lambda codes: self._lines(run, order, codes)), votes, note, stream)
         else:
             warnings.warn(
-                f"labels of these public inputs were paid for and wait in the ledger (entry {stream.turn.after}): the "
-                "student learns from them, and nothing is paid; for new ones call acknowledge() first",
+                f"labels of these public inputs were paid for and wait in the ledger (entry {stream.cursor.after}): "
+                "the student learns from them, and nothing is paid; for new ones call acknowledge() first",
                 ResumeWarning,
                 stacklevel=3,
             )
-        self._spending, self._entry = handle, stream.turn.after  # a copy, too, may say that its student is safe
+        self._spending, self._entry = handle, stream.cursor.after  # a copy may acknowledge too
         self.answers_ = np.full(_num_samples(public), ABSTAIN, dtype=np.int64)
         for row, code in (pair for line in kept.tolist() for pair in json.loads(line)):
             self.answers_[row] = code
@@ -294,7 +306,7 @@ class PATEClassifier(Ensemble):
         if X_public is not None:
             return None
         if self.public_share is None:
-            advice = "unlabeled rows that are public; the guarantee covers all of X, so nothing stands in for them"
+            advice = "pass unlabeled public rows: the guarantee covers all of X"
             checks.fail("X_public", None, "the public inputs that the teachers label", advice)
         checks.open_probability(public_share=self.public_share)
         held = shards.held_out(persons_of(_num_samples(X), groups), self.public_share, self._key())
@@ -307,14 +319,14 @@ class PATEClassifier(Ensemble):
         if not np.isin(codes, np.arange(ABSTAIN, len(self.classes_))).all():
             checks.fail("aggregator", repr(self.aggregator), "one that answers by numbers of the classes")
         pairs = np.column_stack([order, codes]).tolist()
-        size = len(pairs) // int(run.charge(len(pairs)).count)
+        size = len(pairs) // int(run.privacy_cost(len(pairs)).count)
         parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         return np.array([json.dumps([pair for pair in part if pair[1] != ABSTAIN]) for part in parts])
 
     def _name(self, run: Aggregator, public: Untyped) -> str:
-        """Return a digest of what is public about a fit, and equal where its labels may stand for those of another."""
-        # what the card says of the guarantee, and of whom it is about, is a part of it
-        cost, card_says = run.charge(), (self._grouped, self._named, self._unseeded, self._held)
+        """Return a digest of the public facts of a fit; fits with equal digests may share their labels."""
+        # the card's statements about the guarantee are part of it
+        cost, card_says = run.privacy_cost(), (self._grouped, self._named, self._unseeded, self._held)
         digest = hashlib.sha256(repr((cost.to_text(), cost.what, self.n_teachers, self.max_answers)).encode())
         digest.update(repr(card_says).encode())
         digest.update(repr((self.classes_.tolist(), list(getattr(public, "columns", ())))).encode())
@@ -333,23 +345,23 @@ class PATEClassifier(Ensemble):
                 checks.instance(str, votes_look_like=self.votes_look_like, advice="such as 'dirichlet:0.01'")
             checks.instance(str, aggregator=self.aggregator, advice="'confident' or 'best' where accounting='tested'")
             tested = tested_run(workload, self.aggregator, self.votes_look_like)
-            return tested, tested.charge().what
+            return tested, tested.privacy_cost().what
         if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
             queries = workload.queries
             run = limited(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))
-            return run, run.charge().what
+            return run, run.privacy_cost().what
         option = planned(workload, self.aggregator, (CONFIDENT, BEST))
         return option.aggregator, option.name  # type: ignore[return-value]  # plain voters have one
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
-        """Ask the student: (Q, d) inputs → (Q,) classes. It costs nothing."""
+        """Predict with the student: (Q, d) inputs → (Q,) classes, without cost."""
         check_is_fitted(self, "student_")
         answers = self.student_.predict(self._inputs(X, reset=False))
         return np.asarray(self.classes_[answers] if self._codes else answers)
 
     @available_if(_student_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
     def predict_proba(self, X: Untyped) -> NDArray[np.float64]:
-        """Ask the student how probable each class is: (Q, d) → (Q, C), 0 for classes that it never saw."""
+        """Predict probabilities with the student: (Q, d) → (Q, C), 0 for classes that it does not know."""
         check_is_fitted(self, "student_")
         probabilities = self.student_.predict_proba(self._inputs(X, reset=False))
         shown = np.zeros((len(probabilities), len(self.classes_)))
@@ -359,20 +371,20 @@ class PATEClassifier(Ensemble):
 
     @property
     def privacy_spent_(self) -> Spent:
-        """What the labels cost; it was known before they were drawn, so it may be published."""
+        """The cost of the labels, independent of the votes: it may be published."""
         check_is_fitted(self)
         spent: Spent = self.report_.spent
         return spent
 
     def to_model_card(self) -> str:
-        """Write in Markdown what is guaranteed, to whom, and under which assumptions; it may be published."""
+        """Write the guarantee, its neighbors and its assumptions in Markdown; the card may be published."""
         check_is_fitted(self, "student_")
         return card.of_student(self)
 
     def _asked(self, public: Untyped) -> int:
         inputs: int = _num_samples(public)
         if self.max_answers is not None:
-            advice = "how many public inputs get a label"
+            advice = "it is the largest number of labels"
             checks.integer_at_least(1, max_answers=self.max_answers, advice=advice)
         confident = isinstance(self.aggregator, str) and self.aggregator == CONFIDENT
         return inputs if confident or self.max_answers is None else min(inputs, self.max_answers)
@@ -391,13 +403,13 @@ class PATEClassifier(Ensemble):
             self._codes = True
             self.student_ = constant_classifier(np.array([only]))
         elif everything:
-            self.student_ = student.fit(public, self.answers_)
+            self.student_ = _taught(student, public, self.answers_)
         else:
             rows = np.flatnonzero(known)
-            self.student_ = student.fit(_safe_indexing(public, rows), self.classes_[self.answers_[rows]])
+            self.student_ = _taught(student, _safe_indexing(public, rows), self.classes_[self.answers_[rows]])
 
     def _student(self) -> Untyped:
-        """Return what a student is a clone of, None where it is made for the inputs."""
+        """Return the prototype of the student; None for the default, which depends on the inputs."""
         if not isinstance(self.student, str):
             return self.student
         checks.one_of((FIXMATCH,), student=self.student)
@@ -415,7 +427,7 @@ class PATEClassifier(Ensemble):
         else:
             student = clone(self._student())
         if not isinstance(seed, Integral) and hasattr(student, "checkpoint"):
-            # a fit that goes on has the answers, and needs the seed; a generator has moved on since
+            # a resumed fit needs the same seed; the state of a generator has changed since
             seed = int.from_bytes(hashlib.sha256(self.answers_.tobytes()).digest()[:4], "big")
         return seeded(student, int(check_random_state(seed).randint(SEEDS - 1)))
 
@@ -429,5 +441,6 @@ class PATEClassifier(Ensemble):
             by_class=tuple(zip(self.classes_.tolist(), by_class, strict=True)),
             mechanism=mechanism,
             spent=handle.ledger.spent,
-            head=handle.head,
+            budget=handle.ledger.budget,
+            ledger_digest=handle.ledger_digest,
         )

@@ -1,20 +1,20 @@
-"""Pipelines whose first steps learn from one shard each, as the teachers do."""
+"""Pipelines whose first steps are fitted per shard, as parts of the teachers."""
 
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from darrm.errors import checks
 from darrm.estimators.base import Ensemble
-from darrm.system.extras import Untyped
+from darrm.util import checks
+from darrm.util.extras import Untyped
 
 
 def make_private_pipeline(*steps: Untyped) -> Untyped:
-    """Put steps that learn from data, such as a scaler, where no person reaches more than one teacher: into them.
+    """Move steps that learn from data, such as a scaler, into the teachers.
 
-    In ``make_pipeline(StandardScaler(), PrivateVotingClassifier(tree))`` the scaler sees everybody's rows, one person
-    moves the inputs of all teachers, and the guarantee is void; nothing can tell the classifier so. Here every teacher
-    has a scaler of its own, fitted to its own shard. The student of a `PATEClassifier`, where one was passed, gets the
-    steps, too, and fits them to public inputs.
+    In ``make_pipeline(StandardScaler(), PrivateVotingClassifier(tree))`` the scaler is fitted to all rows, so one
+    person influences all teachers, and the guarantee is void; the classifier cannot detect it. Here every teacher has a
+    scaler that is fitted to its shard. A student that was passed to a `PATEClassifier` gets the steps too, fitted to
+    public inputs.
 
     Parameters
     ----------
@@ -29,9 +29,8 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
     Raises
     ------
     ValueError
-        If the last step is another estimator, has a student of images, or is one of private models: what a step that is
-        not private learns from a shard, its model's noise does not hide. Pass a pipeline that is private as a whole,
-        and say ``epsilon_each``.
+        If the last step is another estimator, has a student of images, or votes with private models: their noise does
+        not cover a non-private step. For these pass a pipeline that is private as a whole, and ``epsilon_each``.
 
     Examples
     --------

@@ -1,67 +1,80 @@
-"""Files of fitted estimators, by skops: no pickle, and no code that is not named.
+"""Files of fitted estimators, by skops: no pickle, and no code of unnamed types.
 
-A file holds the teachers, or the student, as skops writes them, and of our own types plain data only: the release as
-the document of `darrm.pate.files`, which proves it again, and the path of the ledger, which goes on where it
-stands. A ledger in memory cannot be saved, and neither can an estimator that would be without its budget.
+A file holds the teachers, or the student, as skops writes them, and plain data: the release as the document of
+`darrm.aggregator`, which proves it again, and the identity of the ledger. An estimator with a ledger in memory cannot
+be saved, because the file would be without its budget.
 
-Whatever is wrong with a file, reading it ends in one `TableError`, and what it unfolds to is bounded before it is read:
-entries are stored as they are, and arrays that are compressed within them, or named many times, count as often as they
-are unfolded.
+**Untrusted files.** Paths and URLs in a file are ignored: the caller names the ledger, and caches, checkpoints and
+public votes are dropped. Damaged files raise `TableError`. The unpacked size is bounded before reading: entries are
+uncompressed, and compressed arrays in them, or arrays that are referenced many times, count as often as they are
+unpacked. The nodes of decision trees and the indices of sparse arrays are checked, because compiled code uses them
+unchecked. Other compiled code of scikit-learn, such as `SVC`, checks little: a file may crash the process.
 """
 
+import gc
 import json
 from collections.abc import Mapping
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.tree import BaseDecisionTree
+from sklearn.tree._tree import TREE_LEAF
 from sklearn.utils.validation import check_is_fitted
 
 from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
-from darrm.account.ledger_store import MEMORY
-from darrm.account.store import is_url
-from darrm.errors import TableError, checks
+from darrm.aggregator import document_of, release_of
+from darrm.errors import LedgerError, TableError
 from darrm.estimators.base import Ensemble
 from darrm.estimators.models import PrivateModelsVotingClassifier
 from darrm.estimators.pate import PATEClassifier, PATEReport
 from darrm.estimators.planning import BEST, charge_of_models, planned
 from darrm.estimators.spending import LedgerHandle, opened
 from darrm.estimators.texts import reader_of
-from darrm.estimators.voting import PrivateVotingClassifier
-from darrm.pate.files import document_of, release_of
-from darrm.plan.option import Option
+from darrm.estimators.voting import PayingVote, PrivateVotingClassifier
+from darrm.ledger.sqlite import MEMORY
+from darrm.ledger.store import is_url
+from darrm.plan.calibrated import CalibratedMechanism
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.proof.stored import parse_document
-from darrm.system.extras import Untyped, require
-from darrm.system.files import check_regular, replacing, sync
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
+from darrm.util.files import check_regular, replacing, sync
+from darrm.util.json_files import parse_document
 
 MOST_BYTES = 2**40
-SPACE, UNFOLDED = 2**26, 20  # a file may unfold to so many bytes, and so many times its own size
+SPACE, UNFOLDED = 2**26, 20  # bounds of the unpacked size: bytes, and a multiple of the file size
 FORMAT = "darrm estimator"
 VERSION = 1
 _KINDS: dict[str, type[Ensemble]] = {
     kind.__name__: kind for kind in (PrivateVotingClassifier, PrivateModelsVotingClassifier, PATEClassifier)
 }
-# types that skops does not trust by itself; they hold numbers
+# types of numbers that skops does not trust by default
 _TRUSTED = (
-    *("darrm.estimators.fixmatch.FixMatchClassifier", "darrm.ensemble.student.StudentRecipe"),
-    "darrm.ensemble.student.Perturbation",
-    *("sklearn.tree._tree.Tree", "sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree"),
+    *("darrm.estimators.fixmatch.FixMatchClassifier", "darrm.training.student.StudentRecipe"),
+    "darrm.training.student.Perturbation",
+    _TREE := "sklearn.tree._tree.Tree",  # its nodes are checked
     *("scipy.sparse._csr.csr_array", "scipy.sparse._csc.csc_array"),
 )
-_INPUTS = ("classes_", "n_features_in_", "feature_names_in_", "_grouped", "_named", "_unseeded", "_held")
+_INPUTS = (
+    *("classes_", "n_features_in_", "feature_names_in_"),
+    *("_grouped", "_named", "_unseeded", "_held", "_trained_elsewhere", "_overlap"),
+)
 
 
 def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
-    """Write a fitted estimator to a new file, all of it or none; a `PATEClassifier`'s labels then leave its ledger.
+    """Write a fitted estimator to a new file, atomically; the ledger then deletes the labels of a `PATEClassifier`.
 
-    The teachers of a vote are private data, and so is their file; a file of a `PATEClassifier` holds nothing private.
+    Only the owner can read the file. The teachers of a vote are private data; a file of a `PATEClassifier` holds
+    nothing private.
 
     Parameters
     ----------
@@ -73,7 +86,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If the estimator's budget is kept in memory, its aggregator has no file format, or the file exists.
+        If the ledger is in memory, the aggregator has no file format, or the file exists.
     NotFittedError
         If it is not fitted.
     """
@@ -83,14 +96,13 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     target = Path(path)
     if target.exists():
         checks.fail("path", str(target), "a file that does not exist yet", "an estimator's file is never replaced")
-    parameters = clone(estimator).get_params(deep=False)  # unfitted: a teacher of the caller's may have learned before
+    parameters = clone(estimator).get_params(deep=False)  # unfitted: the caller's teacher may be fitted
     if not isinstance(parameters.get("aggregator", BEST), str):
         parameters["aggregator"] = BEST
         if isinstance(estimator, PATEClassifier):
             advice = "fit with one of these to save the student, or save student_ alone"
             checks.fail("aggregator", estimator.aggregator, "'confident' or 'best' in a file", advice)
-    if parameters["ledger"] is not None and not is_url(parameters["ledger"]):
-        parameters["ledger"] = str(Path(parameters["ledger"]).absolute())
+    parameters["ledger"] = None  # named by the caller of `load`
     state = _student_state(estimator) if isinstance(estimator, PATEClassifier) else _vote_state(estimator)
     document = {
         "format": FORMAT,
@@ -100,59 +112,82 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
         "inputs": {name: getattr(estimator, name) for name in _INPUTS if hasattr(estimator, name)},
         "state": state,
     }
-    with replacing(target) as temporary:  # a file that is killed half-way is no file
-        require("skops.io").dump(document, temporary)
+    with replacing(target, private=True) as temporary:  # atomic
+        _dump(document, temporary)
     if isinstance(estimator, PATEClassifier):
         sync(target.absolute().parent)
         estimator.acknowledge()
 
 
-def load(path: str | PathLike[str], *, trusted: tuple[str, ...] | list[str] = ()) -> Untyped:
-    """Read a fitted estimator; its budget goes on where its ledger stands.
+def _dump(document: dict[str, Untyped], path: Path) -> None:
+    try:
+        require("skops.io").dump(document, path)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # teachers may be of any type
+        advice = "remove generators, open files, locks and the like"
+        raise ValueError(f"the estimator cannot be kept in a file ({checks.one_line(error)}): {advice}") from error
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    ledger: str | PathLike[str] | None = None,
+    trusted: tuple[str, ...] | list[str] = (),
+) -> Untyped:
+    """Read a fitted estimator; it continues with its ledger.
 
     Parameters
     ----------
     path
         A file that `save` wrote.
+    ledger
+        The ledger of the fit, for a vote. A path or URL in the file is not used.
     trusted
-        Names of types, beyond scikit-learn's, that the file may make: teachers of other libraries. Whoever names one
-        trusts the code of that type.
+        Names of types of other libraries that the file may create. Naming one trusts its code. Named trees are not
+        checked.
 
     Raises
     ------
     ValueError
-        If the file would make other types; the message names them. If it is no regular file.
+        If the file would create other types; the message names them. If it is no regular file.
     OSError
         If it cannot be read.
+    LedgerError
+        If answers cost budget, and no ledger is named.
     TableError
         If it is no estimator of this package, or a damaged one.
     """
     skops, source, known = require("skops.io"), Path(path), [*_TRUSTED, *trusted]
     check_regular(source, MOST_BYTES)
-    with source.open("rb"):  # who may not read it is told so
+    with source.open("rb"):  # an `OSError` if it is unreadable
         pass
     try:
         _check_size(source)
         unknown = [name for name in skops.get_untrusted_types(file=source) if name not in known]
-        estimator = None if unknown else _read(skops.load(source, trusted=known))
-    except TableError:
+        estimator = None
+        if not unknown:
+            document = skops.load(source, trusted=known)
+            _check_indices(document, trees=_TREE not in trusted)
+            estimator = _read(document, ledger)
+    except (TableError, LedgerError):
         raise
     except Exception as error:  # damaged files reach every line of skops, zipfile, numpy and scikit-learn
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise TableError("file", f"it is no estimator, or damaged ({cause})") from error
     if unknown:
-        advice = f"if you trust their code, say trusted={unknown}"
+        advice = f"if you trust their code, pass trusted={unknown}"
         checks.fail("the file's types", unknown, "scikit-learn's, or trusted", advice)
     return estimator
 
 
 def _check_size(path: Path) -> None:
-    """Raise `TableError` for a file that unfolds to far more than it holds."""
+    """Raise `TableError` for a file whose unpacked size is far above its own."""
     named: list[Any] = []
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if any(entry.compress_type != ZIP_STORED for entry in entries.values()):
-            raise TableError("file", "it is compressed, and no estimator is: it may unfold to more than memory holds")
+            raise TableError("file", "it is compressed, unlike estimators: it may unpack to more than the memory")
         json.loads(archive.read("schema.json"), object_hook=lambda node: named.append(node.get("file")))
         sizes = {name: entry.file_size for name, entry in entries.items()}
         named = [name for name in named if name is not None]
@@ -165,15 +200,56 @@ def _check_size(path: Path) -> None:
                 sizes[name] = sum(part.file_size for part in held)
     unfolded = sum(sizes[name] for name in named)
     if unfolded > SPACE + UNFOLDED * path.stat().st_size:
-        raise TableError(
-            "file", f"{path.stat().st_size:,} bytes would unfold to {unfolded:,}: it is no estimator's file"
-        )
+        raise TableError("file", f"{path.stat().st_size:,} bytes would unpack to {unfolded:,}: it is no estimator")
 
 
-def _read(document: Untyped) -> Ensemble:
+def _check_indices(document: Untyped, *, trees: bool) -> None:
+    """Raise `TableError` for trees and sparse arrays with indices out of bounds."""
+    left, seen = [document], {id(document): document}
+    while left:
+        held = left.pop()
+        if issparse(held) and hasattr(held, "check_format"):
+            held.check_format(full_check=True)
+        if trees and isinstance(held, BaseDecisionTree) and hasattr(held, "tree_"):
+            _check_tree(held)
+        if trees and isinstance(held, GradientBoostingClassifier | GradientBoostingRegressor):
+            advice = f"if you trust the maker of the file, pass trusted=[{_TREE!r}]"
+            raise TableError("teachers", f"gradient boosting reads its trees unchecked: {advice}")
+        inner = held.ravel().tolist() if isinstance(held, np.ndarray) and held.dtype.hasobject else []
+        for part in (*inner, *gc.get_referents(held)):  # referents of any type
+            if not isinstance(part, type | ModuleType | FunctionType | BuiltinFunctionType) and id(part) not in seen:
+                seen[id(part)] = part
+                left.append(part)
+
+
+def _check_tree(model: Untyped) -> None:
+    tree, features = model.tree_, model.n_features_in_
+    inner, fine = np.empty(0, dtype=np.int64), tree.node_count >= 1 and tree.n_features == features
+    if fine:
+        inner = np.flatnonzero(tree.children_left != TREE_LEAF)
+        used = tree.feature[inner]
+        fine = bool(np.all((used >= 0) & (used < features)))
+    for children in (tree.children_left, tree.children_right) if fine else ():
+        fine = fine and bool(np.all((children[inner] > inner) & (children[inner] < tree.node_count)))  # no circle
+    if not fine:
+        raise TableError("tree", "its nodes are out of bounds: the file is damaged, or made to crash its reader")
+
+
+def _forget_places(model: Untyped) -> None:
+    """Set the caches and checkpoints of a model to None: files name no paths."""
+    if hasattr(model, "get_params"):
+        places = [name for name in model.get_params() if name.rpartition("__")[2] in {"memory", "checkpoint"}]
+        model.set_params(**dict.fromkeys(places))
+
+
+def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise TableError("format", f"it is no {FORMAT!r} of version {VERSION}")
     estimator = _KINDS[document["kind"]](**document["parameters"])
+    estimator.set_params(ledger=ledger)
+    if str(getattr(estimator, "votes_look_like", "")).startswith("votes:"):
+        estimator.set_params(votes_look_like=None)
+    _forget_places(estimator)
     for name, value in document["inputs"].items():
         if name not in _INPUTS:
             raise TableError("inputs", f"{name!r} is unknown")
@@ -181,7 +257,11 @@ def _read(document: Untyped) -> Ensemble:
     _typed(vars(estimator), classes_=np.ndarray, _grouped=bool, _named=bool, _unseeded=bool)
     if reader_of(getattr(estimator, estimator.teacher_parameter)) is None:  # texts have no columns
         _typed(vars(estimator), n_features_in_=int)
+    if isinstance(estimator, PayingVote):
+        _typed(vars(estimator), _trained_elsewhere=bool, _overlap=int)
     (_read_student if isinstance(estimator, PATEClassifier) else _read_vote)(estimator, document["state"])
+    for model in [estimator.student_] if isinstance(estimator, PATEClassifier) else estimator.teachers_:
+        _forget_places(model)
     return estimator
 
 
@@ -193,10 +273,12 @@ def _typed(fields: Mapping[str, Any], **kinds: type) -> None:
 
 def _vote_state(vote: Untyped) -> dict[str, Untyped]:
     option, release, handle = vote.plan_, None, vote._spending  # noqa: SLF001 (one package)
-    ledger = None if handle.path is None else handle.__getstate__()
+    ledger = None
+    if handle.path is not None:
+        ledger = handle.__getstate__() | {"path": "" if is_url(handle.path) else str(Path(handle.path).absolute())}
     if vote._release is not None:  # noqa: SLF001
         if ledger is None:
-            advice = "fit with ledger='FILE': a copy without its budget could spend it again"
+            advice = "fit with ledger='FILE': a copy without its ledger could spend the budget again"
             checks.fail("ledger", None, "a file, to save the estimator", advice)
         release = json.dumps(document_of(vote._release))  # noqa: SLF001
     return {
@@ -204,7 +286,7 @@ def _vote_state(vote: Untyped) -> dict[str, Untyped]:
         "workload": option.workload.to_json(),
         "name": option.name,
         "settings": {name: float(value) for name, value in option.settings.items()},
-        "truth": option.truth,
+        "truth": option.curve,
         "release": release,
         "own": not isinstance(getattr(vote, "aggregator", BEST), str),
         "ledger": ledger,
@@ -222,32 +304,39 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
     if can != [True] * workload.voters.K or vote.classes_.shape != (workload.classes,):
         raise TableError("teachers", f"they are not {workload.voters.K} teachers of {workload.classes} classes")
     if state["release"] is None:
-        vote.plan_, vote._release, vote._spending = planned(workload, BEST), None, _handle(state, workload)  # noqa: SLF001
+        vote.plan_, vote._release, vote._spending = planned(workload, BEST), None, _handle(vote, state, workload)  # noqa: SLF001
         if vote.plan_.aggregator is not None:
             raise TableError("release", "it is missing: without noise these answers are not within the budget")
         return
     aggregator = release_of(parse_document(state["release"]))
     option = planned(workload, aggregator)  # `PlanError` if it costs more than the budget
-    vote.plan_ = Option(
+    vote.plan_ = CalibratedMechanism(
+        slug="",
         name=state["name"],
         workload=workload,
-        truth=state["truth"],
+        curve=state["truth"],
         spent=option.spent,
         settings=state["settings"],
         aggregator=aggregator,
-        instructions=option.instructions,
     )
     if state["own"]:
         vote.aggregator = aggregator
     vote._release = aggregator  # noqa: SLF001
-    vote._spending = _handle(state, workload)  # noqa: SLF001
+    vote._spending = _handle(vote, state, workload)  # noqa: SLF001
 
 
-def _handle(state: dict[str, Any], workload: Workload) -> LedgerHandle:
-    """Lead to the ledger that pays; models that answer for nothing may have one in memory, with what they cost."""
-    if state["ledger"] is not None:
-        _typed(state["ledger"], path=str, seen=int, identity=str, owner=str)
-        return LedgerHandle.of_state(state["ledger"])
+def _handle(vote: Untyped, state: dict[str, Any], workload: Workload) -> LedgerHandle:
+    """Return the handle of the ledger; models without noise may have one in memory, with their cost."""
+    kept = state["ledger"]
+    if kept is not None:
+        _typed(kept, path=str, seen=int, identity=str, owner=str)
+        if vote.ledger is not None:
+            return LedgerHandle.of_state({**kept, "path": str(vote.ledger)})
+        if state["release"] is not None:
+            raise LedgerError(
+                kept["path"][:200] or "in a database",
+                "it pays for the answers, and paths in a file are not used: call load(FILE, ledger=LEDGER)",
+            )
     charge = charge_of_models(workload.voters)
     handle = opened(None, workload.total, charge, anew=False)
     handle.ledger.debit(charge)
@@ -266,7 +355,8 @@ def _student_state(pate: PATEClassifier) -> dict[str, Any]:
             "answered": report.answered,
             "by_class": [list(pair) for pair in report.by_class],
             "mechanism": report.mechanism,
-            "head": report.head,
+            "budget": [report.budget.epsilon_text, report.budget.delta_text],
+            "ledger_digest": report.ledger_digest,
         },
         "spent": {
             "epsilon": spent.epsilon,
@@ -274,22 +364,24 @@ def _student_state(pate: PATEClassifier) -> dict[str, Any]:
             "bound": spent.bound,
             "explanation": spent.explanation,
             "queries": spent.queries,
-            "understated": spent.understated,
+            "failure_probability": spent.failure_probability,
+            "condition": spent.condition,
         },
         "bounds": [[bound.name, bound.epsilon, bound.explanation] for bound in spent.bounds],
     }
 
 
 def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
-    """Read what `_student_state` wrote; what the labels cost is what the file says."""
+    """Read the output of `_student_state`; the cost of the labels is a claim of the file."""
     _typed(state, answers=np.ndarray, codes=bool)
     if not hasattr(state["student"], "predict"):
         raise TableError("student", "it cannot predict")
     pate.student_, pate._codes, pate.answers_ = state["student"], state["codes"], state["answers"]  # noqa: SLF001
     spent = Spent(**state["spent"], bounds=tuple(Bound(*each) for each in state["bounds"]))
     report = {**state["report"], "by_class": tuple(map(tuple, state["report"]["by_class"]))}
+    report["budget"] = PrivacyParams(*report["budget"])
     pate.report_ = PATEReport(**report, spent=spent)
-    if pate.ledger is None:  # its budget was of another process: one more fit is a second one
+    if pate.ledger is None:  # the budget was of another process: another fit is a second budget
         pate._spending = LedgerHandle.of_state(  # noqa: SLF001 (one package)
             {"path": MEMORY, "seen": int(spent.queries), "identity": "", "owner": ""}
         )

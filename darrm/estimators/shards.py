@@ -1,27 +1,26 @@
-"""Which teacher a person's rows go to: drawn for each person alone, without looking at anybody's data.
+"""The teacher of each person: a hash of the person alone, independent of all data.
 
-Everything that is claimed for an ensemble rests on one sentence: *one person's data reach one teacher*. It is an easy
-sentence to break. Shards that are balanced by label, or dealt out like cards in the order of the labels, move many
-people when one person changes a label or leaves: then two neighboring data sets differ in many shards, and
-``overlap=1`` is false. So the teacher of a person is a keyed digest of who the person is, and of nothing else:
+The guarantee of an ensemble needs ``overlap=1``: *one person's data influence one teacher*. Shards that are balanced by
+label, or assigned in the order of labels, violate it: one changed label moves many people, and neighboring data sets
+differ in many shards. So the teacher of a person is a keyed hash of their name only:
 
     teacher(p) = H(key, p) mod K,        key from ``random_state``, K = ``n_teachers``.
 
-**Theorem.** Let D and D' differ in one person p: p's rows were replaced, or (where people are known by ``groups``) p is
-in one of them only. For every key all shards but that of teacher(p) hold the same rows in the same order. *Proof.* A
-row's teacher is a function of the key and of its own person. The rows of all others are the same in D and D', in the
-same order, so every shard that p is not in is the same list. ∎
+**Theorem.** Let D and D' differ in one person p: p's rows are replaced, or (with ``groups``) p is in one of them only.
+For every key all shards except that of teacher(p) hold the same rows in the same order. *Proof.* A row's teacher is a
+function of the key and of the row's person. The rows of all others are the same in D and D', in the same order, so
+every shard without p is the same list. ∎
 
-Teachers are then trained from seeds that depend on the key and on their own number, so all other teachers are the same
-to the bit, and one vote of K moves at most.
+Teachers are trained from seeds that depend on the key and on their number only, so all other teachers are equal to the
+bit, and at most one of K votes changes.
 
-Without ``groups`` every row is a person, known by its position, and neighbors differ in the content of one row whose
-position stays (as in `darrm.ensemble.partition`). Removing a row would move all later ones. Where the key is fresh
-(``random_state=None``) this costs nothing: keyed digests of different positions are independent uniform draws, so the
-law of the ensemble on D without p is that of independent draws for all rows but p; couple them with the draws on D, and
-the shards differ in p's alone. For a *published* key say ``groups``, if people may come and go.
+Without ``groups`` every row is a person, identified by its position, and neighbors differ in the content of one row (as
+in `darrm.training.partition`). Removing a row would shift all later positions. A fresh key (``random_state=None``)
+covers this too: hashes of different positions are independent uniform draws, so the law of the ensemble on D without p
+is that of independent draws for all other rows; couple them with the draws on D, and only p's shard differs. With a
+*published* key, use ``groups`` if people may be added or removed.
 
-There is no stratification, on purpose. Every class is spread evenly over the teachers in expectation, as every row is.
+There is deliberately no stratification: every class is spread evenly over the teachers in expectation.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEY_BYTES = 16
-SEEDS = 2**31  # what scikit-learn takes for a random_state
+SEEDS = 2**31  # the range of scikit-learn's random_state
 
 
 def assigned(persons: list[Any], teachers: int, key: bytes) -> NDArray[np.int64]:
@@ -46,7 +45,7 @@ def assigned(persons: list[Any], teachers: int, key: bytes) -> NDArray[np.int64]
 
 
 def held_out(persons: list[Any], share: float, key: bytes) -> NDArray[np.bool_]:
-    """Draw whose rows are held out, each person with this chance, by the key and the person alone: (n,).
+    """Draw the rows to hold out, each person with probability ``share``, from the key and the person alone: (n,).
 
     >>> held_out(["ann", "ed", "ann"], 0.5, b"key").tolist()
     [False, True, False]
@@ -56,7 +55,7 @@ def held_out(persons: list[Any], share: float, key: bytes) -> NDArray[np.bool_]:
 
 
 def seeds(teachers: int, key: bytes) -> list[int]:
-    """Draw the seed of each teacher's training, which depends on no data."""
+    """Draw the seed of each teacher's training, independent of all data."""
     return [_digest(key, "teacher", number) % SEEDS for number in range(teachers)]
 
 

@@ -1,15 +1,15 @@
-"""The one budget of a fitted estimator, however often the estimator is copied.
+"""The budget of a fitted estimator, shared by all of its copies.
 
-A budget that a copy could spend again would be none. So an estimator never holds its ledger's content, only a handle:
+An estimator holds a handle of its ledger, never the content, so that no copy can spend a budget twice:
 
-* a ledger in a **file** is known by its path. Copies, other processes and a loaded estimator all debit that file. A
-  handle remembers which ledger it was and how many answers it saw there, and refuses another ledger and an older copy;
-* a ledger in **memory** is known to the process that made it. `copy.deepcopy` and `pickle` within that process lead to
-  the same ledger; in another process, or after a restart, there is none, and nothing is released.
+* a ledger in a **file** is identified by its path. Copies, other processes and loaded estimators all debit the file. A
+  handle knows the ledger's identity and the number of its answers, and refuses other ledgers and older copies;
+* a ledger in **memory** belongs to its process. `copy.deepcopy` and `pickle` in this process share it; in another
+  process, or after a restart, nothing is released.
 
-**Nothing that was paid for is lost** (`darrm.release.delivery`): the ledger keeps labels from the debit on, and every
-estimator's labels are of a stream. `predict` of a vote drops those of this thread's call before in the transaction that
-pays for the next ones; labels of a `PATEClassifier` wait until its student is saved, or `Ensemble.acknowledge`.
+**No debited label is lost** (`darrm.release.delivery`): the ledger keeps labels from the debit on, in a stream of the
+estimator. The next `predict` of the thread confirms the labels of the last one; labels of a `PATEClassifier` wait until
+its student is saved, or `Ensemble.acknowledge`.
 """
 
 import os
@@ -27,62 +27,63 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.account.ledger import PrivacyLedger
-from darrm.account.ledger_store import MEMORY
-from darrm.account.store import is_url
 from darrm.aggregator import Aggregator
-from darrm.errors import LedgerError, checks
-from darrm.losses.charges import Charge
+from darrm.errors import LedgerError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.sqlite import MEMORY
+from darrm.ledger.store import is_url
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
-from darrm.release.delivery import Delivery, StreamSink
-from darrm.system.extras import Untyped
+from darrm.release.delivery import StreamDestination, deliver
+from darrm.util import checks
+from darrm.util.extras import Untyped
 from darrm.votes import Labels, Votes
 
-# the ledgers in memory of this process by a name that nobody guesses: a copy finds the very ledger, or none
+# the ledgers in memory of this process by random names: a copy finds the same ledger, or none
 _IN_MEMORY: "WeakValueDictionary[str, PrivacyLedger]" = WeakValueDictionary()
 
 
 class RefitWarning(UserWarning):
-    """An estimator that has released something is fitted again, with a new budget: the two budgets add up."""
+    """An estimator with released answers is fitted again, with a new budget: the budgets add up."""
 
 
 class SelectionWarning(UserWarning):
-    """A score was computed: it spends budget, and what is chosen by scores on private data is not accounted for."""
+    """A score spends budget, and a choice by scores on private data is not accounted for."""
 
 
 class ResumeWarning(UserWarning):
-    """Labels that were paid for wait in the ledger: `fit` trained the student on these, and paid nothing."""
+    """Debited labels wait in the ledger: `fit` trained the student on them, without cost."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """An aggregator whose answers, numbers of classes, are written as the labels that the ledger keeps."""
+    """An aggregator whose answers, class indices, are converted to the labels of the ledger."""
 
     aggregator: Aggregator
     write: Callable[[NDArray[np.int64]], Labels]
 
     @property
     def guarantee(self) -> Untyped:
-        """What the aggregator guarantees: how its answers are written costs nothing."""
+        """The guarantee of the aggregator: the conversion is post-processing."""
         return self.aggregator.guarantee
 
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what so many answers cost."""
-        return self.aggregator.charge(queries)
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Describe the cost of answers."""
+        return self.aggregator.privacy_cost(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release what the aggregator answers, as it is to be kept; `ValueError` from ``write`` pays nothing."""
+        """Release converted answers; nothing is debited if ``write`` raises `ValueError`."""
         return self.write(np.asarray(self.aggregator.release(votes, rng=rng)))
 
 
 class LedgerHandle:
-    """Leads to one ledger: held in this process, or found again by a copy."""
+    """A reference to one ledger: an object of this process, or a file that a copy opens again."""
 
     def __init__(self, ledger: PrivacyLedger, *, owner: str = "") -> None:
         self._ledger: PrivacyLedger | None = ledger
         self._identity = ledger.identity
-        self.owner = owner  # the note of all entries, where nobody else may pay from the ledger
-        self._streams: dict[tuple[int, int], StreamSink] = {}
+        self.owner = owner  # the note of all entries of an exclusive ledger
+        self._streams: dict[tuple[int, int], StreamDestination] = {}
         self._name = ledger.path
         self._seen = 0
         if self._name == MEMORY:
@@ -96,7 +97,7 @@ class LedgerHandle:
 
     @property
     def ledger(self) -> PrivacyLedger:
-        """The ledger; `LedgerError` where it is gone, or has forgotten what was spent."""
+        """The ledger; `LedgerError` if it is missing, or older than this handle."""
         if self._ledger is None:
             if self.path is None:
                 message = (
@@ -116,55 +117,57 @@ class LedgerHandle:
         return self._ledger
 
     def is_of(self, other: "LedgerHandle") -> bool:
-        """Whether both lead to one ledger."""
+        """Whether both reference one ledger."""
         same = self._identity == other._identity != ""  # noqa: SLF001 (of this class)
         return same or self._name == other._name  # noqa: SLF001 (of this class)
 
     @property
     def has_paid(self) -> bool:
-        """Whether something was paid for, as far as this process knows."""
+        """Whether the ledger has answers, as far as this process knows."""
         try:
             return self.answers() > 0
         except LedgerError:
             return self._seen > 0
 
     @property
-    def head(self) -> str:
-        """The ledger's head, for whoever audits it later; empty for one of version 1 that nothing was debited from."""
-        return str(self.ledger.head()) if self.ledger.identity else ""
+    def ledger_digest(self) -> str:
+        """The ledger's digest, which an audit compares later."""
+        return str(self.ledger.digest())
 
     def answers(self) -> int:
-        """Return how many answers the ledger holds."""
+        """Return the number of answers of the ledger."""
         self._seen = self.ledger.accountant().queries
         return self._seen
 
-    def stream(self, note: str, name: str = "") -> StreamSink:
-        """Return the stream of a name, or that of this thread and process, which nobody else counts on."""
+    def stream(self, note: str, name: str = "") -> StreamDestination:
+        """Return the stream of a name, or the stream of this thread and process."""
         here = os.getpid(), threading.get_ident()
         if name or here not in self._streams:
-            self._streams[here] = StreamSink(self.ledger, f"{note} {name or secrets.token_hex(8)}")
+            self._streams[here] = StreamDestination(self.ledger, f"{note} {name or secrets.token_hex(8)}")
         return self._streams[here]
 
-    def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: StreamSink) -> Labels:
-        """Release labels, paid for and kept by this ledger; errors as `release_debited` and `check_owner`."""
+    def release(self, aggregator: Aggregator, votes: Votes, note: str, sink: StreamDestination) -> Labels:
+        """Release labels, debited and kept by this ledger; errors as `release_debited` and `check_owner`."""
         self.check_owner()
-        labels = Delivery(aggregator, self.ledger, self.owner or note).deliver(votes, sink)
+        labels = deliver(aggregator, votes, self.ledger, sink, note=self.owner or note)
         self._seen += int(labels.size)
-        self.check_owner()  # of two ensembles that pay at once, both see the other or one sees the first
+        self.check_owner()  # of two concurrent ensembles at least one sees the other
         return labels
 
     def acknowledge(self, entry: int = 0) -> None:
-        """Drop the labels that this process released, or took up, and those of an entry, from the ledger."""
-        entries = {sink.turn.after for (process, _), sink in self._streams.items() if process == os.getpid()} | {entry}
+        """Delete the labels of this process, and those of an entry, from the ledger."""
+        entries = {sink.cursor.after for (process, _), sink in self._streams.items() if process == os.getpid()} | {
+            entry
+        }
         if self._ledger is None:
             with suppress(LedgerError):
                 self._ledger = self.ledger
-        if self._ledger is not None:  # else it is a copy, where there is no such ledger
+        if self._ledger is not None:  # else it is a copy without the ledger
             for number in sorted(entries - {0}):
                 self._ledger.forget_labels(number)
 
     def check_owner(self) -> None:
-        """Raise `LedgerError` where another ensemble paid from a ledger whose sums hold for one ensemble only."""
+        """Raise `LedgerError` if another ensemble debited an exclusive ledger."""
         if self.owner and any(entry.note != self.owner for entry in self.ledger.entries()):
             message = "other models paid from it, and their answers do not add up with these: fit with a new ledger"
             raise LedgerError(self.ledger.path, message)
@@ -181,26 +184,26 @@ class LedgerHandle:
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "LedgerHandle":
-        """Lead to the ledger of a handle that was written down; its file is opened when it is needed."""
+        """Restore a handle from plain data; its file is opened on use."""
         handle = cls.__new__(cls)
         handle.__setstate__(state)
         return handle
 
 
-def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Charge, *, anew: bool) -> LedgerHandle:
-    """Open the ledger that pays for an estimator, or make it.
+def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: PrivacyCost, *, anew: bool) -> LedgerHandle:
+    """Open the ledger of an estimator, or create it.
 
     Parameters
     ----------
     path
-        A file, made where there is none; None for a ledger in memory.
+        A file, created if missing; None for a ledger in memory.
     budget
-        What the estimator promises.
+        The estimator's guarantee.
     charge
-        What it will debit.
+        The cost of an answer.
     anew
-        Whether the ledger must hold nothing, and nobody else may pay from it, because the voters are private models:
-        another ensemble's answers do not add up with those of this one.
+        Whether the ledger must be empty and exclusive, because the voters are private models: answers of different
+        ensembles do not add up.
 
     Raises
     ------
@@ -224,14 +227,14 @@ def opened(path: str | PathLike[str] | None, budget: PrivacyParams, charge: Char
     if anew and held:
         advice = "models trained anew are others, whose answers do not add up with these: name a new ledger"
         checks.fail("ledger", ledger.path, "empty", advice)
-    if ledger.kinds == "one" and any(other.kind != charge.kind for other in held):
+    if ledger.composition == "one" and any(other.kind != charge.kind for other in held):
         advice = "fit with the settings that it was made for, or name a new ledger: what both release adds up"
         checks.fail("ledger", ledger.path, f"one of {charge.what!r}, and it holds {held[0].what!r}", advice)
     return LedgerHandle(ledger, owner=owner)
 
 
 def warn_of_refit(before: LedgerHandle | None, now: LedgerHandle) -> None:
-    """Say that a new budget does not undo what an old one, in memory or in another file, has paid for."""
+    """Warn that a new budget is added to the spent one of another ledger."""
     if before is not None and not now.is_of(before) and before.has_paid:
         warnings.warn(
             "this estimator has released something, and fit starts a new budget: if the new data are about the same "

@@ -1,9 +1,8 @@
-"""Training one estimator a shard, and counting what they vote; both by joblib, wherever its backend runs them.
+"""Training one estimator per shard, and counting their votes, by joblib with any backend.
 
-A worker that was forked (joblib's ``multiprocessing``) has the state of its parent's generators, and so has the next
-one: private models would draw the same noise, and the difference of two of them would have none; and what one teacher
-draws would move what the next one shares with others. So in a worker these generators are seeded anew for each: from
-the operating system for a private model, by its own seed for a teacher.
+Forked workers (joblib's ``multiprocessing``) share the state of their parent's random generators: private models would
+draw the same noise, and their difference would have none; and the draws of one teacher would influence others. So each
+worker seeds these generators for each model: from the operating system for a private model, by its seed for a teacher.
 """
 
 import os
@@ -14,32 +13,41 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
-from darrm.errors import checks
-from darrm.system.extras import Untyped
+from darrm.util import checks
+from darrm.util.extras import Untyped
 
-# said in the same words of every teacher: which one it was, and what it voted, is private
+# one message for every teacher: the number of the teacher, and its vote, are private
 UNANSWERED = (
-    "a teacher cannot answer these inputs, or not by one of the classes; this is private, and so is the cause: show "
-    "neither to whoever asks, and take an estimator that answers whatever it learned from (with encoders that ignore "
-    "what they do not know)"
+    "a teacher cannot answer these inputs by one of the classes. The cause depends on private data: do not show it to "
+    "clients, and use an estimator that answers all inputs (with encoders that ignore unknown values)"
 )
 
 
 def check_classifier(name: str, estimator: Untyped) -> None:
-    """Raise `ValueError` for what cannot learn classes, before anything is learned or paid for."""
+    """Raise `ValueError` unless it is a classifier, before training and debits."""
     if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
         found = checks.Found(repr(estimator)[:200])
-        checks.fail(name, found, "a classifier with fit and predict", "say an object, such as DecisionTreeClassifier()")
+        advice = "pass an object, such as DecisionTreeClassifier()"
+        if isinstance(estimator, list | tuple):
+            advice = "fitted models go to PrivateVotingClassifier.from_fitted(models, overlap=1)"
+        checks.fail(name, found, "a classifier with fit and predict", advice)
     kind = get_tags(estimator).estimator_type
     if kind not in {None, "classifier"}:
         advice = "only a vote on classes has a plurality"
         checks.fail(name, checks.Found(f"a {kind}, {repr(estimator)[:200]}"), "a classifier", advice)
+    parts = estimator.get_params().values() if hasattr(estimator, "get_params") else ()
+    for part in (estimator, *parts):
+        if isinstance(part, BaseEstimator) and hasattr(part, "_parameter_constraints"):
+            try:
+                part._validate_params()  # noqa: SLF001 (as its `fit` does)
+            except ValueError as error:
+                raise ValueError(f"{name} cannot be trained: {checks.one_line(error)}") from error
 
 
 def trained(
@@ -52,12 +60,12 @@ def trained(
     seeds: Sequence[int] | None,
     n_jobs: int | None,
 ) -> list[Any]:
-    """Train K clones of an estimator, each on the rows of its own shard; a worker gets these rows and no others.
+    """Train K clones of an estimator, each on its shard; a worker gets only the rows of its shard.
 
     Parameters
     ----------
     estimator
-        What is cloned.
+        The prototype.
     X, y
         n rows and their labels.
     shards
@@ -65,9 +73,9 @@ def trained(
     classes
         The public list of classes.
     seeds
-        The seed of each teacher. A teacher that has no row, or rows of one class only, is then no clone but votes for a
-        class: its own, or that of its number. None is for estimators that are private themselves: their noise must not
-        be seeded, and they are always fitted, as an exception for some shards would reveal what no noise hides.
+        The seed of each teacher. A teacher without rows, or with rows of one class only, is then a constant: that
+        class, or the class of its number. None is for private estimators: their noise must not be seeded, and they are
+        always fitted, because an exception for some shards would reveal private data.
     n_jobs
         For joblib.
 
@@ -77,8 +85,8 @@ def trained(
         If a teacher cannot be trained, or all of them would be one object.
     """
     if clone(estimator) is estimator:
-        advice = "clones share what they learn, as those of FrozenEstimator do, and then a person reaches all teachers"
-        checks.fail("the estimator", repr(estimator), "one whose clones learn anew", advice)
+        advice = "clones share their fitted state, as FrozenEstimator does, so a person influences all teachers"
+        checks.fail("the estimator", repr(estimator), "one whose clones are unfitted", advice)
     teachers: list[Any] = Parallel(n_jobs=n_jobs)(
         delayed(_trained)(
             clone(estimator),
@@ -112,25 +120,27 @@ def _trained(
         _seed_generators(seed)
     try:
         return teacher.fit(X, y)
-    except (ValueError, ArithmeticError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a teacher is any code
         raise ValueError(
-            f"teacher {number} could not be trained on its {len(y)} rows ({error}): take fewer teachers, or an "
-            "estimator that learns from so few rows"
+            f"teacher {number} could not be trained on its {len(y)} rows ({checks.one_line(error)}): take fewer "
+            "teachers, or an estimator that learns from so few rows"
         ) from error
 
 
 def _seed_generators(seed: int | None) -> None:
-    """Seed the generators of Python, numpy and torch, where it is loaded; None is the operating system."""
+    """Seed the generators of Python, numpy and a loaded torch; None is the operating system."""
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 (what estimators without a random_state of their own draw from)
+    np.random.seed(seed)  # noqa: NPY002 (estimators without a random_state use it)
     if "torch" in sys.modules:
         torch = sys.modules["torch"]
         torch.seed() if seed is None else torch.manual_seed(seed)
 
 
 def constant_classifier(label: NDArray[Untyped]) -> DummyClassifier:
-    """Return what votes for a class whatever is asked: that of (1,) labels, of any type that labels may have."""
-    # not by ``strategy="constant"``, which takes whole numbers and text only
+    """Return a constant classifier: the class of (1,) labels, of any type."""
+    # ``strategy="constant"`` takes integers and text only
     return DummyClassifier(strategy="most_frequent").fit([[0]], label)
 
 

@@ -1,7 +1,7 @@
-"""Lists of texts as inputs: for teachers that begin with what reads texts and no table, such as a ``TfidfVectorizer``.
+"""Lists of texts as inputs, for teachers that begin with a vectorizer such as ``TfidfVectorizer``.
 
-Who trains on a text is drawn as for any other row (`darrm.estimators.shards`), and what reads texts learns its words
-from one shard, as a part of the teacher: nothing of a text reaches another teacher.
+Texts are assigned to shards like other rows (`darrm.estimators.shards`). The vectorizer is a part of the teacher and
+learns from its shard only.
 """
 
 from typing import Any
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from darrm.errors import checks
-from darrm.system.extras import Untyped
+from darrm.util import checks
+from darrm.util.extras import Untyped
 
 
 def reader_of(estimator: Untyped) -> Untyped:
-    """Return the step that an estimator begins with, if that reads texts and no table; None for all others.
+    """Return the vectorizer at the start of an estimator; None if it takes tables.
 
     >>> from sklearn.feature_extraction.text import TfidfVectorizer
     >>> from sklearn.naive_bayes import MultinomialNB
@@ -36,7 +36,7 @@ def reader_of(estimator: Untyped) -> Untyped:
 
 
 def texts_of(X: Untyped, reader: Untyped) -> NDArray[Any]:
-    """Return a list, a column or a one-dimensional array of texts as an array of them: (n,) objects.
+    """Return a list, a column or a one-dimensional array of texts as an array: (n,) objects.
 
     >>> texts_of(["a text", "another"], "reader").tolist()
     ['a text', 'another']
@@ -54,14 +54,14 @@ def texts_of(X: Untyped, reader: Untyped) -> NDArray[Any]:
     if not len(texts):
         checks.fail("X", checks.Found("0 sample(s)"), "at least one text")
     wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
-    if wrong is not None:  # what it is may be private
+    if wrong is not None:  # the value may be private
         found = checks.Found(f"{type(texts[wrong]).__name__} as number {wrong}")
         checks.fail("X", found, allowed, f"{advice}; write missing texts as ''")
     return texts
 
 
 def check_reads_texts(teacher: Untyped, student: Untyped) -> None:
-    """Raise `ValueError` for a student that reads no texts where its teachers do, before anything is paid for."""
+    """Raise `ValueError` for a student of tables with teachers of texts, before anything is debited."""
     if student is not None and reader_of(teacher) is not None and reader_of(student) is None:
         advice = "None takes the teachers' first step, and a logistic regression"
         checks.fail("student", student, "a pipeline that begins with what reads texts, as the teacher does", advice)

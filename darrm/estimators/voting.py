@@ -1,37 +1,45 @@
-"""A vote of plain teachers on disjoint shards: `predict` pays for every label, and stops where the budget ends."""
+"""A vote of non-private teachers on disjoint shards: every label of `predict` is debited from the budget."""
+
+from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 
 from darrm.account.accountant import Spent
-from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError, checks
+from darrm.errors import BudgetExceededError
 from darrm.estimators import card
-from darrm.estimators.base import Ensemble, check_enough_rows, check_nothing_else
+from darrm.estimators.base import Ensemble, check_enough_rows, check_fitted, check_nothing_else, public_classes
 from darrm.estimators.planning import BEST, charge_of_models, check_answers_all, planned
 from darrm.estimators.spending import LedgerHandle, SelectionWarning, Written, opened, warn_of_refit
 from darrm.estimators.teachers import check_classifier
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.pate.analysis import PrivateFigureWarning
-from darrm.plan.option import Option
+from darrm.plan.calibrated import CalibratedMechanism
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.system.extras import Untyped
+from darrm.util import checks
+from darrm.util.extras import Untyped
 from darrm.votes import Votes
 
 
 class PayingVote(Ensemble):
-    """An ensemble whose labels are paid for when they leave; what `PrivateVotingClassifier` and its like share."""
+    """The base of ensembles whose `predict` debits every label."""
 
     epsilon: float
     delta: float
     max_queries: int
     ledger: Any
-    _release: Aggregator | None  # None where votes may be told as they are
+    _overlap = 1  # how many teachers one person's data can influence
+    _trained_elsewhere = False
+    _release: Aggregator | None  # None if the votes need no noise
     _spending: LedgerHandle
 
     def _voters(self) -> Voters:
@@ -46,14 +54,14 @@ class PayingVote(Ensemble):
         Parameters
         ----------
         X
-            (n, d) private inputs: an array, a sparse matrix where the teachers take one, or a data frame; (n,) texts, a
-            list or a Series, where they begin with what reads texts.
+            (n, d) private inputs: an array, a data frame, or a sparse matrix if the teachers take one; (n,) texts, a
+            list or a Series, if the teachers begin with a vectorizer.
         y
             (n,) private labels: numbers or text.
         groups
-            (n,) whose each row is, so that all rows of a person go to one teacher; by default every row is a person.
+            (n,) the person of each row: all rows of a person go to one teacher. By default every row is a person.
         refused
-            Nothing else: ``sample_weight`` is refused in words.
+            Refused, also ``sample_weight``.
 
         Returns
         -------
@@ -62,8 +70,8 @@ class PayingVote(Ensemble):
         Raises
         ------
         ValueError
-            If an argument is out of range, a teacher cannot be trained, or the ledger is another budget's. What is
-            raised here depends on the private data, and no guarantee covers it.
+            If an argument is out of range, a teacher cannot be trained, or the ledger has another budget. The error
+            depends on the private data, and no guarantee covers it.
         PlanError
             If no release fits into the budget.
         LedgerError
@@ -72,76 +80,79 @@ class PayingVote(Ensemble):
         Warns
         -----
         RefitWarning
-            If answers were paid for before from a ledger in memory, or from another file: the new budget comes on top.
+            If another ledger paid for earlier answers: the new budget is added to the old one.
         """
         check_nothing_else(refused)
         with self._unchanged_on_failure() as line:
+            self._overlap, self._trained_elsewhere = 1, False
             inputs, labels = self._data(X, y)
             voters = self._voters()
             check_enough_rows(inputs, voters.K)
             line.show(f"planning {self.max_queries:,} answers of {voters.K:,} teachers")
-            total = PrivacyParams(self.epsilon, self.delta)
             option = self._option(voters, len(self.classes_))
-            noisy = option.aggregator is not None
-            charge = charge_of_models(voters) if option.aggregator is None else option.aggregator.charge()
-            spending = opened(self.ledger, total, charge, anew=noisy and voters.are_private_models)
+            charge, spending = self._budget(voters, option)
             warn_of_refit(getattr(self, "_spending", None), spending)
             line.show(f"training {voters.K:,} teachers")
             teachers = self._teach(inputs, labels, groups, voters.K)
-            if not noisy:
+            if option.aggregator is None:
                 spending.ledger.debit(charge, note=f"{type(self).__name__}.fit")
             self.teachers_, self.plan_, self._release, self._spending = teachers, option, option.aggregator, spending
             self._remember(groups)
         return self
 
-    def _option(self, voters: Voters, classes: int) -> Option:
+    def _budget(self, voters: Voters, option: CalibratedMechanism) -> tuple[PrivacyCost, LedgerHandle]:
+        """Return the cost of an answer, and the ledger."""
+        noisy = option.aggregator is not None
+        charge = option.aggregator.privacy_cost() if option.aggregator is not None else charge_of_models(voters)
+        total = PrivacyParams(self.epsilon, self.delta)
+        return charge, opened(self.ledger, total, charge, anew=noisy and voters.are_private_models)
+
+    def _option(self, voters: Voters, classes: int) -> CalibratedMechanism:
         checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
         total = PrivacyParams(self.epsilon, self.delta)
         return planned(Workload(voters, self.max_queries, total, classes), self._aggregator())
 
-    def expected_share_right(self) -> float:
-        """Return how often a label will be one that most teachers vote for, before anything is trained or paid for.
+    def expected_accuracy(self) -> float:
+        """Return the planned accuracy, the probability that a label is the plurality of the teachers, before `fit`.
 
-        It depends on no data: it is the plan's, of two classes for teachers of whom every number of votes is equally
-        likely, of more the mean of teachers that are divided, mixed or agree. Those that agree are told more often;
-        whether most of them are right is another matter.
+        It depends on no data. For two classes every number of votes is equally likely; for more it is the mean over
+        low, medium and high consensus of the teachers. High consensus has a higher one; the accuracy of the plurality
+        itself is a separate question.
 
         Raises
         ------
         ValueError
-            If neither ``classes`` nor a `fit` says how many classes there are, or ``aggregator`` is the caller's own.
+            If the number of classes is unknown, or ``aggregator`` is not planned.
         PlanError
             If no release fits into the budget.
         """
         check_classifier(self.teacher_parameter, getattr(self, self.teacher_parameter))
-        classes = getattr(self, "classes_", None) if self.classes is None else self._said_classes()
+        classes = getattr(self, "classes_", None) if self.classes is None else public_classes(self.classes)
         if classes is None:
-            checks.fail(
-                "classes", None, "said before a fit", "how often a label is right depends on how many there are"
-            )
-        share = self._option(self._voters(), len(classes)).right
+            checks.fail("classes", None, "given before a fit", "the accuracy depends on their number")
+        share = self._option(self._voters(), len(classes)).accuracy
         if np.isnan(share):
-            checks.fail("aggregator", repr(self._aggregator()), repr(BEST), "no plan says how often another is right")
+            checks.fail("aggregator", repr(self._aggregator()), repr(BEST), "the accuracy of another is unknown")
         return share
 
     @property
     def predict_proba(self) -> NoReturn:
-        """There is none: a vote releases a class, and the share of noisy votes is no probability of anything."""
+        """Raise `AttributeError`: a vote releases a class, and shares of noisy votes are no probabilities."""
         raise AttributeError(
-            f"{type(self).__name__} has no predict_proba: it releases a class, and a share of noisy votes is the "
-            "probability of nothing: ask the student of a PATEClassifier"
+            f"{type(self).__name__} has no predict_proba: it releases a class, and shares of noisy votes are no "
+            "probabilities. Use the student of a PATEClassifier"
         )
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
-        """Release a private label for each row, and pay for all of them before the first one leaves.
+        """Release a private label for each row, after debiting all of them.
 
-        The ledger keeps the labels of the last call until the next one, or `acknowledge`: those of a process that was
-        killed are listed by ``ledger_.undelivered()`` and read by ``ledger_.kept_labels(entry)``.
+        The ledger keeps the labels of the last call until the next one, or `acknowledge`. After a crash
+        ``ledger_.undelivered()`` lists them, and ``ledger_.kept_labels(entry)`` reads them.
 
         Parameters
         ----------
         X
-            (Q, d) inputs, public or of the person who asks. The same input asked twice is paid for twice.
+            (Q, d) inputs, public or of the client. A repeated input is debited again.
 
         Returns
         -------
@@ -151,12 +162,12 @@ class PayingVote(Ensemble):
         Raises
         ------
         ValueError
-            If the inputs are not like those of ``fit``, or a teacher cannot answer them. The latter depends on the
-            private data, no guarantee covers it, and whoever asks must not see it. Nothing is paid.
+            If the inputs do not match those of ``fit``, or a teacher cannot answer them. The latter depends on the
+            private data, and no guarantee covers it: do not show it to clients. Nothing is debited.
         BudgetExceededError
-            If fewer than Q answers are left; ``queries_that_fit`` says how many are. Nothing is paid, and nothing lost.
+            If fewer than Q answers are left; ``queries_that_fit`` is their number. Nothing is debited.
         LedgerError
-            If the ledger cannot be written, belongs to another process, or is one that other models paid from.
+            If the ledger cannot be written, belongs to another process, or was debited by other models.
         """
         check_is_fitted(self)
         inputs = self._inputs(X, reset=False)
@@ -166,7 +177,7 @@ class PayingVote(Ensemble):
         if asked > left:
             raise BudgetExceededError(
                 f"{asked} answers were asked for, and {left} of {self.plan_.workload.queries} are left within "
-                f"{self.plan_.workload.total}: nothing was paid. Ask for fewer rows; more need a new budget",
+                f"{self.plan_.workload.total}: nothing was paid. Ask for fewer rows, or start a new budget",
                 requested=f"{asked} answers",
                 remaining=f"{left} answers",
                 queries_that_fit=left,
@@ -183,15 +194,15 @@ class PayingVote(Ensemble):
         return np.array(self.classes_.tolist())[codes]
 
     def score(self, X: Untyped, y: Untyped, sample_weight: Untyped = None) -> float:
-        """Return the share of right labels of `predict`, which pays for them.
+        """Return the share of correct labels of `predict`, which debits them.
 
         Warns
         -----
         SelectionWarning
-            That the answers are paid for, and that a choice by scores on private data is a release of its own.
+            The answers are debited, and a choice by scores on private data is a release that no ledger counts.
         """
         if self._is_paying():
-            check_consistent_length(X, y, sample_weight)  # before anything is paid
+            check_consistent_length(X, y, sample_weight)  # before the debit
             warnings.warn(
                 f"score pays for {_num_samples(X)} answers; settings that are chosen by scores on private data, as by "
                 "a grid search, are a release that no ledger counts: choose them on public data",
@@ -201,18 +212,18 @@ class PayingVote(Ensemble):
         return float(super().score(X, y, sample_weight))
 
     def votes(self, X: Untyped) -> Votes:
-        """Return how the teachers vote on (Q, d) inputs. **Private data**: not to be published, nor chosen by.
+        """Return the teachers' votes on (Q, d) inputs. **Private data**: do not publish them, nor choose by them.
 
         Warns
         -----
         PrivateFigureWarning
-            Each time, unless the teachers are models whose votes need no noise.
+            Always, unless the votes need no noise.
         """
         check_is_fitted(self)
         inputs = self._inputs(X, reset=False)
         if self._release is not None:
             warnings.warn(
-                "these votes are private data: do not publish them, nor anything chosen by looking at them",
+                "these votes are private data: publish neither them nor a choice that depends on them",
                 PrivateFigureWarning,
                 stacklevel=2,
             )
@@ -220,31 +231,31 @@ class PayingVote(Ensemble):
 
     @property
     def ledger_(self) -> PrivacyLedger:
-        """The ledger that pays: the authority on what is spent; `LedgerError` where this process has none."""
+        """The ledger, the authority on spent budget; `LedgerError` if this process has none."""
         check_is_fitted(self)
         return self._spending.ledger
 
     @property
     def privacy_spent_(self) -> Spent:
-        """What all answers so far cost together, read from the ledger; it does not depend on the data."""
+        """The cost of all answers so far, from the ledger; it does not depend on the data."""
         check_is_fitted(self)
         return self.ledger_.spent
 
     @property
     def queries_left_(self) -> float:
-        """How many answers can still be paid for; infinite where answers cost nothing beyond the models."""
+        """The number of answers that the budget admits; infinite if answers need no noise."""
         check_is_fitted(self)
         if self._release is None:
             return float("inf")
-        return self.ledger_.queries_that_fit(self._release.charge(), most=self._left())
+        return self.ledger_.queries_that_fit(self._release.privacy_cost(), most=self._left())
 
     def to_model_card(self) -> str:
-        """Write in Markdown what is guaranteed, to whom, and under which assumptions; it may be published."""
+        """Write the guarantee, its neighbors and its assumptions in Markdown; the card may be published."""
         check_is_fitted(self)
         return card.of_vote(self)
 
     def _left(self) -> int:
-        kind = self._release.charge().kind if self._release is not None else None
+        kind = self._release.privacy_cost().kind if self._release is not None else None
         held = self.ledger_.accountant().charges
         return max(0, self.plan_.workload.queries - sum(each.count for each in held if each.kind == kind))
 
@@ -253,51 +264,52 @@ class PayingVote(Ensemble):
 
 
 class PrivateVotingClassifier(PayingVote):
-    """A private plurality vote of plain teachers, each trained on a shard of its own.
+    """A private plurality vote of non-private teachers, trained on disjoint shards.
 
-    One person's data reach one teacher (`darrm.estimators.shards` says why), so one vote of K moves; the labels of all
-    calls of `predict` together are (epsilon, delta)-differentially private. Teachers and votes are not private.
+    One person's data influence one teacher (`darrm.estimators.shards`), so at most one of K votes changes. The labels
+    of all calls of `predict` together are (epsilon, delta)-differentially private; teachers and votes are not.
 
     Parameters
     ----------
     estimator
-        Any classifier of scikit-learn, or with its interface: each teacher is a clone. What learns from the data, such
-        as a scaler, belongs into it (a pipeline): a scaler *in front* of this class sees everybody's rows, and then one
-        person reaches all teachers.
+        Any classifier with scikit-learn's interface: each teacher is a clone. Put steps that learn from data, such as a
+        scaler, into it (a pipeline): a scaler *in front* of this class is fitted to all rows, and then one person
+        influences all teachers.
     n_teachers
-        K. More teachers, and less noise on their vote; fewer, and each of them knows more.
+        K. More teachers need less noise; fewer teachers have more data each.
     epsilon, delta
         The budget of all answers together.
     max_queries
-        Q, how many answers are planned for; `predict` refuses more. (Calls at one moment may pass Q, never the budget.)
+        Q, the number of planned answers; `predict` refuses more. (Concurrent calls may exceed Q, never the budget.)
     classes
-        All classes, public. None reads them from ``y``, and takes the list as public.
+        All classes, public; a number C means 0 … C - 1. None reads them from ``y``, and assumes that they are public.
     aggregator
-        ``"best"`` plans the release (`darrm.plan`), or one that answers every query, such as ``darrm.pate.GNMax(40)``.
+        ``"best"`` plans the release (`darrm.plan`); or an aggregator that answers every query, such as
+        ``darrm.pate.GNMax(40)``.
     n_jobs
         Processes for training and voting, by joblib: a Dask or Ray backend is chosen by ``joblib.parallel_config``.
     random_state
         Governs shards and training, never the noise, which is drawn from the operating system.
     ledger
-        A file that keeps the budget, made where there is none: over all fits, processes and restarts. None keeps it in
-        memory: every fit starts a budget of its own, and n fits to the same people's data cost n budgets.
+        A file that keeps the budget over all fits, processes and restarts; it is created if missing. None keeps it in
+        memory: every fit starts a new budget, and n fits to the same people's data cost n budgets.
     verbose
-        Whether `fit` shows on standard error where it stands, from two seconds on.
+        Whether `fit` shows progress on standard error after two seconds.
 
     Attributes
     ----------
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
     plan_
-        What releases, and what it costs: a `darrm.plan.Option`.
+        The plan: a `darrm.plan.CalibratedMechanism`.
     privacy_spent_, queries_left_, ledger_
-        What was spent, how many answers are left, and the ledger that says so.
+        The spent budget, the number of answers left, and the ledger.
     teachers_
         The K fitted teachers: **private data**.
 
     Notes
     -----
-    `copy.deepcopy` and pickle lead to the same budget, never to a second one (`darrm.estimators.spending`).
+    `copy.deepcopy` and pickle share the budget (`darrm.estimators.spending`).
 
     Examples
     --------
@@ -339,7 +351,56 @@ class PrivateVotingClassifier(PayingVote):
 
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
-        return Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
+        return Voters.non_private(self.n_teachers, self._overlap)
+
+    @classmethod
+    def from_fitted(
+        cls, models: Iterable[Untyped], *, overlap: int, classes: Untyped = None, **parameters: Untyped
+    ) -> PrivateVotingClassifier:
+        """Return a vote of classifiers that are fitted already, ready to predict.
+
+        Parameters
+        ----------
+        models
+            The fitted classifiers: **private data**. They are used as they are.
+        overlap
+            The largest number of them that one person's data can influence: 1 for models that were trained on disjoint
+            data. The guarantee assumes it, and nothing checks it.
+        classes
+            All classes, public. None takes those that every model knows.
+        parameters
+            Others of the class, such as ``epsilon`` and ``max_queries``.
+
+        Raises
+        ------
+        ValueError
+            If there is no model, one is not fitted, or they know different classes and none are listed.
+        PlanError
+            If no release fits into the budget.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_iris(return_X_y=True)
+        >>> models = [GaussianNB().fit(X[n::30], y[n::30]) for n in range(30)]
+        >>> vote = PrivateVotingClassifier.from_fitted(models, overlap=1, max_queries=10)
+        >>> vote.predict(X[:10]).shape, vote.queries_left_
+        ((10,), 0)
+        """
+        models = list(models) if isinstance(models, Iterable) else [models]
+        names = check_fitted(models, classes)
+        vote = cls(clone(models[0]), len(models), classes=classes, **parameters)
+        vote._overlap, vote._trained_elsewhere = overlap, True
+        vote.classes_, voters = names, vote._voters()
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(models[0], name):
+                setattr(vote, name, getattr(models[0], name))
+        option = vote._option(voters, len(names))
+        _, spending = vote._budget(voters, option)
+        vote.teachers_, vote.plan_, vote._release, vote._spending = models, option, option.aggregator, spending
+        vote._remember(())  # `overlap` is about a person with all of the rows
+        return vote
 
     def _aggregator(self) -> Untyped:
         check_answers_all(self.aggregator)

@@ -1,29 +1,30 @@
-"""Many problems at once: a sweep over m, ε, Δ or K, on several cores, each solve warm-started from the one before.
+"""Optimize many problems: a sweep over m, ε, Δ or K, on several cores, with warm starts.
 
-The rows that hold at the optimum of one problem nearly hold at that of the next, so a solve begins with those of the
-last one with the same voters. Rows are counts of voters at corners, so they are rows of the other
-problem as well, and rows can make a solve shorter but no point less private; the proof of every table is its own.
+Two neighboring problems of a sweep have nearly the same active rows. So a solve starts from the active rows of the
+previous solve with the same voters. A row counts voters at corners, so it is a row of both problems. A warm start
+shortens a solve and cannot weaken privacy: every table is proved separately.
 
-Problems that can warm-start each other make a group, and a group is one task: where the tasks run changes nothing.
+Problems that can warm-start each other form a group, and each group is one task. The results do not depend on the
+process that runs a task.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from darrm.errors import checks
-from darrm.laws.priors import Prior
 from darrm.optimize.optimizer import optimize_table
+from darrm.priors import Prior
 from darrm.problem import Problem
-from darrm.proof.optimality import SHAPES
-from darrm.proof.table import Table
-from darrm.system.extras import require
+from darrm.table.optimality import SHAPES
+from darrm.table.table import Table
+from darrm.util import checks
+from darrm.util.extras import require
 from lp_models.options import SolveOptions
 
 
 def optimize_many(
     problems: Iterable[Problem],
     *,
-    prior: Prior | None = None,
+    prior: Prior | str | None = None,
     shape: str = "free",
     options: SolveOptions | None = None,
     jobs: int = 1,
@@ -33,24 +34,24 @@ def optimize_many(
     Parameters
     ----------
     problems
-        The voters and targets. Those with the same K, ε, Δ and overlap are solved one after the other, in their order:
-        sort a sweep by m.
+        The voters and targets. Problems with the same K, ε, Δ and overlap are solved in the order of the list: sort a
+        sweep by m.
     prior, shape, options
-        As for `optimize_table`, the same for all.
+        As for `optimize_table`; they apply to all problems.
     jobs
-        Processes, by joblib (the extra ``sampling``) unless it is 1; −1 for as many as there are cores. The tables are
-        the same for any number of them.
+        The number of processes; −1 for one per core. Other values than 1 need joblib (the extra ``sampling``). The
+        tables do not depend on it.
 
     Returns
     -------
     list of Table
-        One for each problem, in their order.
+        One table per problem, in the same order.
 
     Raises
     ------
     ValueError
-        If something is not a problem, ``jobs`` is neither positive nor −1, joblib is missing, or for the reasons of
-        `optimize_table`.
+        If an item is not a `Problem`, ``jobs`` is neither positive nor −1, joblib is missing, or `optimize_table`
+        raises it.
 
     Examples
     --------
@@ -83,10 +84,10 @@ def optimize_many(
 
 
 def _solve_in_turn(
-    problems: Sequence[Problem], *, prior: Prior | None, shape: str, options: SolveOptions | None
+    problems: Sequence[Problem], *, prior: Prior | str | None, shape: str, options: SolveOptions | None
 ) -> list[Table]:
     tables: list[Table] = []
     for problem in problems:
-        start = tables[-1] if tables and problem.has_noise_function else None  # a law of more has no such rows
+        start = tables[-1] if tables and problem.has_noise_function else None  # other laws have no such rows
         tables.append(optimize_table(problem, prior=prior, shape=shape, options=options, start=start))
     return tables

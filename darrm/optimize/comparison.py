@@ -1,33 +1,33 @@
-"""The optimal noise function beside the three that the paper compares it with and the best constant, each certified."""
+"""Compare the optimal noise function with the baselines of the paper and with the best constant, all certified."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from darrm.laws import baselines
-from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Prior
+from darrm.majority import baselines
+from darrm.majority.noise_function import NoiseFunction
+from darrm.priors import Prior
 from darrm.problem import Problem
-from darrm.proof.table import Table, certify
+from darrm.table.table import Table, certify
 
 _CONSTANT = "γ_flat"
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One noise function of the comparison; without table and numbers if it does not exist for this problem."""
+    """One noise function of the comparison; its numbers are None if it does not exist for this problem."""
 
     name: str  # "γ_opt", "γ_Sub", "γ_DSub", "γ_const" or "γ_flat"
     table: Table | None  # certified
-    share_right: float | None  # of labels, under the prior of the comparison; None where it is not known
+    share_right: float | None  # the accuracy under the prior of the comparison; None if it is unknown
     expected_error: float | None  # under the same prior
-    remark: str  # why it is absent, or what certification did to it; may be empty
+    remark: str  # why it is absent, or how certification changed it; may be empty
 
 
 def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
     """Certify the baselines of the optimal table's problem and evaluate all five under a prior.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
-    >>> from darrm.laws.priors import Independent
+    >>> from darrm.priors import Independent
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> entries = compare(optimize_table(problem), Independent())
     >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
@@ -56,22 +56,22 @@ def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True)
 class WithMissing:
-    """What a table does where fair coins stand for some votes; right is what most of the others say."""
+    """A table evaluated with some votes replaced by fair coins; the true label is the majority of the other votes."""
 
     missing: int
-    share_right: float | None  # of labels; None where it is not known
+    share_right: float | None  # the accuracy; None if it is unknown
     expected_error: float
 
 
 def with_missing(
     table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[int], object] = lambda _: None
 ) -> tuple[WithMissing, ...]:
-    """Evaluate a table under a prior for rising numbers of missing votes; ``report`` is told each of them before.
+    """Evaluate a table under a prior for increasing numbers of missing votes; call ``report`` before each of them.
 
-    `ValueError` unless they rise and 0 ≤ number < K.
+    `ValueError` unless the numbers increase and 0 ≤ number < K.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
-    >>> from darrm.laws.priors import Independent
+    >>> from darrm.priors import Independent
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
     >>> for row in with_missing(optimize_table(problem), Independent(), range(3)):
     ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))

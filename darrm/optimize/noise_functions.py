@@ -1,55 +1,63 @@
-"""The γ with the smallest expected error, by rows that are generated as they are broken.
+"""Find the γ with the smallest expected error by row generation.
 
-`GeneratedRows` states the linear program of `lp_models.gamma_lp`, generates its privacy rows from the dominating family
-and, once that is content, from the full set, and hands the solver's point to `certify`.
+`generate_rows` states the linear program of `lp_models.gamma_lp` and adds privacy rows that the current point violates:
+first rows of the dominating family, then rows of the full set. `certify` proves the solver's point.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
-from darrm.errors import checks
-from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Dirichlet, weights_of
-from darrm.optimize.closed_form import best_for_plain_voters, has_closed_form
+from darrm.majority import baselines
+from darrm.majority.closed_form import best_for_non_private_voters, has_closed_form
+from darrm.majority.corners import CornerCounts
+from darrm.majority.error_bound import Multiplier, Row, largest, lower_bound
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
 from darrm.optimize.plurality import versions
 from darrm.optimize.privacy_oracle import PrivacyOracle
-from darrm.optimize.question import Question
-from darrm.probability import Array
+from darrm.optimize.request import Request, in_range
+from darrm.priors import Dirichlet, weights_of
 from darrm.problem import Problem, Voters
-from darrm.proof.corners import CornerCounts
-from darrm.proof.error_bound import Multiplier, Row, largest, lower_bound
-from darrm.proof.optimality import Solution
-from darrm.proof.table import Table, certify
+from darrm.table.optimality import Solution
+from darrm.table.table import Table, certify
+from darrm.util import checks
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.knots import Hats, Knots, Ramps
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Status
 from lp_models.row_generation import Result, minimize_with_rows
 
-# weights below this part of the largest say nothing; there a tie-break of the next size decides
+# of ε + Δ: below it, floating-point rounding costs more than the distance to the limit ε → 0
+LEAST_SIZE = Fraction(1, 2**25)
+_LARGEST_FACTOR = Fraction(10**300)
+_WIDE_GAP = 1e-6  # relative: above it, simple rules are tried too
+# weights below this fraction of the largest are negligible; there a tie-break of the next size decides
 _SMALLEST_WEIGHT = 1e-8
 _TIE_BREAK = 1e-8
-# above so many places that tie-break is in the way of the bound: such a prior is solved for with a common one beside
-# it first, of this size (the largest from which few rounds lead to the prior alone), and then by itself with a smaller
+# with more levels than this the tie-break would weaken the bound. The first solve then adds a common prior of the size
+# below (the largest from which few rounds lead to the prior alone); the second uses the prior alone and a smaller
 # tie-break
 _MOST_WITH_SILENCE, _SMALL_TIE_BREAK = 400, 1e-10
 _BESIDE: dict[Shape, float] = {Shape.FREE: 1e-6, Shape.MONOTONE: 1e-5}
-# with more variables than these a solve goes from coarse to fine, and begins with so many intervals between knots
+# with more variables than this, a solve refines a coarse grid that starts with this number of intervals
 _MOST_AT_ONCE, _FIRST_INTERVALS = 100, 128
 _KNOTS: dict[Shape, type[Knots]] = {Shape.FREE: Hats, Shape.MONOTONE: Ramps}
-_GAP_OF_START = 1e-4  # relative, of what a solve begins with: the monotone γ of a free one, that of fewer voters
-# a monotone solve begins with the rows that hold for one of so many voters, if these are not too few to be like them
+_GAP_OF_START = 1e-4  # relative, of a starting solve: the monotone γ for a free γ, or the γ for fewer voters
+# a monotone solve starts from the active rows for K / 4 voters, unless these are too few to be similar
 _PART, _FEWEST = 4, 300
 
 
 @dataclass(frozen=True)
-class Found:
-    """A γ that a solver proposes, and what it says of it."""
+class SolverResult:
+    """A γ that a solver proposes, with its multipliers and status."""
 
     gamma: NoiseFunction
     multipliers: tuple[Multiplier, ...]
@@ -57,41 +65,60 @@ class Found:
     provenance: dict[str, str]
 
     @classmethod
-    def of(cls, oracle: PrivacyOracle, result: Result) -> Found:
-        """Read a result; of a sampled error the last variable is no part of γ."""
+    def of(cls, oracle: PrivacyOracle, result: Result) -> SolverResult:
+        """Convert a result; with a sampled error the last variable is not part of γ."""
         voters = oracle.voters
-        gamma = NoiseFunction(voters.K, oracle.shape.variables_to_gamma(result.point[: voters.half_size]))
+        gamma = NoiseFunction(voters.K, oracle.shape.variables_to_gamma(result.point[: voters.num_upper_levels]))
         rows = largest(_labelled(result), voters)
         provenance = {"solver": "production", "made by": versions("darrm", "highspy"), **result.provenance}
         return cls(gamma, rows, result.status, provenance)
 
 
-class GeneratedRows:
-    """The production program: rows are found where they are broken."""
-
-    def answers(self, question: Question) -> bool:
-        """Whether the prior makes the expected error of a γ linear, and nobody asked for every row."""
-        return question.problem.has_noise_function and question.solver == "production" and not question.is_sampled
-
-    def table(self, question: Question) -> Table:
-        """Solve, and prove what came out."""
-        problem, prior = question.problem, question.belief
-        oracle = PrivacyOracle(problem.for_certain, question.of_shape)
-        found = Found.of(oracle, solve(oracle, weights_of(prior, problem.voters.K), question))
-        gamma = found.gamma
-        if has_closed_form(problem.voters):  # the largest private γ at every l, also where the prior is silent
-            gamma = best_for_plain_voters(problem.for_certain)
-        solution = Solution(prior, found.multipliers, found.status.value, question.of_shape.value, question.objective)
-        return certify(problem, gamma).with_solution(solution, found.provenance)
+def generate_rows(request: Request) -> Table:
+    """Solve by row generation and certify the result."""
+    problem, prior = request.problem, request.belief
+    nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
+    oracle = PrivacyOracle(nearby, request.of_shape)
+    found = SolverResult.of(oracle, solve(oracle, weights_of(prior, problem.voters.K), request))
+    gamma, multipliers = found.gamma, in_proportion(found.multipliers, problem.voters, factor)
+    if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
+        gamma = best_for_non_private_voters(problem.conditional_on_inclusion)
+    solution = Solution(prior, multipliers, found.status.value, request.of_shape.value, request.objective)
+    table = certify(problem, gamma).with_solution(solution, found.provenance)
+    return best_of(table, solution, request)
 
 
-def solve(oracle: PrivacyOracle, weights: Array, question: Question) -> Result:
-    """Minimize the expected error of so many weights, from the rows of a table near by if there is one."""
-    known = _rows_of(question.start, oracle.voters)
+def in_proportion(multipliers: tuple[Multiplier, ...], voters: Voters, factor: Fraction) -> tuple[Multiplier, ...]:
+    """Scale multipliers to the rows of the original problem, which are smaller by ``factor`` if voters are private."""
+    grown = float(min(factor, _LARGEST_FACTOR)) if voters.private_kinds else 1.0
+    return tuple((y * grown, row) for y, row in multipliers)
+
+
+def best_of(table: Table, solution: Solution, request: Request) -> Table:
+    """Return the best of the table and the simple rules if the solver left a gap."""
+    optimality = table.optimality
+    if optimality is None or optimality.gap <= max(_WIDE_GAP * optimality.value, request.settings.floor):
+        return table
+    for propose in (baselines.subsampling, baselines.double_subsampling, baselines.truth):
+        with suppress(ValueError):
+            rule = propose(request.problem.conditional_on_inclusion)
+            if rule.expected_error(solution.prior) < optimality.value:
+                simple = certify(request.problem, rule).with_solution(solution, table.provenance)
+                table = min(table, simple, key=_error)
+    return table
+
+
+def _error(table: Table) -> float:
+    return math.inf if table.optimality is None else table.optimality.value
+
+
+def solve(oracle: PrivacyOracle, weights: Array, request: Request) -> Result:
+    """Minimize the expected error with these weights, starting from the active rows of ``request.start``, if any."""
+    known = _rows_of(request.start, oracle.voters)
     tie_break = tie_break_of(weights, oracle)
     if tie_break is None or weights.size <= _MOST_WITH_SILENCE:
-        return _solve_linear(oracle, weights, question.settings, tie_break, question.report, known)
-    return _solve_through_silence(oracle, weights, question.settings, question.report, known)
+        return _solve_linear(oracle, weights, request.settings, tie_break, request.report, known)
+    return _solve_through_silence(oracle, weights, request.settings, request.report, known)
 
 
 def _rows_of(start: Table | None, voters: Voters) -> tuple[Row, ...]:
@@ -110,7 +137,7 @@ def _solve_linear(
     report: Callable[[Progress], None] | None,
     known: Sequence[Row] = (),
 ) -> Result:
-    # a free γ then starts from a monotone one, and a monotone one from the rows that hold for fewer voters
+    # with many levels a free γ starts from a monotone γ, and a monotone γ from the active rows for fewer voters
     program, start = expected_error_program(weights, oracle.shape), oracle.beginning(known)
     if weights.size <= _MOST_AT_ONCE:
         return minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, start=start)
@@ -122,7 +149,7 @@ def _solve_linear(
         gamma = Shape.MONOTONE.variables_to_gamma(found.point)
         if found.status in {Status.TIME_LIMIT, Status.INTERRUPTED}:
             return replace(found, point=gamma)
-        # the dominating family is all that a monotone γ needs, and its looks are thorough
+        # a monotone γ needs only the dominating family, so its separation is always thorough
         start = oracle.beginning(rows_in(found), gamma if np.isfinite(found.value) else None)
         options = left_of(options, started)
     elif not known and (problem := _of_fewer(oracle.problem)) is not None:
@@ -130,7 +157,7 @@ def _solve_linear(
         if found.status in {Status.TIME_LIMIT, Status.INTERRUPTED}:
             return found
         start, options = oracle.beginning(rows_in(found)), left_of(options, started)
-    dear = oracle.shape is Shape.FREE and oracle.problem.voters.each.exact_delta > 0  # the border of the full set
+    dear = oracle.shape is Shape.FREE and oracle.problem.voters.each.exact_delta > 0  # rows of the border
     knots = _KNOTS[oracle.shape].spread(weights.size, _FIRST_INTERVALS, keeps_rows=dear)
     result = minimize_with_rows(program, oracle, options, tie_break=tie_break, report=report, knots=knots, start=start)
     return result if found is None else _with_better_bound(oracle, weights, result, found)
@@ -138,7 +165,7 @@ def _solve_linear(
 
 def _of_fewer(problem: Problem) -> Problem | None:
     voters = problem.voters
-    fewer = voters.K // (2 * _PART) * 2 + voters.K % 2  # ties as before
+    fewer = voters.K // (2 * _PART) * 2 + voters.K % 2  # keeps the parity, so ties too
     is_private = voters.each.is_private
     if fewer < _FEWEST or voters.own is not None or (is_private and problem.exact_m > fewer):
         return None
@@ -146,9 +173,9 @@ def _of_fewer(problem: Problem) -> Problem | None:
 
 
 def _solve_for_fewer(oracle: PrivacyOracle, problem: Problem, weights: Array, options: SolveOptions) -> Result:
-    """Solve a monotone problem for fewer voters; stretch γ and the rows that hold, valid ones whatever they are of."""
-    # about the same share of the voters sits at each corner where a row holds, so few rows are missing
-    n = problem.voters.half_size
+    """Solve a monotone problem for fewer voters, then stretch γ and the active rows to K; stretched rows are valid."""
+    # the share of voters at each corner of an active row depends little on K, so few rows are missing
+    n = problem.voters.num_upper_levels
     bounds = np.arange(n) * weights.size // n
     found = _solve_linear(PrivacyOracle(problem, oracle.shape), np.add.reduceat(weights, bounds), options, None, None)
     places = np.arange(weights.size) * n / weights.size
@@ -159,7 +186,7 @@ def _solve_for_fewer(oracle: PrivacyOracle, problem: Problem, weights: Array, op
 
 
 def rows_in(found: Result) -> list[Row]:
-    """Return the rows of a result that speak of voters."""
+    """Return the rows of a result that constrain privacy."""
     return [row for _, row in _labelled(found)]
 
 
@@ -168,7 +195,7 @@ def _labelled(found: Result) -> list[Multiplier]:
 
 
 def left_of(options: SolveOptions, started: float) -> SolveOptions:
-    """Return options with the time that is left since a start."""
+    """Return options with the time limit reduced by the time since ``started``."""
     return replace(options, time_limit=max(0.0, options.time_limit - (time.perf_counter() - started)))
 
 
@@ -179,8 +206,8 @@ def _solve_through_silence(
     report: Callable[[Progress], None] | None,
     known: Sequence[Row],
 ) -> Result:
-    # with a little of a common prior beside the silent one first, then for the latter alone: the rows that hold for
-    # both together nearly hold for one, so two or three rounds with all variables close the gap
+    # first with a small multiple of a common prior added, then with the prior alone: the two solves share most active
+    # rows, so two or three rounds with all variables close the gap
     started, common = time.perf_counter(), Dirichlet().weights(oracle.voters.K)
     beside = float(np.max(weights)) / float(np.max(common)) * common
     first = _solve_linear(oracle, weights + _BESIDE[oracle.shape] * beside, options, None, report, known)
@@ -194,7 +221,7 @@ def _solve_through_silence(
 
 
 def _with_better_bound(oracle: PrivacyOracle, weights: Array, result: Result, before: Result) -> Result:
-    """Keep the multipliers of the part before where time ran out before better ones came."""
+    """Keep the multipliers of the first solve if the time limit stopped the second one before it found better ones."""
     if result.status not in {Status.TIME_LIMIT, Status.INTERRUPTED}:
         return result
     shape, voters = oracle.shape.value, oracle.voters
@@ -206,9 +233,9 @@ def _with_better_bound(oracle: PrivacyOracle, weights: Array, result: Result, be
 
 
 def tie_break_of(weights: Array, oracle: PrivacyOracle) -> Array | None:
-    """Return a small cost that prefers what a common prior likes, where the prior has next to no opinion."""
-    # U[0.5, 1] gives the numbers of ones near a tie weights down to 1e-60 at K = 501; without this the solver would
-    # leave γ there wherever it happens to be. The bound and the value are about the prior alone.
+    """Return a small cost that follows a common prior at the levels with negligible weights."""
+    # U[0.5, 1] has weights down to 1e-60 near a tie at K = 501; without a tie-break γ would be arbitrary there. The
+    # bound and the value use the prior alone.
     largest = float(np.max(weights))
     silent = weights < _SMALLEST_WEIGHT * largest
     if not np.any(silent):

@@ -1,36 +1,39 @@
-"""The best noise function for a problem, with its proof and with a bound on every other one.
+"""Find the best noise function for a problem, with its proof and an optimality bound.
 
-`optimize_table` hands a question to the one program that answers it. Nothing that a solver says is believed: privacy
-comes from the proof, optimality from a bound recomputed from the duals, which go with the table.
+`optimize_table` passes a request to the program that solves it. It trusts no solver: privacy comes from the proof, and
+the optimality bound is recomputed from the duals, which the table keeps.
 
-**Why the free optimum is not monotone.** The rows limit E_p[g] − c·E_{p'}[g], which is about how g *changes* under
-small moves of the number of ones. Averages blur γ, so a γ that alternates between 1 and 0 near the tie has the same
-blurred slope as one that rises gently, and the program, being linear, prefers corners: γ = 1 where a vote is worth
-most under the prior, 0 beside it to pay for that. Where every l matters by itself (auditors, few voters), choose
-``shape="monotone"``: the more votes, the more truth, for a few per cent more expected error.
+**Why the free optimum is not monotone.** The rows limit E_p[g] − c·E_{p'}[g], which measures how g *changes* under
+small moves of the number of ones. Expectations smooth γ, so a γ that alternates between 1 and 0 near the tie has the
+same smoothed slope as a γ that rises gently. The program is linear, so it prefers corners: γ = 1 at the level with
+the largest weight under the prior, and γ = 0 next to it as compensation. If each single l matters (auditors, few
+voters), choose ``shape="monotone"``: γ then never decreases towards unanimity, for a few percent more expected error.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from darrm.laws.priors import Prior
-from darrm.optimize.every_row import EveryRow
-from darrm.optimize.fitted_draws import FittedDraws
-from darrm.optimize.noise_functions import GeneratedRows
-from darrm.optimize.plurality import Pluralities
-from darrm.optimize.question import Program, Question
-from darrm.problem import Problem
-from darrm.proof.table import Table
+from darrm.optimize.every_row import solve_every_row
+from darrm.optimize.fitted_draws import fit_draws
+from darrm.optimize.noise_functions import generate_rows
+from darrm.optimize.plurality import optimize_plurality
+from darrm.optimize.request import Request
+from darrm.priors import Prior
+from darrm.privacy import Number, PrivacyPair, PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.table.table import Table
+from darrm.util import checks
 from lp_models.options import Progress, SolveOptions
-
-PROGRAMS: tuple[Program, ...] = (GeneratedRows(), FittedDraws(), EveryRow(), Pluralities())
 
 
 def optimize_table(
-    problem: Problem,
+    problem: Problem | None = None,
     *,
-    prior: Prior | None = None,
+    K: int | None = None,
+    m: Number | None = None,
+    each: PrivacyPair | None = None,
+    prior: Prior | str | None = None,
     shape: str | None = None,
     objective: str = "linear",
     solver: str = "production",
@@ -40,47 +43,49 @@ def optimize_table(
     report: Callable[[Progress], None] | None = None,
     start: Table | None = None,
 ) -> Table:
-    """Find and prove the best law: the γ with the smallest expected error; of more classes `optimize_plurality`'s.
+    """Find and certify the γ with the smallest expected error; with more than two classes, call `optimize_plurality`.
 
     Parameters
     ----------
     problem
-        Voters, target and classes. With more than two classes ``prior``, ``options`` and ``report`` are used, and
-        whatever else is said of the program for γ is refused.
+        Voters, target and classes. With more than two classes only ``prior``, ``options`` and ``report`` apply.
+    K, m, each
+        Instead of a problem: the number of voters, the privacy allowance, and the guarantee of each voter; by default
+        11, 3 and (0.1, 1e-5), the paper's example.
     prior
-        What is publicly believed about the voters; by default independent p_i ~ U[0.5, 1], the paper's surrogate, and
-        for the objective ``"expected-error"`` independent p_i ~ U[0, 1].
+        The public prior on the voters. By default the p_i are independent, U[0.5, 1] (the paper's surrogate), and
+        U[0, 1] for the objective ``"expected-error"``.
     shape
-        ``"free"``, or ``"monotone"`` for a γ that never falls on the way from the tie to unanimity. By default free,
-        and monotone where voters differ, whose free γ are not known.
+        ``"free"``, or ``"monotone"`` for a γ that never decreases from the tie to unanimity. By default free, but
+        monotone if voters differ: their free γ are not known.
     objective
         ``"linear"``: the prior's linear expected error. ``"expected-error"``: the expected error itself, absolute
-        value included [D, Eq. 2], over draws of the prior unless the prior makes it linear anyway.
+        value included [D, Eq. 2], over draws of the prior unless the prior makes it linear.
     solver
-        ``"production"`` generates rows; ``"reference"`` writes every row of Lemma 5.1 down and needs cvxpy.
+        ``"production"`` generates rows; ``"reference"`` lists every row of Lemma 5.1 and needs cvxpy.
     options
-        When to stop; nothing in it changes a guarantee.
+        When to stop; no option changes a guarantee.
     draws
-        How many draws of the prior the objective ``"expected-error"`` fits, and how many others judge the result:
-        20,000 for few voters, falling to 5,000 for many.
+        The number of draws of the prior for the objective ``"expected-error"``; as many held-out draws estimate the
+        result. By default 20,000 for few voters, down to 5,000 for many.
     rng
-        Where those draws come from; a fixed seed by default. Nothing private is drawn.
+        The generator of these draws, with a fixed seed by default. It draws nothing private.
     report
-        Called once a round of the production solver.
+        Called once per round of the production solver.
     start
-        The table of a problem near by: the production solver begins with the rows that hold there. This saves rounds
-        and changes no guarantee; `optimize_many` does it along a sweep.
+        The table of a similar problem: the production solver starts from its active rows. This saves rounds and
+        changes no guarantee; `optimize_many` does it along a sweep.
 
     Returns
     -------
     Table
-        Proven private; ``optimality`` holds its expected error and a bound below that of every private γ.
+        Proven private; ``optimality`` holds its expected error and a lower bound on that of every private γ.
 
     Raises
     ------
     ValueError
-        If an option is unknown or of another type, there are more voters than `check_size` allows, the prior has no
-        linear expected error, or the reference solver is to sample.
+        If an option is unknown or has the wrong type, there are more voters than `check_size` allows, the prior has
+        no linear expected error, or the reference solver would have to sample.
     SolveError
         If the reference solver fails. The production solver always returns its best proven γ.
 
@@ -92,7 +97,26 @@ def optimize_table(
     >>> problem = Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)
     >>> optimize_table(problem, shape="monotone").gamma.half.round(9)
     array([0.2, 0.6, 1. ])
+    >>> round(optimize_table(K=5, m=1, each=(0.1, 0)).gamma(4), 9)
+    0.6
     """
-    question = Question(problem, prior, options, report, shape, objective, solver, draws, rng, start)
-    (program,) = (one for one in PROGRAMS if one.answers(question))
-    return program.table(question)
+    if problem is None:
+        problem = _example(K, m, each)
+    elif K is not None or m is not None or each is not None:
+        checks.fail("problem", problem, "left out where K, m or each are said", "name one or the other")
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
+    if not problem.has_noise_function:
+        given = {"shape": shape, "objective": objective, "solver": solver, "draws": draws, "rng": rng, "start": start}
+        for name, value in given.items():
+            if value not in {None, "free", "linear", "production"}:
+                checks.fail(name, value, f"left out for {problem.classes} classes", "it is about γ, for two classes")
+        return optimize_plurality(problem, prior=prior, options=options, report=report)
+    request = Request(problem, prior, options, report, shape, objective, solver, draws, rng, start)
+    if solver == "reference":
+        return solve_every_row(request)
+    return fit_draws(request) if request.is_sampled else generate_rows(request)
+
+
+def _example(K: int | None, m: Number | None, each: PrivacyPair | None) -> Problem:
+    pair = PrivacyParams("0.1", "1e-5") if each is None else PrivacyParams.of(each, "each")
+    return Problem.from_allowance(Voters(11 if K is None else K, pair), 3 if m is None else m)

@@ -1,24 +1,24 @@
-"""The rows of a private γ that a point breaks, as a solver asks for them: of chains, of the border, of the full set."""
+"""Separate a point from the private γ: find violated rows among the chains, the border and the full set."""
 
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
-from darrm.optimize.question import thorough_rows
-from darrm.probability import Array
+from darrm.majority.corners import CornerCounts, budget_below
+from darrm.majority.dominating import choose_violated, stop_after
+from darrm.majority.error_bound import Row
+from darrm.majority.groups import KindSet, rows_of
+from darrm.numerics import Array
+from darrm.optimize.request import thorough_rows
 from darrm.problem import Problem
-from darrm.proof.corners import CornerCounts, budget_below
-from darrm.proof.dominating import choose_violated, stop_after
-from darrm.proof.error_bound import Row
-from darrm.proof.kinds import KindSet, rows_of
 from lp_models.gamma_lp import Shape
 from lp_models.row_generation import Separation
 
-# once no row of the dominating family exceeds the budget by more than this factor, the border of the full set is
-# looked at as well
+# the border of the full set is searched too, once no row of the dominating family exceeds the budget by more than this
+# factor
 _BORDER_FACTOR = 1.01
-# a row is broken when its cost exceeds the budget by more than this part of it
+# a row is violated if its cost exceeds the budget by more than this fraction of it
 _BROKEN = 1e-12
 
 
@@ -31,9 +31,9 @@ class PrivacyOracle:
         self.budget = budget_below(problem.target)
 
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
-        """Look for broken rows: of both chains, and for Δ > 0 of all moves near 0 and 1 if little else is broken.
+        """Find violated rows: of both chains, and for Δ > 0 of all moves near 0 and 1 if few other rows are violated.
 
-        A look at both chains is thorough where these moves do not matter: for Δ = 0, and for a γ that never falls.
+        For Δ = 0, and for a γ that never decreases, both chains suffice, so the search is thorough.
         """
         gamma, full = self.shape.variables_to_gamma(point), self.full
         limit = self.budget * (1.0 + _BROKEN)
@@ -59,27 +59,27 @@ class PrivacyOracle:
                 worst = max(worst, chains[1].worst)
             rows = [full.family.row(each, j) for each in chains for j in choose_violated(each.costs, limit)]
             rows += self.most_useful(outside, limit)
-        # back from γ, so that what clipping took is not forgotten
+        # recomputed from γ, which is clipped
         feasible = self.shape.gamma_to_variables(gamma * (self.budget / max(worst, self.budget)))
         matrix = self.rows_over_variables(rows, deadline)
         return Separation(matrix, np.full(len(rows), self.budget), feasible, thorough, rows)
 
     def beginning(self, rows: Sequence[Row], point: Array | None = None) -> Separation:
-        """Return what a solve may begin with: rows, and a point in these variables that all rows hold at, if known."""
-        feasible = np.zeros(self.voters.half_size) if point is None else point
+        """Return a starting point for a solve: rows, and a feasible point in these variables, if one is known."""
+        feasible = np.zeros(self.voters.num_upper_levels) if point is None else point
         limits = np.full(len(rows), self.budget)
         matrix = self.rows_over_variables(rows, np.inf)
         return Separation(matrix, limits, feasible, thorough=point is not None, labels=rows)
 
     def rows_over_variables(self, rows: Sequence[Row], deadline: float) -> Array:
-        """Compute the coefficients of some rows: shape (r, n)."""
-        matrix = np.empty((len(rows), self.voters.half_size))
+        """Compute the coefficients of r rows: shape (r, n)."""
+        matrix = np.empty((len(rows), self.voters.num_upper_levels))
         for place, row in enumerate(rows):
             stop_after(deadline)
             matrix[place] = row.coefficients(self.voters, self.full.ratio.value)
         return self.shape.rows(matrix)
 
     def most_useful(self, broken: Sequence[tuple[float, CornerCounts]], limit: float) -> list[CornerCounts]:
-        """Choose among the rows of a thorough look."""
+        """Choose among the rows of a thorough separation."""
         costs = np.array([cost for cost, _ in broken])
         return [broken[index][1] for index in choose_violated(costs, limit, thorough_rows(self.problem.voters.K))]

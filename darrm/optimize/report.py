@@ -1,31 +1,31 @@
-"""What `python -m darrm.optimize` shows: as text, as JSON, and as a picture."""
+"""Report a table as text, as JSON and as a picture, for `python -m darrm.optimize`."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from darrm.errors import checks
-from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Prior, in_words
+from darrm.commands.command_line import spread
+from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.comparison import Entry, WithMissing, compare, with_missing
 from darrm.optimize.rounding import fitting
-from darrm.problem import Problem, Voters
-from darrm.proof.optimality import Optimality
-from darrm.proof.table import Table
-from darrm.system.command_line import absences, level_table, spread
-from darrm.system.figures import saved_figure, style
-from darrm.system.files import Document
+from darrm.priors import Prior
+from darrm.problem import Voters
+from darrm.table.picture import plot_noise_functions
+from darrm.table.table import Table
+from darrm.table.text import majority_heading, majority_proof
+from darrm.util import checks
+from darrm.util.files import Document
 
-_MOST_KINDS = 12
-_MOST_LINES = 60  # of the table of γ
+_MOST_LINES = 60  # in the table of γ
 _COLUMN = 9  # characters
-_SMALL_GAIN = 0.1  # of 100 labels
+_SMALL_GAIN = 0.1  # labels per 100
 _RULES = {
     "γ_opt": "with the best noise found, γ_opt",
     "γ_flat": "with the best constant, the best simple rule, γ_flat",
@@ -35,30 +35,37 @@ _RULES = {
 
 @dataclass(frozen=True, eq=False)
 class Report(ABC):
-    """What the command says of a table that it found."""
+    """The report of the command on an optimal table."""
 
     table: Table
 
     @abstractmethod
-    def blocks(self, *, everything: bool) -> Iterable[str]:
-        """Write the paragraphs for a person; ``everything``: also of what does not exist here, and why."""
+    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:
+        """Write the paragraphs for a person.
+
+        ``everything`` includes the rules that do not apply and the reasons; ``remark`` is a note on the voters'
+        guarantees.
+        """
 
     @abstractmethod
     def details(self) -> Document:
-        """Write the same as plain data, beside what every report has."""
+        """Write the part of the JSON document that depends on the kind of law."""
 
-    def text(self, output: Path | None, *, everything: bool = False) -> str:
-        """Write it for a person."""
+    def text(self, output: Path | None, *, everything: bool = False, remark: str = "") -> str:
+        """Write the report for a person."""
         unsaved = "Not saved: --output FILE.json keeps the table with its proof."
         closing = unsaved if output is None else f"Table written to {output}"
-        return "\n\n".join(block for block in (*self.blocks(everything=everything), closing) if block) + "\n"
+        return (
+            "\n\n".join(block for block in (*self.blocks(everything=everything, remark=remark), closing) if block)
+            + "\n"
+        )
 
     def document(self, output: Path | None) -> Document:
-        """Write the same as plain data; `optimize_report.json` and `plurality_report.json` in `darrm/schemas`."""
+        """Write the JSON document; schemas: `optimize_report.json` and `plurality_report.json` in `darrm/schemas`."""
         optimality, written = self.table.optimality, None
         if optimality is not None:
             written = {**optimality.to_json(self.table.problem), "gap": optimality.gap, "claimed": optimality.claimed}
-            del written["multipliers"]  # they are the table's
+            del written["multipliers"]  # the table keeps them
         return {
             **self.details(),
             "optimality": written,
@@ -67,44 +74,37 @@ class Report(ABC):
         }
 
 
-def stopped_early(optimality: Optimality) -> list[str]:
-    """Say why the solver stopped before the gap was closed, if it did."""
-    if optimality.status == "optimal":
-        return []
-    return [f"  the solver     {optimality.status}; the proof and the bound above hold all the same"]
-
-
 @dataclass(frozen=True, eq=False)
 class GammaReport(Report):
-    """The report on a γ, beside the paper's and the best constant under the same prior."""
+    """The report on a γ, compared with the baselines of the paper and the best constant under the same prior."""
 
     entries: Sequence[Entry]
     missing: Sequence[WithMissing] = ()
 
     @classmethod
     def of(cls, table: Table, missing: Iterable[int], show: Callable[[str], object]) -> GammaReport:
-        """Compare a table that was optimized, also with so many votes missing; ``show`` is told how far it is."""
+        """Compare an optimal table with the baselines and evaluate it with missing votes; ``show`` prints progress."""
         prior = _prior_of(table)
         rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
         return cls(table, compare(table, prior), rows)
 
-    def blocks(self, *, everything: bool) -> Iterable[str]:
-        """Write the paragraphs, with what a coin does under the prior of the comparison."""
+    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:
+        """Write the paragraphs, with random guessing under the prior as a reference."""
         return (
             _decision(self.entries, _prior_of(self.table)),
-            _heading(self.table),
+            majority_heading(self.table.problem, self.table.optimality, remark),
             _values(self.table, self.entries, _prior_of(self.table)),
             _remarks(self.entries, everything=everything),
             _missing(self.missing),
-            _proof(self.table),
+            majority_proof(self.table.problem, self.table.certificate, self.table.optimality),
         )
 
     def details(self) -> Document:
-        """Write what is known about every noise function of the comparison."""
+        """Write every noise function of the comparison, with its certificate."""
         problem = self.table.problem
         return {
             "format": "darrm optimize report",
-            "version": 2,
+            "version": 1,
             "problem": {**problem.to_json(), "m": problem.m if problem.voters.each.is_private else None},
             "levels": self.table.gamma.levels.tolist(),
             "noise_functions": [
@@ -123,23 +123,13 @@ class GammaReport(Report):
 
     def plot(self, path: Path) -> None:
         """Draw γ over the number of ones for every noise function that exists."""
-        problem = self.table.problem
-        levels = np.arange(problem.voters.K + 1)
-        with saved_figure(path) as figure:
-            axes = figure.add_subplot()
-            for place, entry in enumerate(self.entries):
-                if entry.table is not None:
-                    how = style(place, width=1.6 if place else 2.6)
-                    right = "" if entry.share_right is None else f"right labels {entry.share_right:.4f}, "
-                    label = f"{entry.name}   {right}expected error {entry.expected_error:.4g}"
-                    axes.plot(levels, entry.table.gamma.full, label=label, **how.line(levels.size))
-            axes.set(
-                xlabel="l, number of ones among the votes", ylabel="γ(l), probability of telling the true majority"
-            )
-            axes.set_title(f"{problem.voters}\nreleased {problem.target}-private{_allowance(problem)}", fontsize=9)
-            axes.set_ylim(-0.03, 1.03)
-            axes.grid(alpha=0.3)
-            figure.legend(loc="outside lower center", frameon=False)
+        named = []
+        for place, entry in enumerate(self.entries):
+            if entry.table is not None:
+                right = "" if entry.share_right is None else f"right labels {entry.share_right:.4f}, "
+                label = f"{entry.name}   {right}expected error {entry.expected_error:.4g}"
+                named.append((label, place, entry.table.gamma))
+        plot_noise_functions(self.table.problem, named, path)
 
 
 def _prior_of(table: Table) -> Prior:
@@ -151,7 +141,7 @@ def _prior_of(table: Table) -> Prior:
 
 
 def _decision(entries: Sequence[Entry], prior: Prior) -> str:
-    """Say how many labels are wrong by the best γ and by the simple rules; nothing where too little is known."""
+    """Count the wrong labels of the best γ and of the simple rules; empty if fewer than two are known."""
     wrong = {entry.name: 100.0 * (1.0 - entry.share_right) for entry in entries if entry.share_right is not None}
     shown = [f"{wrong[name]:>8.3g}  {rule}" for name, rule in _RULES.items() if name in wrong]
     if len(shown) < 2:
@@ -161,54 +151,11 @@ def _decision(entries: Sequence[Entry], prior: Prior) -> str:
     return "\n".join([f"Of 100 labels are wrong, under {prior}:", *shown, *([small] if gain < _SMALL_GAIN else [])])
 
 
-def _heading(table: Table) -> str:
-    problem, optimality = table.problem, table.optimality
-    private = problem.voters.each.is_private
-    lines = [
-        f"Private majority of {problem.voters.K} voters",
-        *_who(problem.voters),
-        f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private"
-        + _allowance(problem),
-    ]
-    if problem.voters.overlap is not None:
-        lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
-    elif problem.voters.own is not None:
-        lines.append("  one person's data may reach all of the voters (--overlap T: at most T)")
-    if problem.voters.sampled is not None:
-        lines.append(f"  {problem.voters.sampled}")
-    if problem.voters.K % 2 == 0:
-        lines.append("  K is even: a tie is answered by a fair coin")
-    if optimality is not None:
-        lines.append(f"  optimized for   {in_words(optimality.prior)}, {optimality.shape} shape")
-        if optimality.objective != "linear":
-            lines.append(f"  objective       {optimality.objective}: the absolute value of [D, Eq. 2] included")
-    return "\n".join(lines)
-
-
-def _who(voters: Voters) -> list[str]:
-    if voters.are_plain:
-        return ["  each voter is   not private"]
-    if voters.own is None:
-        return [f"  each voter is   (ε, Δ)  = {voters.each}-differentially private"]
-    verbs = {True: "voter is   ", False: "voters are "}
-    shown = voters.kinds[:_MOST_KINDS]
-    satisfy = [f"(ε, Δ)  = {each}-differentially private" if each.is_private else "not private" for _, each in shown]
-    kinds = [f"{n:5d} {verbs[n == 1]} {what}" for (n, _), what in zip(shown, satisfy, strict=True)]
-    more = len(voters.kinds) - _MOST_KINDS
-    return [*kinds, f"  and so on, {more} more kinds"] if more > 0 else kinds
-
-
-def _allowance(problem: Problem) -> str:
-    if not problem.voters.each.is_private:
-        return ""
-    return f", m = {problem.m:g}" + ("" if problem.voters.own is None else " of the largest ε")
-
-
 def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
     shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
     columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
     elsewhere = "--output or --format json"
-    values = level_table(table.gamma.levels, columns, width=_COLUMN, most=_MOST_LINES, elsewhere=elsewhere)
+    values = _level_table(table.gamma.levels, columns, elsewhere)
     shares = "".join(f"{_short(entry.share_right):>{_COLUMN}}" for entry in shown.values())
     errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown.values())
     coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).share_right(prior)
@@ -247,39 +194,11 @@ def _short(error: float | None) -> str:
 def _remarks(entries: Sequence[Entry], *, everything: bool) -> str:
     lines = [f"  {entry.name + '*':<9}{entry.remark}" for entry in entries if entry.remark and entry.table is not None]
     absent = [(entry.name, entry.remark) for entry in entries if entry.table is None]
-    return "\n".join([*lines, *absences(absent, everything=everything)])
-
-
-def _proof(table: Table) -> str:
-    certificate, optimality = table.certificate, table.optimality
-    exponent = "(mε)" if table.problem.voters.each.is_private else "ε"
-    lines = [
-        "Certificate of γ_opt",
-        f"  rows covered   {certificate.rows:,} (every multiset of corners)",
-        f"  worst cost     {certificate.worst_cost!r}",
-        f"  budget         {certificate.budget!r}  (e^{exponent} − 1 + 2δ; no real cost is above it)",
-        f"  proved by      {certificate.method}",
-    ]
-    if optimality is not None:
-        relative = optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
-        where = "" if optimality.held_out is None else " on the fitted draws"
-        lines.append(
-            f"  optimality     no private γ of this shape has an expected error below {optimality.bound:.10g}{where}: "
-            f"gap {optimality.gap:.1e} (relative {relative:.1e})"
-        )
-        lines.append(
-            "  claimed        by the maker: the table does not keep what the bound was computed from"
-            if optimality.claimed
-            else "  proved again   with the privacy, from the multipliers in the table, by whoever loads it"
-        )
-        if optimality.held_out is not None:
-            lines.append(f"  held out       expected error {optimality.held_out} that were not fitted")
-        lines += stopped_early(optimality)
-    return "\n".join(lines)
+    return "\n".join([*lines, *_absences(absent, everything=everything)])
 
 
 def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
-    """Return what `fitting` returns, and say on standard error what was rounded and by how much."""
+    """Call `fitting`; unless ``quiet``, report the rounding on standard error."""
     found = fitting(voters, classes)
     if found != voters and not quiet:
         before, after = voters.private_kinds, found.private_kinds
@@ -292,3 +211,20 @@ def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
             f"{how}: {kinds}\n"
         )
     return found
+
+
+def _absences(absent: Sequence[tuple[str, str]], *, everything: bool) -> list[str]:
+    """Explain why some rules do not apply, or count them."""
+    if everything or not absent:
+        return [f"  {name} does not apply: {reason}" for name, reason in absent]
+    return [f"  {len(absent)} more {'does' if len(absent) == 1 else 'do'} not apply: --all says why"]
+
+
+def _level_table(levels: NDArray[np.int64], columns: Mapping[str, NDArray[np.float64]], elsewhere: str) -> str:
+    """Tabulate functions of l in at most `_MOST_LINES` lines; ``elsewhere`` names the complete output."""
+    chosen = spread(len(levels), _MOST_LINES)
+    lines = [f"{'l':>8}" + "".join(f"{name:>{_COLUMN}}" for name in columns)]
+    lines += [f"{levels[i]:>8}" + "".join(f"{values[i]:>{_COLUMN}.4f}" for values in columns.values()) for i in chosen]
+    if len(chosen) < len(levels):
+        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; {elsewhere} has all)")
+    return "\n".join(lines)

@@ -1,8 +1,9 @@
-"""What it costs that voters which differ were rounded up to fewer kinds.
+"""Round voters that differ up to fewer kinds, and bound the cost of the rounding.
 
-The rows that hold at the optimum of the rounded voters name places for so many of them; with the true (ε_i, Δ_i) at the
-same places they are rows of the true voters. Whatever γ is private for these satisfies them, so the program with these
-rows alone is a bound on all of them, proved from its multipliers as any other (`darrm.proof.optimality`).
+An active row at the optimum of the rounded voters assigns a number of them to each corner. With the true (ε_i, Δ_i) at
+the same corners it is a row of the true voters. Every γ that is private for the true voters satisfies these rows. So
+the program with these rows alone bounds the error of every such γ. The bound is proved from the multipliers, like any
+other (`darrm.table.optimality`).
 """
 
 from collections.abc import Iterator
@@ -12,21 +13,21 @@ from itertools import islice
 
 import numpy as np
 
-from darrm.laws.priors import Prior, weights_of
+from darrm.majority.corners import CornerCounts, budget_below
+from darrm.majority.error_bound import Row, largest, lower_bound
+from darrm.majority.groups import MOST_KINDS, KindCounts, can_be_looked_at
+from darrm.plurality import voter_corners
+from darrm.priors import Prior, weights_of
 from darrm.problem import Problem, Voters, is_law_a_gamma
-from darrm.proof import voter_corners
-from darrm.proof.corners import CornerCounts, budget_below
-from darrm.proof.error_bound import Row, largest, lower_bound
-from darrm.proof.kinds import MOST_KINDS, KindCounts, can_be_looked_at
-from darrm.proof.table import Table
+from darrm.table.table import Table
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master
 
 
 def fitting(voters: Voters, classes: int = 2) -> Voters:
-    """Return the same voters if all rows can be looked at, else with ε and Δ rounded up to as many kinds as fit.
+    """Return the same voters if all rows can be searched, else with ε and Δ rounded up to as many kinds as fit.
 
-    What is proved for the rounded voters holds for these.
+    A guarantee for the rounded voters also holds for the original ones.
 
     >>> from darrm import PrivacyParams
     >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
@@ -53,11 +54,10 @@ def fitting(voters: Voters, classes: int = 2) -> Voters:
 def least_error(voters: Voters, table: Table, prior: Prior) -> float:
     """Bound from below the expected error of every monotone γ that is private for ``voters``.
 
-    ``voters`` are the true ones, ``table`` is an optimal one for the same rounded up, `Voters.rounded`, and ``prior``
-    what it was optimized for.
+    ``voters`` are the true voters, ``table`` is optimal under ``prior`` for `Voters.rounded`.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
-    >>> from darrm.laws.priors import Dirichlet
+    >>> from darrm.priors import Dirichlet
     >>> voters = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.2", "0.3", "0.4", "0.5")])
     >>> rounded = optimize_table(Problem(voters.rounded(2), PrivacyParams("0.5")), prior=Dirichlet())
     >>> exact = optimize_table(Problem(voters, PrivacyParams("0.5")), prior=Dirichlet())
@@ -80,7 +80,7 @@ def least_error(voters: Voters, table: Table, prior: Prior) -> float:
 
 
 def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[KindCounts]:
-    """Put the true voters where a row puts rounded ones: of each kind the weakest at (hi, lo), or the strongest."""
+    """Put the true voters at the corners of a rounded row: of each kind the weakest at (hi, lo), or the strongest."""
     parts = [(part, n) for (part, _), (n, _) in zip(row.parts_of(rounded), rounded.kinds, strict=True)]
     for weakest_first in (True, False):
         places: list[CornerCounts] = []

@@ -1,8 +1,8 @@
 """PATE [P]: noisy maxima, the confident and the interactive aggregator, data-dependent cost and its publication."""
 
-from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.pate.analysis import Analysis, analyze
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
@@ -11,6 +11,7 @@ from darrm.pate.vote_scale import PublicationParameters, publication_rule
 
 __all__ = [
     "Analysis",
+    "AsymmetricMax",
     "ConfidentGNMax",
     "ExponentialMechanism",
     "GNMax",
@@ -20,7 +21,6 @@ __all__ = [
     "NoisyMaximum",
     "PermuteAndFlip",
     "PublicationParameters",
-    "ShapedMax",
     "analyze",
     "publication_rule",
     "rules_of_thumb",

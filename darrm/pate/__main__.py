@@ -1,19 +1,33 @@
-"""Command line ``python -m darrm.pate``: what a PATE run costs, how to publish it, and the picture of Figure 5."""
+"""The command ``darrm pate``: the cost of a PATE run, its publication, and the picture of Figure 5."""
 
 import json
 import math
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
-from darrm.losses.renyi import CONVERSIONS
-from darrm.mechanisms.noise_tails import NOISES
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.commands.command import command, run_command
+from darrm.commands.options import (
+    CLASSES,
+    FILE,
+    Integer,
+    Output,
+    Real,
+    argument,
+    classes_option,
+    collect,
+    option,
+    output_options,
+)
+from darrm.loss.renyi import CONVERSIONS
+from darrm.noisy_max.mechanisms import GNMax, LNMax
+from darrm.noisy_max.noise_tails import NOISES
 from darrm.pate.analysis import CHECKS, WARNING, PateAggregator
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
@@ -28,183 +42,250 @@ from darrm.pate.report import (
     vote_scale_text,
 )
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
-from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.files import write_text
-from darrm.system.flags import add_classes, classes_of, integer, real
-from darrm.system.progress import StatusLine, status_line
-from darrm.system.votes_file import load_matrix
-from darrm.votes import FORMATS, Votes
+from darrm.util import checks
+from darrm.util.files import write_text
+from darrm.util.progress import StatusLine
+from darrm.votes import LAYOUTS, Votes
+from darrm.votes.votes_file import load_matrix
 
-EPILOG = """\
-votes: a .npy or .csv matrix, one row a query: the labels of K teachers (Q, K), or the counts of C classes (Q, C);
-labels of more classes than 0 and 1 need --classes C, which is public and never found in the votes
-aggregators: --sigma2 alone is GNMax; with --threshold and --sigma1 Confident-GNMax; with --scores and --confidence
-Interactive-GNMax; --gamma alone is LNMax
+EXAMPLES = """\
+VOTES is a table, one row a query: the labels of K teachers (Q, K), or the
+counts of C classes (Q, C) with --layout counts. Labels of more classes
+than 0 and 1 need --classes C: it is public, and never read off the votes.
 
-example: python -m darrm.pate VOTES.npy --threshold 200 --sigma1 150 --sigma2 40 --queries 640 --delta 1e-5
+--sigma2 alone is GNMax; with --threshold and --sigma1 Confident-GNMax; with
+--scores and --confidence Interactive-GNMax; --gamma alone is LNMax.
+
+example:
+  darrm pate VOTES.npy --threshold 200 --sigma1 150 --sigma2 40 --queries 640 \\
+    --delta 1e-5
 """
-REALS = ("delta", "threshold", "sigma1", "sigma2", "gamma", "confidence")
-PUBLICATION = ("order", "beta", "sigma_ss", "deviation", "expect_epsilon")
-SAFETY = 0.0  # deviations
+VOTES, AGGREGATOR, PUBLICATION = "Votes", "Aggregator", "Publication of the cost"  # sections of the help
 
 
-def build_parser() -> CommandLine:
-    """Describe the command line."""
-    parser = CommandLine(
-        prog="python -m darrm.pate",
-        description="Privacy cost of a PATE run from its votes: the rows of Tables 1 and 2 of the paper.",
-        epilog=EPILOG,
-        renamed={"--json": "--output FILE, or --format json", "--pictures": "--plot FILE.png"},
-    )
-    add = parser.add_argument
-    add("votes", type=Path, metavar="VOTES", help="file of labels (Q, K) or counts (Q, C)")
-    add("--votes-format", choices=FORMATS, default="auto", help="what the file holds (default auto)")
-    add_classes(parser, "number of classes, or their names (labels: default 2)")
-    add("--queries", metavar="INT", help="use the first so many rows (default: all)")
-    add("--delta", metavar="REAL", required=True, help="delta of the (epsilon, delta) statement")
-    add("--threshold", metavar="REAL", help="T of the noisy check, in votes")
-    add("--sigma1", metavar="REAL", help="noise of the check, in votes")
-    add("--sigma2", metavar="REAL", help="noise of the answer, in votes")
-    add("--gamma", metavar="REAL", help="inverse scale of Laplace noise: LNMax")
-    add("--scores", type=Path, metavar="FILE", help="file of the student's scores (Q, C): Interactive-GNMax")
-    add("--confidence", metavar="REAL", help="score from which a student is reinforced")
-    add("--noise", choices=NOISES, default="discrete", help="which noise is accounted for")
-    add("--conversion", choices=sorted(CONVERSIONS), default="tight", help="classic is Theorem 5")
-    add("--check", choices=CHECKS, default="data-independent", help="how the check is accounted for")
-    add("--order", metavar="REAL", help="order at which the cost is published")
-    add("--deviation", metavar="REAL", help="scale of votes: noise of the publication, in votes")
-    add("--beta", metavar="REAL", help="GNSS: smoothness")
-    add("--sigma-ss", metavar="REAL", help="GNSS: noise, in units of the smooth sensitivity")
-    add(
-        "--expect-epsilon",
-        metavar="REAL",
-        help="choose how to publish by rules of thumb for this epsilon",
-    )
-    add("--safety", metavar="REAL", help="deviations of its noise that are added to a published cost (default 0)")
-    add("--no-table-2", action="store_true", help="leave out how the cost would be published")
-    add_outputs(parser, made="the rows as JSON (private data)", picture="both panels of Figure 5 (private data)")
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class AggregatorOptions:
+    """The options that describe the aggregator, as typed."""
+
+    threshold: float | None
+    sigma1: float | None
+    sigma2: float | None
+    gamma: float | None
+    scores: Path | None
+    confidence: float | None
+    noise: str
+
+    def aggregator(self) -> PateAggregator:
+        """Return the aggregator; `ValueError` names options that do not go together."""
+        if self.gamma is not None:
+            self._refuse("--gamma", ("threshold", "sigma1", "sigma2", "scores", "confidence"))
+            return LNMax(self.gamma, self.noise)
+        if self.sigma2 is None:
+            raise ValueError(
+                "The aggregator is missing. Write --sigma2 (GNMax), with --threshold and --sigma1 (Confident-GNMax), "
+                "or --gamma (LNMax)."
+            )
+        if self.threshold is None and self.sigma1 is None:
+            self._refuse("--sigma2 without --threshold", ("scores", "confidence"))
+            return GNMax(self.sigma2, self.noise)
+        if self.threshold is None or self.sigma1 is None:
+            raise ValueError("--threshold and --sigma1 describe the check together: give both or neither")
+        if self.scores is None and self.confidence is None:
+            return ConfidentGNMax(self.threshold, self.sigma1, self.sigma2, self.noise)
+        if self.scores is None or self.confidence is None:
+            raise ValueError("--scores and --confidence describe the student together: give both or neither")
+        return InteractiveGNMax(self.threshold, self.sigma1, self.sigma2, self.confidence, self.noise)
+
+    def _refuse(self, chosen: str, others: tuple[str, ...]) -> None:
+        extra = [f"--{name}" for name in others if getattr(self, name) is not None]
+        if extra:
+            raise ValueError(f"{chosen} does not go with {', '.join(extra)}: leave them out")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@dataclass(frozen=True, kw_only=True)
+class PublicationOptions:
+    """The options of a publication of the cost, as typed."""
+
+    order: float | None
+    beta: float | None
+    sigma_ss: float | None
+    deviation: float | None
+    expect_epsilon: float | None
+    safety: float | None
+    no_table_2: bool
+
+    def parameters(self, delta: float) -> tuple[GnssParameters | None, PublicationParameters | None]:
+        """Return the parameters of smooth sensitivity and of the scale of votes; None if not asked for."""
+        names = [field.name for field in fields(self) if field.name not in {"safety", "no_table_2"}]
+        typed = {name for name in names if getattr(self, name) is not None}
+        if self.safety is not None and not typed:
+            raise ValueError("--safety belongs to a publication: give it with --expect-epsilon, or with --order")
+        if typed and self.no_table_2:
+            raise ValueError("--no-table-2 leaves the publications out: give no parameters of them, or leave it out")
+        safety = 0.0 if self.safety is None else self.safety
+        if self.expect_epsilon is not None:
+            if len(typed) > 1:
+                raise ValueError("--expect-epsilon chooses the parameters of the publications: give it alone")
+            target = (self.expect_epsilon, delta)
+            return rules_of_thumb(*target, safety=safety), publication_rule(*target, safety=safety)
+        if not typed:
+            return None, None
+        smooth = scale = None
+        if self.order is not None and self.beta is not None and self.sigma_ss is not None:
+            smooth = GnssParameters(self.order, self.beta, self.sigma_ss, safety)
+        if self.order is not None and self.deviation is not None:
+            scale = PublicationParameters(self.order, self.deviation, safety)
+        half = smooth is None and (self.beta is not None or self.sigma_ss is not None)
+        if half or (smooth is None and scale is None):
+            raise ValueError(
+                "give --order with --beta and --sigma-ss (smooth sensitivity), with --deviation, or with all"
+            )
+        return smooth, scale
+
+
+@command(
+    "pate",
+    about="Compute the privacy cost of a PATE run from its votes: the rows of Tables 1 and 2 of the paper.",
+    short="the privacy cost of a PATE run, and how to publish it",
+    first=("--sigma2", "--delta", "--layout"),
+    examples=EXAMPLES,
+)
+@argument("votes", type=FILE, metavar="VOTES", about="file of labels (Q, K) or counts (Q, C)")
+@option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default="auto",
+    section=VOTES,
+    help="contents of the file (default auto)",
+)
+@classes_option(CLASSES, "number of classes, or their names (labels: default 2)", section=VOTES)
+@option("--queries", type=Integer(1), section=VOTES, help="use only the first rows (default all)")
+@option("--delta", type=Real(), required=True, section=AGGREGATOR, help="δ of the (ε, δ) statement")
+@option("--threshold", type=Real(-math.inf), section=AGGREGATOR, help="T of the noisy check, in votes")
+@option("--sigma1", type=Real(), section=AGGREGATOR, help="noise of the check, in votes")
+@option("--sigma2", type=Real(), section=AGGREGATOR, help="noise of the answer, in votes")
+@option("--gamma", type=Real(), section=AGGREGATOR, help="inverse scale of Laplace noise: LNMax")
+@option("--scores", type=FILE, section=AGGREGATOR, help="the student's scores (Q, C): Interactive-GNMax")
+@option("--confidence", type=Real(), section=AGGREGATOR, help="score from which a student is reinforced")
+@option(
+    "--noise",
+    type=click.Choice(NOISES),
+    default="discrete",
+    section=AGGREGATOR,
+    help="which noise is accounted for (default discrete)",
+)
+@option(
+    "--conversion",
+    type=click.Choice(sorted(CONVERSIONS)),
+    default="tight",
+    section=AGGREGATOR,
+    help="from RDP to (ε, δ): tight (default), or classic, which is Theorem 5",
+)
+@option(
+    "--check",
+    type=click.Choice(CHECKS),
+    default="data-independent",
+    section=AGGREGATOR,
+    help="how the check is accounted for (default data-independent)",
+)
+@option("--order", type=Real(), section=PUBLICATION, help="order at which the cost is published")
+@option("--deviation", type=Real(), section=PUBLICATION, help="scale of votes: noise of it, in votes")
+@option("--beta", type=Real(), section=PUBLICATION, help="smooth sensitivity: smoothness")
+@option("--sigma-ss", type=Real(), section=PUBLICATION, help="smooth sensitivity: noise, in units of it")
+@option(
+    "--expect-epsilon",
+    type=Real(),
+    section=PUBLICATION,
+    help="choose these parameters by rules of thumb for this ε",
+)
+@option(
+    "--safety",
+    type=Real(),
+    section=PUBLICATION,
+    help="deviations of its noise that are added to a published cost (default 0)",
+)
+@option("--no-table-2", is_flag=True, section=PUBLICATION, help="leave out how the cost would be published")
+@output_options(output="write the rows as JSON (private data)", plot="draw both panels of Figure 5 (private data)")
+def pate(
+    *,
+    votes: Path,
+    layout: str,
+    classes: int | tuple[str, ...] | None,
+    queries: int | None,
+    delta: float,
+    conversion: str,
+    check: str,
+    output: Output,
+    **typed: Any,
+) -> None:
     """Read the votes, account for them, print, write and draw."""
-    options = build_parser().parse_args(arguments)
-    check_outputs(options)
-    _read_numbers(options)
-    aggregator = aggregator_of(options)
-    smooth, on_votes = publication_of(options)
-    with status_line(quiet=options.quiet) as line:
-        everything = Votes.read(
-            options.votes, classes=classes_of(options.classes), votes_format=options.votes_format, line=line
-        )
-        votes = everything[: rows_wanted(options.queries, everything.queries)]
-        scores = None if options.scores is None else read_scores(options.scores, votes.queries)
+    described, published = collect(AggregatorOptions, typed), collect(PublicationOptions, typed)
+    aggregator = described.aggregator()
+    smooth, on_votes = published.parameters(delta)
+    with output.status_line() as line:
+        read = Votes.read(votes, classes=classes, layout=layout, line=line)
+        used = read[: _rows_wanted(queries, read.queries)]
+        if read.source_format == "labels" and read.voters > read.queries:
+            line.wipe()
+            shape = f"{read.queries:,} rows, which are queries, and {read.voters:,} columns, which are voters"
+            output.note(f"{votes.name} has {shape}: if a row is a voter, turn the votes round (votes.T)")
         line.show("Table 1")
         analysis = quiet_analysis(
-            votes, aggregator, options.delta, conversion=options.conversion, check=options.check, scores=scores
+            used,
+            aggregator,
+            delta,
+            conversion=conversion,
+            check=check,
+            scores=None if described.scores is None else _read_scores(described.scores, used.queries),
         )
         table_1 = table_1_row(analysis)
-        _print(options, line, table_1_text(table_1))
+        _print(output, line, table_1_text(table_1))
         table_2 = scale = None
-        searched = smooth is None and on_votes is None and not options.no_table_2  # both, without parameters
+        searched = smooth is None and on_votes is None and not published.no_table_2  # both, without parameters
         if smooth is not None or searched:
             line.show("Table 2: smooth sensitivity")
             table_2 = table_2_row(
                 analysis, smooth, report=lambda text: line.show(f"Table 2, smooth sensitivity: {text}")
             )
-            _print(options, line, table_2_text(table_2))
+            _print(output, line, table_2_text(table_2))
         if on_votes is not None or searched:
             line.show("publication on the scale of votes")
             scale = vote_scale_row(analysis, on_votes)
-            _print(options, line, vote_scale_text(scale))
-        if options.plot is not None:
-            draw_figure_5(analysis, options.plot)
+            _print(output, line, vote_scale_text(scale))
+        if output.plot is not None:
+            draw_figure_5(analysis, output.plot)
     document = {"warning": WARNING, "table_1": table_1, "table_2": table_2, "vote_scale": scale}
-    if options.output is not None:
-        write_text(options.output, json.dumps(document, indent=1) + "\n")
-    print_report(options, text=str, document=lambda: document)  # as text it was printed when it was known
-    return 0
+    if output.path is not None:
+        write_text(output.path, json.dumps(document, indent=1) + "\n", private=True)
+    output.print(text=str, document=lambda: document)  # the text is printed already
 
 
-def _read_numbers(options: Namespace) -> None:
-    for name in (*REALS, *PUBLICATION, "safety"):
-        text = getattr(options, name)
-        flag = f"--{name.replace('_', '-')}"
-        least = -math.inf if name == "threshold" else 0.0
-        setattr(options, name, None if text is None else real(flag, text, least))
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return run_command(pate, arguments)
 
 
-def _print(options: Namespace, line: StatusLine, text: str) -> None:
-    if options.format == "text" and not options.quiet:
+def _print(output: Output, line: StatusLine, text: str) -> None:
+    """Print a part of the text as soon as it is known."""
+    if output.format == "text" and not output.quiet:
         line.wipe()
-        print_report(options, text=lambda: text, document=dict)
+        output.print(text=lambda: text, document=dict)
         sys.stdout.flush()
 
 
-def aggregator_of(options: Namespace) -> PateAggregator:
-    """Choose the aggregator that the options describe, or say which options do not go together."""
-    if options.gamma is not None:
-        _only(options, "--gamma", ("threshold", "sigma1", "sigma2", "scores", "confidence"))
-        return LNMax(options.gamma, options.noise)
-    if options.sigma2 is None:
-        raise ValueError("say which aggregator: --sigma2 (GNMax), with --threshold and --sigma1, or --gamma (LNMax)")
-    if options.threshold is None and options.sigma1 is None:
-        _only(options, "--sigma2 without --threshold", ("scores", "confidence"))
-        return GNMax(options.sigma2, options.noise)
-    if options.threshold is None or options.sigma1 is None:
-        raise ValueError("--threshold and --sigma1 describe the check together: give both or neither")
-    if options.scores is None and options.confidence is None:
-        return ConfidentGNMax(options.threshold, options.sigma1, options.sigma2, options.noise)
-    if options.scores is None or options.confidence is None:
-        raise ValueError("--scores and --confidence describe the student together: give both or neither")
-    return InteractiveGNMax(options.threshold, options.sigma1, options.sigma2, options.confidence, options.noise)
-
-
-def publication_of(options: Namespace) -> tuple[GnssParameters | None, PublicationParameters | None]:
-    """Read the parameters of the publications asked for; if both are None they are to be searched on the votes."""
-    given = {name: getattr(options, name) for name in PUBLICATION if getattr(options, name) is not None}
-    if options.safety is not None and not given:
-        raise ValueError("--safety belongs to a publication: give it with --expect-epsilon, or with --order")
-    safety = SAFETY if options.safety is None else options.safety
-    if given and options.no_table_2:
-        raise ValueError("--no-table-2 leaves the publications out: give no parameters of them, or leave it out")
-    if "expect_epsilon" in given:
-        if len(given) > 1:
-            raise ValueError("--expect-epsilon chooses the parameters of the publications: give it alone")
-        target = (options.expect_epsilon, options.delta)
-        return rules_of_thumb(*target, safety=safety), publication_rule(*target, safety=safety)
-    if not given:
-        return None, None
-    smooth = {"beta", "sigma_ss"} & given.keys()
-    if "order" not in given or len(smooth) == 1 or not (smooth or "deviation" in given):
-        raise ValueError("give --order with --beta and --sigma-ss (smooth sensitivity), with --deviation, or with all")
-    return (
-        GnssParameters(options.order, options.beta, options.sigma_ss, safety) if smooth else None,
-        PublicationParameters(options.order, options.deviation, safety) if "deviation" in given else None,
-    )
-
-
-def read_scores(path: Path, queries: int) -> NDArray[np.float64]:
-    """Read the student's scores for the first so many queries."""
+def _read_scores(path: Path, queries: int) -> NDArray[np.float64]:
+    """Read the student's scores for the first queries."""
     scores = load_matrix(path)
     if scores.dtype.kind not in "biuf":
         checks.fail("--scores", str(path), "a file of numbers")
     return scores[:queries]
 
 
-def rows_wanted(text: str | None, rows: int) -> int:
-    """Read ``--queries``: how many of the rows are used."""
-    wanted = rows if text is None else integer("--queries", text, 1)
-    if not 1 <= wanted <= rows:
+def _rows_wanted(wanted: int | None, rows: int) -> int:
+    if wanted is not None and wanted > rows:
         checks.fail("--queries", wanted, f"from 1 to the number of rows, {rows}")
-    return wanted
-
-
-def _only(options: Namespace, chosen: str, others: tuple[str, ...]) -> None:
-    extra = [f"--{name}" for name in others if getattr(options, name) is not None]
-    if extra:
-        raise ValueError(f"{chosen} does not go with {', '.join(extra)}: leave them out")
+    return rows if wanted is None else wanted
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(main())

@@ -1,22 +1,21 @@
-"""What a PATE run costs, from its votes: ε, the order, the expected number of answers, the check's share.
+"""The cost of a PATE run from its votes: ε, its order, the expected number of answers, the share of the check.
 
-Two ways of counting stand side by side, and the smaller ε is the default.
+Two bounds are computed, and the smaller ε is the default.
 
-- **exact**: for each recorded histogram the worst divergence of the label over all neighbors, computed
-  (`darrm.losses.label_given_votes`), in both directions: D(M(D)‖M(D′)) and D(M(D′)‖M(D)).
-- **Theorem 6** of [P], which bounds the first of them from q alone, with λ/(2σ₁²) for a check.
+- **exact**: for each histogram the worst divergence of the label over all neighbors
+  (`darrm.noisy_max.cost_given_votes`), in both directions: D(M(D)‖M(D′)) and D(M(D′)‖M(D)).
+- **Theorem 6** of [P], which bounds the first of them by q, with λ/(2σ₁²) for a check.
 
-Both are statements about the data D at hand and all their neighbors D′. In one direction, no event is much likelier
-with a person's data than without; in the other, none is much likelier without. Who reads the outcome may ask either
-question, so an (ε, δ) that is to protect from both needs both directions.
+Both hold for the data D and all neighbors D′. One direction says that no event is much likelier with a person's data
+than without, the other that none is much likelier without. An observer may ask either question, so (ε, δ) privacy needs
+both directions.
 
-The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: the noisy check is charged for EVERY
-query, the answer only where it is given. Before a run ``[i answered]`` is replaced by its probability, as in
-Tables 1 and 2 of [P]: an expectation, useful for planning. After a run pass ``answered=``, the pattern of ⊥ that
-was released anyway.
+The total at order λ is Σ_i (check_i + [i answered]·answer_i) [P, Theorem 4]: EVERY query pays for the noisy check, only
+answered queries for the answer. Before a run ``[i answered]`` is replaced by its probability, as in Tables 1 and 2 of
+[P]: an expectation, for planning. After a run pass ``answered=``, the pattern of ⊥, which the release contains.
 
-**A data-dependent ε is itself private data**: it is computed from the votes, and changes when one person's data change.
-`analyze` says so each time; `darrm.pate.publication.sanitize` gives the figure that may be released.
+**A data-dependent ε is private data**: it is computed from the votes, and changes with one person's data. `analyze`
+warns each time; `darrm.pate.publication.sanitize` computes a figure that may be released.
 """
 
 import warnings
@@ -25,13 +24,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.errors import checks
-from darrm.losses.charges import Charge
-from darrm.losses.label import knots, largest_order
-from darrm.losses.label_given_votes import LabelCosts, exactly_charged, label_costs
-from darrm.losses.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
+from darrm.noisy_max.cost_given_votes import LabelCosts, exactly_charged, label_costs
+from darrm.noisy_max.label_cost import knots, largest_order
+from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax, NoisyCheck
+from darrm.pate.theorem_6 import answer_independent, answer_log_q, answer_renyi
+from darrm.privacy import at_most
+from darrm.util import checks
 from darrm.votes import Votes, counts_of, require_votes
 
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
@@ -41,48 +42,48 @@ WARNING = (
     "this epsilon depends on the votes and is itself private data: do not publish it, nor anything chosen by looking "
     "at it; publish what sanitize(...) gives, or the data-independent epsilon"
 )
-_PAIRS_AT_ONCE = 1 << 21  # (query, order) pairs held at a time: 16 MB
-_LEAST_ORDER, _LARGEST_ORDER = 1.25, 130.0  # between which labels are charged exactly
+_PAIRS_AT_ONCE = 1 << 21  # (query, order) pairs at a time: 16 MB
+_LEAST_ORDER, _LARGEST_ORDER = 1.25, 130.0  # of exact costs
 
 
 class PrivateFigureWarning(UserWarning):
-    """A data-dependent privacy cost was computed: the figure is private data."""
+    """A data-dependent privacy cost was computed, and it is private data."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cost:
-    """What a run costs by one way of counting, over the orders; **private data**."""
+    """The cost of a run by one bound; **private data**."""
 
-    curve: RenyiCurve  # all of it
-    checks: RenyiCurve  # the part of the threshold check
+    curve: RenyiCurve  # the total
+    checks: RenyiCurve  # the part of the threshold checks
 
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The data-dependent cost of a run. **Private data**, except where an attribute says otherwise.
+    """The data-dependent cost of a run: **private data**, except for attributes marked as public.
 
     Attributes
     ----------
     aggregator
-        What answers (public).
+        The aggregator (public).
     delta, conversion
         δ, and the name of the conversion: ``"tight"`` or ``"classic"``, [P, Theorem 5] (public).
     histograms, statistic
-        The votes, and what the check looks at (None without a check).
+        The votes, and the statistic of the check (None without a check).
     answered
-        (Q,) pattern of answered queries (public once released), or None: expected values are given.
+        (Q,) pattern of answered queries (public once released); None for expected values.
     probabilities
-        (Q,) how likely each query is answered; 0 or 1 where ``answered`` was given.
+        (Q,) the probability that each query is answered; 0 or 1 if ``answered`` was given.
     theorem_6
-        The cost as [P] counts it, in one direction.
+        The cost as in [P], for one direction.
     exact, forward
-        The exact cost in both directions, and in the one of Theorem 6; None for continuous noise.
+        The exact cost for both directions, and for the one of Theorem 6; None for continuous noise.
     label
-        What each label costs exactly, at some of the orders; None for continuous noise.
+        The exact cost of each label, at some of the orders; None for continuous noise.
     independent_curve
-        What the same number of answers costs whatever the votes.
+        The cost of the same number of answers, whatever the votes.
     worst_curve
-        What the run costs if every query is answered, whatever the votes (public).
+        The cost if every query is answered, whatever the votes (public).
     """
 
     aggregator: PateAggregator
@@ -102,7 +103,7 @@ class Analysis:
 
     @property
     def charged(self) -> str:
-        """Which way of counting gives the smaller ε: ``"exact"`` or ``"Theorem 6"``."""
+        """The bound with the smaller ε: ``"exact"`` or ``"Theorem 6"``."""
         if self.exact is None:
             return THEOREM_6
         smaller = self.epsilon_of(self.exact.curve) <= self.epsilon_of(self.theorem_6.curve)
@@ -110,7 +111,7 @@ class Analysis:
 
     @property
     def cost(self) -> Cost:
-        """The cost by the way of counting with the smaller ε."""
+        """The cost by the bound with the smaller ε."""
         return self.exact if self.exact is not None and self.charged == EXACT else self.theorem_6
 
     @property
@@ -124,7 +125,7 @@ class Analysis:
 
     @property
     def best(self) -> RenyiConversion:
-        """The smallest ε over the orders, where it lies, and whether that is the edge of the grid."""
+        """The smallest ε over the orders, its order, and whether that is at the edge of the grid."""
         return self.curve.best(self.delta, conversion=self.conversion)
 
     @property
@@ -134,7 +135,7 @@ class Analysis:
 
     @property
     def order(self) -> float:
-        """The order that gives ε."""
+        """The order with the smallest ε."""
         return self.best.order
 
     @property
@@ -154,27 +155,27 @@ class Analysis:
 
     @property
     def expected_answered(self) -> float:
-        """How many queries are answered, in expectation or in fact."""
+        """The number of answered queries, expected or actual."""
         return float(self.probabilities.sum())
 
     @property
     def check_share(self) -> float:
-        """Share of the threshold check in the Rényi cost at the best order, in [0, 1]."""
+        """The share of the threshold checks in the Rényi cost at the best order, in [0, 1]."""
         total = self.renyi
         return _at(self.cost.checks, self.order) / total if total else 0.0
 
     @property
     def data_independent_epsilon(self) -> float:
-        """What the same number of answers costs whatever the votes, at an order that is public: `public_epsilon`."""
+        """The ε of the same number of answers, whatever the votes, at a public order: `public_epsilon`."""
         return public_epsilon(self.independent_curve, self.worst_curve, self.delta, self.conversion)
 
     @property
     def worst_case_epsilon(self) -> float:
-        """What ε can be at most, if every query is answered (public)."""
+        """The largest ε, if every query is answered (public)."""
         return self.epsilon_of(self.worst_curve)
 
     def answer_costs(self) -> NDArray[np.float64]:
-        """Return the cost of answering each query at the best order, by the way that is charged: (Q,), private."""
+        """Return the cost of answering each query at the best order, by `charged`: (Q,), private."""
         if self.label is None or self.charged == THEOREM_6:
             return self.theorem_6_costs(self.order)
         most = answer_of(self.aggregator).guarantee.bound_at(self.order)
@@ -183,40 +184,40 @@ class Analysis:
         return np.asarray(np.minimum(exact, most)[self.label.which])
 
     def answers_between(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
-        """Total the answers to some of the queries, weighted, by the way that is charged: (L,), private."""
+        """Sum the weighted costs of answers to some of the queries, by `charged`: (L,), private."""
         answer, grid = answer_of(self.aggregator), self.curve.orders
         part = slice(start, stop)
         if self.label is None or self.charged == THEOREM_6:
             return answer_total(answer, self.histograms[part], weights[part], grid)
-        one = _on(grid, answer.guarantee, answer.answer_independent(grid))
+        one = _on(grid, answer.guarantee, answer_independent(answer, grid))
         return _exact_total(self.label.orders, self.label.both, self.label.times(weights, part), one).values
 
     def theorem_6_costs(self, order: float) -> NDArray[np.float64]:
         """Bound the cost of answering each query at an order by Theorem 6: (Q,), private."""
         answer = answer_of(self.aggregator)
-        return answer.answer_renyi(answer.log_q(self.histograms), [order])[:, 0]
+        return answer_renyi(answer, answer_log_q(answer, self.histograms), [order])[:, 0]
 
-    def charge(self) -> Charge:
-        """Describe the run by its data-dependent curve; an accountant refuses it unless told in words."""
-        return Charge(f"{self.aggregator!r}, from its votes", renyi=self.curve, data_dependent=True)
+    def privacy_cost(self) -> PrivacyCost:
+        """Return the data-dependent cost of the run, which an account takes with consent only."""
+        return PrivacyCost(f"{self.aggregator!r}, from its votes", renyi=self.curve, data_dependent=True)
 
     def __str__(self) -> str:
         kind = "expected answers" if self.answered is None else "answers"
         return (
-            f"{self.queries} queries, {self.expected_answered:.1f} {kind}: epsilon = {self.epsilon:.4f} at delta = "
-            f"{self.delta:g} ({self.charged}, {self.conversion} conversion, order {self.order:g}), "
+            f"{self.queries} queries, {self.expected_answered:.1f} {kind}: epsilon = {at_most(self.epsilon)} at "
+            f"delta = {at_most(self.delta, 6)} ({self.charged}, {self.conversion} conversion, order {self.order:g}), "
             f"{self.check_share:.0%} of it for the threshold check; Theorem 6: "
-            f"{self.epsilon_of(self.theorem_6.curve):.4f}; data-independent: "
-            f"{self.data_independent_epsilon:.4f}\nPRIVATE: {WARNING}"
+            f"{at_most(self.epsilon_of(self.theorem_6.curve))}; data-independent: "
+            f"{at_most(self.data_independent_epsilon)}\nPRIVATE: {WARNING}"
         )
 
 
 def public_epsilon(spent: RenyiCurve, most: RenyiCurve, delta: float, conversion: str = "tight") -> float:
-    """Convert what a run spent, whatever the votes, at the order that is best for the most that it may spend.
+    """Convert the cost ``spent`` by a run, whatever the votes, at the order that is best for the largest cost ``most``.
 
-    How many queries pass a check is known at the end only, and depends on the votes. At an order λ that was fixed
-    before, e^{(λ−1)(loss − spent so far)} is a supermartingale, whatever is asked next, so the figure holds ex post:
-    E(1 − e^{ε(outcome) − loss})₊ ≤ δ. The order that is best for the number of answers is chosen by the outcome.
+    The number of queries that pass a check depends on the votes. At an order λ that was fixed before,
+    e^{(λ−1)(loss − spent so far)} is a supermartingale for every next query, so the figure holds ex post:
+    E(1 − e^{ε(outcome) − loss})₊ ≤ δ. The order that is best for ``spent`` would depend on the outcome.
 
     >>> curve = RenyiCurve.of(lambda orders: orders / 200.0)
     >>> public_epsilon(curve, curve, 1e-5) == curve.best(1e-5).epsilon
@@ -240,22 +241,22 @@ def analyze(
     conversion: str = "tight",
     check: str = "data-independent",
 ) -> Analysis:
-    """Compute what answering these queries costs, from their votes.
+    """Compute the cost of answering these queries, from their votes.
 
     Parameters
     ----------
     votes
-        At least one query; arrays are refused, since labels and counts look alike.
+        At least one query; arrays are refused, because labels and counts are hard to distinguish.
     aggregator
         `LNMax`, `GNMax`, `ConfidentGNMax` or `InteractiveGNMax`.
     delta
         δ in (0, 1).
     answered
-        (Q,) which queries were answered; None computes the expectation over the check.
+        (Q,) which queries were answered; None for the expectation over the check.
     scores
         (Q, C) the student's scores, for `InteractiveGNMax` only.
     orders
-        Orders λ > 1 to search.
+        Orders λ > 1 of the search.
     conversion
         ``"tight"`` [CKS20, Proposition 12] or ``"classic"`` [P, Theorem 5].
     check
@@ -266,7 +267,7 @@ def analyze(
     PrivateFigureWarning
         Always: the result is private data.
     RenyiGridWarning
-        If the best order lies at the edge of the grid.
+        If the best order is at the edge of the grid.
 
     Raises
     ------
@@ -296,7 +297,7 @@ def analyze(
             probabilities = np.exp(aggregator.check.log_probabilities(statistic)[0])
         one_check = _on(grid, aggregator.check.guarantee, aggregator.check.independent(grid))
         in_theorem, exact_forward, exact_both = _checks_costs(aggregator.check, statistic, one_check, check)
-    one_answer = _on(grid, answer.guarantee, answer.answer_independent(grid))
+    one_answer = _on(grid, answer.guarantee, answer_independent(answer, grid))
     in_total = in_theorem + RenyiCurve(grid, answer_total(answer, counts, probabilities, grid))
     exact, forward, label = None, None, None
     if answer.noise == "discrete" and exactly_charged(answer.law):
@@ -324,14 +325,14 @@ def analyze(
         worst_curve=RenyiCurve(grid, counts.shape[0] * (one_check.values + one_answer.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
-    analysis.curve.convert(delta, conversion=conversion)  # warns where the best order is at the edge
+    analysis.curve.convert(delta, conversion=conversion)  # warns if the best order is at the edge
     return analysis
 
 
 def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
-    """Return what answers a query, once it is to be answered; `ValueError` where its cost does not depend on votes."""
+    """Return the noisy maximum of an aggregator; `ValueError` for mechanisms without data-dependent costs."""
     if not isinstance(aggregator, PateAggregator):
-        advice = "what others cost does not depend on the votes: see their charge"
+        advice = "costs of other mechanisms do not depend on the votes"
         checks.fail("aggregator", aggregator, "a GNMax, an LNMax, a ConfidentGNMax or an InteractiveGNMax", advice)
     answer = aggregator.answer if isinstance(aggregator, CheckedGNMax) else aggregator
     if answer.reached != 1:
@@ -343,12 +344,12 @@ def answer_total(
     answer: LNMax | GNMax, counts: NDArray[np.int64], weights: NDArray[np.float64], orders: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Compute Σ_i weight_i · cost_i at each order, a block of queries at a time: (L,)."""
-    log_q = answer.log_q(counts)
+    log_q = answer_log_q(answer, counts)
     total = np.zeros_like(orders)
     rows = max(1, _PAIRS_AT_ONCE // orders.size)
     for start in range(0, log_q.size, rows):
         block = slice(start, start + rows)
-        total += weights[block] @ answer.answer_renyi(log_q[block], orders)
+        total += weights[block] @ answer_renyi(answer, log_q[block], orders)
     return total
 
 
@@ -369,8 +370,8 @@ def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | Non
 def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.bool_]:
     pattern = np.asarray(answered)
     if pattern.dtype != bool or pattern.shape != (queries,):
-        given = f"{pattern.dtype} {pattern.shape}"
-        checks.fail("answered", given, f"{queries} booleans, one for each query", "for labels pass labels >= 0")
+        shape = f"{pattern.dtype} {pattern.shape}"
+        checks.fail("answered", shape, f"{queries} booleans, one for each query", "for labels pass labels >= 0")
     if needed and not pattern.all():
         raise ValueError("answered must be all True: this aggregator answers every query")
     return pattern
@@ -383,14 +384,14 @@ def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float6
 def _checks_costs(
     check: NoisyCheck, statistic: NDArray[np.int64], one: RenyiCurve, counting: str
 ) -> tuple[RenyiCurve, RenyiCurve, RenyiCurve]:
-    """Sum the checks' costs, each value of the statistic once: as [P] counts them, as bits forward, and both ways."""
+    """Sum the costs of the checks: by Theorem 6, exact in one direction, and exact in both."""
     grid = one.orders
     values, counts = np.unique(statistic, return_counts=True)
     most = RenyiCurve(grid, statistic.size * one.values)
     if counting == "data-independent":
         return RenyiCurve(grid, statistic.size * check.independent(grid)), most, most
     in_theorem = RenyiCurve(grid, np.asarray(counts @ check.dependent(values, grid)))
-    if not check.summed(statistic):
+    if not check.is_summed(statistic):
         return in_theorem, most, most
     forward, both = (np.minimum(costs, one.values) for costs in check.exact(values, grid))
     times = counts.astype(np.float64)
@@ -405,8 +406,8 @@ def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.flo
 def _exact_total(
     orders: NDArray[np.float64], costs: NDArray[np.float64], weights: NDArray[np.float64], one: RenyiCurve
 ) -> RenyiCurve:
-    """Compute Σ weight · cost on the grid of one answer's curve, never more than that: costs (U, L) at some orders."""
-    # (λ − 1)·D_λ is convex, so chords bound it; D_λ grows, so below the first order it is at most what it is there.
+    """Compute Σ weight · cost on the grid of one answer's curve, capped by it: costs (U, L) at some orders."""
+    # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
     most = float(weights.sum()) * one.values
     capped = np.minimum(costs, [one.bound_at(float(order)) for order in orders])
     known = RenyiCurve(orders, np.asarray(weights @ capped))

@@ -1,19 +1,20 @@
-"""What a query of Confident-GNMax costs by two numbers: how many votes the plurality has, and how likely it is missed.
+"""The cost of a query of Confident-GNMax by two numbers: the votes of the plurality, and the probability to miss it.
 
-A query has one of C + 1 answers: none, or a class. With a the probability that the check passes, before, and a′ after a
-vote has moved, and E = exp((α − 1)·D_α) of the label,
+**Theorem.** The answer is one of C + 1: no answer, or a class. Let a be the probability that the check passes before,
+a′ after a vote moves, and E = exp((α − 1)·D_α) of the label. Then
 
     exp((α − 1)·D_α) of the answer  =  (1 − a)^α·(1 − a′)^{1−α} + a^α·a′^{1−α}·E,
 
-in either direction. The plurality m moves by at most one vote, which is three values of a′; E is bounded by the label's
-q (`darrm.losses.missed_label`). So F(m, q), the largest of these, bounds the cost of the answer, whatever the neighbor.
+in either direction. *Proof.* Given the votes, check and label are independent. ∎ The
+plurality m changes by at most one vote, which leaves three values of a′, and the label's q bounds E
+(`darrm.noisy_max.mislabel_bound`). So F(m, q), the largest of these, bounds the cost of the answer for all neighbors.
 
-One vote takes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), and of what so many voters can make: where
-m have voted for the plurality, no other has more than min(m, K − m). A q below `LEAST_MISSED` is told as that, and its
-check may cost much all the same. The cost g becomes at most U(g), the least concave rising function above all pairs (F
-at a state, F after the move). It is found by branch and bound: for a cell of κ the pair (F at its right end, F after
-the move at its left end) is above all pairs of the cell, and cells that lie below the majorant of pairs that occur, by
-a part in ten thousand, are left out.
+One vote changes (m, q = t(κ)) to an m′ within 1 and a q′ of at most t(κ − 2), among the pairs that K voters can form:
+if the plurality has m votes, every other class has at most min(m, K − m). A q below `LEAST_MISSED` is reported as that,
+although its check may be expensive. The cost g becomes at most U(g), the least concave increasing function above all
+pairs (F at a state, F after the move). Branch and bound finds it: for a cell of κ the pair (F at its right end, F after
+the move at its left end) bounds all pairs of the cell, and cells within 1e-4 of the majorant of attained pairs are
+dropped. (`tests/pate/test_tested.py`)
 """
 
 from dataclasses import dataclass
@@ -22,31 +23,31 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
-from darrm.losses.label_given_votes import LEAST_MISSED
-from darrm.losses.missed_label import MissedLabel, majorant
+from darrm.noisy_max.cost_given_votes import LEAST_MISSED
+from darrm.noisy_max.mislabel_bound import MislabelBound, majorant
+from darrm.numerics import Array
 from darrm.pate.confident import EXACT_ROUNDING, NoisyCheck
-from darrm.probability import Array
+from darrm.util import checks
 
-MOST_VOTERS = 20_000  # pairs of m and κ are listed
-_WIDEST, _FINER = 1024, 4  # places of a cell at first, and parts of one that is divided
+MOST_VOTERS = 20_000  # the search lists pairs of m and κ
+_WIDEST, _FINER = 1024, 4  # places of a cell at first, and the parts of a divided cell
 _TOLERANCE = 1e-4  # relative, above the majorant
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class CheckedCost:
-    """F(m, q), and how far one vote moves it.
+    """F(m, q), and its change by one vote.
 
     Examples
     --------
-    >>> from darrm.losses.missed_label import MissedLabel
-    >>> bound = CheckedCost(MissedLabel(40.0, 20.0), NoisyCheck(200.0, 150.0), voters=250, classes=10)
+    >>> from darrm.noisy_max.mislabel_bound import MislabelBound
+    >>> bound = CheckedCost(MislabelBound(40.0, 20.0), NoisyCheck(200.0, 150.0), voters=250, classes=10)
     >>> bound.cost(np.array([250, 150]), np.array([1e-6, 0.3])).round(6).tolist()
     [0.000277, 0.003863]
     """
 
-    label: MissedLabel  # c(q) of the label, at the order
+    label: MislabelBound  # c(q) of the label, at the order
     check: NoisyCheck  # the noisy comparison of the plurality with the threshold, of discrete noise
     voters: int  # K
     classes: int  # C
@@ -54,7 +55,7 @@ class CheckedCost:
     def __post_init__(self) -> None:
         advice = "the costs of all pluralities are listed"
         checks.integer_at_least(2, most=MOST_VOTERS, voters=self.voters, advice=advice)
-        if not self.check.summed(np.array([-1, self.voters + 1])):
+        if not self.check.is_summed(np.array([-1, self.voters + 1])):
             checks.fail("the check", self.check, "of discrete noise that can be summed")
 
     @property
@@ -63,12 +64,12 @@ class CheckedCost:
         return self.label.order
 
     def cost(self, statistic: NDArray[np.int64], missed: Array) -> Array:
-        """Bound the cost of queries by their pluralities and probabilities to miss these, elementwise."""
+        """Bound the cost of queries by their pluralities and their probabilities of another label, elementwise."""
         return self._of(statistic, self.label.cost(missed))
 
     @cached_property
     def after_one_vote(self) -> tuple[Array, Array]:
-        """Bound the cost after one vote has moved by the cost before: vertices of a concave rising function."""
+        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing function."""
         low, high, shift = self.label.costs_at_places
         last = self._last
         pluralities, starts, width = np.arange(self._least, self.voters + 1), np.arange(0, last, _WIDEST), _WIDEST
@@ -86,15 +87,15 @@ class CheckedCost:
             hull = majorant(
                 np.append(hull[0], self._of(m, high[here])), np.append(hull[1], self._moved(m, low, here - shift))
             )
-            kept = after > np.interp(before, *hull) * (1.0 + _TOLERANCE)
+            open_cells = after > np.interp(before, *hull) * (1.0 + _TOLERANCE)
             width //= _FINER
-            start = (start[kept][:, None] + width * np.arange(_FINER)).ravel()
-            m = np.repeat(m[kept], _FINER)[start < last]
+            start = (start[open_cells][:, None] + width * np.arange(_FINER)).ravel()
+            m = np.repeat(m[open_cells], _FINER)[start < last]
             start = start[start < last]
 
     @cached_property
     def least(self) -> float:
-        """About what a query costs at least; less is counted as that."""
+        """About the least cost of a query; smaller ones count as this."""
         m = np.arange(self._least, self.voters + 1)
         return float(np.min(self._of(m, np.full(m.size, self.label.costs_at_places[0][self._last]))))
 
@@ -112,7 +113,7 @@ class CheckedCost:
         behind = self.label.overtakes(np.maximum(m - np.minimum(m, self.voters - m), 0))
         others = np.minimum((self.classes - 1) * behind, 1.0 - 1.0 / self.classes)
         below = np.searchsorted(-q, -others * (1.0 + _ROUNDING), side="right") - 1
-        return np.asarray(np.minimum(below, self._last - 1))  # less than `LEAST_MISSED` is told as that
+        return np.asarray(np.minimum(below, self._last - 1))  # smaller values are reported as `LEAST_MISSED`
 
     @cached_property
     def _checks(self) -> tuple[Array, Array]:
@@ -137,6 +138,6 @@ class CheckedCost:
         return np.asarray(np.maximum(worst, 0.0) / less + (2.0 * self.order - 1.0) / less * EXACT_ROUNDING)
 
     def _moved(self, m: NDArray[np.int64], costs: Array, place: NDArray[np.int64]) -> Array:
-        """Compute the largest F of a neighbor, whose q is at most that of a place."""
+        """Compute the largest F of a neighbor whose q is at most that of a place."""
         there = [np.clip(m + step, self._least, self.voters) for step in (-1, 0, 1)]
         return np.max([self._of(n, costs[np.maximum(place, self._likeliest[n])]) for n in there], axis=0)  # type: ignore[no-any-return]

@@ -1,13 +1,12 @@
-"""Confident-GNMax: answer only where the teachers agree, and check that privately [P, Algorithm 1].
+"""Confident-GNMax: answer only if the teachers agree, with a private check [P, Algorithm 1]; Interactive-GNMax.
 
-The largest count changes by at most 1 when one teacher changes its vote, hence λ/(2σ₁²) and not λ/σ₁²; and the check
-tells one bit of it, which is about 2/π of that.
+The largest count changes by at most 1 if one teacher changes its vote, so a noisy check costs λ/(2σ₁²) and not λ/σ₁²;
+its outcome is one bit, which costs about 2/π of that.
 
-Interactive-GNMax: the teachers correct the student where they disagree with it [P, Algorithm 2].
-
-The check looks at max_j (n_j − M p_j) for the student's scores p, which are public: the student was trained privately.
-M p_j is rounded to a whole number first, so that exact whole-number noise can be added; rounding public numbers costs
-nothing, and the statistic still changes by at most 1 when one teacher changes its vote.
+Interactive-GNMax: the teachers correct a student who disagrees [P, Algorithm 2]. The check uses
+max_j (n_j − M p_j) for the scores p of the student, which are public because the student was trained privately. M p_j
+is rounded to a whole number, so that exact whole-number noise can be added. Rounding public numbers is free, and the
+statistic still changes by at most 1.
 """
 
 from __future__ import annotations
@@ -18,21 +17,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.errors import checks
-from darrm.losses.charges import Charge
-from darrm.losses.label import threshold_curve
-from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noise_tails import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
-from darrm.mechanisms.noisy_max import GNMax, gaussian_draw, noisy_argmax
-from darrm.mechanisms.renyi_bounds import gaussian_renyi
-from darrm.probability.integer_noise import DiscreteGaussian
-from darrm.probability.special import log_ndtr
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve, log_renyi_sums
+from darrm.noisy_max.label_cost import threshold_curve
+from darrm.noisy_max.mechanisms import GNMax, gaussian_draw, noisy_argmax
+from darrm.noisy_max.noise_tails import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
+from darrm.numerics.integer_noise import DiscreteGaussian
+from darrm.numerics.special import log_ndtr
+from darrm.pate.theorem_6 import gaussian_renyi
+from darrm.util import checks
 from darrm.votes import ABSTAIN, MOST_VOTERS, Labels, Votes, counts_of, require_votes
 
-# the logarithms of the check's probabilities err by less; a larger q only enlarges a bound
-CHECK_ROUNDING = 1e-9
-_DEVIATIONS_BEYOND = 2.0  # of the noise, by which a threshold may lie beyond all votes: [P] takes T = 300 of 250
-EXACT_ROUNDING = 4e-12  # relative, of the check's probabilities where they are summed
+CHECK_ROUNDING = 1e-9  # more than the error of a check's log-probabilities; a larger q only enlarges a bound
+_DEVIATIONS_BEYOND = 2.0  # of the noise: a threshold may exceed all votes by them; [P] has T = 300 for 250
+EXACT_ROUNDING = 4e-12  # relative, of a check's probabilities from tables
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class NoisyCheck:
         return threshold_curve(DiscreteGaussian(self.sigma))
 
     def independent(self, orders: ArrayLike) -> NDArray[np.float64]:
-        """Compute λ/(2σ₁²), what the noisy statistic costs whatever the votes: (L,) → (L,)."""
+        """Compute λ/(2σ₁²), the cost of the noisy statistic, whatever the votes: (L,) → (L,)."""
         return np.asarray(orders, dtype=np.float64) / (2.0 * self.sigma**2)
 
     def log_probabilities(self, statistic: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -65,38 +63,37 @@ class NoisyCheck:
         if self.noise == "continuous":
             z = (statistic - self.threshold) / self.sigma
             return log_ndtr(z), log_ndtr(-z)
-        needed = np.ceil(self.threshold - statistic).astype(np.int64)  # the noise passes at this value and above
+        needed = np.ceil(self.threshold - statistic).astype(np.int64)  # the least noise that passes
         both = discrete_gaussian_log_survival(np.stack([needed, 1 - needed]), self.sigma)  # by symmetry
         return both[0], both[1]
 
     def dependent(self, statistic: NDArray[np.int64], orders: ArrayLike) -> NDArray[np.float64]:
-        """Bound what each check costs from its statistic, by Theorem 6: (Q,) and (L,) → (Q, L); private data.
+        """Bound the cost of each check by its statistic, by Theorem 6: (Q,) and (L,) → (Q, L); private data.
 
-        The check is a mechanism with two outcomes and Rényi curve λ/(2σ₁²) = λ/(√2 σ₁)², so [P, Theorem 6] and
-        Proposition 10 apply with √2 σ₁ for σ and q = min(Pr[passes], Pr[fails]).
+        The check has two outcomes and Rényi curve λ/(2σ₁²) = λ/(√2 σ₁)², so [P, Theorem 6] and Proposition 10 apply
+        with √2 σ₁ for σ and q = min(Pr[passes], Pr[fails]).
         """
         passes, fails = self.log_probabilities(statistic)
         log_q = np.minimum(np.minimum(passes, fails) + CHECK_ROUNDING, 0.0)
         return gaussian_renyi(log_q, math.sqrt(2.0) * self.sigma, orders)
 
-    def summed(self, statistic: NDArray[np.int64]) -> bool:
-        """Return whether `exact` knows the noise: `log_probabilities` are sums then, and not bounds."""
+    def is_summed(self, statistic: NDArray[np.int64]) -> bool:
+        """Return whether `exact` supports the noise: `log_probabilities` come from tables then, not from bounds."""
         farthest = float(np.max(np.abs(statistic - self.threshold)))
         return self.noise == "discrete" and farthest + 40.0 * self.sigma + 4.0 < MOST_SUMMED
 
     def exact(self, statistic: NDArray[np.int64], orders: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute what each check costs from its statistic, forward and in both directions: (Q, L) each; private data.
+        """Compute the cost of each check by its statistic, forward and for both directions: (Q, L) each; private data.
 
-        The worst divergence between its bit and that of a statistic one vote away, rounded up.
+        It is the worst divergence between its bit and that of a statistic one vote away, rounded up.
         """
         grid = np.asarray(orders, dtype=np.float64)
-        here = self.log_probabilities(statistic)
+        here = np.stack(self.log_probabilities(statistic), axis=1)
         forward, reverse = np.zeros((2, statistic.size, grid.size))
         for moved in (-1, 1):
-            there = self.log_probabilities(statistic + moved)
-            for before, after, worst in ((here, there, forward), (there, here, reverse)):
-                terms = [p[:, None] + (grid - 1.0) * (p - q)[:, None] for p, q in zip(before, after, strict=True)]
-                np.maximum(worst, np.logaddexp(*terms) / (grid - 1.0), out=worst)
+            there = np.stack(self.log_probabilities(statistic + moved), axis=1)
+            forward = np.maximum(forward, log_renyi_sums(here, there, grid).T / (grid - 1.0))
+            reverse = np.maximum(reverse, log_renyi_sums(there, here, grid).T / (grid - 1.0))
         margin = (2.0 * grid - 1.0) / (grid - 1.0) * EXACT_ROUNDING
         return forward + margin, np.maximum(forward, reverse) + margin
 
@@ -107,7 +104,7 @@ class NoisyCheck:
 
 
 class CheckedGNMax:
-    """What `ConfidentGNMax` and `InteractiveGNMax` share: all but the statistic that the check looks at."""
+    """Base of `ConfidentGNMax` and `InteractiveGNMax`, which differ in the statistic of the check."""
 
     threshold: float
     sigma_threshold: float
@@ -116,7 +113,7 @@ class CheckedGNMax:
 
     def __post_init__(self) -> None:
         checks.positive(sigma_threshold=self.sigma_threshold, sigma_answer=self.sigma_answer)
-        NoisyCheck(self.threshold, self.sigma_threshold, self.noise)  # each checks its own parameters
+        NoisyCheck(self.threshold, self.sigma_threshold, self.noise)  # raise for invalid parameters
         GNMax(self.sigma_answer, self.noise)
 
     @property
@@ -130,24 +127,24 @@ class CheckedGNMax:
         return GNMax(self.sigma_answer, self.noise)
 
     def check_threshold(self, voters: int) -> None:
-        """Raise `ValueError` where the threshold is beyond what so many voters and the noise can say."""
+        """Raise `ValueError` if the threshold is out of reach of the votes and the noise."""
         most = voters + _DEVIATIONS_BEYOND * self.sigma_threshold
         if self.threshold > most:
-            advice = "no query could be answered but by an accident of the noise, and the checks would be paid for"
+            advice = "otherwise only extreme noise answers a query, and every check costs privacy"
             allowed = f"at most {most:g}, the number of voters, {voters}, and two deviations of the noise"
             checks.fail("threshold", self.threshold, allowed, advice)
         if self.threshold < -most:
-            advice = "every query would pass, and the checks would be paid for: leave them out"
+            advice = "otherwise every query passes, and every check costs privacy: use GNMax"
             checks.fail("threshold", self.threshold, f"at least {-most:g}", advice)
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one query, the check's and the label's, whatever the votes and the check's outcome."""
+        """The Rényi curve of one query, check and label, whatever the votes and the outcome of the check."""
         return self.check.guarantee + self.answer.guarantee
 
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` queries cost, whatever the votes and however many are answered."""
-        return Charge(f"{self!r}", renyi=self.guarantee, count=queries, reached=1)
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` queries, whatever the votes and the number of answers."""
+        return PrivacyCost(f"{self!r}", renyi=self.guarantee, count=queries, reached=1)
 
     def answer_where(
         self, passed: NDArray[np.bool_], counts: NDArray[np.int64], rng: np.random.Generator | None
@@ -160,16 +157,16 @@ class CheckedGNMax:
 
 @dataclass(frozen=True)
 class ConfidentGNMax(CheckedGNMax):
-    """Answer by GNMax where the noisy plurality reaches the threshold, else ⊥ [P, Algorithm 1].
+    """Answer by GNMax if the noisy plurality reaches the threshold, else ⊥ [P, Algorithm 1].
 
     Parameters
     ----------
     threshold
         T, the votes that the noisy plurality must reach.
     sigma_threshold
-        σ₁ > 0 of the check, in votes; charged for every query: λ/(2σ₁²).
+        σ₁ > 0 of the check, in votes; every query pays for it.
     sigma_answer
-        σ₂ > 0 of the answer, in votes; charged only where an answer is given.
+        σ₂ > 0 of the answer, in votes; only answered queries pay for it.
     noise
         As for `GNMax`.
 
@@ -191,28 +188,28 @@ class ConfidentGNMax(CheckedGNMax):
     noise: str = "discrete"
 
     def statistic(self, votes: Votes) -> NDArray[np.int64]:
-        """Find the plurality of each query, which the check looks at: (Q,)."""
+        """Return the plurality of each query, the statistic of the check: (Q,)."""
         counts = counts_of(require_votes(votes))
         self.check_threshold(votes.voters)
         return np.asarray(counts.max(axis=1))
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class, or `ABSTAIN` for ⊥, for each query; arrays are refused, as by `GNMax`."""
-        given = may_decline(votes)
-        self.check_threshold(given.voters)
-        passed = self.check.release(given.counts.max(axis=1), rng)
-        return given.labeled(self.answer_where(passed, given.counts, rng))
+        votes = may_decline(votes)
+        self.check_threshold(votes.voters)
+        passed = self.check.release(votes.counts.max(axis=1), rng)
+        return votes.labeled(self.answer_where(passed, votes.counts, rng))
 
 
 def may_decline(votes: Votes) -> Votes:
-    """Return votes of which no class is called what ⊥ is called; `ValueError` for others, and for no `Votes`."""
+    """Return the votes; `ValueError` if a class has the name of ⊥, or for anything but `Votes`."""
     for name in require_votes(votes).classes:
         try:
-            taken = float(str(name)) == ABSTAIN  # by value: −1.0 and "-1.0" are read as −1, too
+            taken = float(str(name)) == ABSTAIN  # by value: −1.0 and "-1.0" equal −1, too
         except ValueError:
             continue
         if taken:
-            checks.fail("classes", votes.classes, f"other than {ABSTAIN}", "so is a query called that is not answered")
+            checks.fail("classes", votes.classes, f"other than {ABSTAIN}", "that is the label of unanswered queries")
     return votes
 
 
@@ -222,7 +219,7 @@ SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
 
 @dataclass(frozen=True, eq=False)
 class InteractiveRelease:
-    """The labels of an interactive release, and where each came from.
+    """The labels of an interactive release, and their origin.
 
     Attributes
     ----------
@@ -237,18 +234,18 @@ class InteractiveRelease:
 
     @property
     def answered(self) -> NDArray[np.bool_]:
-        """Which queries the teachers answered: those that cost more than the check."""
+        """The queries that the teachers answered, which cost more than the check."""
         return np.asarray(self.outcome == ANSWERED)
 
 
 @dataclass(frozen=True)
 class InteractiveGNMax(CheckedGNMax):
-    """Answer where the teachers disagree with the student, reinforce a confident student, else ⊥ [P, Algorithm 2].
+    """Answer if the teachers disagree with the student, reinforce a confident student, else ⊥ [P, Algorithm 2].
 
     Parameters
     ----------
     threshold
-        T, in votes: how far the teachers must be from the student.
+        T, in votes: the distance of the teachers from the student that is needed for an answer.
     sigma_threshold, sigma_answer
         σ₁ and σ₂ > 0, in votes.
     confidence
@@ -279,54 +276,53 @@ class InteractiveGNMax(CheckedGNMax):
         super().__post_init__()
 
     def statistic(self, votes: Votes, scores: ArrayLike) -> NDArray[np.int64]:
-        """Compute max_j (n_j − round(M p_j)) for each query, which the check looks at; scores (Q, C) → (Q,)."""
+        """Compute max_j (n_j − round(M p_j)) for each query, the statistic of the check; scores (Q, C) → (Q,)."""
         counts = counts_of(require_votes(votes))
         self.check_threshold(votes.voters)
         return _surplus(counts, int(counts[0].sum()), _check_scores(scores, counts.shape))
 
     def with_scores(self, scores: ArrayLike) -> ScoredGNMax:
-        """Return the aggregator for queries whose (Q, C) scores by the student are known; they are public."""
+        """Return the aggregator for queries with public (Q, C) scores of the student."""
         return ScoredGNMax(self, np.array(scores, dtype=np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredGNMax:
-    """`InteractiveGNMax` for the queries that a student has scored: an aggregator like any other.
+    """`InteractiveGNMax` with the scores of a batch of queries: an aggregator.
 
-    `InteractiveGNMax` alone is none, since it cannot answer without scores; they belong to the queries and not to the
-    mechanism, whose charge must be of one kind for every batch.
+    Scores belong to the queries and not to the mechanism, whose cost must be of one kind for all batches.
     """
 
     mechanism: InteractiveGNMax
-    scores: NDArray[np.float64]  # (Q, C) probabilities that the student gives to the classes, one row for each query
+    scores: NDArray[np.float64]  # (Q, C) probabilities of the student, one row for each query
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """What one query satisfies, that of the mechanism."""
+        """The guarantee of one query, that of the mechanism."""
         return self.mechanism.guarantee
 
-    def charge(self, queries: int = 1) -> Charge:
-        """Describe what ``queries`` queries cost, that of the mechanism."""
-        return self.mechanism.charge(queries)
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` queries, that of the mechanism."""
+        return self.mechanism.privacy_cost(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class, or `ABSTAIN` for ⊥, for each query."""
         return self.answer(votes, rng=rng).labels
 
     def answer(self, votes: Votes, *, rng: np.random.Generator | None = None) -> InteractiveRelease:
-        """Release a label for each query of ``scores``, and where it came from.
+        """Release a label for each query of ``scores``, and its origin.
 
-        As `Aggregator.release`; `ValueError` also where the scores are malformed or of other queries.
+        As `Aggregator.release`; `ValueError` also for malformed scores or other queries.
         """
-        given, mechanism = may_decline(votes), self.mechanism
-        mechanism.check_threshold(given.voters)
-        scores = _check_scores(self.scores, given.counts.shape)
-        passed = mechanism.check.release(_surplus(given.counts, given.voters, scores), rng)
+        votes, mechanism = may_decline(votes), self.mechanism
+        mechanism.check_threshold(votes.voters)
+        scores = _check_scores(self.scores, votes.counts.shape)
+        passed = mechanism.check.release(_surplus(votes.counts, votes.voters, scores), rng)
         sure = ~passed & (scores.max(axis=1) > mechanism.confidence)
-        answers = mechanism.answer_where(passed, given.counts, rng)
+        answers = mechanism.answer_where(passed, votes.counts, rng)
         answers[sure] = scores[sure].argmax(axis=1)
         outcome = np.where(passed, ANSWERED, np.where(sure, REINFORCED, DECLINED))
-        return InteractiveRelease(given.labeled(answers), outcome)
+        return InteractiveRelease(votes.labeled(answers), outcome)
 
 
 def _surplus(counts: NDArray[np.int64], voters: int, scores: NDArray[np.float64]) -> NDArray[np.int64]:

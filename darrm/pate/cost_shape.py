@@ -1,12 +1,12 @@
-"""The cost of one answer as a function of q at one order, and the conditions that smooth sensitivity needs of it.
+"""The cost of one answer as a function of q at one order, and the conditions for smooth sensitivity.
 
-With w = (C − 1)·c rivals' weight (c = 1 for continuous noise) and Φ the normal distribution function,
-B_U(q) = min(1, w·Φ(Φ⁻¹(q/w) + √2/σ)) and B_L(q) = w·Φ(Φ⁻¹(q/w) − √2/σ): the gaps change by at most 2, and
-u ↦ Φ(Φ⁻¹(u) ± a) is concave (+) or convex (−), so equal gaps are the extreme case (Jensen). A shift of all gaps, as
-discrete noise has, changes nothing in this argument.
+With w = (C − 1)·c (c = 1 for continuous noise) and the normal distribution function Φ,
+B_U(q) = min(1, w·Φ(Φ⁻¹(q/w) + √2/σ)) and B_L(q) = w·Φ(Φ⁻¹(q/w) − √2/σ) bound the q of neighbors: gaps change by at most
+2, and u ↦ Φ(Φ⁻¹(u) ± a) is concave (+) or convex (−), so equal gaps are the extreme case (Jensen). A shift of all gaps,
+as for discrete noise, does not matter.
 
-β may jump from β(q₀) up to β* just above q₀ (C5 allows it), and then a q slightly above q₁ has a neighbor above q₀,
-whose cost is β*: so the plateau is β* − β(q₁), which is not how [P, Algorithm 3] prints it (see docs/pate.md).
+β may jump from β(q₀) to β* just above q₀ (C5 allows it), and then a q slightly above q₁ has a neighbor above q₀ with
+cost β*. So the plateau is β* − β(q₁), unlike the printed [P, Algorithm 3] (see docs/pate.md).
 """
 
 import math
@@ -16,21 +16,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import DarrmError, checks
-from darrm.mechanisms.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
-from darrm.mechanisms.renyi_bounds import LOG_HALF, gaussian_renyi
-from darrm.probability.bisection import last_allowed
-from darrm.probability.special import log_ndtr, ndtri_exp
+from darrm.errors import DarrmError
+from darrm.noisy_max.noise_tails import check_noise, gaussian_log_tails, log_tail_factor
+from darrm.numerics.bisection import bisect_safe
+from darrm.numerics.special import log_ndtr, ndtri_exp
+from darrm.pate.theorem_6 import LOG_HALF, gaussian_renyi
+from darrm.util import checks
 
 _GRID_POINTS = 4001  # at which the conditions are checked
 _TOLERANCE = 1e-10  # relative: β and its differences carry rounding of 1e-12, which is not a violation
 
 
 class ConditionError(DarrmError):
-    """A condition of [P, Section B.2] fails for this σ and order, so no smooth sensitivity is known.
-
-    ``condition`` is its name in [P], such as ``"C6"``.
-    """
+    """A condition of [P, Section B.2], such as ``"C6"``, fails for this σ and order: no smooth sensitivity is known."""
 
     def __init__(self, condition: str, message: str) -> None:
         super().__init__(f"condition {condition} fails: {message}; choose another order or sigma")
@@ -59,7 +57,7 @@ class CostShape:
 
     @property
     def ceiling(self) -> float:
-        """β* = λ/σ², what an answer costs at most, and wherever q > q₀."""
+        """β* = λ/σ², the largest cost of an answer, attained for q > q₀."""
         return self.order / self.sigma**2
 
     def cost(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -78,7 +76,7 @@ class CostShape:
             low *= 2.0
             if low < -1e9:
                 return -math.inf
-        return last_allowed(helps, inside=low, outside=LOG_HALF)
+        return bisect_safe(helps, inside=low, outside=LOG_HALF)
 
     @cached_property
     def log_q1(self) -> float:
@@ -103,7 +101,7 @@ class CostShape:
         return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
 
     def local(self, log_q: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the change of the cost by one vote, L̃S(q) [P, Algorithm 3], plateau as in the module's text."""
+        """Bound the change of the cost by one vote, L̃S(q) [P, Algorithm 3], with the corrected plateau."""
         here, below, above = self.cost(log_q), self.cost(self.lower(log_q)), self.cost(self.upper(log_q))
         flat = (log_q >= self.log_q1) & (log_q <= self.log_q0)
         return np.where(flat, self.plateau, np.maximum(above - here, here - below))
@@ -113,7 +111,7 @@ class CostShape:
         return gaussian_log_tails(gaps, self.sigma, self.noise)
 
     def smallest_log_q(self, voters: int) -> float:
-        """Compute log q where all voters agree."""
+        """Compute log q of full agreement."""
         return min(float(self.log_tails(np.array([voters]))[0]) + math.log(self.classes - 1), 0.0)
 
     def check_conditions(self, voters: int) -> None:
@@ -129,11 +127,11 @@ class CostShape:
             self._check_rising("C6", "the change of the cost", self.cost(self.upper(grid)) - self.cost(grid))
 
     def never_helps(self, voters: int) -> bool:
-        """Return whether even full agreement costs λ/σ²: then the cost does not depend on the votes."""
+        """Return whether even full agreement costs λ/σ², so that the cost does not depend on the votes."""
         return self.smallest_log_q(voters) >= self.log_q0
 
     def _grid(self, voters: int, log_end: float) -> NDArray[np.float64]:
-        """Grid from the smallest q to an end, even in Φ⁻¹, that is in votes."""
+        """Return a grid from the smallest q to an end, even in Φ⁻¹, that is in votes."""
         start, stop = ndtri_exp(np.array([self.smallest_log_q(voters), log_end]) - self._log_weight)
         grid = log_ndtr(np.linspace(start, stop, _GRID_POINTS)) + self._log_weight
         return np.asarray(np.minimum(grid, log_end))

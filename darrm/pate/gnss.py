@@ -1,15 +1,17 @@
 """GNSS: publish a data-dependent number with Gaussian noise scaled by its smooth sensitivity [P, Definition 22].
 
-[P, Theorem 23] as printed is not used for releases: it is too small (see docs/pate.md). What is charged instead: two
-neighboring outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and |f − f'| ≤ min(SS, SS'). With
-u = (SS'/SS)² their divergence is
+**Theorem.** Two neighboring outputs are N(f, (σ SS)²) and N(f', (σ SS')²) with |log(SS'/SS)| ≤ β and
+|f − f'| ≤ min(SS, SS'). Their divergence at order λ < 1/(1 − e^{−2β}) is at most, with equality for some pair,
 
-    D(u) = λ·Δ(u)²/(2σ²(1 − λ + λu)) + (λ·ln u − ln(1 − λ + λu))/(2(λ − 1)),      Δ(u) = |f − f'|/SS,
+    ε = λ/(2σ²·(λ − (λ−1)e^{2β})) − β − ln(λ − (λ−1)e^{2β})/(2(λ−1)).
 
-and both terms are largest at u = e^{−2β} (for Δ² = min(1, u): the first falls in u on either side of 1; the second
-falls to 0 at u = 1 and rises more slowly after it). So the exact worst case, attained by two Gaussians, is
+*Proof.* With u = (SS'/SS)² and Δ(u) = |f − f'|/SS the divergence is
 
-    ε = λ/(2σ²·(λ − (λ−1)e^{2β})) − β − ln(λ − (λ−1)e^{2β})/(2(λ−1)),      if λ > (λ−1)e^{2β}.
+    D(u) = λ·Δ(u)²/(2σ²(1 − λ + λu)) + (λ·ln u − ln(1 − λ + λu))/(2(λ − 1)).
+
+Both terms are largest at u = e^{−2β}: for Δ² = min(1, u) the first falls in u on either side of 1, and the second falls
+to 0 at u = 1 and rises more slowly after it. ∎
+(`tests/pate/test_gnss.py`) [P, Theorem 23] as printed is smaller and is not used for releases (see docs/pate.md).
 """
 
 import math
@@ -18,32 +20,32 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm.errors import checks
-from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
+from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
+from darrm.util import checks
 
-# the float arithmetic behind SS and f errs by less than this, relative, per changed vote: β is charged larger by it
+# relative error of the floats SS and f per changed vote; it is added to β
 _SMOOTHNESS_ROUNDING = 1e-9
-_STEPS = 2**48  # of the discrete Gaussian to one standard deviation of the normal that it stands for
-_PARTS = 2**90  # at least, of a unit of the last decimal: into these a step is divided
+_STEPS = 2**48  # of the discrete Gaussian in one standard deviation of the normal
+_PARTS = 2**90  # at least, in a unit of the last decimal: the parts of a step
 _LARGEST_ORDER, _SCALES = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 
 
 @dataclass(frozen=True)
 class GnssParameters:
-    """How a data-dependent cost is to be published; to be fixed without looking at the private votes.
+    """Parameters for publishing a data-dependent cost; choose them without the private votes.
 
     Parameters
     ----------
     order
-        λ > 1, the order of the Rényi divergence at which the cost is taken.
+        λ > 1, the order of the Rényi divergence.
     smoothness
         β in (0, ½·log(λ/(λ−1))), the smoothing parameter, per changed vote.
     noise_scale
         σ_SS > 0, the standard deviation of the noise in units of the smooth sensitivity SS_β.
     safety
-        z ≥ 0: z·σ_SS·SS is added to the cost, so that the published figure is too small with probability Φ(−z) only.
-        0 is the paper's choice: the figure is then too small half of the time.
+        z ≥ 0: z·σ_SS·SS is added to the cost, so that the published figure is below the cost of Theorem 6 with
+        probability Φ(−z): ½ for the paper's z = 0. Theorem 6 covers one direction; for both the probability is unknown.
 
     Raises
     ------
@@ -70,7 +72,7 @@ class GnssParameters:
 
     @property
     def cost(self) -> float:
-        """The Rényi divergence at ``order`` that the publication itself costs, whatever the votes."""
+        """The Rényi cost of the publication at ``order``, whatever the votes."""
         return exact_cost(self.order, self.smoothness, self.noise_scale, self.safety)
 
 
@@ -80,10 +82,10 @@ def largest_smoothness(order: float) -> float:
 
 
 def exact_cost(order: float, smoothness: float, noise_scale: float, safety: float = 0.0) -> float:
-    """Compute the worst divergence of two neighboring GNSS outputs; the formula is in the module's text.
+    """Compute the worst divergence of two neighboring GNSS outputs.
 
-    With ``safety`` z the mean moves by z·σ·|SS − SS'| more: Δ(u) = min(1, √u) + zσ·|1 − √u|. For u ≤ 1 the worst case
-    stays at u = e^{−2β}; for u ≥ 1 the first term is bounded by its larger end and the second by its value at e^{2β}.
+    A ``safety`` z moves the mean by z·σ·|SS − SS'| more: Δ(u) = min(1, √u) + zσ·|1 − √u|. For u ≤ 1 the worst case
+    remains u = e^{−2β}; for u ≥ 1 the first term is bounded by its larger end and the second by its value at e^{2β}.
     """
     beta = _charged(smoothness)
     shift = safety * noise_scale
@@ -103,7 +105,7 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
 def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
     """Compute [P, Theorem 23] as printed: λe^{2β}/σ² + (βλ − ½ ln(1 − 2λβ))/(λ − 1).
 
-    For comparison with [P, Table 2] only: for λβ > 1/4 it understates the cost, see the module's text.
+    For comparison with [P, Table 2] only: for λβ > 1/4 it understates the cost.
 
     >>> round(printed_cost(14.0, 0.0329, 6.23), 2)
     0.52
@@ -115,7 +117,7 @@ def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
 
 
 def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> GnssParameters:
-    """Choose GNSS parameters from a target alone, without the votes [P, Section B.6].
+    """Choose GNSS parameters from a target, without the votes [P, Section B.6].
 
     λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ, and σ_SS = 3·√((λ+1)/ε), the middle of the paper's range of 2 to 4 times.
 
@@ -128,7 +130,7 @@ def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> Gnss
 
 
 def order_for(epsilon: float, delta: float) -> float:
-    """Choose λ = 1 + 2·log(1/δ)/ε from a target alone."""
+    """Choose λ = 1 + 2·log(1/δ)/ε from a target."""
     checks.positive(epsilon=epsilon)
     checks.open_probability(delta=delta)
     return 1.0 - 2.0 * math.log(delta) / epsilon
@@ -137,7 +139,7 @@ def order_for(epsilon: float, delta: float) -> float:
 def check_publication(
     order: float, largest_order: float, safety: float, noise: tuple[str, float], scales: tuple[float, float], unit: str
 ) -> None:
-    """Check the order, the safety and the noise, a name and a scale, of a cost that is to be published."""
+    """Check the order, the safety and the noise (name and scale) of a publication."""
     name, scale = noise
     checks.non_negative(safety=safety)
     if not 1.0 < order <= largest_order:
@@ -147,7 +149,7 @@ def check_publication(
 
 
 def best_noise_scale(order: float, smoothness: float, sensitivity: float) -> float:
-    """Minimize cost + 2·σ·SS over σ: σ = (a/SS)^{1/3} where the cost is a/σ² + constant."""
+    """Minimize cost + 2·σ·SS over σ: σ = (a/SS)^{1/3} for a cost of a/σ² + constant."""
     checks.positive(sensitivity=sensitivity)
     a = order / (2.0 * _room(order, _charged(smoothness)))
     return float((a / sensitivity) ** (1.0 / 3.0))
@@ -159,12 +161,11 @@ def noisy_value(
     """Draw value + safety·σ·SS + σ·SS·N(0, 1), rounded to six decimals.
 
     The normal draw is (X + U)/s, s = 2⁴⁸, with X a discrete Gaussian of standard deviation s and U uniform in [−½, ½),
-    in parts of which a unit of the last decimal has 2⁹⁰ or more; both are exact from the operating system, and so is
-    the arithmetic up to the final rounding, in fractions. (Without U the figures lie at value + k·σ·SS/s, and how many
-    of these round to one number depends on value and SS.) The weight of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)),
-    and a normal density changes within it by a part of |x|/s². So every number has the probability that rounding
-    Definition 22 gives it, which is post-processing, up to a factor of 1 ± 2⁻³⁹ for |x| < 2⁸·s: a divergence of order λ
-    is off by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
+    in 2⁹⁰ or more parts for each unit of the last decimal. Draws and arithmetic are exact up to the final rounding.
+    (Without U the numbers would be value + k·σ·SS/s, and their density would depend on value and SS.) The weight of a
+    unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)), and a normal density changes within it by a part of |x|/s². So every
+    number has the probability of rounding Definition 22, a post-processing, up to a factor of 1 ± 2⁻³⁹ for |x| < 2⁸·s:
+    a divergence of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
 
     ``sensitivity`` is the SS_β ≥ 0 of ``value`` for the β of ``parameters``; ``rng`` is for experiments only.
     """
@@ -184,5 +185,5 @@ def _charged(smoothness: float) -> float:
 
 
 def _room(order: float, smoothness: float) -> float:
-    """Compute λ − (λ − 1)·e^{2β}: above 0 where the cost is finite."""
+    """Compute λ − (λ − 1)·e^{2β}, positive for a finite cost."""
     return order - (order - 1.0) * math.exp(2.0 * smoothness)

@@ -1,6 +1,6 @@
-"""The rows of Tables 1 and 2 of [P] for given votes, and how the exact cost is published, as dictionaries and text.
+"""The rows of Tables 1 and 2 of [P] for given votes, the publication of the exact cost, and the picture of Figure 5.
 
-And the picture of its Figure 5: which queries are answered, what each costs, and the total.
+Rows are dictionaries, with functions that format them; the picture shows answered queries, their costs, and the total.
 """
 
 import warnings
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.losses.renyi import CONVERSIONS, RenyiGridWarning
-from darrm.mechanisms.noisy_max import LNMax
+from darrm.loss.renyi import CONVERSIONS, RenyiGridWarning
+from darrm.noisy_max.mechanisms import LNMax
 from darrm.pate.analysis import WARNING, Analysis, PateAggregator, PrivateFigureWarning, analyze
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.cost_shape import ConditionError
@@ -22,13 +22,14 @@ from darrm.pate.publication import (
     epsilon_at,
     expected_on_vote_scale,
     expected_publication,
+    failure_probability,
     search_parameters,
     search_publication,
-    understated_with,
 )
 from darrm.pate.vote_scale import PublicationParameters
-from darrm.system.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, Figure, saved_figure
-from darrm.system.files import Document
+from darrm.privacy import at_most
+from darrm.util.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, Figure, saved_figure
+from darrm.util.files import Document, Json
 from darrm.votes import Votes
 
 _EXPECTED = "expectation over the noise of the check; pass the released answers to account for a run"
@@ -43,7 +44,7 @@ def quiet_analysis(
     check: str = "data-independent",
     scores: NDArray[np.float64] | None = None,
 ) -> Analysis:
-    """Analyze without Python warnings: the report carries both of them in words."""
+    """Analyze without Python warnings; the report contains both of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)
         warnings.simplefilter("ignore", RenyiGridWarning)
@@ -51,7 +52,7 @@ def quiet_analysis(
 
 
 def table_1_row(analysis: Analysis) -> Document:
-    """Return what Table 1 of [P] says about an aggregator, as far as votes determine it."""
+    """Return the row of Table 1 of [P] for an aggregator and votes."""
     printed = analysis.theorem_6.curve.best(analysis.delta, conversion="classic")
     theorem_6 = analysis.theorem_6.curve.best(analysis.delta, conversion=analysis.conversion)
     exact = None
@@ -96,9 +97,9 @@ def table_2_row(
     simulations: int = 20,
     report: Callable[[str], None] | None = None,
 ) -> Document:
-    """Return what Table 2 of [P] says: how the cost by Theorem 6 would be published, at which price, or why it is not.
+    """Return the row of Table 2 of [P]: the publication of the cost by Theorem 6, or the reason of a refusal.
 
-    Without ``parameters`` they are searched on these votes, which makes them private; ``report`` is told how far.
+    Without ``parameters`` they are searched on these votes, which makes them private; ``report`` receives the progress.
     """
     if isinstance(analysis.aggregator, LNMax):
         return {"refused": "LNMax has no smooth sensitivity: publish the data-independent epsilon"}
@@ -107,7 +108,7 @@ def table_2_row(
             choice = search_parameters(analysis, simulations=simulations, report=report)
         else:
             choice = expected_publication(analysis, parameters, simulations=simulations)
-    except (ConditionError, ValueError) as error:  # or it needs too many distances
+    except (ConditionError, ValueError) as error:  # too many distances raise ValueError
         return {"refused": str(error)}
     used = choice.parameters
     product = used.order * used.smoothness
@@ -124,7 +125,7 @@ def table_2_row(
 
 
 def vote_scale_row(analysis: Analysis, parameters: PublicationParameters | None) -> Document:
-    """Return how the exact cost would be published on the scale of votes, or why it is not; as `table_2_row`."""
+    """Return the publication of the exact cost on the scale of votes, or a refusal; as `table_2_row`."""
     try:
         choice = search_publication(analysis) if parameters is None else expected_on_vote_scale(analysis, parameters)
     except ValueError as error:
@@ -145,102 +146,107 @@ def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> Do
         "order": choice.parameters.order,
         "sanitized_epsilon": choice.epsilon,
         "sanitized_deviation": choice.deviation,
-        "understated_with": understated_with(choice.parameters.safety),
+        "failure_probability": failure_probability(choice.parameters.safety),
         "parameters_chosen": "on these votes: private" if chosen else "beforehand",
         "private": True,
     }
 
 
-def table_1_text(t: Document) -> str:
-    """Write what is known first, with what it is about, for a terminal."""
+def table_1_text(t: Json) -> str:
+    """Format a row of Table 1 for a terminal."""
     lines = [
         f"{t['aggregator']}",
-        f"{t['queries']} queries to {t['voters']} voters, {t['classes']} classes, delta = {t['delta']:g}",
+        f"{t['queries']} queries to {t['voters']} voters, {t['classes']} classes, delta = {at_most(t['delta'], 6)}",
         f"PRIVATE: {WARNING}.",
         "",
         "Table 1 row",
         f"  answered              {t['answered']:.1f}  ({t['answered_is']})",
         *_exact_lines(t),
-        f"  epsilon, Theorem 6    {t['epsilon_theorem_6']:.4f}  at order {t['order_theorem_6']:g} (one direction)",
+        f"  epsilon, Theorem 6    {at_most(t['epsilon_theorem_6'])}  at order {t['order_theorem_6']:g} (one direction)",
         f"  as printed in [P]     {t['epsilon_as_printed']:.4f}  at order {t['order_as_printed']:g} (Theorems 6 and 5)",
         f"  share of the check    {t['check_share']:.1%}",
-        f"  data-independent      {t['data_independent_epsilon']:.4f}  for as many answers ({t['conversion']})",
-        f"  worst case            {t['worst_case_epsilon']:.4f}  if every query is answered; public",
+        f"  data-independent      {at_most(t['data_independent_epsilon'])}  for as many answers ({t['conversion']})",
+        f"  worst case            {at_most(t['worst_case_epsilon'])}  if every query is answered; public",
     ]
     if t["order_at_edge_of_grid"]:
         lines.append("  the best order is at the edge of the grid: other orders may give less")
     return "\n".join(lines) + "\n"
 
 
-def table_2_text(row: Document) -> str:
-    """Write how the cost by Theorem 6 would be published, for a terminal."""
+def table_2_text(row: Json) -> str:
+    """Format the publication of the cost by Theorem 6 for a terminal."""
     title = "Table 2 row: Theorem 6, published by smooth sensitivity"
     return "\n".join(["", title, *_published_lines(row, _table_2_lines)]) + "\n"
 
 
-def vote_scale_text(row: Document) -> str:
-    """Write how the exact cost would be published, for a terminal."""
+def vote_scale_text(row: Json) -> str:
+    """Format the publication of the exact cost for a terminal."""
     title = "The exact cost, published on the scale of votes"
     return "\n".join(["", title, *_published_lines(row, _vote_scale_lines)]) + "\n"
 
 
-def _exact_lines(t: Document) -> list[str]:
+def _exact_lines(t: Json) -> list[str]:
     if t["epsilon_exact"] is None:
         return ["  epsilon, exact        unknown for this noise"]
     return [
-        f"  epsilon, exact        {t['epsilon_exact']:.4f}  at order {t['order_exact']:g} (both directions)",
-        f"    one direction       {t['epsilon_exact_one_direction']:.4f}",
+        f"  epsilon, exact        {at_most(t['epsilon_exact'])}  at order {t['order_exact']:g} (both directions)",
+        f"    one direction       {at_most(t['epsilon_exact_one_direction'])}",
     ]
 
 
-def _table_2_lines(row: Document) -> list[str]:
+def _table_2_lines(row: Json) -> list[str]:
     printed = row.get("gnss_cost_as_printed_in_theorem_23")
     note = "outside its range" if printed is None else f"{printed:.4f}, too small where order * beta > 1/4"
     return [
         f"  beta                  {row['beta']:.5f}",
         f"  smooth sensitivity    {row['smooth_sensitivity']:.5f}",
         f"  sigma_SS              {row['sigma_ss']:.3f}",
-        f"  cost of publishing    {row['gnss_cost']:.4f}  (Theorem 23 as printed: {note})",
+        f"  cost of publishing    {at_most(row['gnss_cost'])}  (Theorem 23 as printed: {note})",
     ]
 
 
-def _vote_scale_lines(row: Document) -> list[str]:
+def _vote_scale_lines(row: Json) -> list[str]:
     return [
         f"  one vote more         {row['one_vote']:.5f}",
         f"  noise, in votes       {row['deviation']:.3f}",
-        f"  cost of publishing    {row['cost']:.4f}",
+        f"  cost of publishing    {at_most(row['cost'])}",
     ]
 
 
-def _published_lines(row: Document, own: Callable[[Document], list[str]]) -> list[str]:
+def _published_lines(row: Json, details: Callable[[Document], list[str]]) -> list[str]:
     if "refused" in row:
         return [f"  refused: {row['refused']}"]
+    both = "deviation" in row
+    about = "about these votes only" if both else "one direction of these votes; of both, unknown"
     return [
-        f"  epsilon               {row['epsilon']:.4f}  at order {row['order']:g} ({row['conversion']} conversion)",
-        *own(row),
-        f"  sanitized epsilon     {row['sanitized_epsilon']:.4f} +- {row['sanitized_deviation']:.4f}",
-        f"  too small with        probability {row['understated_with']:.3g} (--safety), about these votes only",
+        (
+            f"  epsilon               {at_most(row['epsilon'])}  at order {row['order']:g} "
+            f"({row['conversion']} conversion)"
+        ),
+        *details(row),
+        f"  sanitized epsilon     {at_most(row['sanitized_epsilon'])} +- {row['sanitized_deviation']:.4f}",
+        f"  too small with        probability {at_most(row['failure_probability'], 3)} (--safety), {about}",
         f"  parameters chosen     {row['parameters_chosen']}",
     ]
 
 
 BINS = 25
 POINTS = 200
-LEAST_COST = 1e-14  # of the largest: below, nothing matters, and nothing is drawn
+LEAST_COST = 1e-14  # of the largest: smaller costs are not drawn
 NOTE = "private data: computed from the votes"
 ALL, ANSWERED, COST, CHECK = LIGHT_GRAY, SKY_BLUE, BLACK, BLUE
 
 
 def draw_figure_5(analysis: Analysis, path: Path) -> None:
     """Draw both panels side by side and save them to ``path``; the picture is private data."""
-    with saved_figure(path, width=16.0, height=5.0) as figure:
+    with saved_figure(path, width=16.0, height=5.0, private=True) as figure:
         left, right = figure.subfigures(1, 2)
         draw_plurality_counts(left, analysis)
         draw_total_cost(right, analysis)
 
 
 def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
-    """Histogram of plurality counts, those answered, and the mean cost of answering one query of each bin."""
+    """Draw histograms of the plurality counts of all and of answered queries, and the mean cost of an answer by bin."""
     plurality = analysis.histograms.max(axis=1)
     edges = np.linspace(0.0, analysis.voters, min(BINS, analysis.voters) + 1)
     total, _ = np.histogram(plurality, edges)
@@ -264,7 +270,7 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
 
 
 def draw_total_cost(figure: Figure, analysis: Analysis) -> None:
-    """Total ε over the number of answered queries, the check's part apart, and the cost of answering everything."""
+    """Draw the total ε over the number of answered queries, the part of the checks, and the cost without checks."""
     seen = np.unique(np.linspace(1, analysis.queries, min(POINTS, analysis.queries)).astype(np.int64))
     checks = np.outer(seen, analysis.cost.checks.values / analysis.queries)
     costs = _cumulative_costs(analysis, analysis.probabilities, seen) + checks
@@ -285,7 +291,7 @@ def draw_total_cost(figure: Figure, analysis: Analysis) -> None:
         axes.plot(answered, total, color=ANSWERED, label="answering every query")
         axes.set(xlim=(0, float(answered[-1])), ylim=(0, None))
     axes.set_title(NOTE, loc="right", fontsize=8, color=COST)
-    axes.set(xlabel=_answered(analysis), ylabel=f"ε at δ = {analysis.delta:g}")
+    axes.set(xlabel=_answered(analysis), ylabel=f"ε at δ = {at_most(analysis.delta, 6)}")
     axes.legend(loc="upper left", frameon=False)
 
 

@@ -1,15 +1,15 @@
-"""Smooth sensitivity of a run's cost by Theorem 6 of [P]: how far it can move when teachers change their votes.
+"""Smooth sensitivity of a run's cost by Theorem 6 of [P]: its largest change when teachers change their votes.
 
 [P, Definition 12]: SS_β(n) = max_d e^{−βd} · max_{dist(n, n') ≤ d} L̃S(n'); for a sum over queries [P, Theorem 24]
-SS_β = max_d e^{−βd} · Σ_i max_{dist ≤ d} L̃S_i. The inner maxima, for d = 0, 1, …, are the *profile* (D, Q) here:
+SS_β = max_d e^{−βd} · Σ_i max_{dist ≤ d} L̃S_i. The inner maxima, for d = 0, 1, …, are the *profile* (D, Q):
 
-* GNMax answers [P, Algorithm 4]: L̃S rises with q up to q₁, is flat to q₀ and falls from there. Below q₁ the worst
-  histogram at distance d moves d votes from the first to the second class; above q₀ it gives the first class d votes,
-  each taken from the class that is second at that moment.
-* The threshold's cost, where it is accounted from the data: its statistic moves by at most d, so the largest local
-  difference within d steps on the integers, computed exactly.
+* GNMax answers [P, Algorithm 4]: L̃S increases with q up to q₁, is constant to q₀ and decreases beyond. Below q₁ the
+  worst histogram at distance d moves d votes from the first to the second class; above q₀ it moves d votes to the first
+  class, each from the class that is second at that moment.
+* The threshold check, if accounted from the data: its statistic changes by at most d, so the profile is the largest
+  local difference within d steps on the integers, computed exactly.
 
-From a public distance D on, every term counts as the largest possible one: still a smooth bound, and it ends the loop.
+From a public distance D on, every term counts as the largest possible one, which is still a smooth bound.
 """
 
 import math
@@ -18,32 +18,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
-from darrm.mechanisms.noise_tails import sum_of_tails, winner_gaps
-from darrm.mechanisms.noisy_max import LNMax
+from darrm.noisy_max.mechanisms import LNMax
+from darrm.noisy_max.noise_tails import sum_of_tails, winner_gaps
+from darrm.numerics import Array
 from darrm.pate.analysis import Analysis, answer_of
 from darrm.pate.confident import CheckedGNMax, InteractiveGNMax, NoisyCheck
 from darrm.pate.cost_shape import CostShape
-from darrm.probability import Array
+from darrm.util import checks
 
-# e^{−βd} < 5e-5 from this many smoothing lengths 1/β on
+# smoothing lengths 1/β; beyond, e^{−βd} < 5e-5
 _LARGEST_DISTANCE = 10.0
-_MOST_DISTANCES = 2**15  # looked at one by one, some seconds for so many
-# the computed f may differ from the true one by 1e-12 of the largest possible f; these shares are added to its
-# sensitivity, which stays smooth: a factor, and a constant
+_MOST_DISTANCES = 2**15  # computed one by one, which takes seconds
+# the computed f errs by up to 1e-12 of the largest possible f; these shares of it, a factor and a constant, keep the
+# sensitivity smooth
 _RELATIVE_ROUNDING = 1e-6
 _ABSOLUTE_ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothCost:
-    """The data-dependent part of a run's cost at one order and its sensitivity within d changed votes: private."""
+    """The data-dependent cost of a run at one order, and its sensitivity within d changed votes: **private data**."""
 
     answers: Array  # (Q,) cost of answering each query
-    answers_profile: Array  # (D, Q) how far it can move within each number of changed votes
-    largest_answer: float  # the most that one answer's cost can move, whatever the votes
-    checks: float  # total data-dependent cost of the checks; 0 where they are accounted independently of the data
-    checks_profile: Array  # (D,) how far that can move
+    answers_profile: Array  # (D, Q) its largest change within each number of changed votes
+    largest_answer: float  # the largest change of the cost of an answer, whatever the votes
+    checks: float  # total data-dependent cost of the checks; 0 if their cost does not depend on data
+    checks_profile: Array  # (D,) its largest change
 
     def value(self, weights: Array) -> float:
         """Compute f for the answered queries (weights 0 or 1)."""
@@ -58,9 +58,9 @@ class SmoothCost:
 
 
 def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCost:
-    """Compute the data-dependent cost at ``order`` and its profile, as far as ``smoothness`` (or more) needs.
+    """Compute the data-dependent cost at ``order`` and its profile, long enough for ``smoothness`` or more.
 
-    `ValueError` for `LNMax`, which has no smooth sensitivity in [P]; `ConditionError` where [P, Section B.2] fails.
+    `ValueError` for `LNMax`, which has no smooth sensitivity in [P]; `ConditionError` if [P, Section B.2] fails.
     """
     aggregator, counts, voters = analysis.aggregator, analysis.histograms, analysis.voters
     answer = answer_of(aggregator)
@@ -72,7 +72,7 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
     if isinstance(aggregator, CheckedGNMax) and analysis.statistic is not None and analysis.check == "data-dependent":
         lowest = -voters if isinstance(aggregator, InteractiveGNMax) else 0
         checks_cost = float(aggregator.check.dependent(analysis.statistic, [order])[:, 0].sum())
-        # beyond the reach every statistic may be the worst one: the last distance covers the whole range
+        # beyond the reach every statistic may be the worst: the last distance covers the whole range
         profile = check_profile(
             analysis.statistic, aggregator.check, order, lowest=lowest, highest=voters, reach=voters - lowest + 1
         )
@@ -83,7 +83,7 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
 
 
 def reach_of(smoothness: float, voters: int) -> int:
-    """Choose the number D of distances that are looked at one by one: public, since β and K are."""
+    """Choose the number D of distances to compute one by one: public, since β and K are."""
     checks.positive(smoothness=smoothness)
     far = voters * smoothness > _LARGEST_DISTANCE
     return (math.ceil(_LARGEST_DISTANCE / smoothness) if far else voters) + 1
@@ -101,7 +101,7 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> A
     _affordable(reach, queries)
     voters = int(counts[0].sum())
     if shape.never_helps(voters):
-        return np.zeros((reach, queries))  # the cost is the same for all votes
+        return np.zeros((reach, queries))  # the cost does not depend on the votes
     shape.check_conditions(voters)
     profile = np.full((reach, queries), shape.plateau)
     log_q = sum_of_tails(winner_gaps(counts), shape.log_tails)
@@ -114,9 +114,9 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> A
 def check_profile(
     statistic: NDArray[np.int64], check: NoisyCheck, order: float, *, lowest: int, highest: int, reach: int
 ) -> Array:
-    """Bound each check's local sensitivity within d < reach changed votes: (Q,) in lowest … highest → (D, Q), private.
+    """Bound each check's local sensitivity within d < reach changed votes: (Q,) → (D, Q), private.
 
-    ``lowest`` and ``highest`` end the range of the statistic over all votes.
+    The statistic of any votes is in ``lowest`` … ``highest``.
     """
     _affordable(reach, max(statistic.size, highest - lowest))
     values = np.arange(lowest, highest + 1)
@@ -131,7 +131,7 @@ def check_profile(
 
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
-    """Compute SS_β = max_d e^{−βd}·profile(d); beyond the (D,) profile the sum counts as the largest possible.
+    """Compute SS_β = max_d e^{−βd}·profile(d), with ``largest`` beyond the (D,) profile.
 
     >>> round(smooth_sensitivity(np.array([0.0, 0.5]), 1.0, 0.1), 6)
     0.818731
@@ -166,7 +166,7 @@ def _fill_below(profile: Array, rows: NDArray[np.intp], descending: NDArray[np.i
 
 
 def _fill_above(profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape) -> None:
-    """Fill queries with q > q₀: give votes of the second class to the first, until q passes q₀ or none are left."""
+    """Fill queries with q > q₀: move votes of the second class to the first, until q passes q₀ or all are moved."""
     top, others = descending[rows, 0].copy(), descending[rows, 1:].copy()
     for distance in range(profile.shape[0]):
         if distance:

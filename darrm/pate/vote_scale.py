@@ -1,55 +1,52 @@
-"""A run's cost on a scale of votes: how many moved votes it lies above next to nothing, which may be published.
+"""The cost of a run on a scale of votes: its level counts moved votes, so noise on it makes the cost publishable.
 
-Let q_i be the probability that label i misses the likeliest class, and G = Σ_i c(q_i) over the answered queries the
-bound of `darrm.losses.missed_label`: it bounds the exact cost in both directions. One person's vote in every query
-moves each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave rising function, and by
-Jensen's inequality G to at most n·U(G/n) for n answers, or fewer, as U(0) = 0. Marks on the line with
+**Theorem.** Let q_i be the probability that label i misses the likeliest class, and G = Σ_i c(q_i) over the answered
+queries, with the bound c of `darrm.noisy_max.mislabel_bound`: G bounds the exact cost in both directions. For marks
+with mark_{j+16} = n·U(mark_j/n), φ(G) = min{j : G ≤ mark_j} changes by at most 16 between neighbors. *Proof.* One vote
+in every query changes each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave increasing
+function. By Jensen's inequality G becomes at most n·U(G/n) for n answers, or fewer, as U(0) = 0. So G ≤ mark_j gives
+G' ≤ mark_{j+16}; exchange both data sets for the other direction. ∎ (`tests/pate/test_vote_scale_lemmas.py`)
 
-    mark_{j+16} = n·U(mark_j/n)
-
-are therefore such that G ≤ mark_j gives G' ≤ mark_{j+16}; exchanging both data sets, φ(G) = min{j : G ≤ mark_j} moves
-by at most 16 either way. So φ + N, with N a discrete Gaussian of 16·s, costs λ/(2s²) at every order λ [CKS20,
-Proposition 5], and mark_{φ+N} may be published. No condition, no smoothing, no noise that depends on the votes; sixteen
-marks to a vote only make the rounding up small.
-
-A budget is tested without noise on the mark, see `darrm.pate.tested`.
+So φ + N, with N a discrete Gaussian of 16·s, costs λ/(2s²) at every order λ [CKS20, Proposition 5], and mark_{φ+N} may
+be published, without conditions, smoothing, or noise that depends on the votes. Sixteen marks to a vote keep the
+rounding up small. A budget test needs no noise on the mark, see `darrm.pate.tested`.
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from darrm.errors import checks
-from darrm.losses.label_given_votes import LabelCosts
-from darrm.losses.missed_label import MissedLabel
+from darrm.noisy_max.cost_given_votes import LabelCosts
+from darrm.noisy_max.mislabel_bound import MislabelBound, Missed
+from darrm.numerics import Array
+from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
+from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.gnss import check_publication, order_for
 from darrm.privacy import exact_number
-from darrm.probability import Array
-from darrm.probability.exact_sampling import discrete_gaussian, uniform_below
+from darrm.util import checks
 
 MARKS_A_VOTE = 16
-_SMALLEST_MARK = 1e-4  # nats: of a total that is published; less is rounded up to it
-_ROUNDING = 1e-9  # relative: of sums and of the probabilities that they are made of
-_NEAR = 0.999  # of the most that a run costs: the last marks before it are that
+_SMALLEST_MARK = 1e-4  # nats: the smallest published total
+_ROUNDING = 1e-9  # relative: of sums and their probabilities
+_NEAR = 0.999  # of the largest cost of a run: marks beyond are replaced by the largest cost
 _LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
 
 
 @dataclass(frozen=True)
 class PublicationParameters:
-    """How a cost is to be published on the scale of votes; to be fixed without looking at the private votes.
+    """Parameters for publishing a cost on the scale of votes; choose them without the private votes.
 
     Parameters
     ----------
     order
-        λ > 1, the order of the Rényi divergence at which the cost is taken.
+        λ > 1, the order of the Rényi divergence.
     deviation
         s > 0, the standard deviation of the noise, in votes.
     safety
-        z ≥ 0: the published figure is that of z·s more votes, and too small with probability Φ(−z) only. It is a
-        constant and costs nothing.
+        z ≥ 0: z·s votes are added to the published figure, which is then too small with probability Φ(−z). The constant
+        is free.
 
     Raises
     ------
@@ -73,12 +70,12 @@ class PublicationParameters:
 
     @property
     def cost(self) -> float:
-        """The Rényi divergence at ``order`` that the publication itself costs: λ/(2s²)."""
+        """The Rényi cost of the publication at ``order``: λ/(2s²)."""
         return self.order / (2.0 * self.deviation**2)
 
 
 def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> PublicationParameters:
-    """Choose parameters from a target alone, without the votes: λ = 1 + 2·log(1/δ)/ε, and s such that it costs ε/8.
+    """Choose parameters from a target, without the votes: λ = 1 + 2·log(1/δ)/ε, and s such that the cost is ε/8.
 
     >>> chosen = publication_rule(epsilon=1.0, delta=1e-5)
     >>> round(chosen.order, 3), round(chosen.deviation, 3), round(chosen.cost, 3)
@@ -88,67 +85,45 @@ def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> Pu
     return PublicationParameters(order, 2.0 * math.sqrt(order / epsilon), safety)
 
 
-class VoteBound(Protocol):
-    """What one answer costs by numbers that one vote moves: `MissedLabel`, or a bound of `darrm.pate.checked_cost`."""
-
-    @property
-    def order(self) -> float:
-        """The order of the divergence."""
-        ...
-
-    @property
-    def least(self) -> float:
-        """About what an answer costs at least; less is counted as that."""
-        ...
-
-    @property
-    def after_one_vote(self) -> tuple[Array, Array]:
-        """The cost after one vote has moved by the cost before: vertices of a concave rising function."""
-        ...
-
-
-Bound = TypeVar("Bound", bound=VoteBound)
-
-
 @dataclass(frozen=True)
-class VoteScale(Generic[Bound]):
-    """The marks for so many answers, each bounded at one order; public.
+class VoteScale:
+    """The public marks of the costs of a number of answers, at one order.
 
-    >>> scale = VoteScale(MissedLabel(40.0, 16.0), answers=360)
+    >>> scale = VoteScale(MislabelBound(40.0, 16.0), answers=360)
     >>> bool(scale.cost_at(scale.mark_of(0.1)) >= 0.1), scale.mark_of(0.1) - scale.mark_of(0.09) < MARKS_A_VOTE * 2
     (True, True)
     """
 
-    bound: Bound
+    bound: Missed | CheckedCost
     answers: int
     least: float = _SMALLEST_MARK
 
     @cached_property
     def marks(self) -> Array:
-        """The marks, in nats, rising to what all answers cost whatever the votes."""
+        """The marks, in nats, increasing to the largest cost of all answers."""
         most = self.answers * float(self.bound.after_one_vote[1][-1])  # may be less than the ceiling
         if not most:
             return np.zeros(1)
         if not math.isfinite(most):
-            advice = "nothing bounds a label of such narrow noise there"
+            advice = "the cost of a label is unbounded for such narrow noise"
             checks.fail("order", self.bound.order, "smaller", advice)
         first = min(max(self.least, self.answers * self.bound.least), most)
         marks = [first * (self._after(first) / first) ** (part / MARKS_A_VOTE) for part in range(MARKS_A_VOTE)]
-        while marks[-1] < _NEAR * most:  # beyond, a vote may hardly move it: the last mark is the most
+        while marks[-1] < _NEAR * most:  # beyond, steps become tiny
             marks.append(self._after(marks[-MARKS_A_VOTE]))
         marks[-1] = most
         return np.asarray(np.minimum(np.array(marks), most))
 
     def mark_of(self, total: float) -> int:
-        """Return φ, the number of the first mark that is at least so high: **private data**."""
+        """Return φ, the number of the first mark that is at least ``total``: **private data**."""
         return min(int(np.searchsorted(self.marks, total)), self.marks.size - 1)
 
     def cost_at(self, mark: int) -> float:
-        """Return the cost at a mark; those beyond the ends count as the ends."""
+        """Return the cost at a mark, clipped to the ends of the scale."""
         return float(self.marks[min(max(mark, 0), self.marks.size - 1)])
 
     def published(self, mark: int, parameters: PublicationParameters, *, rng: np.random.Generator | None) -> float:
-        """Draw the cost that may be published, from the operating system unless ``rng`` is given for experiments."""
+        """Draw the cost to publish, from the operating system unless ``rng`` is given for experiments."""
         variance = (MARKS_A_VOTE * exact_number("deviation", parameters.deviation)) ** 2
         noise = int(discrete_gaussian(variance, 1, uniform_below(rng))[0])
         return self.cost_at(mark + noise + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
@@ -158,11 +133,13 @@ class VoteScale(Generic[Bound]):
 
 
 @lru_cache(maxsize=64)
-def vote_scale(sigma: float, order: float, answers: int) -> VoteScale[MissedLabel]:
-    """Keep the marks of the labels of GNMax, for a scale that is asked for several runs."""
-    return VoteScale(MissedLabel(sigma, order), answers)
+def vote_scale(sigma: float, order: float, answers: int) -> VoteScale:
+    """Return the cached scale of the labels of GNMax."""
+    return VoteScale(MislabelBound(sigma, order), answers)
 
 
-def mark_of_run(scale: VoteScale[MissedLabel], label: LabelCosts, answered: Array) -> int:
-    """Return φ of a run of GNMax, of which each label counts so often: **private data**."""
+def mark_of_run(scale: VoteScale, label: LabelCosts, answered: Array) -> int:
+    """Return φ of a run of a noisy maximum whose labels have the weights ``answered``: **private data**."""
+    if isinstance(scale.bound, CheckedCost):
+        raise TypeError("the scale is for queries with a check, not for labels")
     return scale.mark_of(float(label.times(answered) @ scale.bound.cost(label.missed)))

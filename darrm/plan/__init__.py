@@ -1,26 +1,31 @@
-"""Plans for many queries: which release stays within a total budget and tells the truth most often."""
+"""Plans for many queries: the most accurate release within a total budget."""
 
-from darrm.plan.families import FAMILIES
-from darrm.plan.family import Family, Search, calibrate
-from darrm.plan.option import Option
-from darrm.plan.own import family_of, largest
-from darrm.plan.parameter import Parameter, Proposal
-from darrm.plan.search import Plan, plan
+from darrm.plan.calibrated import CalibratedMechanism
+from darrm.plan.calibration import calibrate
+from darrm.plan.mechanism import Mechanism, Proposal, Search
+from darrm.plan.mechanisms import MECHANISMS, TESTED, largest, mechanism_of, named
+from darrm.plan.planner import plan
+from darrm.plan.results import Plan, Sweep
+from darrm.plan.tables import GammaProposal
+from darrm.plan.variations import affordable, sweep
 from darrm.problem import Workload
 
-ReleaseOption = Option  # its name before version 0.2
-
 __all__ = [
-    "FAMILIES",
-    "Family",
-    "Option",
-    "Parameter",
+    "MECHANISMS",
+    "TESTED",
+    "CalibratedMechanism",
+    "GammaProposal",
+    "Mechanism",
     "Plan",
     "Proposal",
     "Search",
+    "Sweep",
     "Workload",
+    "affordable",
     "calibrate",
-    "family_of",
     "largest",
+    "mechanism_of",
+    "named",
     "plan",
+    "sweep",
 ]

@@ -1,68 +1,183 @@
-"""Find how to release many votes on two or more classes within one total budget.
-
-It tells the truth most often of what was found, it is proved, and the report says what the accountant will report for
-all of it.
-"""
+"""The command ``darrm plan``: the most accurate release of many votes within one budget."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from darrm.laws.priors import parsed
+import click
+
+from darrm.commands.command import command, run_command
+from darrm.commands.options import (
+    EXACTS,
+    FILE,
+    OUTPUT,
+    SEARCH,
+    WHO,
+    Output,
+    Real,
+    option,
+    output_options,
+    prior_option,
+    time_limit_option,
+    workload_options,
+)
 from darrm.optimize.report import fitted
-from darrm.plan.families import FAMILIES, TESTED, named
-from darrm.plan.report import json_report, plot_report, text_report
-from darrm.plan.search import plan
-from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.flags import add_prior, add_workload, prior_of, real, workload_of
-from darrm.system.progress import interrupted_after, status_line
+from darrm.plan import planner, report, results, variations
+from darrm.plan.mechanisms import MECHANISMS, TESTED, named
+from darrm.priors import Prior, parsed
+from darrm.problem import Workload
+from darrm.util import checks
+from darrm.util.files import write_text
+from darrm.util.progress import interrupted_after
 
-EPILOG = """\
+DESCRIPTION = """\
+Find the most accurate release of many votes within one total budget. Every mechanism that applies is calibrated to the
+budget, and all are ranked in one table."""
+
+EXAMPLES = """\
 examples:
-  python -m darrm.plan --K 250 --voters plain --overlap 1 --queries 1000 --total 2,1e-5 --output plan.json
-  python -m darrm.plan --K 11 --epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --plot plan.png
-  python -m darrm.plan --K 50 --voters plain --overlap 1 --classes 10 --queries 500 --total 2,1e-5 --output plan.json
-  python -m darrm.plan --K 250 --voters plain --overlap 1 --classes 10 --queries 400 --total 2,1e-5 \\
-    --votes-look-like PUBLIC.csv --output run.json
+  darrm plan --K 250 --non-private --overlap 1 --queries 1000 --total 2,1e-5 \\
+    --output plan.json
+  darrm plan --K 11 --epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2
+  darrm plan --K 50 --non-private --overlap 1 --classes 10 --queries 500 \\
+    --total 2,1e-5 --sweep 0.5,1,2,4 --plot sweep.png
+  darrm plan --K 250 --non-private --overlap 1 --classes 10 --total 2,1e-5 \\
+    --prior dirichlet:0.1 --accuracy 0.9
+  darrm plan --K 250 --non-private --overlap 1 --classes 10 --queries 400 \\
+    --total 2,1e-5 --votes-look-like PUBLIC.csv --output run.json
 
-What is written is released from like any other, with python -m darrm.release."""
+darrm release releases labels from the file of --output."""
 
 
-def build_parser() -> CommandLine:
-    """Describe the command line."""
-    parser = CommandLine(prog="python -m darrm.plan", description=str(__doc__), epilog=EPILOG)
-    add_workload(parser)
-    add_prior(parser, default="common; with more classes spread")
-    parser.add_argument("--family", metavar="NAME", help="plan with one family only, like 'permute-and-flip'")
-    made = "what releases the winner: a table with its proof, or a mechanism"
-    add_outputs(parser, made=made, picture="the truth over l", absent=True)
-    return parser
+@command(
+    "plan",
+    about=DESCRIPTION,
+    short="the most accurate release of many votes within one budget",
+    first=("--queries", "--total", "--output"),
+    examples=EXAMPLES,
+)
+@workload_options()
+@prior_option(default="none: minimax regret over low, medium and high consensus")
+@option(
+    "--votes-look-like",
+    metavar="FILE|PRIOR",
+    section=WHO,
+    help="as --prior, and plan runs that a private test releases if the votes are like these public ones",
+)
+@option(
+    "--mechanism",
+    "slug",
+    aliases=["--family"],
+    metavar="SLUG",
+    section=SEARCH,
+    help="plan with one mechanism only, like permute-and-flip",
+)
+@option(
+    "--objective",
+    type=click.Choice(["accuracy", "error"]),
+    default="accuracy",
+    section=SEARCH,
+    help="error: the expected error of two classes, as in the paper (default accuracy)",
+)
+@option(
+    "--accuracy",
+    type=Real(),
+    metavar="P",
+    section=SEARCH,
+    help="find the queries (or --find) for this accuracy, and plan them",
+)
+@option(
+    "--find",
+    type=click.Choice(list(variations.QUANTITIES)),
+    section=SEARCH,
+    help="with --accuracy: the most queries (default), the fewest voters, or the smallest total ε",
+)
+@option("--sweep", type=EXACTS, metavar="EPS,EPS,…", section=SEARCH, help="plan at each of these total ε, side by side")
+@option("--csv", type=FILE, metavar="FILE", section=OUTPUT, help="write the table with all digits")
+@time_limit_option("stop the search with the best so far (default inf)")
+@output_options(
+    output="write the best mechanism to a file",
+    plot="draw the accuracy",
+    everything="calibrate slow mechanisms to the end, too",
+)
+def plan(
+    *,
+    workload: Workload,
+    prior: str | None,
+    votes_look_like: str | None,
+    slug: str | None,
+    objective: str,
+    accuracy: float | None,
+    find: str | None,
+    sweep: list[str] | None,
+    csv: Path | None,
+    time_limit: float,
+    output: Output,
+) -> None:
+    """Plan, print, save."""
+    if sweep is not None and (accuracy is not None or output.path is not None):
+        raise ValueError("--sweep excludes --accuracy and --output: write its table with --csv FILE")
+    if find is not None and accuracy is None:
+        raise ValueError("--find needs --accuracy P, the accuracy to reach")
+    workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=output.quiet))
+    belief = _prior(prior, votes_look_like, workload.classes)
+    mechanisms = None if slug is None else [named(slug)]
+    if votes_look_like is not None and mechanisms is None:
+        mechanisms = [*TESTED, *MECHANISMS]
+    asked: dict[str, Any] = {"prior": belief, "mechanisms": mechanisms, "objective": objective}
+    asked |= {"complete": output.everything, "stoppable": True}
+    text = ""
+    with output.status_line() as line, interrupted_after(time_limit):
+        if sweep is not None:
+            _print_sweep(variations.sweep(workload, sweep, report=line.show, **asked), csv, output)
+            return
+        if accuracy is not None:
+            what = find or "queries"
+            workload = variations.affordable(workload, accuracy, what, prior=belief, report=line.show, stoppable=True)
+            text = results.affordable_text(workload, accuracy, what)
+        made = planner.plan(workload, report=line.show, **asked)
+    _print_plan(made, csv, output, text)
+
+
+def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:
+    if votes_look_like is None:
+        return parsed(text, classes)
+    if text is not None:
+        raise ValueError("--votes-look-like is a prior, too: leave --prior out")
+    file = Path(votes_look_like)
+    if file.suffix and ":" not in votes_look_like and not file.exists():
+        allowed = "an existing file of public votes, or a prior like dirichlet:0.01"
+        checks.fail("--votes-look-like", votes_look_like, allowed)
+    return parsed(f"votes:{votes_look_like}" if file.exists() else votes_look_like, classes)
+
+
+def _print_sweep(made: results.Sweep, table: Path | None, output: Output) -> None:
+    if table is not None:
+        write_text(table, report.csv_text(made.plans))
+    if output.plot is not None:
+        report.plot_sweep(output.plot, made)
+    output.print(text=lambda: str(made), document=lambda: report.sweep_json(made))
+
+
+def _print_plan(made: results.Plan, table: Path | None, output: Output, text: str) -> None:
+    if output.path is not None:
+        made.save(output.path)
+    if table is not None:
+        write_text(table, report.csv_text([made]))
+    if output.plot is not None:
+        report.plot_plan(output.plot, made)
+    output.print(
+        text=lambda: text + results.plan_text(made, output.path),
+        document=lambda: report.plan_json(made, output.path),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, plan, print or save."""
-    options = build_parser().parse_args(arguments)
-    check_outputs(options)
-    workload = workload_of(options)
-    workload = replace(workload, voters=fitted(workload.voters, workload.classes, quiet=options.quiet))
-    prior = parsed(prior_of(options), workload.classes)
-    families = None if options.family is None else [named(options.family)]
-    if options.votes_look_like is not None and families is None:
-        families = [*TESTED, *(family for family in FAMILIES if family.planned)]
-    limit = real("--time-limit", options.time_limit)
-    with status_line(quiet=options.quiet) as line, interrupted_after(limit):
-        found = plan(workload, prior=prior, families=families, report=line.show, stoppable=True)
-    if options.output is not None:
-        found.save(options.output)
-    if options.plot is not None:
-        plot_report(options.plot, found)
-    print_report(
-        options,
-        text=lambda: text_report(found, options.output, everything=options.all),
-        document=lambda: json_report(found, options.output),
-    )
-    return 0
+    """Run the command and return its exit status."""
+    return run_command(plan, arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(main())

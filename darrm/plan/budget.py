@@ -1,8 +1,8 @@
-"""What the queries of a workload cost together, and what a sum over them may be taken of.
+"""The cost of all queries of a workload.
 
-The answers of private *models* to several queries share the randomness of their training, so their costs do not add up.
-Such a workload is planned as one of plain voters, whose queries do add up, within the larger budget that both ends
-leave for the release (`darrm.losses.both_ends`).
+The answers of private *models* to several queries share the randomness of their training, so their costs do not add
+up. Such a workload is planned as one of non-private voters, whose queries do add up, within the larger budget that
+the joint bound leaves for the release (`darrm.loss.joint_bound`).
 """
 
 from dataclasses import replace
@@ -10,27 +10,27 @@ from fractions import Fraction
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
-from darrm.losses.both_ends import release_within
-from darrm.losses.charges import Charge
+from darrm.loss.joint_bound import release_within
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 
-MARGIN = Fraction(1, 250_000)  # of ε is left, so that what is reported, found to a part in a million, fits as well
+MARGIN = Fraction(1, 250_000)  # of ε remains for the rounding of reports
 
 
-def account_of(workload: Workload, query: Charge) -> PrivacyAccountant:
-    """Charge one account with all queries of a workload, given the charge of one.
+def account_of(workload: Workload, query: PrivacyCost) -> PrivacyAccountant:
+    """Make an account of all queries of a workload, given the cost of one.
 
     >>> from darrm import PrivacyParams, Voters
     >>> work = Workload(Voters(5, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2))
-    >>> account_of(work, Charge("one", guarantee=PrivacyParams("0.1"))).admits(work.total)
+    >>> account_of(work, PrivacyCost("one", guarantee=PrivacyParams("0.1"))).admits(work.total)
     True
     """
     return PrivacyAccountant(workload.voters, [query.repeated(workload.queries)])
 
 
 def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
-    """State what a sum over the queries may be taken of: several answers of private models count as of plain voters.
+    """Return the workload whose queries add up: that of non-private voters for several answers of private models.
 
     Their budget is what both ends leave for the release, for a person who reaches as many plain voters as models, or
     with ``one_by_one`` one; the total itself where the models are private enough for any release.
@@ -51,7 +51,7 @@ def counted(workload: Workload, *, one_by_one: bool = False) -> Workload:
 
 
 def releases_of(workload: Workload) -> list[Workload]:
-    """List what a table may be calibrated to: what is counted, and for models that share people one by one as well."""
+    """List the workloads to calibrate a table for: `counted`, and for overlapping models also one model at a time."""
     release = counted(workload)
     if release == workload or workload.voters.reached == 1:
         return [release]
@@ -59,7 +59,7 @@ def releases_of(workload: Workload) -> list[Workload]:
 
 
 def needs_no_noise(workload: Workload) -> bool:
-    """Whether any number of answers stays within the budget, because the models that a person reaches do.
+    """Return whether the models of one person stay within the budget, and so any number of answers.
 
     >>> from darrm import PrivacyParams, Voters
     >>> models = Voters(11, PrivacyParams("0.1"), overlap=1, models=True)

@@ -1,9 +1,9 @@
-"""How often a release is right where votes are missing, and fair dice stand for them.
+"""The accuracy with missing votes, which fair dice replace.
 
-A release of K votes with r of them missing is one of K − r votes: every class has the same chance to get each of the
-others, and what is right is a class with the most of the votes that are there. A die does not look at the data, so what
-is guaranteed is what K votes are guaranteed (`darrm.votes`). A histogram and a roll of r dice make a histogram of K
-votes; the law is asked once about each that differs.
+A release of K votes with r missing is one of K − r votes: each class gets each missing vote with the same
+probability, and the answer is compared with the votes that are present. A die is independent of the data, so the
+guarantee is that for K votes (`darrm.votes`). A histogram and a roll of r dice make a histogram of K votes; the law
+is computed once for each.
 """
 
 import math
@@ -14,7 +14,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.probability import Array
+from darrm.numerics import Array
 
 SEED = 20_250_102  # public: the same rolls for everybody
 MOST_ROLLED = 2**18  # histograms with a roll each: of more, rolls are drawn
@@ -22,11 +22,11 @@ MOST_ROLLED = 2**18  # histograms with a roll each: of more, rolls are drawn
 
 @dataclass(frozen=True, eq=False)
 class Rolled:
-    """Histograms, each with its rolls: what the law is asked, and which answers count."""
+    """Histograms with their rolls: the histograms of the law, and the correct answers."""
 
     asked: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
     place: NDArray[np.int64]  # (n·R,) which of these each histogram becomes with each roll
-    counts_as: NDArray[np.bool_]  # (n·R, C) which answers, in the order of what is asked
+    counts_as: NDArray[np.bool_]  # (n·R, C) correct answers, in the order of `asked`
     chances: Array  # (R,) of the rolls
     drawn: int = 0  # how many rolls were drawn for each histogram; 0 where all were listed
 
@@ -48,7 +48,7 @@ def number_of_rolls(missing: int, classes: int) -> int:
 def rolled(
     counts: NDArray[np.int64], counts_as: NDArray[np.bool_], missing: int, *, drawn: int | None = None
 ) -> Rolled:
-    """Roll dice for missing votes: all rolls with their chances, or so many ``drawn`` ones for each histogram.
+    """Roll dice for missing votes: all rolls with their chances, or ``drawn`` rolls for each histogram.
 
     Of three votes two are there and agree; the third is as likely for each of three classes:
 

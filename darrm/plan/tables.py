@@ -1,126 +1,370 @@
-"""Noise functions of two classes with one parameter, certified like any other γ, for private voters as well.
+"""Mechanisms that release from a certified table: noise functions of two classes, and laws of more.
 
-With M = 2l − K > 0 the lead of the majority, permute-and-flip [MS20] has γ(l) = 1 − e^{−εM/(2t)} and the exponential
-mechanism [MT07] γ(l) = tanh(εM/(4t)), for a person who reaches t voters. Where few voters answer many queries, the
-exact profile of the first admits more truth than optima do. Subsampling [D, Lemma 3.1], [D, Theorem 4.1] has the
-allowance m, a constant γ, randomized response, one probability of the truth whatever the votes.
+With M = 2l − K > 0 the lead of the majority and t voters whom one person's data can influence, permute-and-flip [MS20]
+has γ(l) = 1 − e^{−εM/(2t)} and the exponential mechanism [MT07] γ(l) = tanh(εM/(4t)). For few voters and many queries
+the exact profile of the first admits a higher accuracy than the optima. Subsampling [D, Lemma 3.1], [D, Theorem 4.1]
+has the allowance m; randomized response has a constant γ, one probability of the majority whatever the votes.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.account.bounds import models_bound
+from darrm.aggregator import Released
 from darrm.errors import PlanError
-from darrm.laws import baselines
-from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.plurality_law import PluralityLaw, true_plurality
-from darrm.mechanisms.release import Release
-from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.plan import by_label
-from darrm.plan.budget import counted, releases_of
-from darrm.plan.by_label import first_rate
-from darrm.plan.family import Search
-from darrm.plan.option import NO_NOISE, kind_of_votes
-from darrm.plan.parameter import Parameter, Precision, Proposal, fixed, rounded
-from darrm.plan.share_right import Law
-from darrm.privacy import PrivacyParams
-from darrm.probability import Array
-from darrm.probability.bisection import last_allowed
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.majority import baselines
+from darrm.majority.noise_function import NoiseFunction
+from darrm.majority.profile import divergence
+from darrm.noisy_max import selection
+from darrm.numerics import Array
+from darrm.numerics.bisection import bisect_safe
+from darrm.plan.accuracy import Law
+from darrm.plan.budget import counted
+from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, each_release, rounded
+from darrm.plan.noisy import Selection, exponential_law, first_rate, permute_and_flip_law
+from darrm.plurality import baselines as of_plurality
+from darrm.plurality.plurality_law import PluralityLaw, true_plurality
+from darrm.plurality.voter_corners import number_of_rows
+from darrm.privacy import PrivacyParams, at_least
 from darrm.problem import Problem, Workload, is_open
-from darrm.proof.charge import charge_of
-from darrm.proof.profile import divergence
-from darrm.proof.table import Table, certify
-from darrm.proof.voter_corners import number_of_rows
+from darrm.table.cost import charge_of
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
+from darrm.util.figures import GRAY, GREEN, PURPLE, VERMILION
 
 LARGEST_TARGET = Fraction(15)  # of one query; beyond, δ is rounding
+LEAST_EPSILON = Fraction(1, 10**6)
 BISECTIONS = 40
 MOST_ROWS = 3_000_000  # of private voters of more than two classes: a proof takes a second
-LEAST_RATE, MOST_RATE = 2e-9, 80.0  # of ε/t: with less every answer is a coin, with more the truth, to the last digits
+LEAST_RATE, MOST_RATE = 2e-9, 80.0  # of ε/t: below, every answer is random guessing; above, the majority
+SELECTION = (
+    "charged for its label, as `darrm.pate` charges it; of two classes as a certified table, the largest that the "
+    "accountant admits."
+)
+TABLE = "the largest whose certified table the accountant admits."
 
 
-def no_noise(search: Search) -> Iterable[Parameter]:
-    """Publish the votes of private models as they are, if the models that a person reaches stay within the budget."""
-    work, delta = search.workload, search.workload.total.delta
-    cap, reached = models_bound(work.voters, delta), work.voters.reached
-    if cap is None:
-        raise PlanError(f"the {reached} models a person reaches fail with more than delta = {delta:g}")
-    if cap.epsilon > work.total.epsilon:
-        raise PlanError(f"the {reached} models a person reaches cost epsilon = {cap.epsilon:.6g} together")
-    votes = f"publish the {kind_of_votes(work)} of the models' votes as it is, for as many queries as you like"
-    proposal = Proposal(law=_leading, total=cap, instructions=(votes,), remark=NO_NOISE)
-    if work.has_noise_function:
-        gamma = NoiseFunction(work.voters.K, np.ones(work.voters.half_size))
-        proposal = replace(proposal, release=lambda: Release(certify(smallest_target(work, gamma), gamma)))
-    return [fixed(work, proposal)]
+class GammaProposal(Proposal):
+    """A noise function, certified when its cost is asked for unless there is a table of it."""
+
+    def __init__(
+        self, workload: Workload, gamma: NoiseFunction, settings: Mapping[str, float], table: Table | None = None
+    ) -> None:
+        super().__init__(law_of(gamma), settings)
+        self._workload, self._gamma, self._table = workload, gamma, table
+
+    @property
+    def table(self) -> Table:
+        """The certified table."""
+        if self._table is None:
+            self._table = certify(smallest_target(self._workload, self._gamma), self._gamma)
+        return self._table
+
+    def compute_cost(self) -> PrivacyCost:
+        """Compute the cost of a query with its exact privacy profile."""
+        return charge_of(self.table)
+
+    def quick_cost(self) -> PrivacyCost:
+        """Bound the cost of a query by its certificate."""
+        return charge_of(self.table, exact=False)
+
+    def proved_law(self) -> Law:
+        """Return the law of the certified γ, which may be scaled."""
+        return law_of(self.table.gamma)
+
+    def release(self) -> Released:
+        """Release from the table."""
+        return Release(self.table)
+
+    def shrinking(self, search: Search) -> Mechanism:
+        """Scale γ down."""
+        return _ScaledGamma(search, self.table.gamma, self.settings)
 
 
-def exponential_mechanism(search: Search) -> Iterable[Parameter]:
-    """Turn up the ε of the exponential mechanism; of two classes as a table, for private voters as well."""
-    if search.workload.has_noise_function:
-        return _by_lead(search, lambda exponents: np.tanh(exponents / 2.0))
-    return [by_label.selection(search, ExponentialMechanism, by_label.exponential_law)]
+class LawProposal(Proposal):
+    """A certified law of more than two classes, or of open answers."""
+
+    def __init__(self, table: Table, settings: Mapping[str, float]) -> None:
+        law = _open_law(table) if is_open(table.problem.classes) else table.plurality.probabilities
+        target = table.problem.target
+        super().__init__(law, {**settings, "epsilon": target.epsilon, "delta": target.delta})
+        self.table, self._settings = table, settings
+
+    def compute_cost(self) -> PrivacyCost:
+        """Compute the cost of a query with its exact privacy profile."""
+        return charge_of(self.table)
+
+    def release(self) -> Released:
+        """Release from the table."""
+        return Release(self.table)
+
+    def shrinking(self, search: Search) -> Mechanism | None:
+        """Mix the law with random guessing."""
+        if is_open(self.table.problem.classes):
+            return None
+        return _MixedLaw(search, self.table.plurality, self._settings)
 
 
-def permute_and_flip(search: Search) -> Iterable[Parameter]:
-    """Turn up the ε of permute-and-flip; of two classes as a table, for private voters as well."""
-    if search.workload.has_noise_function:
-        return _by_lead(search, lambda exponents: -np.expm1(-exponents))
-    return [by_label.selection(search, PermuteAndFlip, by_label.permute_and_flip_law)]
+class _Shrinking(Mechanism):
+    limits = (0.0, 1.0)
+    unused = 2e-6
+
+    def value(self, rate: float) -> float:
+        return rate
 
 
-def randomized_response(search: Search) -> Iterable[Parameter]:
-    """Turn up a constant γ; of one query the largest is what is left of γ = 1."""
-    for release in releases_of(search.workload):
-        if release.queries == 1:
-            table = largest_constant(release)
-            truth = table.certificate.scale if not release.has_noise_function else float(table.gamma.half[0])
-            yield fixed(release, table_proposal(table, {"gamma": truth}))
-            continue
-        if not release.has_noise_function:
-            yield _mixed_truth(release)
-            continue
-        most = 1.0 if release.voters.each.is_private else float(largest_constant(release).gamma.half[0])
-        start = most if release.voters.each.is_private else most / math.sqrt(release.queries)
+class _ScaledGamma(_Shrinking):
+    def __init__(self, search: Search, gamma: NoiseFunction, settings: Mapping[str, float]) -> None:
+        super().__init__(search, search.workload)
+        self._gamma, self._settings = gamma, settings
 
-        def make(gamma: float, release: Workload = release) -> Proposal:
-            half = np.full(release.voters.half_size, gamma)
-            return certified(release, NoiseFunction(release.voters.K, half), {"gamma": gamma})
-
-        yield Parameter(workload=release, make=make, start=start, limits=(0.0, most))
+    def at(self, parameter: float) -> Proposal:
+        return GammaProposal(self.workload, self._gamma.scaled(parameter), self._settings)
 
 
-def subsampling(search: Search) -> Iterable[Parameter]:
+class _MixedLaw(_Shrinking):
+    def __init__(self, search: Search, law: PluralityLaw, settings: Mapping[str, float]) -> None:
+        super().__init__(search, search.workload)
+        self._law, self._settings = law, settings
+
+    def at(self, parameter: float) -> Proposal:
+        return LawProposal(certified_plurality(self.workload, mixed(self._law, parameter)), self._settings)
+
+
+class NoNoise(FixedMechanism):
+    """Publish the votes of private models, if the models that one person can influence stay within the budget."""
+
+    slug, name, color = "no-noise", "no noise", GRAY
+    about = "the votes of private models as they are."
+
+    @classmethod
+    def applies_to(cls, workload: Workload) -> bool:
+        """Return whether the voters are private models."""
+        return workload.voters.are_private_models
+
+    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
+        """Return the proposal."""
+        return _NoNoiseProposal(self.search.workload)
+
+
+class _NoNoiseProposal(Proposal):
+    remark = "No noise is needed: any number of answers is post-processing of models that are private already."
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(_leading, {})
+        t, delta = workload.voters.reached, workload.total.delta
+        total = models_bound(workload.voters, delta)
+        if total is None:
+            raise PlanError(f"the {t} models a person reaches fail with more than delta = {at_least(delta, 6)}")
+        if total.epsilon > workload.total.epsilon:
+            raise PlanError(f"the {t} models a person reaches cost epsilon = {at_least(total.epsilon, 6)} together")
+        winner = "majority" if workload.has_noise_function else "plurality"
+        self.instructions = (f"publish the {winner} of the models' votes as it is, for any number of queries",)
+        self.total, self._workload = total, workload
+
+    def release(self) -> Released | None:
+        work = self._workload
+        if not work.has_noise_function:
+            return None
+        gamma = NoiseFunction(work.voters.K, np.ones(work.voters.num_upper_levels))
+        return Release(certify(smallest_target(work, gamma), gamma))
+
+
+class _ByLead(Mechanism):
+    """Turn up the ε of a γ that is a function of εM/(2t)."""
+
+    def __init__(self, search: Search, workload: Workload | None = None) -> None:
+        super().__init__(search, workload)
+        voters = self.workload.voters
+        self.limits = (LEAST_RATE * voters.reached, MOST_RATE * voters.reached)
+        self.start = voters.reached * first_rate(self.workload)
+        self._leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
+
+    def value(self, rate: float) -> float:
+        """Return ε as it is."""
+        return rate
+
+    def gamma(self, exponents: Array) -> Array:
+        """Return γ at εM/(2t)."""
+        raise NotImplementedError
+
+    def at(self, parameter: float) -> Proposal:
+        """Make γ with ε."""
+        voters = self.workload.voters
+        values = self.gamma(parameter / (2.0 * voters.reached) * self._leads)
+        return GammaProposal(self.workload, NoiseFunction(voters.K, values), {"epsilon": parameter})
+
+
+class _ExponentialGamma(_ByLead):
+    def gamma(self, exponents: Array) -> Array:
+        return np.tanh(exponents / 2.0)
+
+
+class _PermuteAndFlipGamma(_ByLead):
+    def gamma(self, exponents: Array) -> Array:
+        return np.asarray(-np.expm1(-exponents))
+
+
+class Exponential(Selection):
+    """Turn up the ε of the exponential mechanism; for two classes as a table, for private voters as well."""
+
+    slug, name, about, color = "exponential", "exponential mechanism", SELECTION, VERMILION
+    drawn = selection.ExponentialMechanism
+
+    @classmethod
+    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
+        """Make a table for two classes, a selection for more."""
+        return each_release(_ExponentialGamma, search) if search.workload.has_noise_function else [cls(search)]
+
+    def law(self, epsilon: float, overlap: int) -> Law:
+        """Return its law."""
+        return exponential_law(epsilon, overlap)
+
+
+class PermuteAndFlip(Selection):
+    """Turn up the ε of permute-and-flip; for two classes as a table, for private voters as well."""
+
+    slug, name, about, color = "permute-and-flip", "permute-and-flip", SELECTION, PURPLE
+    drawn = selection.PermuteAndFlip
+
+    @classmethod
+    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
+        """Make a table for two classes, a selection for more."""
+        return each_release(_PermuteAndFlipGamma, search) if search.workload.has_noise_function else [cls(search)]
+
+    def law(self, epsilon: float, overlap: int) -> Law:
+        """Return its law."""
+        return permute_and_flip_law(epsilon, overlap)
+
+
+class RandomizedResponse(Mechanism):
+    """Turn up a constant γ for two classes, and a mixture with random guessing for more."""
+
+    slug, name, color = "randomized-response", "randomized response", GRAY
+    about = "one probability of the majority, " + TABLE
+
+    @classmethod
+    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
+        """Make a constant γ, or a mixture."""
+        return each_release(_ConstantGamma if search.workload.has_noise_function else _ConstantMixture, search)
+
+
+class _ConstantGamma(Mechanism):
+    rough = 0.0
+
+    def __init__(self, search: Search, workload: Workload) -> None:
+        super().__init__(search, workload)
+        check_private_enough(workload)
+        self.start, self.limits = min(1.0, first_rate(workload)), (0.0, 1.0)
+        if workload.queries == 1:  # the cost takes no time
+            self.unused = self.narrow = 1e-12
+
+    def value(self, rate: float) -> float:
+        return rate
+
+    def at(self, parameter: float) -> Proposal:
+        voters = self.workload.voters
+        gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
+        return GammaProposal(self.workload, gamma, {"gamma": parameter})
+
+
+class _ConstantMixture(Mechanism):
+    """Turn up the ε of a query that is answered by the plurality or at random, with one probability."""
+
+    def __init__(self, search: Search, workload: Workload) -> None:
+        super().__init__(search, workload)
+        check_private_enough(workload)
+        check_rows(workload)
+        self._least = least_epsilon(workload)
+        most = float(min(LARGEST_TARGET, max(self._least, largest_epsilon(workload))))
+        self.start, self.limits = float(self._least), (float(self._least), most)
+
+    def at(self, parameter: float) -> Proposal:
+        work = self.workload
+        problem = work.problem(PrivacyParams(max(self._least, rounded(parameter)), delta_of_one(work)))
+        table = certify(problem, true_plurality(work.voters.K, work.classes))
+        return LawProposal(table, {"gamma": table.certificate.scale})
+
+
+class Subsampling(Mechanism):
     """Turn up the integer m of γ_Sub [D, Lemma 3.1]; of more classes the plurality of m voters answers."""
-    two = search.workload.has_noise_function
-    return [_subsampled(search, baselines.subsampling if two else baselines.subsampled_plurality)]
+
+    slug, name, color = "subsampling", "subsampling", GREEN
+    about = "the allowance: " + TABLE
+
+    def __init__(self, search: Search, workload: Workload | None = None) -> None:
+        super().__init__(search, search.workload if workload is None else workload)
+        check_private(self.workload)
+        self.limits = (1.0, float(self.workload.voters.K))
+
+    def value(self, rate: float) -> float:
+        """Return m."""
+        return float(math.floor(rate))
+
+    def law_of(self, problem: Problem) -> NoiseFunction | PluralityLaw:
+        """Return the law with the allowance of a problem."""
+        is_binary = self.workload.has_noise_function
+        return baselines.subsampling(problem) if is_binary else of_plurality.subsampled_plurality(problem)
+
+    def at(self, parameter: float) -> Proposal:
+        """Certify the law with m."""
+        work = self.workload
+        problem = Problem.from_allowance(work.voters, int(parameter), classes=work.classes)
+        if problem.target.exact_epsilon > work.total.exact_epsilon * work.queries:
+            raise PlanError(f"not even the majority of one voter (m = 1) composes within {work.total}")
+        return proposal_of(work, certify(problem, self.law_of(problem)), {"m": parameter})
 
 
-def double_subsampling(search: Search) -> Iterable[Parameter]:
+class DoubleSubsampling(Subsampling):
     """Turn up the integer m of γ_DSub [D, Theorem 4.1]; of more classes the plurality of 2m − 1 voters answers."""
-    two = search.workload.has_noise_function
-    return [_subsampled(search, baselines.double_subsampling if two else baselines.double_subsampled_plurality)]
+
+    slug, name = "double-subsampling", "double subsampling"
+
+    def law_of(self, problem: Problem) -> NoiseFunction | PluralityLaw:
+        """Return the law with the allowance of a problem."""
+        is_binary = self.workload.has_noise_function
+        return baselines.double_subsampling(problem) if is_binary else of_plurality.double_subsampled_plurality(problem)
+
+
+def proposal_of(workload: Workload, table: Table, settings: Mapping[str, float]) -> GammaProposal | LawProposal:
+    """Propose a certified table."""
+    if table.problem.has_noise_function:
+        return GammaProposal(workload, table.gamma, settings, table)
+    return LawProposal(table, settings)
 
 
 def check_private(workload: Workload) -> None:
-    """Raise `PlanError` where the voters' own privacy does not count a query at a time."""
+    """Raise `PlanError` if the voters' own privacy does not count for each query."""
     if not counted(workload).voters.each.is_private:
         raise PlanError("it rests on the voters' own privacy, which is not counted here")
 
 
 def check_rows(workload: Workload) -> None:
-    """Raise `PlanError` where a proof for more than two classes takes too long to be tried again and again."""
+    """Raise `PlanError` if a proof for more than two classes takes too long for a search."""
     voters = workload.voters
-    if workload.has_noise_function or voters.are_plain or workload.queries == 1:
+    if workload.has_noise_function or voters.are_non_private or workload.queries == 1:
         return
     if (rows := number_of_rows(voters, workload.classes)) > MOST_ROWS:
         raise PlanError(f"its proof looks at {rows:,} rows, and up to {MOST_ROWS:,} are looked at for a plan")
+
+
+def are_equally_private(workload: Workload) -> bool:
+    """Return whether all voters are private with the same (ε, δ): no table can be more private than one of them."""
+    return workload.voters.each.is_private and workload.voters.own is None
+
+
+def least_epsilon(workload: Workload, otherwise: Fraction = LEAST_EPSILON) -> Fraction:
+    """Return the smallest ε that a query may be certified for: noise may be more private than the weakest of several.
+
+    Voters that are alike have theirs.
+    """
+    return workload.voters.each.exact_epsilon if are_equally_private(workload) else otherwise
 
 
 def delta_of_one(workload: Workload) -> Fraction:
@@ -131,7 +375,7 @@ def delta_of_one(workload: Workload) -> Fraction:
 def largest_epsilon(workload: Workload) -> Fraction:
     """Compute min(total ε, K·ε): beyond, a query of private voters costs no more.
 
-    One of people who are rarely drawn may have a larger ε by far, which it hardly ever shows.
+    Rarely sampled people may have a far larger ε.
     """
     total, voters = workload.total.exact_epsilon, workload.voters
     if voters.sampled is not None and workload.queries > 1:
@@ -139,60 +383,13 @@ def largest_epsilon(workload: Workload) -> Fraction:
     return min(total, voters.K * voters.each.exact_epsilon) if voters.each.is_private else total
 
 
-def largest_constant(workload: Workload) -> Table:
-    """Certify the largest constant γ of one query that may spend the whole budget; `PlanError` if that is too small."""
+def check_private_enough(workload: Workload) -> None:
+    """Raise `PlanError` if the budget of one query is smaller than a voter's own privacy."""
     each, total = workload.voters.each, workload.total
-    alike = each.is_private and workload.voters.own is None
-    if alike and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
+    if not are_equally_private(workload) or workload.queries > 1:
+        return
+    if total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta:
         raise PlanError("the budget is smaller than one voter's own")
-    problem = workload.problem(PrivacyParams(largest_epsilon(workload), total.exact_delta))
-    if not workload.has_noise_function:
-        return certify(problem, true_plurality(workload.voters.K, workload.classes))
-    return certify(problem, NoiseFunction(workload.voters.K, np.ones(workload.voters.half_size)))
-
-
-def _mixed_truth(workload: Workload) -> Parameter:
-    """Turn up the ε of a query that is answered by the plurality or at random, as often whatever the votes."""
-    check_rows(workload)
-    voters, each = workload.voters, workload.voters.each
-    delta = delta_of_one(workload)
-    least = each.exact_epsilon if each.is_private and voters.own is None else Fraction(1, 10**6)
-
-    def make(epsilon: float) -> Proposal:
-        problem = workload.problem(PrivacyParams(max(least, rounded(epsilon)), delta))
-        table = certify(problem, true_plurality(voters.K, workload.classes))
-        return table_proposal(table, {"gamma": table.certificate.scale})
-
-    most = float(min(LARGEST_TARGET, max(least, largest_epsilon(workload))))
-    return Parameter(workload=workload, make=make, start=float(least), limits=(float(least), most))
-
-
-def certified(workload: Workload, gamma: NoiseFunction, settings: Mapping[str, float]) -> Proposal:
-    """Propose a γ, certified for an (ε, δ) that one query satisfies as it is once it is charged."""
-    return _proposal(gamma, lambda: certify(smallest_target(workload, gamma), gamma), settings)
-
-
-def table_proposal(table: Table, settings: Mapping[str, float]) -> Proposal:
-    """Propose a certified table."""
-    if table.problem.has_noise_function:
-        return _proposal(table.gamma, lambda: table, settings)
-    target = table.problem.target
-    if is_open(table.problem.classes):
-        return Proposal(
-            law=lambda counts: np.where(counts > 0, table.law.probabilities(counts)[:, :-1], 0.0),
-            price=lambda: charge_of(table),
-            release=lambda: Release(table),
-            settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
-        )
-    return Proposal(
-        law=table.plurality.probabilities,
-        price=lambda: charge_of(table),
-        release=lambda: Release(table),
-        settings={**settings, "epsilon": target.epsilon, "delta": target.delta},
-        shrunk=lambda asked: _shrinking(
-            asked, lambda share: table_proposal(certified_plurality(asked, mixed(table.plurality, share)), settings)
-        ),
-    )
 
 
 def mixed(law: PluralityLaw, share: float) -> PluralityLaw:
@@ -203,36 +400,13 @@ def mixed(law: PluralityLaw, share: float) -> PluralityLaw:
 def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
     """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total, where allowed."""
     each = workload.voters.each
-    alike = each.is_private and workload.voters.own is None
     most = min(LARGEST_TARGET, workload.voters.K * each.exact_epsilon) if each.is_private else LARGEST_TARGET
     delta = delta_of_one(workload)
-    unproved = certify(workload.problem(PrivacyParams(most, delta)), law)
-    profile = unproved.profile
+    profile = certify(workload.problem(PrivacyParams(most, delta)), law).profile
     if profile is None:
         raise PlanError("nothing bounds one query")
-    least = each.exact_epsilon if alike else Fraction(1, 10**6)
-    epsilon = min(most, max(rounded(profile.epsilon_at(float(delta)), ROUND_CEILING), least))
-    return certify(workload.problem(PrivacyParams(epsilon, delta)), law)
-
-
-def _proposal(gamma: NoiseFunction, certificate: Callable[[], Table], settings: Mapping[str, float]) -> Proposal:
-    """Propose a γ that is certified when its charge is asked for."""
-    table = cache(certificate)
-    return Proposal(
-        law=law_of(gamma),
-        price=lambda: charge_of(table()),
-        proved=lambda: law_of(table().gamma),
-        quick=lambda: charge_of(table(), exact=False),
-        release=lambda: Release(table()),
-        settings=settings,
-        shrunk=lambda asked: _shrinking(asked, lambda share: certified(asked, table().gamma.scaled(share), settings)),
-    )
-
-
-def _shrinking(workload: Workload, make: Callable[[float], Proposal]) -> Parameter:
-    return Parameter(
-        workload=workload, make=make, start=1.0, limits=(0.0, 1.0), value=float, precision=Precision(unused=2e-6)
-    )
+    epsilon = max(rounded(profile.epsilon_at(float(delta)), ROUND_CEILING), least_epsilon(workload))
+    return certify(workload.problem(PrivacyParams(min(most, epsilon), delta)), law)
 
 
 def _leading(counts: NDArray[np.int64]) -> Array:
@@ -240,24 +414,24 @@ def _leading(counts: NDArray[np.int64]) -> Array:
     return np.asarray(leading / leading.sum(axis=1, keepdims=True))
 
 
+def _open_law(table: Table) -> Law:
+    return lambda counts: np.where(counts > 0, table.law.probabilities(counts)[:, :-1], 0.0)
+
+
 def law_of(gamma: NoiseFunction) -> Law:
     """Return γ as a law on histograms of two classes."""
-    truth = 0.5 * (1.0 + gamma.signed)
-
-    def law(counts: NDArray[np.int64]) -> Array:
-        return truth[counts]
-
-    return law
+    majority = 0.5 * (1.0 + gamma.signed)
+    return lambda counts: majority[counts]
 
 
 def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
     """State an (ε, δ) that one query satisfies, so that γ can be certified as it is.
 
-    δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it; `PlanError` if γ
-    tells the truth so surely that only δ = 1 is left.
+    δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it; `PlanError` if
+    γ is so certain that only δ = 1 remains.
     """
     voters, each = workload.voters, workload.voters.each
-    least = each.exact_epsilon if each.is_private else Fraction(1, 10**6)
+    least = each.exact_epsilon if each.is_private else LEAST_EPSILON
     most = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
     most = max(least, min(most, LARGEST_TARGET))
     delta = delta_of_one(workload)
@@ -266,46 +440,11 @@ def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
     if delta >= 1:
         raise PlanError(f"one query has no epsilon of at most {float(most):g}")
 
-    def private(epsilon: Fraction) -> bool:
+    def is_private(epsilon: Fraction) -> bool:
         return divergence(voters, gamma, epsilon) <= delta
 
     epsilon = least
-    if not private(least):
-        smallest = last_allowed(private, most, least, steps=BISECTIONS, tolerance=1e-6)
+    if not is_private(least):
+        smallest = bisect_safe(is_private, most, least, steps=BISECTIONS, tolerance=1e-6)
         epsilon = min(most, rounded(smallest, ROUND_CEILING))
     return workload.problem(PrivacyParams(epsilon, delta))
-
-
-def _by_lead(search: Search, gamma: Callable[[Array], Array]) -> Iterable[Parameter]:
-    """Turn up the ε of a γ of εM/(2t)."""
-    for release in releases_of(search.workload):
-        voters = release.voters
-        leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
-
-        def make(epsilon: float, release: Workload = release, leads: Array = leads) -> Proposal:
-            values = gamma(epsilon / (2.0 * release.voters.reached) * leads)
-            return certified(release, NoiseFunction(release.voters.K, values), {"epsilon": epsilon})
-
-        limits = (LEAST_RATE * voters.reached, MOST_RATE * voters.reached)
-        yield Parameter(
-            workload=release, make=make, start=voters.reached * first_rate(release), limits=limits, value=float
-        )
-
-
-def _subsampled(search: Search, proposal: Callable[[Problem], NoiseFunction | PluralityLaw]) -> Parameter:
-    work = search.workload
-    check_private(work)
-
-    def make(m: float) -> Proposal:
-        problem = Problem.from_allowance(work.voters, int(m), classes=work.classes)
-        if problem.target.exact_epsilon > work.total.exact_epsilon * work.queries:
-            raise PlanError(f"not even the majority of one voter (m = 1) composes within {work.total}")
-        return table_proposal(certify(problem, proposal(problem)), {"m": m})
-
-    return Parameter(
-        workload=work,
-        make=make,
-        start=1.0,
-        limits=(1.0, float(work.voters.K)),
-        value=lambda rate: float(math.floor(rate)),
-    )

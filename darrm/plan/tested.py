@@ -1,63 +1,88 @@
-"""Runs that are tested first: the least noise with which votes like public ones pass within the whole budget.
+"""Propose-test-release: the least noise with which votes like public ones pass a private test of the whole run.
 
-What is planned for must be public: recorded votes of others, or a prior. From it runs of Q queries are drawn with a
-public seed, and the chance of a run is the mean of its test's chances (`darrm.pate.tested`). Whatever the private votes
-are, the guarantee holds; if they are unlike, the test hardly passes, and the budget is spent on nothing, or on labels
-by noise that is enough for any votes.
+The plan rests on public votes: recorded votes of others, or a prior. It draws runs of Q queries from them with a public
+seed; the chance of a run is the mean of its test's chances (`darrm.pate.tested`). The guarantee holds for any private
+votes. If they differ from the public ones, the test will probably fail, and the budget is spent on nothing, or on
+labels with noise that is enough for any votes.
 
-The order is chosen by the budget, the threshold and the ratio of both noises from a few, and the noise by bisection.
+The plan chooses the order, the threshold and the ratio of both noises from a few, and the noise by bisection.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING
 from functools import partial
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.account.bounds import Bound
+from darrm.aggregator import Released
 from darrm.errors import PlanError
-from darrm.losses.label_given_votes import WIDEST
-from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.mechanisms.noisy_max import GNMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.noisy_max import mechanisms
+from darrm.noisy_max.cost_given_votes import WIDEST
+from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.numerics import Array
 from darrm.pate.confident import NoisyCheck
 from darrm.pate.tested import LARGEST_ORDER, TestedRun
-from darrm.plan.family import Family, Search, calibrate
-from darrm.plan.parameter import Parameter, Proposal, fixed, rounded
-from darrm.plan.share_right import SEED, histograms
+from darrm.plan.accuracy import SEED, histograms
+from darrm.plan.calibration import calibrate
+from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, rounded
+from darrm.plan.noisy import GNMax
 from darrm.privacy import PrivacyParams
-from darrm.probability import Array
 from darrm.problem import Workload
+from darrm.util.figures import BLUE, SKY_BLUE
 
 WANTED = 0.99  # chance that a run passes
 _ORDERS = (0.8, 1.3)  # times log(1/δ)/ε, above 1
 _CHECKS = tuple((share, ratio) for share in (0.6, 0.8) for ratio in (4.0, 12.0))  # T over K, and σ₁ over σ₂
-_RUNS, _HISTOGRAMS = 64, 1024  # of which a chance is the mean; and of how many different votes runs are drawn
+_RUNS, _HISTOGRAMS = 64, 1024  # runs that a chance is the mean of; different votes that runs are drawn from
 _LEAST_SIGMA, _STEPS, _MORE_STEPS = 0.5, 4, 6
-_LEFT = 0.8  # of ε for what answers otherwise: the rest is what the coin may tell
-_NO_DELTA = "a test needs a delta, and votes of which none is missing"
-_IF = "Labels leave only if a private test passes, for votes like the public ones with chance"
-_NOTHING = "else the budget is spent on nothing. A query without a label counts as a guess here."
+_LEFT = 0.8  # of ε for the mechanism that answers otherwise: the rest is for the outcome of the test
 _MANY_VOTERS = 2000  # beyond, a trial with a check takes seconds, and one order is tried
 
 
-def gaussian(search: Search, otherwise: Family | None = None) -> Iterable[Parameter]:
-    """Turn down the σ of GNMax that is tested first, where GNMax of a family answers, if any, when it does not pass."""
-    work, plain = search.workload, None
-    if otherwise is not None and work.total.delta:
-        part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
-        plain = calibrate(replace(work, total=part), otherwise, measure=search.measure).aggregator
-    return [_least_noise(search, [(None, 0.0)], cast("NoisyMaximum | None", plain))]
+class TestedMechanism(FixedMechanism):
+    """A run that is released if a private test passes; its noise is chosen for public votes."""
+
+    about = "the least noise with which votes like the public ones pass a private test within the whole budget."
+    has_check: ClassVar[bool] = False
+    otherwise: ClassVar[type[Mechanism] | None] = None  # answers where the test fails
+
+    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
+        """Find the run with the least noise that passes."""
+        work, instead = self.search.workload, None
+        if self.otherwise is not None and work.total.delta:
+            part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
+            rest = calibrate(replace(work, total=part), self.otherwise, measure=self.search.measure)
+            instead = cast("NoisyMaximum | None", rest.aggregator)
+        checks: list[tuple[int | None, float]] = [(None, 0.0)]
+        if self.has_check:
+            checks = [(round(share * work.voters.K), ratio) for share, ratio in _CHECKS]
+        return _least_noise(self.search, checks, instead)
 
 
-def confident(search: Search) -> Iterable[Parameter]:
-    """Turn down both noises of Confident-GNMax that is tested first, for a few thresholds and ratios."""
-    K = search.workload.voters.K
-    return [_least_noise(search, [(round(share * K), ratio) for share, ratio in _CHECKS])]
+class TestedGNMax(TestedMechanism):
+    """GNMax, tested first."""
+
+    slug, name, color, linewidth = "gnmax-tested", "GNMax, tested", BLUE, 2.0
+
+
+class TestedGNMaxElse(TestedMechanism):
+    """GNMax, tested first; where the test fails GNMax with more noise answers."""
+
+    slug, name, color, linewidth = "gnmax-tested-else", "GNMax, tested, else GNMax", BLUE, 1.6
+    otherwise = GNMax
+
+
+class TestedConfident(TestedMechanism):
+    """Confident-GNMax, tested first, with a few thresholds and ratios of both noises."""
+
+    slug, name, color, linewidth = "confident-tested", "Confident-GNMax, tested", SKY_BLUE, 2.0
+    has_check = True
 
 
 class _Drawn:
@@ -73,14 +98,14 @@ class _Drawn:
 
 
 def _least_noise(
-    search: Search, checks: list[tuple[int | None, float]], otherwise: NoisyMaximum | None = None
-) -> Parameter:
-    """Find the check and the order of which the run with the least noise is right most often; `PlanError` for none."""
+    search: Search, checks: Sequence[tuple[int | None, float]], otherwise: NoisyMaximum | None
+) -> Proposal:
+    """Find the check and the order of which the run with the least noise is most accurate; `PlanError` for none."""
     work, drawn = search.workload, _Drawn(search)
-    if not (work.voters.are_plain and work.voters.reached == 1):
-        raise PlanError("a test is proved for plain voters of whom one person reaches one")
+    if not (work.voters.are_non_private and work.voters.reached == 1):
+        raise PlanError("a test is proved for non-private voters of whom one person reaches one")
     if work.total.delta == 0.0 or work.missing:
-        raise PlanError(_NO_DELTA)
+        raise PlanError("a test needs a delta, and votes of which none is missing")
     scale = math.log(1.0 / work.total.delta) / work.total.epsilon
     orders = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
     asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in orders for check in checks]
@@ -89,13 +114,13 @@ def _least_noise(
         search.report(f"{done + 1} of {len(asked)} tests")
         run_of = partial(_run, work, order, threshold, ratio, otherwise)
         if (sigmas := _narrowed(drawn, run_of, _widest(work), _STEPS)) is not None:
-            found.append((search.measure.wrong(_proposal(drawn, run_of(sigmas[1])).law), sigmas, run_of))
+            found.append((search.measure.wrong(_TestedProposal(drawn, run_of(sigmas[1])).law), sigmas, run_of))
     if not found:
         raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
     _, sigmas, run_of = min(found, key=lambda one: one[0])
     search.report("the best test, closer")
     _, sigma = _narrowed(drawn, run_of, sigmas, _MORE_STEPS) or sigmas
-    return fixed(work, _proposal(drawn, run_of(sigma)))
+    return _TestedProposal(drawn, run_of(sigma))
 
 
 def _widest(work: Workload) -> tuple[float, float]:
@@ -120,25 +145,30 @@ def _run(
 ) -> TestedRun:
     sigma = float(rounded(sigma, ROUND_CEILING))
     check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))
-    answer = NoisyMaximum(GNMax(sigma), work.voters, work.classes)
+    answer = NoisyMaximum(mechanisms.GNMax(sigma), work.voters, work.classes)
     return TestedRun(answer, work.queries, work.total, float(rounded(order)), check, otherwise)
 
 
-def _proposal(drawn: _Drawn, run: TestedRun) -> Proposal:
-    chance = drawn.chance(run)
-    settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
-    if run.check is not None:
-        settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
-    left = _NOTHING
-    if run.otherwise is not None:
-        left = f"else {run.otherwise.mechanism.charge().what} answers all queries."
-    return Proposal(
-        law=lambda counts: _law(run, counts, chance),
-        release=lambda: run,
-        settings=settings,
-        total=Bound("simple", run.budget.epsilon, "a private test lets all labels leave, or none: it is one charge"),
-        remark=f"{_IF} {chance:.3f}; {left}",
-    )
+class _TestedProposal(Proposal):
+    def __init__(self, drawn: _Drawn, run: TestedRun) -> None:
+        chance = drawn.chance(run)
+        settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
+        if run.check is not None:
+            settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
+        super().__init__(lambda counts: _law(run, counts, chance), settings)
+        why = "a private test releases all labels, or none: it is one charge"
+        self.total = Bound("simple", run.budget.epsilon, why)
+        rest = "else the budget is spent on nothing. A query without a label counts as a guess here."
+        if run.otherwise is not None:
+            rest = f"else {run.otherwise.mechanism.privacy_cost().what} answers all queries."
+        self.remark = (
+            "Labels leave only if a private test passes, for votes like the public ones with chance "
+            f"{chance:.3f}; {rest}"
+        )
+        self._run = run
+
+    def release(self) -> Released:
+        return self._run
 
 
 def _law(run: TestedRun, counts: NDArray[np.int64], chance: float) -> Array:
@@ -149,5 +179,5 @@ def _law(run: TestedRun, counts: NDArray[np.int64], chance: float) -> Array:
         answers = passes * answers + (1.0 - passes) * guess
     instead = np.full(answers.shape, guess)
     if run.otherwise is not None:
-        instead = winning_probabilities(cast("GNMax", run.otherwise.mechanism).law, counts)
+        instead = winning_probabilities(cast("mechanisms.GNMax", run.otherwise.mechanism).law, counts)
     return np.asarray(chance * answers + (1.0 - chance) * instead)

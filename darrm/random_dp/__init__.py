@@ -1,4 +1,4 @@
-"""Random differential privacy with sampled sensitivity: any function, without a bound on its sensitivity [S]."""
+"""Random differential privacy: sampled sensitivity for any function, without a known sensitivity bound [S]."""
 
 from darrm.random_dp.bernstein import Bernstein, BernsteinFunction
 from darrm.random_dp.guarantee import RandomDP, compose

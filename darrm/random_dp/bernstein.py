@@ -1,14 +1,14 @@
-"""The Bernstein mechanism: release a whole function on [0, 1]^ℓ, to be evaluated anywhere [S, Corollary 14] [AR17].
+"""The Bernstein mechanism: release a function on [0, 1]^ℓ for evaluation at any point [S, Corollary 14] [AR17].
 
-The function is evaluated on a lattice only. If it moves by at most Δ at each of the (k + 1)^ℓ points, the vector of its
-values moves by at most Δ·(k + 1)^ℓ in L1, and the Laplace mechanism releases that vector; the iterated Bernstein
-polynomial through it is post-processing. So the sup norm over the lattice is enough, and that is what is sampled.
+The mechanism evaluates the function on a lattice only. If each of the (k + 1)^ℓ values changes by at most Δ, the vector
+of values changes by at most Δ·(k + 1)^ℓ in L1. The Laplace mechanism releases this vector, and the iterated Bernstein
+polynomial through it is post-processing. So the sensitivity in the sup norm over the lattice suffices.
 
 ====================  ===========  ===================================================================================
 here                  [S], [AR17]  meaning
 ====================  ===========  ===================================================================================
 ``size``              k            the lattice is {0, 1/k, …, 1}^ℓ
-``order``             h            how often the operator is iterated
+``order``             h            number of iterations of the operator
 ``dimension``         ℓ            number of coordinates
 ====================  ===========  ===================================================================================
 
@@ -18,7 +18,7 @@ operator is
     B^{(h)} = I − (I − B)^h = Σ_{i=1}^h C(h, i) (−1)^{i−1} B^i = B · Σ_{i=0}^{h−1} (I − B)^i                  [AR17]
 
 so B^{(h)} f is the Bernstein polynomial with the coefficients Σ_{i<h} (I − B)^i f on the lattice. Every order
-reproduces polynomials of degree at most 1 in each coordinate; a smooth f is approached like k^{−h}.
+reproduces polynomials of degree at most 1 in each coordinate. For smooth f the error decreases like k^{−h}.
 """
 
 import math
@@ -29,15 +29,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.errors import checks
 from darrm.privacy import PrivacyParams
-from darrm.random_dp.mechanisms import Laplace, LatticeMechanism, check_pure, check_release
+from darrm.random_dp.mechanisms import Laplace, LatticeMechanism, check_release, pure
+from darrm.util import checks
 
 _LARGEST_LATTICE = 10**6
 
 
 def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
-    """List the points of {0, 1/k, …, 1}^ℓ, shape ((k + 1)^ℓ, ℓ), the last coordinate running fastest.
+    """List the points of {0, 1/k, …, 1}^ℓ, shape ((k + 1)^ℓ, ℓ); the last coordinate varies fastest.
 
     >>> lattice(2).ravel()
     array([0. , 0.5, 1. ])
@@ -70,12 +70,12 @@ def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class BernsteinFunction:
-    """The iterated Bernstein polynomial through (noisy) lattice values; it can be evaluated anywhere in [0, 1]^ℓ.
+    """The iterated Bernstein polynomial through (noisy) lattice values, a function on [0, 1]^ℓ.
 
     Parameters
     ----------
     values
-        Values on the lattice, shape (k + 1, …, k + 1), one axis a coordinate.
+        Values on the lattice, shape (k + 1, …, k + 1), one axis per coordinate.
     order
         h ≥ 1; 1 is the ordinary Bernstein polynomial.
 
@@ -94,6 +94,8 @@ class BernsteinFunction:
     values: NDArray[np.float64]
     order: int = 1
     coefficients: NDArray[np.float64] = field(init=False, repr=False)
+
+    __setstate__ = checks.set_read_only
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, order=self.order)
@@ -124,7 +126,7 @@ class BernsteinFunction:
         Raises
         ------
         ValueError
-            If a point lies outside [0, 1]^ℓ or has another number of coordinates.
+            If a point is outside [0, 1]^ℓ or has another number of coordinates.
         """
         y = np.asarray(points, dtype=np.float64)
         if self.dimension == 1 and (y.ndim < 2 or y.shape[-1] != 1):
@@ -144,16 +146,16 @@ class BernsteinFunction:
 
 @dataclass(frozen=True)
 class Bernstein(LatticeMechanism):
-    """The Bernstein mechanism: ε-private where ``sup |F(D, ·) − F(D′, ·)| ≤ Δ`` on the lattice [S, Corollary 14].
+    """The Bernstein mechanism: ε-private if ``sup |F(D, ·) − F(D′, ·)| ≤ Δ`` on the lattice [S, Corollary 14].
 
     Parameters
     ----------
     privacy
         (ε, 0) with ε > 0.
     size
-        k: the lattice has k + 1 points a coordinate.
+        k: the lattice has k + 1 points per coordinate.
     order
-        h, how often the Bernstein operator is iterated.
+        h, the number of iterations of the Bernstein operator.
     dimension
         ℓ, the number of coordinates of the query space [0, 1]^ℓ.
 
@@ -173,7 +175,7 @@ class Bernstein(LatticeMechanism):
     noise = "discrete Laplace noise on the values at the lattice points"
 
     def __post_init__(self) -> None:
-        check_pure(self.privacy, "Bernstein")
+        object.__setattr__(self, "privacy", pure(self.privacy, "Bernstein"))
         checks.integer_at_least(1, order=self.order)
         lattice(self.size, self.dimension)
 
@@ -183,32 +185,32 @@ class Bernstein(LatticeMechanism):
         return lattice(self.size, self.dimension)
 
     def restriction(self, function: Callable[[Any, NDArray[np.float64]], ArrayLike]) -> Callable[[Any], ArrayLike]:
-        """Turn F(data, points) into f(data) = F(data, lattice), whose sensitivity is to be sampled."""
+        """Convert F(data, points) to f(data) = F(data, lattice), the function for sensitivity sampling."""
         points = self.points
         return lambda data: function(data, points)
 
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
     ) -> BernsteinFunction:
-        """Release the function whose lattice values, ((k + 1)^ℓ,) in the order of `points`, are given.
+        """Release the function with the lattice values ``value``, ((k + 1)^ℓ,) in the order of `points`.
 
         Raises
         ------
         ValueError
-            If there is not one finite value a lattice point, or the sensitivity is negative or not finite.
+            If there is not one finite value per lattice point, or the sensitivity is negative or not finite.
         """
         numbers = check_release(value, sensitivity)
         shape = (self.size + 1,) * self.dimension
         if numbers.shape != (math.prod(shape),) and numbers.shape != shape:
             checks.fail("value", numbers.shape, f"one value a lattice point, shape ({math.prod(shape)},)")
-        # the product is rounded up: one unit in the last place covers it
+        # round up: one unit in the last place covers the product's rounding
         total = math.nextafter(float(sensitivity) * numbers.size, math.inf) if sensitivity > 0 else 0.0
         noisy = Laplace(self.privacy).release(numbers.reshape(shape), total, rng=rng)
         return BernsteinFunction(noisy, self.order)
 
 
 def _iterated_coefficients(values: NDArray[np.float64], order: int) -> NDArray[np.float64]:
-    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis a coordinate."""
+    """Compute Σ_{i<h} (I − B)^i v on the lattice, one axis per coordinate."""
     matrix = bernstein_basis(values.shape[0] - 1, lattice(values.shape[0] - 1)[:, 0])
     rest = values
     total = values.copy()

@@ -1,15 +1,15 @@
-"""One draw of the sensitivity sampler: two neighboring data sets and how far a function's values on them lie apart.
+"""One draw of the sensitivity sampler: two neighboring data sets and the distance of a function's values on them.
 
-Data sets are a list, an array, or a tuple of arrays with one row a record, such as (features, labels). Neighbors D, D′
-of n records share n − 1 of them. They are cut out of n + 1 independent draws: D is the first n, and D′ is D with one
+A data set is a list, an array, or a tuple of arrays with one row per record, such as (features, labels). Neighbors D
+and D′ of n records share n − 1 records. They come from n + 1 independent draws: D is the first n, and D′ is D with one
 record replaced by the last draw [S, Algorithm 1].
 
-A draw can be replayed from (seed, index): its generator depends on these two only, so the result is the same for every
-number of processes and every size of batch.
+A draw can be replayed from (seed, index). Its generator depends only on these two, so the result does not depend on
+the number of processes or the batch size.
 
-Norms of the difference f(D) − f(D′) are rounded up, so that a sensitivity is never below the true one. A difference of
-two floats is rounded once and a sum of d terms at most d times more, each by a factor of at most 1 + 2⁻⁵²; so the
-factor 1 + (d + 4)·2⁻⁵¹ covers all of it.
+Norms of the difference f(D) − f(D′) are rounded up, so that a sensitivity is never below the true value. A difference
+of two floats is rounded once and a sum of d terms at most d more times, each by a factor of at most 1 + 2⁻⁵². So the
+factor 1 + (d + 4)·2⁻⁵¹ covers all roundings.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from darrm.errors import checks
+from darrm.util import checks
 
 Records = Any  # a list of anything, an array (n, …), or a tuple of such columns
 Function = Callable[[Any], Any]
@@ -35,7 +35,7 @@ POSITIONS = ("last", "random")
 
 @dataclass(frozen=True)
 class Draws:
-    """What every draw of a run shares; it travels to the workers."""
+    """Shared settings of all draws of a run; workers receive a copy."""
 
     function: Function
     sampler: RecordSampler
@@ -65,14 +65,14 @@ class Draws:
     def batch(self, start: int, stop: int) -> Batch:
         """Measure the draws start … stop − 1; stop at the first failure and describe it instead of raising.
 
-        The black box may raise anything, and not every exception survives the way back from a worker process.
+        A black box may raise any exception, and not every exception can be sent back from a worker process.
         """
         values = np.empty(stop - start)
         shape: tuple[int, ...] | None = None
         for index in range(start, stop):
             try:
                 values[index - start], now = self.measure(index)
-            except Exception as error:  # noqa: BLE001 (a black box may raise anything; it is reported with its draw)
+            except Exception as error:  # noqa: BLE001 (a black box may raise anything; the batch reports it)
                 return Batch(values[: index - start], shape, index, f"{type(error).__name__}: {error}")
             shape = now if shape is None else shape
             if now != shape:
@@ -91,24 +91,37 @@ class Batch:
 
 
 def another_shape(now: tuple[int, ...] | None, before: tuple[int, ...]) -> str:
-    """Return the reason why a draw is refused whose value has another shape than those before it."""
+    """Return the error text for a draw with another shape than earlier draws."""
     return f"the function's value has shape {now}, where an earlier draw had {before}"
 
 
 def value_of(function: Function, data: Records) -> NDArray[np.float64]:
-    """Evaluate a black box on a data set, as an array of finite 64-bit floats; anything else is a `ValueError`."""
+    """Evaluate a black box on a data set as an array of finite 64-bit floats; otherwise `ValueError`."""
     value = np.asarray(function(data))
     if value.dtype.kind not in "biuf":
         checks.fail("the function's value", str(value.dtype), "a number or an array of numbers")
-    numbers = value.astype(np.float64)
+    numbers = canonical(value)
     bad = numbers[~np.isfinite(numbers)]
     if bad.size:
         checks.fail("the function's value", float(bad[0]), "finite everywhere")
     return numbers
 
 
+def canonical(value: ArrayLike) -> NDArray[np.float64]:
+    """Copy numbers as 64-bit floats in C order, with one zero: arrays of equal finite numbers have equal bytes.
+
+    A release without noise is these bytes: -0.0 and the memory order would distinguish equal arrays.
+
+    >>> canonical([-0.0, 1])
+    array([0., 1.])
+    """
+    numbers = np.array(value, dtype=np.float64, order="C")
+    numbers += 0.0  # -0.0 + 0.0 is 0.0
+    return numbers
+
+
 def count(records: Records) -> int:
-    """Count the records of a data set; `ValueError` if it has no length, or its columns have different ones.
+    """Count the records of a data set; `ValueError` if it has no length or its columns differ in length.
 
     >>> count([3, 1, 2]), count((np.zeros((4, 2)), np.zeros(4)))
     (3, 4)
@@ -125,9 +138,9 @@ def count(records: Records) -> int:
 
 
 def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
-    """Cut two neighboring data sets of n records out of n + 1 draws; they differ in the record at ``position``.
+    """Make two neighboring data sets of n records from n + 1 draws; they differ in the record at ``position``.
 
-    Both are copies, so that a function which changes its argument cannot change the other data set.
+    Both are copies, so a function that changes its argument does not change the other data set.
 
     >>> neighbors([10, 20, 30, 40], position=2)
     ([10, 20, 30], [10, 20, 40])
@@ -150,7 +163,7 @@ def check_norm(norm: Norm) -> None:
 
 
 def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
-    """Compute the norm of a difference of any shape, rounded up; a callable's value is taken as it is.
+    """Compute the norm of a difference of any shape, rounded up; a callable's value is not rounded.
 
     >>> difference = np.array([3.0, -4.0])
     >>> [round(norm_of(difference, name), 12) for name in NORMS]
@@ -166,7 +179,7 @@ def _norm_rounded_up(sizes: NDArray[np.float64], norm: str) -> float:
     largest = float(np.max(sizes, initial=0.0))
     if largest in (0.0, math.inf):
         return largest
-    # divided by the largest, squares neither overflow nor vanish
+    # divide by the largest, so squares neither overflow nor vanish
     shares = sizes / largest
     value = {"l1": float(np.sum(shares)), "l2": math.sqrt(float(np.sum(shares * shares))), "sup": 1.0}[norm] * largest
     return math.nextafter(value * (1.0 + (sizes.size + 4) * 2.0**-51), math.inf)

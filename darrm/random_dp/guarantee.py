@@ -1,13 +1,13 @@
-"""The guarantee of random differential privacy, a type of its own.
+"""The guarantee of random differential privacy, as a separate type.
 
-A mechanism M is (ε, δ, γ)-random differentially private under a distribution P when, for neighboring data sets D, D′
-of n records drawn from P (n + 1 independent draws, the two share n − 1 of them),
+A mechanism M is (ε, δ, γ)-random differentially private under a distribution P if, for neighboring data sets D, D′ of n
+records drawn from P (n + 1 independent draws; D and D′ share n − 1 records),
 
     Pr[ for all R: Pr(M(D) ∈ R) ≤ e^ε · Pr(M(D′) ∈ R) + δ ] ≥ 1 − γ                       [S, Definition 4]
 
-This is weaker than (ε, δ)-differential privacy: on a share γ of the pairs nothing at all is promised, and nothing is
-promised about data that P does not describe. So `RandomDP` is no `PrivacyParams`, has no attribute ``epsilon`` or
-``delta``, and composes only with its like.
+This is weaker than (ε, δ)-differential privacy: a share γ of the pairs has no guarantee, and neither have data that P
+does not describe. So `RandomDP` is not a `PrivacyParams`, has no attribute ``epsilon`` or ``delta``, and composes only
+with other `RandomDP`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from decimal import ROUND_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import NoReturn
 
-from darrm.errors import checks
-from darrm.privacy import Number, PrivacyParams, decimal_text, exact_number
+from darrm.privacy import Number, PrivacyPair, PrivacyParams, at_most, decimal_text, exact_number
+from darrm.util import checks
 
 _FIFTEEN_DIGITS_UP = Context(prec=15, rounding=ROUND_UP)
 _NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "is_private")
@@ -34,18 +34,18 @@ class RandomDP:
     on_covered_pairs
         The (ε, δ) that holds on a share 1 − γ of the neighboring pairs.
     gamma
-        γ in (0, 1), the share of pairs that may be left without any promise.
+        γ in (0, 1), the largest share of pairs without a guarantee.
     records
-        n, the number of records of the data sets that the guarantee speaks about.
+        n, the number of records of the data sets.
     distribution
         A name of P, the distribution of one record. Guarantees compose only under the same name.
     noise
-        How the noise of the release was drawn, in words.
+        A description of the release's noise and its randomness.
 
     Raises
     ------
     ValueError
-        If γ lies outside (0, 1), ``records`` is no positive integer or ``distribution`` is empty.
+        If γ is outside (0, 1), ``records`` is not a positive integer, or ``distribution`` is empty.
 
     Examples
     --------
@@ -63,10 +63,10 @@ class RandomDP:
     noise: str
 
     def __init__(
-        self, on_covered_pairs: PrivacyParams, gamma: Number, records: int, distribution: str, noise: str = "not stated"
+        self, on_covered_pairs: PrivacyPair, gamma: Number, records: int, distribution: str, noise: str = "not stated"
     ) -> None:
         exact_gamma = exact_number("gamma", gamma)
-        checks.instance(PrivacyParams, on_covered_pairs=on_covered_pairs)
+        on_covered_pairs = PrivacyParams.of(on_covered_pairs, "on_covered_pairs")
         if not 0 < exact_gamma < 1:
             advice = "a share of 1 or more promises nothing: sample more, or release less"
             checks.fail("gamma", float(exact_gamma), "in (0, 1)", advice)
@@ -83,7 +83,7 @@ class RandomDP:
         return float(self.exact_gamma)
 
     def under(self, distribution: str, divergence: float) -> RandomDP:
-        """Carry the guarantee over to another distribution Q: γ grows by √((n + 1)·τ/2) [S, Proposition 8].
+        """Transfer the guarantee to another distribution Q: γ grows by √((n + 1)·τ/2) [S, Proposition 8].
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class RandomDP:
         Raises
         ------
         ValueError
-            If the new γ reaches 1: then nothing is left of the promise.
+            If the new γ is 1 or more, because no guarantee remains.
 
         Examples
         --------
@@ -112,7 +112,7 @@ class RandomDP:
 
     def __str__(self) -> str:
         return (
-            f"{self.on_covered_pairs}-private on all but a share {self.gamma:.6g} of the neighboring pairs of "
+            f"{self.on_covered_pairs}-private on all but a share {at_most(self.gamma, 6)} of the neighboring pairs of "
             f"{self.records} records from {self.distribution}"
         )
 
@@ -134,15 +134,14 @@ class RandomDP:
 def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
     """Compose releases about the same data: ε and δ add, and the γ add by a union bound.
 
-    A pair is covered by all of the releases but with probability at most Σγ; on such a pair plain composition holds.
+    With probability at least 1 − Σγ, all releases cover a pair, and basic composition holds for it.
 
     Raises
     ------
     ValueError
-        If there is nothing to compose, if the guarantees speak about different distributions or numbers of records, or
-        if Σγ reaches 1.
+        If the list is empty, distributions or numbers of records differ, or Σγ is 1 or more.
     TypeError
-        If one of them is no `RandomDP`.
+        If an item is not a `RandomDP`.
 
     Examples
     --------

@@ -1,26 +1,26 @@
 """Sensitivity-induced mechanisms: private on pairs of data sets whose values differ by at most Δ [S, Definition 9].
 
 ==================  ===============================  ======  =====================================================
-class               [S]                              norm    guarantee where ‖f(D) − f(D′)‖ ≤ Δ
+class               [S]                              norm    guarantee if ‖f(D) − f(D′)‖ ≤ Δ
 ==================  ===============================  ======  =====================================================
 `Laplace`           Corollary 10                     l1      ε
 `Gaussian`          Corollary 12, recalibrated       l2      (ε, δ)
 `Exponential`       Corollary 13                     sup     ε
-`Bernstein`         Corollary 14, its own module     sup     ε
+`Bernstein`         Corollary 14, separate module    sup     ε
 ==================  ===============================  ======  =====================================================
 
-Noise is drawn exactly on a lattice. At Δ = 0 nothing is added: on a pair with
-‖f(D) − f(D′)‖ ≤ 0 both values are the same, so the value itself does not tell them apart. Mind what that means for a
-SAMPLED Δ̂ = 0: the pairs on which the function does differ, a share γ of them at most, are told apart with certainty.
+Noise is drawn exactly on a lattice. At Δ = 0 there is no noise: if ‖f(D) − f(D′)‖ ≤ 0, both values are equal, so the
+value does not distinguish D and D′. Caution for a SAMPLED Δ̂ = 0: on a share of at most γ of the pairs the function
+differs, and an observer distinguishes these pairs with certainty.
 
 Floating-point noise on a floating-point value leaks the value through the gaps of the float grid. Here a value v
 becomes z = round(v / step), and the release is (z + noise)·step with integer noise of an exactly known law. Rounding
-moves each of the d coordinates by at most half a step, so two values at distance Δ lie at a distance of at most
+moves each of the d coordinates by at most half a step. So two values at distance Δ have a lattice distance of at most
 
     Δ/step + d  in L1,        Δ/step + √d  in L2,        Δ/step + 1  in the largest coordinate
 
-steps, and the noise is scaled to that. The step is a power of two of about 2⁻¹⁰ of Δ, chosen from Δ and d alone, never
-from the value.
+steps, and the noise is scaled to this distance. The step is a power of two near 2⁻¹⁰·Δ. It depends only on Δ and d,
+never on the value.
 """
 
 import math
@@ -32,31 +32,31 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.errors import checks
-from darrm.losses.gaussian import concentrated_sigma
-from darrm.privacy import PrivacyParams
-from darrm.probability.exact_sampling import bernoulli_exp, discrete_gaussian, discrete_laplace, uniform_below
-from darrm.random_dp.draws import Norm
+from darrm.loss.gaussian import concentrated_sigma
+from darrm.numerics.exact_sampling import bernoulli_exp, discrete_gaussian, discrete_laplace, uniform_below
+from darrm.privacy import PrivacyPair, PrivacyParams
+from darrm.random_dp.draws import Norm, canonical
+from darrm.util import checks
 
-_ROUNDING_SHARE = Fraction(1, 2**10)  # how much the rounding may add to the sensitivity
-_SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; a smaller sensitivity is treated as a larger one
+_ROUNDING_SHARE = Fraction(1, 2**10)  # largest relative increase of the sensitivity by rounding
+_SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; smaller sensitivities are rounded up
 _LARGEST_INT64_STEPS = 2.0**62
 
 
 def step_for(sensitivity: float, coordinates: int) -> Fraction:
-    """Choose the lattice's step: the largest power of two of at most 2⁻¹⁰·Δ/d.
+    """Choose the lattice's step: the largest power of two that is at most 2⁻¹⁰·Δ/d.
 
     >>> step_for(1.0, 1), step_for(1.0, 3)
     (Fraction(1, 1024), Fraction(1, 4096))
     """
     target = Fraction(sensitivity) * _ROUNDING_SHARE / coordinates
     exponent = target.numerator.bit_length() - target.denominator.bit_length()
-    exponent -= Fraction(2) ** exponent > target  # the lengths say 2^(exponent - 1) < target < 2^(exponent + 1)
+    exponent -= Fraction(2) ** exponent > target  # the bit lengths imply 2^(exponent - 1) < target < 2^(exponent + 1)
     return Fraction(2) ** max(exponent, _SMALLEST_STEP_EXPONENT)
 
 
 def to_lattice(value: NDArray[np.float64], step: Fraction) -> NDArray[np.generic]:
-    """Round (N,) values to whole numbers of steps, half to even, exactly: int64 where they fit, else Python's.
+    """Round (N,) values exactly to integer numbers of steps, half to even: int64 if they fit, else Python integers.
 
     >>> to_lattice(np.array([0.26, -1.0]), Fraction(1, 2)).tolist()
     [1, -2]
@@ -69,7 +69,7 @@ def to_lattice(value: NDArray[np.float64], step: Fraction) -> NDArray[np.generic
 
 
 def from_lattice(steps: list[int], step: Fraction) -> NDArray[np.float64]:
-    """Return whole numbers of steps as the nearest floats (±∞ beyond them); this is post-processing.
+    """Convert integer numbers of steps to the nearest floats (±∞ on overflow); this is post-processing.
 
     >>> from_lattice([3, -2], Fraction(1, 2))
     array([ 1.5, -1. ])
@@ -84,38 +84,38 @@ def _nearest_float(number: Fraction) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-_ATTEMPTS = 64  # proposals tried at a time by the exponential mechanism
+_ATTEMPTS = 64  # proposals per batch of the exponential mechanism
 
 Released_co = TypeVar("Released_co", covariant=True)
 Candidate = TypeVar("Candidate")
 
 
 class Mechanism(Protocol[Released_co]):
-    """What `sample_then_respond` needs: the (ε, δ) and the norm, and how to release a value given its sensitivity."""
+    """Interface for `sample_then_respond`: (ε, δ), norm, and release of a value with a sensitivity."""
 
     @property
     def privacy(self) -> PrivacyParams:
-        """The (ε, δ) that holds on pairs whose values differ by at most the sensitivity."""
+        """The (ε, δ) for pairs whose values differ by at most the sensitivity."""
 
     @property
     def norm(self) -> Norm:
-        """The norm in which the sensitivity is measured."""
+        """The norm of the sensitivity."""
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Released_co:
         """Release a value privately; ``rng`` is for experiments only."""
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Return how the noise is drawn, in words."""
+        """Describe the noise and its randomness."""
 
 
 class LatticeMechanism:
-    """What the mechanisms here share: a name of their noise, and how they say that it is drawn."""
+    """Base class of the mechanisms: a name of the noise, and its description."""
 
     norm: ClassVar[Norm]
     noise: ClassVar[str]
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Return how the noise is drawn, in words for the guarantee."""
+        """Describe the noise and its randomness, for the guarantee."""
         if sensitivity == 0.0:
             return "no noise: the sampled sensitivity is 0, so covered pairs give the same value"
         if rng is None:
@@ -124,12 +124,12 @@ class LatticeMechanism:
 
 
 class AddedNoise(LatticeMechanism):
-    """What adds whole-number noise to every coordinate on the lattice."""
+    """Base class of mechanisms that add integer noise to every coordinate on the lattice."""
 
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
     ) -> NDArray[np.float64]:
-        """Release a number or an array of any shape: the value, rounded to the lattice, and noise.
+        """Release a number or an array of any shape: the value, rounded to the lattice, plus noise.
 
         Raises
         ------
@@ -142,18 +142,18 @@ class AddedNoise(LatticeMechanism):
         step = step_for(float(sensitivity), numbers.size)
         noise = self.draw(Fraction(float(sensitivity)) / step, numbers.size, rng)
         rounded = to_lattice(numbers.ravel(), step)
-        # Python's whole numbers: the sum may leave 64 bits
+        # Python integers: the sum may exceed 64 bits
         sums = [int(steps) + int(extra) for steps, extra in zip(rounded, noise, strict=True)]
         return from_lattice(sums, step).reshape(numbers.shape)
 
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Draw so many noises, in steps, for a sensitivity of so many steps."""
+        """Draw ``size`` noise values, in steps, for a sensitivity of ``steps`` steps."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Laplace(AddedNoise):
-    """The Laplace mechanism on a lattice: ε-private where ‖f(D) − f(D′)‖₁ ≤ Δ [S, Corollary 10].
+    """The Laplace mechanism on a lattice: ε-private if ‖f(D) − f(D′)‖₁ ≤ Δ [S, Corollary 10].
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Laplace(AddedNoise):
     noise = "discrete Laplace noise on a lattice"
 
     def __post_init__(self) -> None:
-        check_pure(self.privacy, "Laplace")
+        object.__setattr__(self, "privacy", pure(self.privacy, "Laplace"))
 
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Draw noise of scale ⌈(Δ/step + d)/ε⌉ steps, with Δ/step in ``steps`` and d in ``size``: about Δ/ε.
@@ -184,10 +184,10 @@ class Laplace(AddedNoise):
 
 @dataclass(frozen=True)
 class Gaussian(AddedNoise):
-    """The Gaussian mechanism on a lattice: (ε, δ)-private where ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
+    """The Gaussian mechanism on a lattice: (ε, δ)-private if ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
 
-    Departure: σ is not √(2 log(1.25/δ))·Δ/ε, which is proved for ε ≤ 1 only, but the (smaller) one of
-    `darrm.losses.gaussian.concentrated_sigma`, valid for every ε and for discrete noise.
+    Departure: [S] uses σ = √(2 log(1.25/δ))·Δ/ε, proved for ε ≤ 1 only. This class uses the smaller σ of
+    `darrm.loss.gaussian.concentrated_sigma`, valid for every ε and for discrete noise.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class Gaussian(AddedNoise):
     noise = "discrete Gaussian noise on a lattice"
 
     def __post_init__(self) -> None:
-        concentrated_sigma(self.privacy)
+        object.__setattr__(self, "privacy", concentrated_sigma(self.privacy).target)
 
     @property
     def noise_per_sensitivity(self) -> float:
@@ -215,7 +215,7 @@ class Gaussian(AddedNoise):
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Draw noise of variance ⌈(Δ/step + √d)²/(2ρ)⌉ steps, as `Laplace.draw`: ρ-concentrated DP.
 
-        The bound ρ = Δ²/(2σ²) for integer vectors holds for the discrete Gaussian as for the continuous one [CKS20].
+        The bound ρ = Δ²/(2σ²) holds for integer vectors with discrete Gaussian noise as in the continuous case [CKS20].
         """
         root = math.isqrt(size - 1) + 1  # an upper bound on √d
         variance = math.ceil((steps + root) ** 2 / (2 * Fraction(concentrated_sigma(self.privacy).settings["rho"])))
@@ -226,17 +226,17 @@ class Gaussian(AddedNoise):
 class Exponential(LatticeMechanism, Generic[Candidate]):
     """The exponential mechanism: choose r with probability ∝ exp(ε s(D, r)/(2Δ)) from a finite set [S, Corollary 13].
 
-    Scores are rounded to a lattice like any other value, q = round(s/step), and the law is exactly
-    ∝ exp(q(r)/t) with the whole number t = ⌈2(Δ/step + 1)/ε⌉, drawn by rejection from the uniform law.
+    Scores are rounded to the lattice, q = round(s/step). The law is exactly ∝ exp(q(r)/t) with the integer
+    t = ⌈2(Δ/step + 1)/ε⌉, drawn by rejection from the uniform law.
 
     Parameters
     ----------
     privacy
         (ε, 0) with ε > 0.
     candidates
-        What may be chosen, at least one.
+        The possible outputs, at least one.
     score
-        ``score(data, candidate)``, if the function to be released about is to be made from it (see `scores`).
+        Optional ``score(data, candidate)``, the basis of `scores`.
 
     Examples
     --------
@@ -254,7 +254,7 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
     noise = "a choice by rejection with lattice scores"
 
     def __post_init__(self) -> None:
-        check_pure(self.privacy, "exponential")
+        object.__setattr__(self, "privacy", pure(self.privacy, "exponential"))
         if len(self.candidates) == 0:
             checks.fail("candidates", self.candidates, "at least one candidate")
 
@@ -264,7 +264,7 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
         Raises
         ------
         ValueError
-            If the mechanism was made without a score.
+            If the mechanism has no score.
         """
         if self.score is None:
             advice = "give it to Exponential, or pass the scores"
@@ -272,12 +272,12 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
         return np.array([self.score(data, candidate) for candidate in self.candidates], dtype=np.float64)
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Candidate:
-        """Choose a candidate given all scores; at Δ = 0 one of the best ones, uniformly.
+        """Choose a candidate from all scores; at Δ = 0, uniformly among the best.
 
         Raises
         ------
         ValueError
-            If there is not one finite score a candidate, or the sensitivity is negative or not finite.
+            If there is not one finite score per candidate, or the sensitivity is negative or not finite.
         """
         numbers = check_release(value, sensitivity)
         if numbers.shape != (len(self.candidates),):
@@ -300,18 +300,19 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
                 return self.candidates[int(proposed[kept[0]])]
 
 
-def check_pure(privacy: PrivacyParams, name: str) -> None:
-    """Raise `ValueError` unless ε > 0 and δ = 0."""
-    checks.instance(PrivacyParams, privacy=privacy, advice="say PrivacyParams(epsilon, delta)")
+def pure(pair: PrivacyPair, name: str) -> PrivacyParams:
+    """Convert a pair (ε, δ) to `PrivacyParams`; `ValueError` unless ε > 0 and δ = 0."""
+    privacy = PrivacyParams.of(pair)
     checks.positive(epsilon=privacy.epsilon, advice=f"the {name} mechanism needs epsilon > 0")
     if privacy.exact_delta != 0:
         checks.fail("delta", privacy.delta, f"0 for the {name} mechanism", "it keeps epsilon alone")
+    return privacy
 
 
 def check_release(value: ArrayLike, sensitivity: float) -> NDArray[np.float64]:
-    """Check what is to be released, and copy it as floats."""
+    """Check a value and its sensitivity; return a canonical copy of the value."""
     checks.non_negative(sensitivity=sensitivity)
-    numbers = np.array(value, dtype=np.float64)
+    numbers = canonical(value)
     if not np.all(np.isfinite(numbers)):
         checks.fail("value", checks.Found("NaN or an infinity"), "finite everywhere")
     return numbers

@@ -1,25 +1,27 @@
-"""A classifier of scikit-learn's kind whose parameters are released privately with a sampled sensitivity.
+"""A scikit-learn classifier with a private release of its parameters, by sampled sensitivity.
 
-Only what was released is kept: a fresh estimator gets the noisy parameters, the class names and the number of features,
-and nothing else that fitting left behind. So every prediction is post-processing of one private release, and any number
-of predictions costs nothing more.
+The voter keeps only public facts and released values. A new estimator receives the noisy parameters, the class names
+and the number of features, and discards the rest of the fit. So all predictions are post-processing of one private
+release and have no further cost.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.errors import checks
 from darrm.random_dp.draws import value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
 from darrm.random_dp.sensitivity_sampler import SampledSensitivity
-from darrm.system.votes_file import Labels
+from darrm.util import checks
+from darrm.util.extras import require
+from darrm.votes.votes_file import Labels
 
 Estimator = Any  # of scikit-learn's kind
 LINEAR = ("coef_", "intercept_")
@@ -27,15 +29,14 @@ LINEAR = ("coef_", "intercept_")
 
 @dataclass(frozen=True)
 class ParametersOf:
-    """The function (features, labels) → fitted parameters, as one vector: what the sensitivity is sampled for.
+    """The function (features, labels) → vector of fitted parameters, the target of sensitivity sampling.
 
     Parameters
     ----------
     estimator
-        An unfitted estimator with ``fit(X, y)``; it is copied for every fit and must be deterministic (give it its own
-        random_state).
+        An unfitted estimator with ``fit(X, y)``. Every fit uses a copy. It must be deterministic (set random_state).
     attributes
-        The fitted attributes that prediction needs, in order.
+        The fitted attributes for prediction, in order.
 
     Examples
     --------
@@ -56,7 +57,7 @@ class ParametersOf:
 
     def fitted(self, data: tuple[NDArray[np.float64], Labels]) -> dict[str, NDArray[np.float64]]:
         """Fit a copy of the estimator and return its parameters by name."""
-        machine = copy.deepcopy(self.estimator)
+        machine = _unfitted(self.estimator)
         machine.fit(*data)
         missing = [name for name in self.attributes if not hasattr(machine, name)]
         if missing:
@@ -64,32 +65,51 @@ class ParametersOf:
         return {name: np.array(getattr(machine, name), dtype=np.float64) for name in self.attributes}
 
 
+def _unfitted(estimator: Estimator) -> Estimator:
+    """Copy an unfitted estimator; refuse a fitted one, because its attributes may be private."""
+    has_parameters = hasattr(estimator, "get_params")
+    fresh = require("sklearn.base").clone(estimator) if has_parameters else copy.deepcopy(estimator)
+    learned = [name for name in getattr(fresh, "__dict__", {}) if name.endswith("_") and not name.startswith("_")]
+    if fresh is estimator or learned:
+        found = checks.Found(f"a fitted {type(estimator).__name__}")
+        checks.fail("estimator", found, "unfitted", "make a new one: what an earlier fit learned may be private")
+    return fresh
+
+
+def _is_less(first: Any, second: Any) -> bool:  # noqa: ANN401 (names of classes)
+    try:
+        return bool(first < second)
+    except TypeError:  # a number and a text
+        return False
+
+
 @dataclass
 class PrivateClassifier:
-    """A voter: fits an estimator, releases its parameters once, and predicts from the released ones only.
+    """A voter: fits an estimator, releases its parameters once, and predicts from the released parameters only.
 
     Parameters
     ----------
     estimator
-        As for `ParametersOf`: linear models (LogisticRegression, LinearSVC, Perceptron, …) with the default attributes.
+        As for `ParametersOf`. The default attributes suit linear models (LogisticRegression, LinearSVC, Perceptron, …).
     mechanism
-        `Laplace` or `Gaussian`: what releases the parameter vector.
+        `Laplace` or `Gaussian`, for the parameter vector.
     sensitivity
-        Sampled for ``ParametersOf(estimator, attributes)`` in the mechanism's norm, on data sets of as many records.
+        Sampled for ``ParametersOf(estimator, attributes)`` in the mechanism's norm, for the same number of records.
     classes
-        The two classes in increasing order. They must be public: they are not taken from the data.
+        The two public classes in increasing order.
     attributes
-        The fitted attributes that prediction needs.
+        The fitted attributes for prediction.
 
     Raises
     ------
     ValueError
-        If the sensitivity's norm is not the mechanism's, or there are not two classes in increasing order.
+        If the norms of sensitivity and mechanism differ, or ``classes`` are not two in increasing order.
 
     Notes
     -----
-    The guarantee of one fitted voter is (ε, δ, γ)-random DP for the number of records and the distribution for which
-    its sensitivity was sampled. Fitting may fail on unusual data (one class only); the failure itself is not private.
+    The guarantee of one fitted voter is (ε, δ, γ)-random DP for the sensitivity's number of records and distribution.
+    Fitting may fail on unusual data (one class only); the guarantee does not cover the failure. The shapes of the
+    attributes must depend only on d and the number of classes, because `fit` compares only their total size.
     """
 
     estimator: Estimator
@@ -104,17 +124,17 @@ class PrivateClassifier:
         if self.sensitivity.norm != self.mechanism.norm:
             needed = f"{self.mechanism.norm!r}, as the mechanism needs"
             checks.fail("the sensitivity's norm", self.sensitivity.norm, needed)
-        if len(self.classes) != 2 or not self.classes[0] < self.classes[1]:
+        if not isinstance(self.classes, Sequence) or len(self.classes) != 2 or not _is_less(*self.classes):
             checks.fail("classes", self.classes, "two classes in increasing order")
 
     @property
     def guarantee(self) -> RandomDP:
-        """What the fitted voter, and all of its predictions together, satisfy.
+        """The joint guarantee of the fitted voter and all its predictions.
 
         Raises
         ------
         ValueError
-            If nothing was released yet.
+            If the voter is not fitted.
         """
         self._check_fitted()
         return self.sensitivity.guarantee(self.mechanism.privacy, self.noise)
@@ -122,19 +142,19 @@ class PrivateClassifier:
     def fit(
         self, features: ArrayLike, labels: ArrayLike, *, rng: np.random.Generator | None = None
     ) -> PrivateClassifier:
-        """Fit on (n, d) features and (n,) labels, release the parameters, and forget everything else.
+        """Fit on (n, d) features and (n,) labels, release the parameters, and discard all other results.
 
         Parameters
         ----------
         features, labels
-            As many records as the sensitivity was sampled for.
+            Records; their number equals that of the sensitivity.
         rng
             For experiments only: pseudo-random noise, without a guarantee.
 
         Raises
         ------
         ValueError
-            If the voter was fitted before, or the shapes do not fit the sensitivity.
+            If the voter is already fitted, or the shapes differ from the sensitivity's.
         """
         if self.released is not None:
             advice = "each fit is a release of its own: make a new voter"
@@ -145,14 +165,15 @@ class PrivateClassifier:
         if len(y) != self.sensitivity.records:
             advice = "sample the sensitivity for this number of records"
             checks.fail("number of records", len(y), f"{self.sensitivity.records}, as sampled", advice)
-        if not np.isin(y, self.classes).all():
+        if not set(y.tolist()) <= set(self.classes):
             checks.fail("labels", checks.Found("a label outside"), f"among the classes {self.classes}")
         parts = ParametersOf(self.estimator, self.attributes).fitted((X, y))
         vector = value_of(lambda _: np.concatenate([part.ravel() for part in parts.values()]), None)
         if vector.shape != self.sensitivity.shape:
             checks.fail("the parameters' shape", vector.shape, f"{self.sensitivity.shape}, as sampled")
+        self.sensitivity.warn_without_noise()
         noisy = self.mechanism.release(vector, self.sensitivity.value, rng=rng)
-        machine = copy.deepcopy(self.estimator)
+        machine = _unfitted(self.estimator)
         machine.classes_ = np.array(self.classes)
         machine.n_features_in_ = X.shape[1]
         ends = np.cumsum([part.size for part in parts.values()])

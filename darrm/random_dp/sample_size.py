@@ -1,35 +1,35 @@
-"""How many pairs to sample, and which order statistic of their sensitivities to take [S, Theorem 15, Table 1].
+"""Number of sampled pairs, and order statistic of their sensitivities [S, Theorem 15, Table 1].
 
 ====================  ===========  ================================================================================
 here                  [S]          meaning
 ====================  ===========  ================================================================================
 ``m``                 m            sampled pairs of neighboring data sets
-``k``                 k            the k-th smallest of the m sensitivities is taken
-``rho``               ρ            the probability, part of γ, with which the sample may mislead
-``gamma``             γ            the share of pairs that random differential privacy leaves without a promise
+``k``                 k            rank of the sensitivity Δ̂, the k-th smallest of m
+``rho``               ρ            the probability, part of γ, of a misleading sample
+``gamma``             γ            the share of pairs without a guarantee of random differential privacy
 ====================  ===========  ================================================================================
 
-Theorem 15 asks for
+Theorem 15 requires
 
     m ≥ log(1/ρ) / (2 (γ − ρ)²)                                                            (1)
     k ≥ m (1 − γ + ρ + √(log(1/ρ) / (2m)))                                                 (2)
 
-with 0 < ρ < min(γ, 1/2). Any such ρ is valid, so a float from `scipy.special.lambertw` does no harm; what must not err
-is the rounding of m and k upwards, which is done on 60-digit decimals of the exact γ and ρ.
+with 0 < ρ < min(γ, 1/2). Every ρ in this range is valid, so a float from `scipy.special.lambertw` is safe. The
+rounding of m and k upwards must be correct; it uses 60-digit decimals of the exact γ and ρ.
 
-A smaller sample keeps the same promise, by the rank of a fresh pair among the sampled ones. What Theorem 15 promises is
-a probability over the pair AND the sample: Pr(G ≤ Δ̂) ≥ 1 − γ, where G is the sensitivity on a fresh pair and Δ̂ = G_(k)
-the k-th smallest of m sampled ones. All m + 1 sensitivities are independent draws from one law, so each rank of G is
-equally likely (ties only help), and
+A smaller sample has the same guarantee, by the rank of a new pair among the sampled pairs. Theorem 15 bounds a
+probability over the pair AND the sample: Pr(G ≤ Δ̂) ≥ 1 − γ. Here G is the sensitivity on a new pair, and Δ̂ = G_(k) is
+the k-th smallest of m sampled sensitivities. All m + 1 sensitivities are independent draws from one law, so each rank
+of G is equally likely (ties only help), and
 
     Pr(G ≤ G_(k)) ≥ k / (m + 1).
 
 So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of the 1,305 of the Dvoretzky–Kiefer–Wolfowitz bound.
 This is the argument of conformal prediction; it is not in [S].
 
-What is given up: Theorem 15 says besides that all but a share ρ of the samples give a Δ̂ that covers 1 − γ + ρ of the
-pairs. Here a single small sample may be unlucky, and only the average over samples is promised. Whoever keeps one Δ̂ for
-years should prefer Theorem 15.
+The smaller sample loses one property. By Theorem 15, with probability at least 1 − ρ over the samples, Δ̂ covers a share
+1 − γ + ρ of the pairs. Exchangeability guarantees only the average over samples, and a single small sample may be
+unlucky. To reuse one Δ̂ for years, prefer Theorem 15.
 """
 
 import math
@@ -39,17 +39,17 @@ from typing import NamedTuple
 
 from scipy.special import lambertw
 
-from darrm.errors import checks
 from darrm.privacy import Number, exact_number
+from darrm.util import checks
 
 _WORK = Context(prec=60)
-_MARGIN = 1 + Decimal("1e-50")  # sixty digits are wrong in the last two or three
+_MARGIN = 1 + Decimal("1e-50")  # covers errors in the last two or three of sixty digits
 _LARGEST_M = 10**15
 _SMALLEST_GAMMA = 1e-7  # below it the sample would exceed the largest m
 
 
 class SampleSize(NamedTuple):
-    """How to sample: m pairs, the k-th smallest sensitivity, with (m, k, ρ, γ) as in [S, Theorem 15]."""
+    """Sample m pairs and take the k-th smallest sensitivity; (m, k, ρ, γ) as in [S, Theorem 15]."""
 
     m: int
     k: int
@@ -71,15 +71,14 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     Parameters
     ----------
     gamma
-        γ in (0, 1), the share of pairs without a promise.
+        γ in (0, 1), the share of pairs without a guarantee.
     m
         Number of pairs to sample.
 
     Raises
     ------
     ValueError
-        If neither is given, one is out of range, or γ is too small for m; the message names the
-        smallest γ that m reaches.
+        If both are missing, one is out of range, or γ is too small for m. The message includes the smallest γ for m.
 
     Examples
     --------
@@ -112,7 +111,7 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
 
 
 def rho_of_gamma(gamma: float) -> float:
-    """Compute the ρ that needs the fewest samples for γ: exp(W₋₁(−γ/(2√e)) + 1/2) [S, Corollary 20]."""
+    """Compute the ρ with the smallest m for γ: exp(W₋₁(−γ/(2√e)) + 1/2) [S, Corollary 20]."""
     return math.exp(lambertw(-gamma / (2.0 * math.exp(0.5)), -1).real + 0.5)
 
 
@@ -122,7 +121,7 @@ def rho_of_m(m: int) -> float:
 
 
 def smallest_gamma(m: int) -> tuple[float, Fraction]:
-    """Compute ρ and the smallest γ that m samples reach, ρ + √(log(1/ρ)/(2m)), rounded up to 15 digits.
+    """Compute ρ and the smallest γ for m samples, ρ + √(log(1/ρ)/(2m)), rounded up to 15 digits.
 
     >>> rho, gamma = smallest_gamma(100)
     >>> round(rho, 6), float(gamma)
@@ -138,31 +137,31 @@ def smallest_gamma(m: int) -> tuple[float, Fraction]:
 
 
 def order_statistic(gamma: Fraction, rho: float, m: int) -> int:
-    """Compute the smallest k that inequality (2) of the module's page allows, never rounded down."""
+    """Compute the smallest k of inequality (2), rounded up."""
     with localcontext(_WORK):
         # at the smallest gamma for m the right-hand side is m itself; the margin must not lift it to m + 1
         return min(m, _ceiling(m * (_decimal(1 - gamma) + Decimal(rho) + _deviation(rho, m))))
 
 
 def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleSize:
-    """Choose the fewest pairs, or the smallest order statistic, by exchangeability: k = ⌈(1 − γ)(m + 1)⌉ ≤ m.
+    """Choose the smallest m or k by exchangeability: k = ⌈(1 − γ)(m + 1)⌉ ≤ m.
 
     Parameters
     ----------
     gamma
-        γ in (0, 1), the share of pairs without a promise; if absent, the smallest that m reaches, 1/(m + 1).
+        γ in (0, 1), the share of pairs without a guarantee; by default the smallest for m, 1/(m + 1).
     m
-        Number of pairs to sample; if absent, the fewest that reach γ, ⌈1/γ⌉ − 1.
+        Number of pairs to sample; by default the smallest for γ, ⌈1/γ⌉ − 1.
 
     Returns
     -------
     SampleSize
-        With ρ = 0: no part of γ is set aside for a misleading sample.
+        With ρ = 0: no part of γ is reserved for a misleading sample.
 
     Raises
     ------
     ValueError
-        If neither is given, one is out of range, or γ is below 1/(m + 1).
+        If both are missing, one is out of range, or γ is below 1/(m + 1).
 
     Examples
     --------
@@ -176,7 +175,7 @@ def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = Non
     if gamma is None:
         if m is None:
             checks.fail("gamma, m", None, "given, at least one of them")
-        # a float a little above 1/(m + 1), so that its decimal writing is not below
+        # a float slightly above 1/(m + 1), so that its decimal form is not below
         return SampleSize(int(m), int(m), 0.0, math.nextafter(math.nextafter(1.0 / (m + 1), 1.0), 1.0))
     exact = _exact_gamma(gamma)
     pairs = max(1, math.ceil(1 / exact) - 1) if m is None else int(m)
@@ -202,7 +201,7 @@ def _smallest_m(gamma: Fraction, rho: float) -> int:
 
 
 def _deviation(rho: float, m: int) -> Decimal:
-    """Return √(log(1/ρ)/(2m)); in the caller's decimal context, as the next two."""
+    """Return √(log(1/ρ)/(2m)); uses the caller's decimal context, as the next two functions do."""
     return (-Decimal(rho).ln() / (2 * m)).sqrt()
 
 

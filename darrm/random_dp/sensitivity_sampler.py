@@ -1,13 +1,14 @@
-"""The sensitivity of a black box, from random pairs of data sets [S, Algorithm 1], and a release with it [Algorithm 2].
+"""Sampled sensitivity of a black box [S, Algorithm 1], and a release with it [S, Algorithm 2].
 
     G_i = ‖f(D_{1…n}) − f(D_{1…n−1,n+1})‖,  D ~ P^{n+1},  i = 1 … m;      Δ̂ = G_(k)
 
-Neither the function nor the distribution is assumed to be anything; the function must be deterministic (give a random
-learner its own fixed seed), and what it computes for the sampled data must be what it will compute for the real data.
-The sampled data are no secret, so the draws come from a seeded generator and can be replayed.
+The function and the distribution are arbitrary. The function must be deterministic (give a random learner a fixed seed)
+and must be the same for sampled and real data. The sampled data are public, so the draws use a seeded generator and can
+be replayed.
 """
 
 import secrets
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
@@ -16,7 +17,7 @@ from typing import Generic, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import SamplingError, checks
+from darrm.errors import SamplingError
 from darrm.privacy import Number, PrivacyParams
 from darrm.random_dp.draws import (
     POSITIONS,
@@ -34,30 +35,41 @@ from darrm.random_dp.draws import (
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
-from darrm.system.extras import require
-from darrm.system.progress import bar
+from darrm.util import checks
+from darrm.util.extras import require
+from darrm.util.progress import bar
 
 _RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
-_BATCHES_A_WORKER = 4  # handed out at a time: enough to keep a worker busy, few enough for prompt reports
+_BATCHES_A_WORKER = 4  # enough to keep a worker busy, few enough for prompt reports
 
 
 @dataclass(frozen=True)
 class SampledSensitivity:
-    """A sensitivity Δ̂ that a fresh pair of neighboring data sets respects with probability at least 1 − γ."""
+    """A sensitivity Δ̂ that bounds a new pair of neighboring data sets with probability at least 1 − γ."""
 
     value: float  # Δ̂, the k-th smallest of the m sampled ‖f(D) − f(D′)‖; 0 if the function is constant on the sample
     size: SampleSize  # (m, k, ρ, γ) of the run
     records: int  # n, of each data set
     distribution: str  # a name of the distribution of one record
-    norm: Norm  # that was measured
-    position: str  # which record the neighbors differ in: "last" or "random"
+    norm: Norm  # of the differences
+    position: str  # of the record that differs between neighbors: "last" or "random"
     shape: tuple[int, ...]  # of the function's value
-    seed: int  # of the run; with the index of a draw it replays that draw
+    seed: int  # of the run; (seed, index) replays a draw
     largest: float  # of the m sampled sensitivities
 
     def guarantee(self, privacy: PrivacyParams, noise: str) -> RandomDP:
-        """Return what a mechanism with this sensitivity keeps: (ε, δ) on all but a share γ of the pairs."""
+        """Return the guarantee of a mechanism with this sensitivity: (ε, δ) on all but a share γ of the pairs."""
         return RandomDP(privacy, self.size.gamma, self.records, self.distribution, noise)
+
+    def warn_without_noise(self) -> None:
+        """Warn at a release with Δ̂ = 0: the output is the value without noise."""
+        if self.value == 0.0:
+            warnings.warn(
+                f"the sampled sensitivity is 0, so no noise is added. Pairs of data sets whose values differ, a share "
+                f"{self.size.gamma:.6g} at most, can be told apart with certainty: sample with a smaller gamma",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def __str__(self) -> str:
         name = self.norm if isinstance(self.norm, str) else getattr(self.norm, "__name__", "callable")
@@ -69,21 +81,21 @@ class SampledSensitivity:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run is carried out; nothing here changes its result.
+    """Execution settings; they do not change the result.
 
     Parameters
     ----------
     jobs
-        Worker processes; None takes joblib's ambient configuration, as set by ``joblib.parallel_config``.
+        Worker processes; None takes the configuration of ``joblib.parallel_config``.
     backend
-        A joblib backend by name ("loky", "threading", "dask", "ray", …); None takes the ambient one.
+        A joblib backend ("loky", "threading", "dask", "ray", …); None takes the configured backend.
     batch_size
-        Draws a task.
+        Draws per task.
     progress
-        Show a bar on standard error.
+        Whether to show a bar on standard error.
     report
-        Called after every batch with the sensitivities measured so far, in the order of the draws. What they say is no
-        guarantee: stopping because a number looks good would spoil γ.
+        Called after every batch with all sensitivities up to then, in the order of the draws. They are no guarantee:
+        early stopping at a favorable number would invalidate γ.
     """
 
     jobs: int | None = 1
@@ -98,8 +110,8 @@ class Execution:
             checks.integer_at_least(1, jobs=self.jobs, advice="or -1 for all cores, or None for joblib's configuration")
 
 
-class Sampling(TypedDict, total=False):
-    """What `SensitivitySampler.estimate` may be told."""
+class Subsampling(TypedDict, total=False):
+    """Keyword arguments of `SensitivitySampler.estimate`."""
 
     gamma: Number | None
     m: int | None
@@ -115,19 +127,18 @@ class SensitivitySampler:
     Parameters
     ----------
     function
-        Takes a data set of n records (what ``sampler`` returns, less one) and returns a number or an array.
+        Maps a data set of n records to a number or an array.
     sampler
         ``sampler(rng, count)`` returns ``count`` independent records: an array, a list, or a tuple of arrays with one
-        row a record, such as (features, labels).
+        row per record, such as (features, labels).
     norm
-        "l1", "l2", "sup", or a callable that takes f(D) − f(D′).
+        "l1", "l2", "sup", or a callable on f(D) − f(D′).
     distribution
-        A name of the sampler's distribution, carried by every guarantee; guarantees compose only under one name. By
-        default the sampler's qualified name; a lambda gets a name of its own.
+        Name of the sampler's distribution, part of every guarantee; guarantees compose only under one name. The default
+        is the sampler's qualified name, or a unique name for a lambda.
     position
-        "last": the neighbors differ in the last record, as in [S]. "random": in one drawn uniformly. For a function
-        that does not care about the order of its records the two are the same; for one that does, "random" is the
-        honest one.
+        "last": the neighbors differ in the last record, as in [S]. "random": in a uniformly drawn record. Both are
+        equivalent for functions that ignore the order of records. Use "random" for all others.
 
     Examples
     --------
@@ -169,22 +180,22 @@ class SensitivitySampler:
         Parameters
         ----------
         records
-            n, the number of records of the data set that will be released about.
+            n, the number of records of the real data set.
         gamma, m
-            Either or both; the rest follows from the rule.
+            One or both; the rule determines the rest.
         rule
             "theorem 15" [S, Table 1] or "exchangeability" (fewer pairs; see `darrm.random_dp.sample_size`).
         seed
-            An integer of at least 0; fresh from the operating system if absent.
+            An integer of at least 0; by default from the operating system.
         execution
             Processes, batches, progress and reports.
 
         Raises
         ------
         ValueError
-            If an argument is out of range, or γ cannot be reached with m pairs.
+            If an argument is out of range, or m pairs are too few for γ.
         SamplingError
-            If the function raises, returns NaN or an infinity, or changes the shape of its value; with the draw's seed.
+            If the function raises, returns NaN or an infinity, or changes its value's shape. It has the draw's seed.
         """
         checks.one_of(_RULES, rule=rule)
         size = _RULES[rule](gamma=gamma, m=m)
@@ -205,13 +216,13 @@ class SensitivitySampler:
     def measure(
         self, records: int, m: int, *, seed: int | None = None, execution: Execution | None = None
     ) -> NDArray[np.float64]:
-        """Measure the sensitivity on m pairs and return all of them, in the order of the draws, shape (m,)."""
+        """Return the sensitivities of m pairs in the order of the draws, shape (m,)."""
         checks.integer_at_least(1, m=m)
         values, _ = _run(self._draws(records, seed), int(m), execution or Execution())
         return values
 
     def replay(self, records: int, seed: int, index: int) -> tuple[Records, Records]:
-        """Return the pair of data sets of one draw again, such as one that a `SamplingError` names."""
+        """Return the pair of data sets of one draw, for example of a `SamplingError`."""
         checks.integer_at_least(0, index=index)
         return self._draws(records, seed).pair(int(index))
 
@@ -244,7 +255,7 @@ def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64
         advance = stack.enter_context(bar(m, "pairs", enabled=execution.progress))
         for batch in _batches(draws, m, execution, stack):
             if shape is not None and batch.shape not in (None, shape):
-                # a worker does not know the shapes of the others
+                # workers do not share their shapes
                 raise SamplingError(another_shape(batch.shape, shape), seed=draws.seed, index=done)
             if batch.failed is not None:
                 raise SamplingError(batch.reason, seed=draws.seed, index=batch.failed)
@@ -274,13 +285,13 @@ Released = TypeVar("Released")
 
 @dataclass(frozen=True, eq=False)
 class Release(Generic[Released]):
-    """A released value with what is guaranteed about it.
+    """A released value with its guarantee.
 
-    The sensitivity is reusable for further releases about the same function; each is a release of its own.
+    The sensitivity is reusable for further releases of the same function; each release has a separate cost.
     """
 
-    value: Released  # what the mechanism gave
-    guarantee: RandomDP  # how the noise was drawn included
+    value: Released  # output of the mechanism
+    guarantee: RandomDP  # includes a description of the noise
     sensitivity: SampledSensitivity
 
 
@@ -290,18 +301,18 @@ def sample_then_respond(
     sampler: SensitivitySampler,
     *,
     rng: np.random.Generator | None = None,
-    **sampling: Unpack[Sampling],
+    **sampling: Unpack[Subsampling],
 ) -> Release[Released]:
     """Release f(data) with a sensitivity sampled for data sets of the same size [S, Algorithm 2].
 
     Parameters
     ----------
     data
-        The n records to be released about, in the form in which the sampler gives them.
+        The n real records, in the sampler's format.
     mechanism
-        A sensitivity-induced mechanism for the norm that the sampler measures.
+        A sensitivity-induced mechanism with the sampler's norm.
     sampler
-        Holds the function f and the distribution P.
+        Contains the function f and the distribution P.
     rng
         For experiments only: pseudo-random noise, without a guarantee.
     **sampling
@@ -310,8 +321,8 @@ def sample_then_respond(
     Raises
     ------
     ValueError
-        If the norms differ or an argument is out of range, or the function fails on the data: such a failure tells
-        something about the data and is not covered by the guarantee.
+        If the norms differ, an argument is out of range, or the function fails on the data. A failure reveals
+        information about the data, and the guarantee does not cover it.
     SamplingError
         If the function fails on sampled data.
 
@@ -344,12 +355,17 @@ def respond(
     *,
     rng: np.random.Generator | None = None,
 ) -> Release[Released]:
-    """Release f(data) with a sensitivity that was sampled before, for the same function and number of records.
+    """Release f(data) with an existing sampled sensitivity, for the same function and number of records.
 
     Raises
     ------
     ValueError
-        If the sensitivity is about another norm, distribution, number of records or shape of the function's value.
+        If the sensitivity has another norm, distribution, number of records or shape of the function's value.
+
+    Warns
+    -----
+    UserWarning
+        If the sensitivity is 0: no noise is added.
     """
     value = value_of(sampler.function, data)
     checked = (
@@ -361,6 +377,7 @@ def respond(
     for name, sampled, needed in checked:
         if sampled != needed:
             checks.fail(f"the sensitivity's {name}", sampled, f"{needed!r}", "sample it again for this release")
+    sensitivity.warn_without_noise()
     noise = mechanism.describe_noise(sensitivity.value, rng)
     guarantee = sensitivity.guarantee(mechanism.privacy, noise)
     return Release(mechanism.release(value, sensitivity.value, rng=rng), guarantee, sensitivity)

@@ -1,31 +1,30 @@
-"""From votes to private labels that are paid for."""
+"""Release private labels for votes and debit their cost."""
 
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from darrm.mechanisms.release import Release
 from darrm.release.debited import release_debited
-from darrm.release.one_by_one import OneByOne, open_release
+from darrm.release.one_by_one import AnswerStream, open_release
+from darrm.table.release import Release
 
-if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
-    from darrm.release.partitions import recover_partitions, release_partitions
+if TYPE_CHECKING:  # for type checkers and editors
+    from darrm.release.partitions import release_partitions
 
-DaRRM = Release  # its name for two classes
+DaRRM = Release  # the paper's name for two classes
 
 __all__ = [
+    "AnswerStream",
     "DaRRM",
-    "OneByOne",
     "Release",
     "open_release",
-    "recover_partitions",
     "release_debited",
     "release_partitions",
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 (either of two functions)
-    if name in {"recover_partitions", "release_partitions"}:  # whose module reads files of all mechanisms
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (a function)
+    if name == "release_partitions":  # imported late: its module imports all mechanisms
         return getattr(import_module("darrm.release.partitions"), name)
     raise AttributeError(f"module 'darrm.release' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 

@@ -1,420 +1,514 @@
-"""Command line ``python -m darrm.release``: private labels for votes, paid for from a ledger: file, stream, recover.
+"""The command ``darrm release``: release private labels and debit their cost; subcommands file, stream, recover.
 
-The exit status says what became of the budget: 0, the labels are paid for and written; 2, nothing was paid; 3, they
-are paid for, and something failed afterwards, which the line on standard error says.
+Exit status: 0, the labels are paid for and written; 2, nothing was paid; 3, they are paid for, and a later step
+failed, as the line on standard error explains.
 """
 
+import functools
 import math
 import os
 import signal
 import sys
 import threading
-from argparse import Namespace, _ActionsContainer
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import click
 import numpy as np
 
-from darrm.account.accountant import KINDS, SET_ASIDE, PrivacyAccountant
+from darrm.account.accountant import COMPOSITIONS, DELTA_RESERVE, PrivacyAccountant
 from darrm.account.filters import HALF
-from darrm.account.ledger import PrivacyLedger, reason_of
-from darrm.account.ledger_store import check_kept
-from darrm.account.signing import SigningKey
-from darrm.account.store import ledger_name
-from darrm.errors import BudgetExceededError, DarrmError, LedgerError, PaidError, checks
-from darrm.losses.charges import Charge
-from darrm.pate.files import Released, load_release
-from darrm.privacy import PrivacyParams
-from darrm.probability.bisection import last_allowed
+from darrm.aggregator import Released, load_release
+from darrm.commands.command import PAIR, Group, command, run_command
+from darrm.commands.command_line import PAID_STATUS, check_output_files, complain, nearest, numbered
+from darrm.commands.options import (
+    CLASSES,
+    FILE,
+    PRIVACY,
+    Integer,
+    Output,
+    add_options,
+    argument,
+    classes_option,
+    option,
+    output_options,
+    parsed_by,
+)
+from darrm.errors import BudgetExceededError, DarrmError, LedgerError
+from darrm.ledger.chain import SigningKey
+from darrm.ledger.ledger import PrivacyLedger, check_id, reason_of
+from darrm.ledger.sqlite import check_kept
+from darrm.ledger.store import ledger_name
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.numerics.bisection import bisect_safe
+from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import classes_in_words, is_open
 from darrm.release.debited import receipt_path, recover, release_debited
-from darrm.release.delivery import Delivery
-from darrm.release.partitions import recover_partitions, release_surveyed, survey
-from darrm.release.pipe import Pipe, Questions, answer_lines
-from darrm.system.command_line import (
-    CommandLine,
-    add_jobs,
-    add_outputs,
-    check_outputs,
-    complain,
-    nearest,
-    numbered,
-    print_report,
-    rounded_up,
-    run,
-)
-from darrm.system.flags import add_classes, classes_of, integer, privacy_pair
-from darrm.system.parquet_file import is_parquet
-from darrm.system.progress import StatusLine, status_line
-from darrm.system.votes_file import check_new
-from darrm.votes import ABSTAIN, FORMATS, MISSING, Classes, Votes
+from darrm.release.delivery import check_answered
+from darrm.release.one_by_one import AnswerStream
+from darrm.release.partitions import Survey, release_surveyed, survey
+from darrm.release.pipe import LineWriter, Questions, answer_lines
+from darrm.util import checks
+from darrm.util.progress import StatusLine
+from darrm.votes import ABSTAIN, LAYOUTS, MISSING, Classes, Labels, Votes
+from darrm.votes.parquet_file import is_parquet
+from darrm.votes.votes_file import SUFFIXES, check_new, shown
 
-PAID_STATUS = 3
-_SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of what is proposed where a budget is too small
-PROGRAM = "python -m darrm.release"
-DESCRIPTION = """\
-Release private labels for votes. The ledger is debited, durably, before a label is written, and keeps it until it is;
-votes that cannot be released, and budgets that do not admit them, debit and write nothing."""
+_SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of a suggested budget
+VOTES, LEDGER, OUTPUT = "Votes", "Ledger", "Output"  # sections of the help
+ABOUT = """\
+Release private labels for votes. The ledger is debited, durably, before a label is written, and keeps the label until
+it is written. Bad votes and a budget that does not admit them debit nothing."""
 EXIT_STATUS = """\
 exit status:
   0  the labels are paid for and written
   2  nothing was paid
-  3  the labels are paid for and something failed afterwards: the message says how to have them
-Randomness comes from the operating system; there is no seed, on purpose."""
-JOBS = {
-    "file": "one label for each row of a file of votes (also without this word: release votes.csv …)",
-    "stream": "questions on standard input are answered on standard output as they come",
-    "recover": "labels that were paid for and not delivered are written, and nothing is paid",
-}
-EPILOGS = {
-    "file": """\
+  3  the labels are paid for, and something failed afterwards: the message says
+     how to get them
+
+Randomness comes from the operating system; there is no seed, on purpose.
+"""
+FILE_EXAMPLES = f"""\
 examples:
-  python -m darrm.release votes.csv --table table.json --ledger ledger.sqlite --create-budget 8,1e-2 --output labels.csv
-  python -m darrm.release file more.npy --table table.json --ledger ledger.sqlite --output more.npy --note "batch 2"
-  python -m darrm.release file votes/ --table table.json --ledger ledger.sqlite --keep id --output labels/
+  darrm release votes.csv --table table.json --ledger ledger.sqlite \\
+    --create-budget 8,1e-2 --output labels.csv
+  darrm release more.npy --table table.json --ledger ledger.sqlite \\
+    --output more-labels.npy --note "batch 2"
+  darrm release votes/ --table table.json --ledger ledger.sqlite --keep id \\
+    --output labels/
 
-A file of votes has one row a query and one column a voter: 0, 1, …, or the labels named by --classes. Or one column a
-class: how many voters chose it. In Parquet files the columns have names, and all that --keep does not name are votes;
-a folder is read with all .parquet files in it, a part at a time, here or on a cluster, and becomes a folder of labels
-with the same names.
-""",
-    "stream": """\
+A row is a query. A column is a voter, who answers 0, 1, … or a name of
+--classes; or, with --layout counts, a class, and an entry says how many voters
+chose it. The first line of a text names the columns if all its fields differ
+and none can be a vote.
+A folder of .parquet files becomes a folder of labels with the same names, with
+a debit for each file. If it was interrupted, the same command goes on.
+
+{EXIT_STATUS}"""
+STREAM_EXAMPLES = f"""\
 example:
-  python -m darrm.release stream --table table.json --ledger ledger.sqlite < questions.csv
+  darrm release stream --table table.json --ledger ledger.sqlite < questions.csv
 
-A line is a question, and its answer the line NUMBER,LABEL; with --format json a question is a line like [0,1,1] and its
-answer one like {"query": 1, "label": 1}. Each is paid for before it is printed. Killed and started again, the command
-prints first what it paid for and did not hear of again, with the same numbers, and goes on; --first says which question
-the first line is, and those that are answered are passed over. A line that is no question, or that the budget does not
-admit, ends it with status 2; nothing is paid for that line.
-""",
-    "recover": """\
+A line is a question, and its answer the line NUMBER,LABEL; with --format json a
+question is a line like [0,1,1] and its answer a line like
+{{"query": 1, "label": 1}}. Each answer is paid for before it is printed.
+After a crash the command first prints again what nobody acknowledged, with the
+same numbers. --first N says that the first line is question N and that the
+answers before it arrived; lines that are answered already are passed over.
+A line that is no question, or that the budget does not admit, ends the command
+with status 2; nothing is paid for that line.
+
+{EXIT_STATUS}"""
+RECOVER_EXAMPLES = f"""\
 example:
-  python -m darrm.release recover 2 --ledger ledger.sqlite --output more-labels.npy
+  darrm release recover 2 --ledger ledger.sqlite --output more-labels.npy
 
-python -m darrm.account lists the entries whose labels wait in a ledger.
-""",
-}
-RENAMED = {
-    "file": {
-        "--recover": f"{PROGRAM} recover ENTRY --ledger L.sqlite --output FILE",
-        "--votes": f"{PROGRAM} file VOTES, or, for questions on standard input, {PROGRAM} stream",
-        "--first": f"a flag of {PROGRAM} stream",
-        "--stream": f"a flag of {PROGRAM} stream",
-    },
-    "stream": {"--votes": "standard input", "--output": "standard output: send it on with > FILE"},
-    "recover": {},
-}
+`darrm account ledger.sqlite` lists the entries whose labels wait in a ledger.
+
+{EXIT_STATUS}"""
+JOBS = ("file", "stream", "recover")
 
 
-def build_parser(job: str = "") -> CommandLine:
-    """Describe the command line of a job; of all of them without one."""
-    about = f"{JOBS[job][0].upper()}{JOBS[job][1:]}.\n{DESCRIPTION}" if job else DESCRIPTION
-    program = f"{PROGRAM} {job}".strip()
-    more = EPILOGS.get(job, f"{PROGRAM} JOB --help says more.\n\n") + EXIT_STATUS
-    parser = CommandLine(prog=program, description=about, epilog=more, renamed=RENAMED.get(job))
-    if not job:
-        return add_jobs(parser, JOBS, build_parser)
-    _ADDING[job](parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Paying:
+    """The mechanism, the ledger, and how votes are read."""
+
+    table: Path
+    ledger: Path | str
+    create_budget: PrivacyParams | None
+    composition: str | None
+    population: str | None
+    signing_key: Path | None
+    note: str
+    classes: Classes
+    layout: str
+    normalize: str | None
+    missing: str
 
 
-def _add_file(parser: CommandLine) -> None:
-    parser.add_argument(
-        "votes", type=Path, metavar="VOTES", help=".npy, .csv, .parquet or a folder of these: one row a query"
-    )
-    _add_release(parser)
-    parser.add_argument(
-        "--rows",
-        choices=("queries", "voters"),
-        default="queries",
-        help="what a line of open answers is: a query (default), or in a survey a voter, with a column for each query",
-    )
-    parquet = parser.add_argument_group("Parquet files")
-    parquet.add_argument(
-        "--columns", metavar="A,B,…", help="the columns that hold votes (default: all that are not kept)"
-    )
-    parquet.add_argument("--keep", metavar="A,B,…", help="columns to copy beside the labels, such as a key")
-    _add_cluster(parquet)
-    add_outputs(parser, made="the labels to a new .npy or .csv file, or .parquet or a folder of these (always needed)")
+def paying_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a release; the command receives ``paying: Paying``."""
+    options = [
+        option(
+            "--table", type=FILE, required=True, metavar="T.json", help="a proven table, or the plan of a mechanism"
+        ),
+        _ledger_option("the ledger that pays: a file or a URL"),
+        option(
+            "--create-budget",
+            type=PRIVACY,
+            metavar=PAIR,
+            section=LEDGER,
+            help="make the ledger first, with this budget for all its queries",
+        ),
+        option(
+            "--composition",
+            type=click.Choice(COMPOSITIONS),
+            section=LEDGER,
+            help="what the new ledger pays for: one kind of queries (default), several that are planned beforehand, or "
+            "several chosen adaptively: renyi for kinds with a Rényi curve, adaptive for any, at a higher cost",
+        ),
+        option(
+            "--population",
+            metavar="NAME",
+            section=LEDGER,
+            help="a public name of the people behind the votes, for the new ledger: an audit adds up the ledgers of "
+            "one population",
+        ),
+        option(
+            "--signing-key",
+            type=FILE,
+            metavar="FILE",
+            section=LEDGER,
+            help="sign every entry of the ledger, from its first one on (darrm ledger key FILE makes a key)",
+        ),
+        option("--note", default="", metavar="TEXT", section=LEDGER, help="a note for the ledger's log"),
+        classes_option(
+            CLASSES,
+            "the labels that stand for 0, 1, … (default 0,1,…), or a file with one a line; open: any string",
+            section=VOTES,
+        ),
+        option(
+            "--layout",
+            type=click.Choice(LAYOUTS),
+            default="auto",
+            section=VOTES,
+            help="a column is a voter (labels) or a class (counts); auto, the default: by the number of columns",
+        ),
+        option(
+            "--normalize",
+            metavar="A,B,…",
+            section=VOTES,
+            help="how open answers are normalized before they are counted: some of casefold, nfc, spaces, strip, in "
+            "this order; the ledger's log names them",
+        ),
+        option(
+            "--missing",
+            type=click.Choice(MISSING),
+            default="refuse",
+            section=VOTES,
+            help="a missing vote (an empty field or NA, in .npy NaN) is an error (refuse, the default); a random vote "
+            "replaces it (coin), which keeps the guarantee if which votes are missing does not depend on private data; "
+            "or an open answer is not counted (blank), which keeps the guarantee",
+        ),
+    ]
+
+    @functools.wraps(function)
+    def with_paying(**typed: Any) -> Any:
+        paying = Paying(**{name: typed.pop(name) for name in Paying.__annotations__})
+        return function(paying=paying, **typed)
+
+    return add_options(with_paying, options)  # type: ignore[no-any-return]
 
 
-def _add_stream(parser: CommandLine) -> None:
-    _add_release(parser)
-    parser.add_argument(
-        "--stream", default="", metavar="NAME", help="which answers go on, where several share a ledger"
-    )
-    parser.add_argument(
-        "--ids",
-        action="store_true",
-        help="the first field of a line is the public id of its question, which the ledger's log keeps and shows",
-    )
-    parser.add_argument(
-        "--first", metavar="N", help="the number of the first question (default: the first that is not answered)"
-    )
-    add_outputs(parser)
+def _ledger_option(about: str) -> Callable[[Any], Any]:
+    return option("--ledger", type=parsed_by(ledger_name, "ledger"), required=True, metavar="L.sqlite", help=about)
 
 
-def _add_recover(parser: CommandLine) -> None:
-    parser.add_argument("entry", metavar="ENTRY", help="the number of the ledger's entry")
-    parser.add_argument(
-        "--ledger", type=ledger_name, required=True, metavar="L.sqlite", help="what paid, a file or a URL"
-    )
-    _add_cluster(parser)
-    add_outputs(parser, made="the labels to a new .npy or .csv file, or to the entry's own output (always needed)")
+def target_options(about: str) -> Callable[[Any], Any]:
+    """Add ``--output`` and ``--force``; the command receives ``target`` and ``force``."""
+    options = [
+        option("--output", "-o", "target", type=FILE, required=True, metavar="FILE", help=about),
+        option("--force", is_flag=True, section=OUTPUT, help="overwrite labels in one existing file"),
+    ]
+    return lambda function: add_options(function, options)
 
 
-def _add_release(parser: CommandLine) -> None:
-    parser.add_argument("--votes-format", choices=FORMATS, default="auto", help="what the votes are (default auto)")
-    add_classes(
-        parser,
-        "the labels that stand for 0, 1, … (default 0,1,…), in a file one a line; open: a voter answers with any "
-        "string, and an empty field is no answer",
-    )
-    parser.add_argument(
-        "--normalize",
-        metavar="A,B,…",
-        help="what makes open answers alike before they are counted: some of casefold, nfc, spaces, strip, in this "
-        "order; the ledger's log says it",
-    )
-    parser.add_argument(
-        "--missing",
-        choices=MISSING,
-        default="refuse",
-        help="a vote that is missing (an empty field or NA, in .npy NaN) is an error (default), or a fair coin, of "
-        "more classes a die: the guarantee stays, if which votes are missing does not depend on the private data; of "
-        "open answers blank: it counts for no string, and the guarantee stays",
-    )
-    _add_ledger(parser)
+def _votes_path(text: str) -> Path:
+    if not Path(text).exists() and (hint := nearest(text, JOBS)):
+        raise ValueError(f"{text!r} is neither a sub-command{hint} nor a file of votes: see `darrm release --help`")
+    return Path(text)
 
 
-def _add_ledger(parser: CommandLine) -> None:
-    parser.add_argument(
-        "--table", type=Path, required=True, metavar="T.json", help="what a plan wrote: a proven table, or a mechanism"
-    )
-    parser.add_argument(
-        "--ledger", type=ledger_name, required=True, metavar="L.sqlite", help="where to debit: a file or a URL"
-    )
-    parser.add_argument(
-        "--create-budget", metavar="EPS,DELTA", help="make the ledger first, with this budget for all its queries"
-    )
-    parser.add_argument(
-        "--kinds",
-        choices=KINDS,
-        help="what the new ledger pays for: queries of one kind (default), of several that are planned beforehand, or "
-        "of several at will, as a stream may ask when voters join or change their promise: renyi for those with a "
-        "Rényi curve, adaptive for any, which costs more",
-    )
-    parser.add_argument(
-        "--population",
-        metavar="NAME",
-        help="a public name of the people behind the votes, for the new ledger: what ledgers of one population spent "
-        "adds up",
-    )
-    parser.add_argument(
-        "--signing-key",
-        type=Path,
-        metavar="FILE",
-        help="sign every entry of the ledger, from its first one on (python -m darrm.account --new-signing-key)",
-    )
-    parser.add_argument("--note", default="", metavar="TEXT", help="a note for the ledger's log")
+@command(
+    "file",
+    about=f"One label for each row of a file of votes. {ABOUT}",
+    short="one label for each row of a file of votes (the default)",
+    first=("--table", "--ledger", "--output"),
+    examples=FILE_EXAMPLES,
+)
+@argument(
+    "votes",
+    type=parsed_by(_votes_path),
+    metavar="VOTES",
+    about=".csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these",
+)
+@paying_options
+@option(
+    "--rows",
+    type=click.Choice(("queries", "voters")),
+    default="queries",
+    section=VOTES,
+    help="a line is a query (default), or in a survey with open answers a voter",
+)
+@option("--columns", metavar="A,B,…", section=VOTES, help="the columns that hold votes (default: all but those kept)")
+@option("--id", "id_column", metavar="NAME", section=VOTES, help="the column of ids, copied to the output")
+@option("--keep", metavar="A,B,…", section=VOTES, help="from Parquet to Parquet: columns to copy to the output")
+@option("--jobs", type=Integer(1), default="1", metavar="INT", help="processes that work on Parquet files (default 1)")
+@target_options("a new .npy, .csv or .parquet file for the labels, or a new folder of these")
+@output_options()
+def file(
+    *,
+    votes: Path,
+    paying: Paying,
+    rows: str,
+    columns: str | None,
+    id_column: str | None,
+    keep: str | None,
+    jobs: int,
+    target: Path,
+    force: bool,
+    output: Output,
+) -> int:
+    """Release the labels of a file or a folder."""
+    if not votes.exists() and (hint := nearest(str(votes), JOBS)):
+        raise ValueError(
+            f"{str(votes)!r} is neither a sub-command{hint} nor a file of votes: see `darrm release --help`"
+        )
+    _check_target(target, {"votes": votes, "table": paying.table, "ledger": paying.ledger})
+    # Parquet to Parquet works file by file, other formats in memory
+    by_files = is_parquet(votes) and not target.name.lower().endswith(SUFFIXES)
+    if by_files and (force or rows == "voters"):
+        flag = "--force is for labels in one file" if force else "--rows voters is for a survey in a .csv file"
+        raise ValueError(f"{flag}: name a new output, and votes with a query in each row")
+    if not by_files and not force:
+        check_new(target)
+    if not by_files and (keep is not None or jobs != 1):
+        raise ValueError("--keep and --jobs are for votes and labels in .parquet files: one column is kept by --id")
+    chosen = None if columns is None else columns.split(",")
+    with _one_interrupt(signal.SIGINT), _old_aside(target, force=force):
+        try:
+            with output.status_line() as line:
+                aggregator, classes = _aggregator_of(paying)
+                note = paying.note or note_of(votes, target)
+                if by_files:
+                    kept = [*filter(None, [id_column]), *([] if keep is None else keep.split(","))]
+                    found = _survey(
+                        votes, target, aggregator, paying, classes, line, jobs=jobs, columns=chosen, keep=kept
+                    )
+                    ledger = _ledger_of(paying, aggregator, found.rows, note)
+                    count = release_surveyed(found, aggregator, ledger, note=note, jobs=jobs, line=line).rows
+                else:
+                    how = {"columns": chosen, "id_column": id_column}
+                    given = _votes_of(votes, aggregator.voters.K, paying, classes, line, rows=rows, **how)
+                    _note_votes(given, votes, output, voters=aggregator.voters.K)
+                    line.show(f"drawing {given.queries:,} labels")
+                    ledger = _ledger_of(paying, aggregator, given.queries, note)
+                    labels = release_debited(aggregator, given, ledger=ledger, note=note, output=target, line=line)
+                    _note_labels(labels, line, output, is_open=given.is_open)
+                    count = labels.size
+            return _report(ledger, count, target, output)
+        except KeyboardInterrupt:
+            if not target.exists():  # as before the release
+                raise
+            return complain(f"interrupted; the labels are paid for and written to {target}", PAID_STATUS)
 
 
-def _add_cluster(parser: _ActionsContainer) -> None:
-    parser.add_argument(
-        "--cluster", metavar="ADDRESS", help="work on Parquet files side by side: where a Dask scheduler listens"
-    )
+def _survey(
+    votes: Path,
+    target: Path,
+    aggregator: Released,
+    paying: Paying,
+    classes: Classes,
+    line: StatusLine,
+    **reading: Any,
+) -> Survey:
+    if paying.create_budget is None:
+        PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
+    how = {"normalize": paying.normalize, "missing": paying.missing, "layout": paying.layout, **reading}
+    return survey(aggregator, votes, target, line=line, classes=classes, **how)
 
 
-_ADDING = {"file": _add_file, "stream": _add_stream, "recover": _add_recover}
+def _votes_of(
+    votes: Path,
+    K: int,
+    paying: Paying,
+    classes: Classes,
+    line: StatusLine,
+    *,
+    rows: str,
+    **chosen: Any,
+) -> Votes:
+    how: dict[str, Any] = {"missing": paying.missing, "normalize": paying.normalize, "line": line}
+    if rows == "voters":
+        if not is_open(classes):
+            checks.fail("--rows", "voters", "queries where classes are listed", "transpose the votes")
+        found = Votes.read_survey(votes, K, **how)
+    else:
+        found = Votes.read(votes, voters=K, classes=classes, layout=paying.layout, **how, **chosen)
+    check_answered(found)  # before a ledger is made
+    return found
+
+
+def _note_votes(votes: Votes, path: Path, output: Output, *, voters: int) -> None:
+    """Note on standard error the missing votes, and a first line that was not a query."""
+    total = f"{votes.queries * voters:,}"
+    if votes.missing is not None:
+        kind = "coin" if len(votes.classes) == 2 else "die"
+        output.note(f"{votes.missing.sum():,} of {total} votes are missing, and a fair {kind} stands for each")
+    if votes.voter_names and not is_parquet(path):
+        output.note(f"line 1 of {path.name} names the voters and is no query: {shown(votes.voter_names)}")
+    if votes.blanks:
+        output.note(f"{votes.blanks:,} of {total} answers are missing and count for no string")
+
+
+def _note_labels(labels: Labels, line: StatusLine, output: Output, *, is_open: bool) -> None:
+    """Note on standard error that no query has a label."""
+    if is_open and not labels.any():
+        line.wipe()
+        output.note("no query has a label (an empty field): no string had enough votes; the budget is spent")
+    if not is_open and np.all(labels.astype(str) == str(ABSTAIN)):
+        line.wipe()
+        output.note(f"no query has a label ({ABSTAIN} stands for none): the test did not pass; the budget is spent")
+
+
+@command(
+    "stream",
+    about=f"Questions on standard input are answered on standard output as they come. {ABOUT}",
+    short="questions on standard input are answered on standard output",
+    first=("--table", "--ledger", "--stream"),
+    examples=STREAM_EXAMPLES,
+)
+@paying_options
+@option("--stream", default="", metavar="NAME", help="which answers go on, if several streams share a ledger")
+@option("--ids", is_flag=True, help="the first field of a line is the public id of its question, for the ledger's log")
+@option(
+    "--first",
+    type=Integer(1),
+    metavar="N",
+    help="the number of the first question, which says that the answers before it arrived (default: the first that is "
+    "not answered)",
+)
+@output_options()
+def stream(*, paying: Paying, stream: str, ids: bool, first: int | None, output: Output) -> int:
+    """Answer questions until they end."""
+    if sys.stdin is None:  # a shell's <&-
+        raise ValueError("standard input is closed: questions come from there")
+    with _one_interrupt(signal.SIGINT, signal.SIGTERM):
+        with output.status_line() as line:
+            line.show("proving the table again")
+            aggregator, classes = _aggregator_of(paying)
+            questions = Questions(
+                sys.stdin.fileno(),
+                aggregator.voters.K,
+                classes,
+                paying.layout,
+                json_lines=output.format == "json",
+                missing=paying.missing,
+                normalize=paying.normalize,
+                ids=ids,
+            )
+            ledger = _ledger_of(paying, aggregator, 1, paying.note)
+            release = AnswerStream(aggregator, ledger, stream=stream, note=paying.note)
+            writer = LineWriter(sys.stdout.fileno(), json_lines=output.format == "json")
+        answered = answer_lines(release, writer, questions, first=first)
+        done = f"{answered} questions answered, {release.answered} in all"
+        try:
+            return 0 if output.quiet else complain(f"{done}; {ledger.spent}; budget: {ledger.guarantee}", 0, "done")
+        except DarrmError as error:
+            return complain(f"{reason_of(error)}; only the report failed: {done}", PAID_STATUS)
+
+
+@command(
+    "recover",
+    about="Write labels that were paid for and not delivered; nothing is paid.",
+    short="write labels that were paid for and not delivered",
+    first=("--ledger", "--output"),
+    examples=RECOVER_EXAMPLES,
+)
+@argument("entry", type=Integer(1), metavar="ENTRY", about="the number of the ledger's entry")
+@_ledger_option("the ledger that paid: a file or a URL")
+@target_options("a new .npy, .csv or .parquet file for the labels, or the entry's own output")
+@output_options()
+def recover_labels(*, entry: int, ledger: Path | str, target: Path, force: bool, output: Output) -> int:
+    """Write the labels of an entry."""
+    _check_target(target, {"ledger": ledger})
+    check_kept(ledger)
+    with _one_interrupt(signal.SIGINT):
+        opened = PrivacyLedger(ledger)
+        with _old_aside(target, force=force):
+            count = recover(opened, entry, target).size
+        return _report(opened, count, target, output)
+
+
+release = Group("release", help=ABOUT, examples=EXIT_STATUS, default_command="file")
+for _command in (file, stream, recover_labels):
+    release.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start the job that the first word names; by default votes are a file."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] in (["-h"], ["--help"], ["--version"]):
-        build_parser().parse_args(words)
-    job = words.pop(0) if words and words[0] in JOBS else "file"
-    typed = words[0] if job == "file" and words and not words[0].startswith("-") else ""
-    if typed and not Path(typed).exists() and (hint := nearest(typed, JOBS)):
-        raise ValueError(f"{typed!r} is neither a job{hint} nor a file of votes: see {PROGRAM} --help")
-    options = build_parser(job).parse_args(words)
-    check_kept(options.ledger)
-    try:
-        with _one_interrupt(*((signal.SIGINT, signal.SIGTERM) if job == "stream" else (signal.SIGINT,))):
-            return _DOING[job](options)
-    except PaidError as error:
-        return complain(str(error), PAID_STATUS)
+    """Run the command and return its exit status."""
+    return run_command(release, arguments)
 
 
-def _file(options: Namespace) -> int:
-    if Path("-") in {options.votes, options.output}:
-        raise ValueError(f"- is now {PROGRAM} stream, without votes and --output: it reads and writes as it answers")
-    in_parts = is_parquet(options.votes)
-    _check_output(options)
-    if not in_parts:
-        check_new(options.output)
-        if any(value is not None for value in (options.columns, options.keep, options.cluster)):
-            raise ValueError("--columns, --keep and --cluster are for votes in .parquet files, or a folder of these")
-    try:
-        with status_line(quiet=options.quiet) as line:
-            ledger, labels = (_release_parts if in_parts else _release)(options, line)
-        return _report(options, ledger, labels)
-    except KeyboardInterrupt:
-        if not options.output.exists():  # as before the release
-            raise
-        return complain(f"interrupted; the labels are paid for and written to {options.output}", PAID_STATUS)
+@contextmanager
+def _old_aside(target: Path, *, force: bool) -> Iterator[None]:
+    """Move labels that --force replaces aside, and back if no new ones replace them."""
+    old = [path for path in (target, receipt_path(target)) if force and path.is_file()]
+    if not old:
+        yield
+        return
+    with TemporaryDirectory(prefix=f".{target.stem[:100]}-", dir=target.parent) as aside:
+        for path in old:
+            path.rename(Path(aside) / path.name)
+        try:
+            yield
+        finally:
+            if not target.exists():
+                for path in old:
+                    (Path(aside) / path.name).rename(path)
 
 
-def _release(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
-    aggregator, classes = _aggregator_of(options)
-    K = aggregator.voters.K
-    votes = _votes_of(options, K, classes, line)
-    if votes.missing is not None and not options.quiet:
-        absent = f"{votes.missing.sum():,} of {votes.queries * K:,} votes are missing"
-        complain(f"{absent}, and a fair {'coin' if aggregator.classes == 2 else 'die'} stands for each", 0, "note")
-    if votes.blanks and not options.quiet:
-        complain(f"{votes.blanks:,} of {votes.queries * K:,} answers are missing and count for no string", 0, "note")
-    line.show(f"drawing {votes.queries:,} labels")
-    note = note_of(options)
-    ledger = _ledger_of(options, aggregator, votes.queries, note)
-    labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=options.output, line=line)
-    if votes.is_open and not labels.any() and not options.quiet:
-        line.wipe()
-        complain("no query has a label (an empty field): no string had enough votes; the budget is spent", 0, "note")
-    if not votes.is_open and np.all(labels.astype(str) == str(ABSTAIN)) and not options.quiet:
-        line.wipe()
-        complain(
-            f"no query has a label ({ABSTAIN} stands for none): the test did not pass; the budget is spent", 0, "note"
-        )
-    return ledger, labels.size
+def _check_target(target: Path, files: dict[str, Path | str]) -> None:
+    if not target.is_dir():  # an existing file is checked with its receipt
+        taken = {name: path for name, path in files.items() if isinstance(path, Path)}
+        check_output_files({"output": target, **taken}, force=True)
 
 
-def _votes_of(options: Namespace, K: int, classes: Classes, line: StatusLine) -> Votes:
-    answers = {"missing": options.missing, "normalize": options.normalize, "line": line}
-    if options.rows == "voters":
-        if not is_open(classes):
-            checks.fail("--rows", "voters", "queries where classes are listed", "turn the votes round")
-        return Votes.read_survey(options.votes, K, **answers)
-    return Votes.read(options.votes, voters=K, classes=classes, votes_format=options.votes_format, **answers)
-
-
-def _release_parts(options: Namespace, line: StatusLine) -> tuple[PrivacyLedger, int]:
-    if options.rows == "voters":
-        raise ValueError("--rows voters is for a survey in a .csv file: in .parquet files a row is a query")
-    if options.missing == "coin":
-        raise ValueError("--missing coin is for votes in .npy and .csv files: of .parquet files leave such rows out")
-    aggregator, classes = _aggregator_of(options)
-    if options.create_budget is None:
-        PrivacyLedger(options.ledger, signing_key=options.signing_key)  # before the long reading
-    manifest = survey(
-        aggregator,
-        options.votes,
-        options.output,
-        cluster=options.cluster,
-        line=line,
-        classes=classes,
-        normalize=options.normalize,
-        missing=options.missing,
-        votes_format=options.votes_format,
-        columns=None if options.columns is None else options.columns.split(","),
-        keep=() if options.keep is None else options.keep.split(","),
-    )
-    note = note_of(options)
-    ledger = _ledger_of(options, aggregator, manifest.rows, note)
-    delivery = Delivery(aggregator, ledger, note, line)
-    return ledger, release_surveyed(manifest, delivery, options.output, cluster=options.cluster).rows
-
-
-def _stream(options: Namespace) -> int:
-    if sys.stdin is None:  # a shell's <&-
-        raise ValueError("standard input is closed: questions come from there")
-    first = None if options.first is None else integer("--first", options.first, 1)
-    as_json = options.format == "json"
-    with status_line(quiet=options.quiet) as line:
-        line.show("proving the table again")
-        aggregator, classes = _aggregator_of(options)
-        questions = Questions(
-            sys.stdin.fileno(),
-            aggregator.voters.K,
-            classes,
-            options.votes_format,
-            json_lines=as_json,
-            missing=options.missing,
-            normalize=options.normalize,
-            ids=options.ids,
-        )
-        ledger = _ledger_of(options, aggregator, 1, options.note)
-        out = sys.stdout.fileno()
-        release = Pipe(out, aggregator, ledger, stream=options.stream, note=options.note, json_lines=as_json)
-    answered = answer_lines(release, questions, first=first)
-    done = f"{answered} questions answered, {release.answered} in all"
-    try:
-        return 0 if options.quiet else complain(f"{done}; {ledger.spent}", 0, "done")
-    except DarrmError as error:
-        return complain(f"{reason_of(error)}; only the report failed: {done}", PAID_STATUS)
-
-
-def _recover(options: Namespace) -> int:
-    _check_output(options)
-    ledger, number = PrivacyLedger(options.ledger), integer("ENTRY", options.entry, 1)
-    if ledger.kept_manifest(number) is None:
-        return _report(options, ledger, recover(ledger, number, options.output).size)
-    with status_line(quiet=options.quiet) as line:
-        done = recover_partitions(ledger, number, options.output, cluster=options.cluster, line=line)
-    return _report(options, ledger, done.rows)
-
-
-_DOING = {"file": _file, "stream": _stream, "recover": _recover}
-
-
-def _check_output(options: Namespace) -> None:
-    if options.output is None:
-        raise ValueError("--output is needed: a new .npy or .csv file for the labels, or .parquet for such votes")
-    if not options.output.is_dir():
-        check_outputs(options)
-
-
-def _aggregator_of(options: Namespace) -> tuple[Released, int | tuple[str, ...]]:
-    """Read what releases, and the classes that it releases; the flags of a ledger are checked before the long proof."""
-    if options.create_budget is not None:
-        privacy_pair("--create-budget", options.create_budget, "3,1e-5")
-        _check_no_ledger(options.ledger)
-    elif options.kinds is not None or options.population is not None:
-        flag = "--population" if options.kinds is None else "--kinds"
-        raise ValueError(f"{flag} is said when a ledger is made: give it with --create-budget; it stays as it was made")
-    if options.signing_key is not None:
-        SigningKey(options.signing_key)
-    aggregator = load_release(options.table)
+def _aggregator_of(paying: Paying) -> tuple[Released, int | tuple[str, ...]]:
+    """Read the mechanism and the classes; check the ledger options first, because the proof takes long."""
+    check_kept(paying.ledger)
+    if paying.create_budget is not None:
+        _check_no_ledger(paying.ledger)
+    elif paying.composition is not None or paying.population is not None:
+        flag = "--population" if paying.composition is None else "--composition"
+        raise ValueError(f"{flag} needs --create-budget: it belongs to a new ledger and never changes")
+    if paying.signing_key is not None:
+        SigningKey(paying.signing_key)
+    aggregator = load_release(paying.table)
     number = aggregator.classes
-    named = classes_of(options.classes)
-    classes = number if named is None else named
-    if (classes if isinstance(classes, int) else len(classes)) != number:
+    classes: Any = number if paying.classes is None else paying.classes
+    if (classes if isinstance(classes, int | str) else len(classes)) != number:
         allowed = "two different labels, like no,yes" if number == 2 else f"{number} different labels, or their number"
         allowed = "open, or left out" if is_open(number) else allowed
-        checks.fail("--classes", options.classes, allowed, f"{options.table.name} is for {classes_in_words(number)}")
+        typed = classes if isinstance(classes, int | str) else ",".join(map(str, classes))
+        checks.fail("--classes", str(typed), allowed, f"{paying.table.name} is for {classes_in_words(number)}")
     return aggregator, classes
 
 
-def _ledger_of(options: Namespace, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
-    if options.create_budget is None:
-        return PrivacyLedger(options.ledger, signing_key=options.signing_key)
-    budget = privacy_pair("--create-budget", options.create_budget, "3,1e-5")
-    # a budget that does not admit the votes, or a note that is refused, leaves no ledger behind
-    kinds, charge = options.kinds or KINDS[0], aggregator.charge(queries)
-    population = "" if options.population is None else options.population
+def _ledger_of(paying: Paying, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
+    key, budget = paying.signing_key, paying.create_budget
+    if budget is None:
+        return PrivacyLedger(paying.ledger, signing_key=key)
+    # create no ledger if its budget does not admit the votes
+    charge = aggregator.privacy_cost(queries)
+    composition, population = paying.composition or COMPOSITIONS[0], paying.population or ""
+    if paying.population is not None:
+        check_id("population", paying.population)
+    made = PrivacyLedger.create(":memory:", budget, composition=composition, population=population)
     try:
-        PrivacyLedger.create(":memory:", budget, kinds=kinds, population=population).debit(charge, note=note)
+        made.debit(charge, note=note)
     except BudgetExceededError as error:
-        raise ValueError(f"{error}{_larger_budget(charge, budget, kinds)}") from error
-    key = options.signing_key
-    return PrivacyLedger.create(options.ledger, budget, kinds=kinds, population=population, signing_key=key)
+        raise ValueError(f"{error}{_larger_budget(charge, budget, composition)}") from error
+    return PrivacyLedger.create(paying.ledger, budget, composition=composition, population=population, signing_key=key)
 
 
 def _check_no_ledger(path: Path | str) -> None:
-    """Refuse a new budget where a ledger is, and say first that it may have paid for these votes."""
-    with suppress(LedgerError):  # no ledger, or none yet: whoever makes one says what stands in the way
+    """Refuse a new budget for an existing ledger, which may have paid for these votes."""
+    with suppress(LedgerError):  # there is no ledger yet
         paid = PrivacyLedger(path).accountant().queries
         raise ValueError(
             f"ledger {str(path)!r}: it exists already and paid for {paid:,} labels, perhaps of these very votes: to "
@@ -424,59 +518,58 @@ def _check_no_ledger(path: Path | str) -> None:
         )
 
 
-def _larger_budget(charge: Charge, budget: PrivacyParams, kinds: str) -> str:
-    """Name a budget that admits a charge: the same δ, or else the same ε, or else the largest δ that is proposed."""
-    account = PrivacyAccountant(charges=[charge], set_aside=SET_ASIDE.get(kinds, HALF))
+def _larger_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str) -> str:
+    """Suggest a budget that admits a charge: with the same δ, else with the same ε, else with the largest δ."""
+    account = PrivacyAccountant(charges=[charge], set_aside=DELTA_RESERVE.get(composition, HALF))
 
     def epsilon(delta: float) -> float:
-        return account.smallest_epsilon(delta, adaptive=kinds in SET_ASIDE)
+        return account.smallest_epsilon(delta, adaptive=composition in DELTA_RESERVE)
 
     larger = ""
     if math.isfinite(epsilon(budget.delta)):
-        larger = f"{rounded_up(epsilon(budget.delta), 2)},{budget.delta_text}"
+        larger = f"{at_most(epsilon(budget.delta), 2)},{budget.delta_text}"
     elif epsilon(_LARGEST_DELTA) <= budget.epsilon:
         least = max(budget.delta, _SMALLEST_DELTA)
-        delta = last_allowed(
+        delta = bisect_safe(
             lambda delta: epsilon(delta) <= budget.epsilon, _LARGEST_DELTA, least, tolerance=_TOLERANCE, geometric=True
         )
-        larger = f"{budget.epsilon_text},{rounded_up(delta, 2)}"
+        larger = f"{budget.epsilon_text},{at_most(delta, 2)}"
     elif math.isfinite(epsilon(_LARGEST_DELTA)):
-        larger = f"{rounded_up(epsilon(_LARGEST_DELTA), 2)},{_LARGEST_DELTA:g}"
+        larger = f"{at_most(epsilon(_LARGEST_DELTA), 2)},{_LARGEST_DELTA:g}"
     return f"; {larger} would admit it, if that is private enough" if larger else ""
 
 
-def _report(options: Namespace, ledger: PrivacyLedger, labels: int) -> int:
+def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) -> int:
     told = numbered(labels, "label", "labels")
     try:
-        print_report(
-            options,
+        output.print(
             text=lambda: (
-                f"{told} written to {options.output}\n{ledger.spent}\nbudget: {ledger.budget}\n"
-                f"receipt: {receipt_path(options.output)}\nhead: {ledger.head()}\n"
+                f"{told} written to {target}\nbudget: {ledger.guarantee}\n{ledger.spent}\n"
+                f"receipt: {receipt_path(target)}\ndigest: {ledger.digest()}\n"
             ),
             document=lambda: {
                 "labels": labels,
-                "output": str(options.output),
+                "output": str(target),
                 "spent": ledger.spent.to_json(),
                 "budget": ledger.budget.to_json(),
-                "receipt": str(receipt_path(options.output)),
-                "head": ledger.head().to_json(),
+                "receipt": str(receipt_path(target)),
+                "ledger_digest": ledger.digest().to_json(),
             },
         )
         sys.stdout.flush()
     except BrokenPipeError:
         raise  # the reader has read enough
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (nothing may look like labels that were not paid)
-        with suppress(OSError, ValueError):  # what could not be printed must not fail again when the interpreter ends
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (an error must not look like unpaid labels)
+        with suppress(OSError, ValueError):  # unprinted output must not fail again when the interpreter exits
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        written = f"{numbered(labels, 'label is', 'labels are')} paid for and written to {options.output}"
+        written = f"{numbered(labels, 'label is', 'labels are')} paid for and written to {target}"
         return complain(f"{reason_of(error)}; only the report failed: {written}", PAID_STATUS)
     return 0
 
 
 @contextmanager
 def _one_interrupt(*signals: signal.Signals) -> Iterator[None]:
-    """Let Ctrl-C interrupt once: a second one must not interrupt the reading of what the first one left paid."""
+    """Let Ctrl-C interrupt once: a second one must not interrupt the report of the payment."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -494,11 +587,11 @@ def _one_interrupt(*signals: signal.Signals) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def note_of(options: Namespace) -> str:
-    """Return the note for the ledger's log: by default the files names may be any bytes."""
-    names = f"{options.votes.name} to {options.output.name}"
-    return options.note or (names if names.isprintable() else ascii(names)[1:-1])
+def note_of(votes: Path, target: Path) -> str:
+    """Return a note for the ledger's log from the names of the files, which may be any bytes."""
+    names = f"{votes.name} to {target.name}"
+    return names if names.isprintable() else ascii(names)[1:-1]
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(main())

@@ -1,73 +1,95 @@
-"""Labels in memory or in a new .npy or .csv file, and the recovery of those that were not delivered.
+"""Release labels in memory or to a new .npy, .csv or .parquet file, and recover labels that were not delivered.
 
-What `darrm.release.delivery` asks of a sink, a file keeps so: (i) before the debit a temporary file is made and linked
-beside the output, without a byte in it; (ii) the labels are written and synced under the temporary name, and published
-by a link, which cannot replace a file, and the folder is synced; (iii) they are those that the ledger keeps. `recover`
-writes these, and where a process died after it had published them, finds the file, byte for byte what it would write.
-A receipt is published beside them in the same way, after them and before the ledger forgets them.
+A file is a `Destination` of `darrm.release.delivery`: (i) before the debit there is only an empty temporary file in a
+folder next to the output; (ii) the labels are written and synced there, then published by a link, which cannot replace
+a file, and the folder is synced; (iii) the ledger keeps the same labels, and `recover` writes them. If a process died
+after publishing, `recover` finds the file with the same labels and leaves it. The receipt is published after the labels
+and before the ledger forgets them.
 """
 
 import fcntl
-import filecmp
 import glob
 import json
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
-from darrm.errors import checks
-from darrm.release.delivery import Delivery, Sink, check_ledger
-from darrm.system.files import sync
-from darrm.system.progress import StatusLine
-from darrm.system.votes_file import check_new, save_labels
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.release.delivery import Destination, check_ledger, deliver
+from darrm.util import checks
+from darrm.util.extras import require
+from darrm.util.files import check_space, sync
+from darrm.util.progress import StatusLine
 from darrm.votes import Labels, Votes
+from darrm.votes.labels_file import check_ids, labels_digest, load_labels, save_labels
+from darrm.votes.parquet_file import SUFFIX as PARQUET
+from darrm.votes.votes_file import check_new
 
-_LONGEST_PREFIX = 100  # characters of a name in that of the folder beside it
-_SECONDS_TO_LOCK = 2.0  # a folder of another process may not be locked yet
+LEAST_BYTES = 2**16  # for a receipt and a folder
+_LONGEST_PREFIX = 100  # characters of the file's name
 
 
-class LabelsFile(Sink):
-    """A new file of labels; ``line`` shows how many are written."""
+class FileDestination(Destination):
+    """A new file of labels, with the ids of their queries if the votes have ids; ``line`` shows progress."""
+
+    output: Path
 
     def __init__(self, output: str | os.PathLike[str], line: StatusLine | None = None) -> None:
         checks.file_name(output=output)
-        self.output: Path = Path(os.path.realpath(output))  # one name, so that two links are not paid for twice
-        self.line = line
+        self.output = Path(os.path.realpath(output))  # two links to one file must not be paid for twice
+        self._line = line
 
     @contextmanager
-    def prepared(self) -> Iterator[Callable[[Labels], None]]:
-        """Yield what publishes labels, after the folder was seen to take files and links."""
-        path = self.output
+    def prepare(self, votes: Votes | None = None) -> Iterator[None]:
+        """Check the names, the space and that the folder takes files and links; make an empty temporary file."""
+        path, self._ids = self.output, getattr(votes, "ids", None)
         check_new(path)
+        check_ids(path, self._ids)
         check_no_receipt(path)
+        queries = votes.queries if isinstance(votes, Votes) else getattr(votes, "size", 0)
+        check_space(path.parent, LEAST_BYTES + queries)  # text may be longer; its length depends on the votes
         with _folder_beside(path) as folder:
-            temporary = folder / f"labels{path.suffix}"
-            temporary.touch()
-            check_links(temporary, temporary.with_stem("second-name"), path)
+            self._temporary = folder / f"labels{path.suffix}"
+            self._temporary.touch()
+            if path.suffix.lower() == PARQUET:
+                require("pyarrow.parquet")  # before the debit
+            check_links(self._temporary, self._temporary.with_stem("second-name"), path)
+            yield
 
-            def publish(labels: Labels) -> None:
-                save_labels(temporary, labels, self.line)
-                os.link(temporary, path)
-                shutil.rmtree(folder, ignore_errors=True)  # before the ledger forgets: who dies now is recovered
-                sync(path.parent)
+    def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
+        """Publish the labels and their receipt."""
+        self.publish(labels)
+        self.confirm(ledger, number)
 
-            yield publish
+    def publish(self, labels: Labels) -> None:
+        """Write the labels, and give the file its name."""
+        self.write(self._temporary, labels)
+        os.link(self._temporary, self.output)
+        shutil.rmtree(self._temporary.parent, ignore_errors=True)  # before the ledger forgets the labels
 
-    def leave_receipt(self, ledger: PrivacyLedger, number: int) -> None:
-        """Leave a receipt beside the file."""
+    def write(self, path: Path, labels: Labels) -> None:
+        """Write labels durably to a temporary file."""
+        save_labels(path, labels, self._line, self._ids)
+
+    def confirm(self, ledger: PrivacyLedger, number: int) -> None:
+        """Make the names of published labels durable, and write their receipt."""
+        self.sync_names()
         leave_receipt(ledger, number, self.output)
+
+    def sync_names(self) -> None:
+        """Make the file and its name outlive a power failure."""
+        sync(self.output)
+        sync(self.output.parent)
 
 
 def receipt_path(output: Path) -> Path:
-    """Return where the receipt of labels stands.
+    """Return the path of the receipt of labels.
 
     >>> receipt_path(Path("labels.csv")).name
     'labels.csv.receipt.json'
@@ -76,18 +98,18 @@ def receipt_path(output: Path) -> Path:
 
 
 def check_no_receipt(output: Path) -> None:
-    """Raise `ValueError` where a receipt of other labels stands: it is a proof about their ledger, and never lost."""
+    """Raise `ValueError` if a receipt of other labels exists: it is evidence about their ledger."""
     if (path := receipt_path(output)).exists():
         raise ValueError(f"{str(path)!r} is the receipt of other labels: move it to these, or name another output")
 
 
 def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mapping[str, str] | None = None) -> None:
-    """Publish the receipt of an entry beside its labels, once; `ValueError` where another one stands."""
+    """Publish the receipt of an entry with its labels, once; `ValueError` if another receipt exists."""
     path = receipt_path(output)
     drawn = {"files": dict(files)} if files else {}
     text = json.dumps({**ledger.receipt(number), **drawn}, indent=1, ensure_ascii=False)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
-        sync(path)  # whoever left it may have died before this
+        sync(path)  # the process that left it may have died before this
         sync(path.parent)
         return
     check_no_receipt(output)
@@ -101,28 +123,42 @@ def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mappi
 
 @contextmanager
 def _folder_beside(path: Path) -> Iterator[Path]:
-    """Make a folder that is locked while this process lives, and remove those that dead ones left for the same file."""
+    """Create a locked temporary folder next to a file, and remove the folders of dead processes."""
     remove_left(path)
-    prefix = _prefix_of(path)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as folder:
+    while True:
+        with (
+            tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True) as folder,
+            _locked(Path(folder)) as is_there,
+        ):
+            if is_there:  # else another process removed it before it was locked
+                yield Path(folder)
+                return
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder if it still exists; on a file system without locks, a killed process leaves its folder."""
+    try:
         handle = os.open(folder, os.O_RDONLY)
-        try:
-            with suppress(OSError):  # a file system without locks: whoever is killed leaves the folder
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            yield Path(folder)
-        finally:
-            os.close(handle)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield folder.is_dir()
+    finally:
+        os.close(handle)
 
 
 def remove_left(path: Path) -> None:
-    """Remove the folders beside a file of labels that no process holds, as one that was killed leaves them."""
+    """Remove the temporary folders that killed processes left for a file of labels."""
     for folder in path.parent.glob(f"{glob.escape(_prefix_of(path))}*"):
-        with suppress(OSError):  # somebody holds it, or the file system has no locks
+        with suppress(OSError):  # locked, or no locks on this file system
             handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if time.time() - folder.stat().st_mtime > _SECONDS_TO_LOCK:
-                    shutil.rmtree(folder)
+                shutil.rmtree(folder)
             finally:
                 os.close(handle)
 
@@ -140,24 +176,24 @@ def release_debited(
     output: str | os.PathLike[str] | None = None,
     line: StatusLine | None = None,
 ) -> Labels:
-    """Release one label for each query, with the ledger debited for all at once before a label leaves.
+    """Release one label for each query; one debit for all of them precedes the first label.
 
-    Nothing is paid for predictable draws, so there is no ``rng``.
+    There is no ``rng``: a release never uses predictable draws.
 
     Parameters
     ----------
     aggregator
-        What answers.
+        The mechanism.
     votes
         The votes on Q queries.
     ledger
-        What pays.
+        The ledger that pays.
     note
-        The caller's words for the ledger's log.
+        Text for the ledger's log.
     output
-        A new .npy or .csv file that the labels are written to as well; None hands them over in memory only.
+        A new .npy, .csv or .parquet file for the labels, with the ids of the votes; None returns them only.
     line
-        Where to show progress.
+        Shows progress.
 
     Returns
     -------
@@ -167,20 +203,20 @@ def release_debited(
     Raises
     ------
     ValueError
-        If the votes are not what the aggregator takes, ``ledger`` is none, or ``output`` cannot be a new file; nothing
-        is debited.
+        If the aggregator does not accept the votes, ``ledger`` is not a ledger, or ``output`` cannot be a new file;
+        nothing is debited.
     BudgetExceededError
-        If the budget does not admit so many queries; nothing is debited, the labels are discarded.
+        If the budget does not admit the queries; nothing is debited, and the labels are discarded.
     LedgerError
-        If the ledger cannot be written; nothing is debited, the labels are discarded.
-    PaidError
-        If anything failed, or was interrupted, after the debit: the labels wait in the ledger for `recover`, or are in
-        the output; the message says where.
+        If the ledger cannot be written; nothing is debited, and the labels are discarded.
+    DeliveryError
+        If something failed, or was interrupted, after the debit: the labels wait in the ledger for `recover`, or are in
+        the output. The message says where.
 
     Examples
     --------
     >>> from darrm import Release, Problem, PrivacyLedger, PrivacyParams, Voters, Votes, certify
-    >>> from darrm.laws import baselines
+    >>> from darrm.majority import baselines
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> aggregator = Release(certify(problem, baselines.double_subsampling(problem)))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
@@ -189,12 +225,13 @@ def release_debited(
     >>> round(ledger.spent.epsilon, 12)
     0.6
     """
-    sink = Sink() if output is None else LabelsFile(output, line)
-    return Delivery(aggregator, ledger, note, line).deliver(votes, sink)  # type: ignore[arg-type]  # refused if none
+    destination = Destination() if output is None else FileDestination(output, line)
+    # the aggregator refuses objects that are not votes
+    return deliver(aggregator, votes, ledger, destination, note=note, line=line)  # type: ignore[arg-type]
 
 
 def check_links(file: Path, second: Path, output: Path) -> None:
-    """Give a file a second name; `ValueError` where the file system of the output has no links."""
+    """Give a file a second name; `ValueError` if the file system of the output has no links."""
     try:
         os.link(file, second)
     except OSError as error:
@@ -205,40 +242,43 @@ def check_links(file: Path, second: Path, output: Path) -> None:
 def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) -> Labels:
     """Write the labels of an entry that was paid for and not delivered, once, and pay nothing.
 
-    Where ``output`` holds these very labels already (a process died between publishing and saying so), it is left.
+    If ``output`` holds these labels already, because a process died after publishing, it stays as it is.
 
     Parameters
     ----------
     ledger
-        What paid.
+        The ledger that paid.
     number
         The entry, as `PrivacyLedger.undelivered` lists it.
     output
-        A new .npy or .csv file.
+        A new .npy, .csv or .parquet file. Labels are in the order of the queries, without ids.
 
     Returns
     -------
     labels
-        (Q,) as they were drawn.
+        (Q,) labels.
 
     Raises
     ------
     ValueError
-        If the entry is not an undelivered one, or ``output`` is another file.
+        If the entry is not undelivered, or ``output`` is another file.
     LedgerError
-        If the ledger cannot be read or written; the labels stay in it, or, if they were published, can be delivered
-        to the same output again.
+        If the ledger cannot be read or written; the labels stay in the ledger, or, if they were published, ``recover``
+        to the same output succeeds later.
     """
     check_ledger(ledger)
-    path, labels = Path(output), ledger.kept_labels(number)
+    return recover_to(FileDestination(output), ledger, number)
+
+
+def recover_to(destination: FileDestination, ledger: PrivacyLedger, number: int) -> Labels:
+    """Hand over the labels of an undelivered entry, unless they are already published; errors as `recover`."""
+    path, labels = destination.output, ledger.kept_labels(number)
     meant = next(entry.output for entry in ledger.undelivered() if entry.number == number)
     if _holds(path, labels):
-        sync(path)
-        sync(path.parent)
+        destination.confirm(ledger, number)
     else:
-        with LabelsFile(path).prepared() as publish:
-            publish(labels)
-    leave_receipt(ledger, number, path)
+        with destination.prepare():
+            destination.hand_over(ledger, number, labels)
     ledger.forget_labels(number)
     for left in {path, Path(meant)} if meant else {path}:
         remove_left(left)
@@ -246,9 +286,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
 
 
 def _holds(path: Path, labels: Labels) -> bool:
-    if not path.is_file():
+    try:
+        return path.is_file() and labels_digest(load_labels(path)) == labels_digest(labels)
+    except ValueError:
         return False
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        again = Path(folder) / f"labels{path.suffix}"
-        save_labels(again, labels)
-        return filecmp.cmp(path, again, shallow=False)

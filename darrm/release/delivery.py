@@ -1,205 +1,188 @@
-"""Releases that are paid for, and labels that are not lost: prepare, draw, pay and keep, hand over, acknowledge.
+"""Debit and deliver labels in five steps: prepare, draw, debit and keep, hand over, acknowledge.
 
-There is one order, and where labels go is a *sink*: the caller's memory, a new file (`darrm.release.debited`), a
-stream of answers, in Python or into a pipe (`darrm.release.one_by_one`, `pipe`), or out of an estimator
-(`darrm.estimators.spending`), Parquet files (`partitions`).
+`deliver` is the only path from votes to released labels. A `Destination` is the place of the labels: memory, a file
+(`darrm.release.debited`), a stream (`darrm.release.one_by_one`), or Parquet files (`darrm.release.partitions`).
 
-1. *Prepare.* The sink tries the place of the labels, and leaves none there. Nothing is paid.
-2. *Draw.* The labels are drawn, in memory. Bad votes raise here, and nothing is paid. Labels that fit into no memory
-   are not drawn yet: a manifest, on a disk, says what will be drawn for what.
-3. *Pay and keep.* One transaction of the ledger debits the labels and keeps them, or the digest of the manifest.
-4. *Hand over.* The sink puts them where they belong, or draws first what the manifest says. Beside a file it leaves a
-   *receipt*, NAME.receipt.json: what was paid for, and the head of the ledger then (`darrm.account.head`).
-5. *Acknowledge.* They leave the ledger when whoever they are for has them: when file and name are durable, when the
-   call returns, or, in a stream, in the transaction that pays for the next question, and when it is closed.
+1. *Prepare.* The destination checks the place of the labels: names, permissions, space. Nothing is paid.
+2. *Draw.* The aggregator draws the labels in memory. Bad votes raise here, and nothing is paid.
+3. *Debit and keep.* One transaction of the ledger debits the labels and keeps them.
+4. *Hand over.* The destination puts the labels in their place. A file also gets a receipt, NAME.receipt.json: the entry
+   of the ledger, and the ledger's digest at that entry.
+5. *Acknowledge.* The ledger forgets the labels: when the file and its name are durable, when the call returns, or, in a
+   stream, in the transaction that debits the next question.
 
-A sink owes three things: (i) steps 1 and 2 let no label out of the process, (ii) step 4 returns when the labels can be
-had at their place, durably where that is a disk, and (iii) labels that are handed over again are the same.
+A destination must satisfy three conditions: (i) before step 4 no label leaves the process; (ii) step 4 returns only
+when the labels are in their place, durably if that is a disk; (iii) labels that are handed over twice are equal.
 
-*Theorem.* Let processes die at any moment, repeat and overlap. (a) No label is let out without its debit. (b) No debit
-is without its labels: they are at their place, or they, or the manifest, are in the ledger, to be had by a recovery
-that pays nothing. (c) No query has two labels. *Proof.* (a) By (i) labels are let out in step 4 only, after the commit
-of step 3. (b) The commit is atomic and durable: it holds the debit and what is kept, or neither. What is kept leaves in
-step 5 only, after step 4, and (ii) holds by then. (c) A query's labels are those that were kept, handed over as often
-as it takes, or by (iii) those of the manifest. ∎
+*Theorem.* Let processes die at any moment, repeat and overlap. (a) No label leaves without its debit. (b) Every debit
+has its labels: in their place, or in the ledger, from which `recover` takes them and pays nothing. (c) No query has two
+labels. *Proof.* (a) By (i) labels leave in step 4 only, after the commit of step 3. (b) The commit is atomic and
+durable: it holds the debit and the labels, or neither. The ledger forgets them in step 5 only, and by (ii) they are in
+their place by then. (c) A query's labels are those that the ledger kept, and by (iii) they stay the same. ∎
 
-What is done to open answers before they are counted is public, and part of the note that the ledger's log keeps. The
-ledger keeps their labels as text, in which no answer is the empty string, which no voter can say.
+`tests/release/test_order.py` and `tests/release/test_kills.py` guard the theorem.
 
-Labels that are returned in memory are the caller's to lose. Whoever wants them to outlive the process names an output,
-or takes them from a stream, which is acknowledged later.
+The normalization of open-set answers is public; the note in the ledger's log names it. The ledger keeps open-set labels
+as text; the empty string, which no voter can give, means no answer.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from darrm.account.ledger import PrivacyLedger, Turn, reason_of
+import numpy as np
+
 from darrm.aggregator import Aggregator
-from darrm.errors import PaidError, checks
-from darrm.losses.charges import Charge
-from darrm.system.progress import StatusLine
-from darrm.system.votes_file import as_text
+from darrm.errors import DeliveryError
+from darrm.ledger.ledger import PrivacyLedger, StreamCursor
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.util import checks
+from darrm.util.progress import StatusLine
 from darrm.votes import Labels, Votes
+from darrm.votes.labels_file import as_text
 
-HandOver = Callable[[Any], object]
+_SHOWN = 5  # queries in a message
 
 
-class Sink:
-    """Where labels go: by itself the caller's memory, into which `Delivery.deliver` hands them by returning.
+class Destination:
+    """The place of labels; this one is the caller's memory.
 
-    Attributes
-    ----------
-    output
-        The file or folder, which is the sink's alone until the labels are delivered; None if it is none.
-    turn
-        The place of the labels in a stream; None if they are no part of one.
-    manifest
-        What the ledger keeps in place of labels that are drawn when they are handed over; None for labels.
+    ``output`` is the new file, ``cursor`` the place of the labels in a stream; None if there is none.
     """
 
     output: Path | None = None
-    turn: Turn | None = None
-    manifest: bytes | None = None
+    cursor: StreamCursor | None = None
 
     @contextmanager
-    def prepared(self) -> Iterator[HandOver]:
-        """Try the place of the labels; yield what hands them over, which is called after the debit."""
-        yield lambda _: None
+    def prepare(self, votes: Votes) -> Iterator[None]:
+        """Check that labels of these votes can be handed over, and keep the place until they are."""
+        del votes
+        yield
 
-    def leave_receipt(self, ledger: PrivacyLedger, number: int) -> Mapping[str, str] | None:
-        """Leave a receipt beside the labels; return the SHA-256 of files that were drawn for this entry, if any."""
-
-    def acknowledge(self, number: int) -> None:
-        """Take the number of the ledger's entry, after the labels were handed over."""
+    def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
+        """Put the labels of an entry of the ledger in their place."""
 
 
-class StreamSink(Sink):
-    """Memory, whose labels wait in the ledger until the next ones of the stream are paid for, or are acknowledged.
+class StreamDestination(Destination):
+    """A stream of labels in the caller's memory: the ledger keeps the last ones until the next debit.
 
-    ``unclaimed`` are the last labels of the stream, where an earlier process paid for them and nobody acknowledged
-    them: whoever goes on hands them out first.
+    ``unclaimed`` are the last labels of the stream, if an earlier process paid for them without an acknowledgment.
     """
 
-    turn: Turn
+    cursor: StreamCursor
 
     def __init__(self, ledger: PrivacyLedger, name: str) -> None:
-        turn = Turn.of(name)
-        mine = [entry for entry in ledger.entries() if entry.output == turn.stream]
-        self.turn = Turn(turn.stream, mine[-1].number if mine else 0)
-        self.paid_for = sum(entry.count for entry in mine)
+        cursor = StreamCursor.of(name)
+        mine = [entry for entry in ledger.entries() if entry.output == cursor.stream]
+        self.cursor = StreamCursor(cursor.stream, mine[-1].number if mine else 0)
+        self.answered = sum(entry.count for entry in mine)
         waits = bool(mine) and not mine[-1].delivered
-        self.unclaimed: Labels | None = ledger.kept_labels(self.turn.after) if waits else None
+        self.unclaimed: Labels | None = ledger.kept_labels(self.cursor.after) if waits else None
 
-    def acknowledge(self, number: int) -> None:
-        """Count on from this entry: it is dropped by the debit of the next one."""
-        self.turn = Turn(self.turn.stream, number)
+    def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
+        """Hand the labels out; the debit of the next ones drops them from the ledger."""
+        del ledger
+        self.answered += labels.size
+        self.hand_out(labels.tolist())
+        self.cursor = StreamCursor(self.cursor.stream, number)
+
+    def hand_out(self, labels: list[object]) -> None:
+        """Hand out the labels of the last questions, up to number ``answered``; here the caller returns them."""
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """What draws, pays, keeps, hands over and acknowledges; see the module.
+def deliver(
+    aggregator: Aggregator,
+    votes: Votes,
+    ledger: PrivacyLedger,
+    destination: Destination,
+    *,
+    note: str = "",
+    cost: PrivacyCost | None = None,
+    line: StatusLine | None = None,
+) -> Labels:
+    """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`.
 
-    Attributes
-    ----------
-    aggregator
-        What answers.
-    ledger
-        What pays.
-    note
-        The caller's words for the ledger's log.
-    line
-        Where to show progress.
-    cost
-        What one answer costs, where it is computed once for many releases.
+    ``cost`` is the cost of one query, if it is already computed; ``line`` shows progress.
     """
-
-    aggregator: Aggregator
-    ledger: PrivacyLedger
-    note: str = ""
-    line: StatusLine | None = None
-    cost: Charge | None = None
-
-    def __post_init__(self) -> None:
-        check_ledger(self.ledger)
-        check_aggregator(self.aggregator)
-
-    def deliver(self, votes: Votes, sink: Sink) -> Labels:
-        """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`."""
-        with self._paid(sink, getattr(votes, "normalized", "")) as pay:
-            labels = self.aggregator.release(votes)
-            if labels.size:
-                pay(int(labels.size), labels)
-            elif sink.output is not None:
-                found = checks.Found(f"{labels.size} queries")
-                checks.fail("votes", found, "at least one query", "there is nothing to write")
-            return labels
-
-    def deliver_later(self, queries: int, sink: Sink, normalized: str = "") -> None:
-        """Deliver so many labels, which the sink draws as its manifest says when it hands them over.
-
-        ``normalized`` is what is done to open answers before they are counted.
-        """
-        with self._paid(sink, normalized) as pay:
-            pay(queries, None)
-
-    @contextmanager
-    def _paid(self, sink: Sink, normalized: str) -> Iterator[Callable[[int, Labels | None], None]]:
-        """Yield what pays; whatever fails, or is interrupted, after the debit becomes a `PaidError`."""
-        paid, note = False, self.note
-        if normalized:
-            note = f"{note}; answers normalized by {normalized}".removeprefix("; ")
-
-        def pay(queries: int, labels: Labels | None) -> None:
-            def deliver(number: int) -> Mapping[str, str] | None:
-                nonlocal paid
-                paid = True
-                hand_over(labels)
-                return sink.leave_receipt(self.ledger, number)
-
-            if self.line is not None:
-                self.line.show(f"debiting {queries:,} queries")
-            number = self.ledger.debit(
-                self.aggregator.charge(queries) if self.cost is None else self.cost.repeated(queries),
-                note=note,
-                labels=None if labels is None else as_text(labels),
-                manifest=sink.manifest,
-                output=sink.output,
-                turn=sink.turn,
-                deliver=deliver,
+    check_ledger(ledger)
+    check_aggregator(aggregator)
+    number = 0
+    try:
+        with destination.prepare(votes):
+            labels = aggregator.release(votes)
+            if not labels.size:
+                check_not_empty(destination)
+                return labels
+            if line is not None:
+                line.show(f"debiting {labels.size:,} queries")
+            number = ledger.debit(
+                aggregator.privacy_cost(int(labels.size)) if cost is None else cost.repeated(int(labels.size)),
+                note=with_normalization(note, getattr(votes, "normalized", "")),
+                labels=as_text(labels),
+                output=destination.output,
+                cursor=destination.cursor,
             )
-            sink.acknowledge(number)
+            destination.hand_over(ledger, number, labels)
+            if destination.cursor is None:
+                ledger.forget_labels(number)
+    except DeliveryError:
+        raise
+    except BaseException as error:
+        if number:
+            ledger.raise_paid(number, error)
+        raise
+    return labels
 
-        try:
-            with sink.prepared() as hand_over:
-                yield pay
-        except PaidError:
-            raise
-        except BaseException as error:
-            if not paid:
-                raise
-            where = "" if sink.output is None else f" and the labels are in {str(sink.output)!r}"
-            raise PaidError(self.ledger.path, f"{reason_of(error)}; the budget is spent{where}") from error
+
+def with_normalization(note: str, normalized: str) -> str:
+    """Return the note for the ledger's log, which names the public normalization of open-set answers."""
+    return f"{note}; answers normalized by {normalized}".removeprefix("; ") if normalized else note
+
+
+def check_not_empty(destination: Destination) -> None:
+    """Raise `ValueError` if no labels would be written to a file."""
+    if destination.output is not None:
+        checks.fail("votes", checks.Found("0 queries"), "at least one query", "there is nothing to write")
 
 
 def check_aggregator(aggregator: object) -> None:
-    """Raise `ValueError` unless it releases and charges."""
-    if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "charge")):
-        advice = "it comes first, then the votes; darrm.pate.files.load_release reads one from a file"
+    """Raise `ValueError` unless the object has `release` and `privacy_cost`."""
+    if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "privacy_cost")):
+        advice = "it comes first, then the votes; darrm.aggregator.load_release reads one from a file"
         checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like Release(table)", advice)
 
 
+def check_answered(votes: Votes, first: int = 0) -> None:
+    """Raise `ValueError` that names the queries of a file, from number ``first``, without a vote.
+
+    They are neither answered nor paid for. Votes in memory are not refused: if a voter's private data decide whether
+    the voter answers, like those of a prompt, the refusal would reveal that all failed.
+
+    >>> check_answered(Votes.of_labels([[1, None], [None, None]], missing="coin"))
+    Traceback (most recent call last):
+    ...
+    ValueError: votes must be there for each query, got none for query 1: leave it out, it is neither answered nor paid
+    """
+    absent = votes.missing
+    if votes.is_open:
+        absent = np.bincount(votes.sparse.row_of[votes.sparse.columns >= votes.strings], minlength=votes.queries)
+    empty = [] if absent is None else (first + np.flatnonzero(absent == votes.voters)).tolist()
+    if empty:
+        several = ", ".join(map(str, empty[:_SHOWN])) + (f" and {len(empty) - _SHOWN} more" * (len(empty) > _SHOWN))
+        found = checks.Found(f"none for {'query' if len(empty) == 1 else 'queries'} {several}")
+        pronoun = "it out, it is" if len(empty) == 1 else "them out, they are"
+        checks.fail("votes", found, "there for each query", f"leave {pronoun} neither answered nor paid")
+
+
 def check_by_query(aggregator: Aggregator) -> None:
-    """Raise `ValueError` for a run that is charged as a whole where queries are answered one by one, or in parts."""
-    if aggregator.charge(1).labels > 1:
+    """Raise `ValueError` for a run with one cost for all queries, which cannot be answered in parts."""
+    if aggregator.privacy_cost(1).labels > 1:
         advice = "all votes of such a run are given at once: darrm.release.release_debited, or a .npy or .csv file"
         checks.fail("aggregator", checks.Found("a run that is charged as a whole"), "charged for each query", advice)
 
 
 def check_ledger(ledger: object) -> None:
-    """Raise `ValueError` for a release that nothing pays for."""
+    """Raise `ValueError` unless a ledger pays for the release."""
     if not isinstance(ledger, PrivacyLedger):
         advice = "open a file with PrivacyLedger(path), or make one with PrivacyLedger.create(path, budget)"
         checks.fail("ledger", ledger, "a PrivacyLedger", advice)

@@ -1,31 +1,29 @@
-"""Answers to questions that arrive one by one: each is drawn, paid for and kept before it is handed out.
+"""Answer questions that arrive one by one: each answer is drawn, debited and kept before it is handed out.
 
-The answers on one ledger that belong together are a *stream*. They are numbered from 1, whoever draws them: a process
-that is killed, and the next one, count on in the same ledger. A question acknowledges the answer before it: one
-transaction debits its label, keeps it, and drops the one before, and is all that a question waits for.
+The answers on one ledger that belong together are a *stream*. They are numbered from 1 across processes: after a crash
+the next process counts on in the same ledger. A question acknowledges the answer before it: one transaction debits its
+label, keeps it, and drops the previous one.
 
-*Why a stream is a sink* (`darrm.release.delivery`). (i) Nothing is handed out before the debit. (ii) A label that was
-handed out stays in the ledger until the caller asks a further question, or closes the stream; (iii) after a death it is
-handed out again, as it is kept there. *No number is paid for twice, and none has two labels:* the debit compares, under
-the ledger's lock, the stream's last entry with the one that this process counted on; if another process took the turn,
-it debits nothing. So the entries of a stream are a chain, and the numbers of an entry begin where those of the one
-before end. ∎
+*Theorem.* A stream is a `Destination` of `darrm.release.delivery`, and no number is paid for twice or has two labels.
+*Proof.* (i) Nothing is handed out before the debit. (ii) A label that was handed out stays in the ledger until the
+caller asks a further question or closes the stream. (iii) After a crash the label is handed out again, as the ledger
+keeps it. The debit compares, under the ledger's lock, the stream's last entry with the one that this process counted
+on; if another process answered meanwhile, it debits nothing. So the entries of a stream are a chain, and the numbers of
+an entry begin where those of the previous one end. ∎ `tests/release/test_pipe_kills.py` guards it.
 
-Nothing is kept of the votes; of a question its id, where it has one, which is public. That a label is the answer to
-*this* question is said by its number: whoever asks numbers questions from 1 in the same order, and asks next what
-`OneByOne.answered` says is not answered yet.
+The ledger keeps nothing of the votes; of a question it keeps the public id, if there is one. Callers match answers to
+questions by number: they number questions from 1 in the same order, and ask next the one after `AnswerStream.answered`.
 
 **Adaptivity.** The next question may depend on all labels before it, and so may the number of questions. All of them
-are queries of one kind, whose cost holds for whatever votes, and every bound of the accountant holds for adaptively
-chosen queries of one kind; a stream that ends early has spent no more than one that went on up to the budget. So a
-ledger of kinds ``one`` pays for streams, and one of kinds ``renyi`` or ``adaptive``, on which a stream may go on with
-another table. One of ``planned`` kinds does not: its numbers of queries were fixed before the first answer, and that of
-a stream is not.
+are queries of one kind, and every bound of the accountant holds for adaptively chosen queries of one kind. A stream
+that ends early has spent no more than one that went on up to the budget. So ledgers of kinds ``one``, ``renyi`` and
+``adaptive`` pay for streams. A ledger of kinds ``planned`` does not: its numbers of queries are fixed before the first
+answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -33,15 +31,16 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError, checks
-from darrm.mechanisms.release import Release
+from darrm.errors import BudgetExceededError
+from darrm.ledger.ledger import PrivacyLedger
 from darrm.problem import is_open
-from darrm.proof.table import Table
-from darrm.release.delivery import Delivery, StreamSink, check_aggregator, check_by_query, check_ledger
-from darrm.system.extras import Untyped
-from darrm.votes import Classes, Labels, Votes
+from darrm.release.delivery import StreamDestination, check_aggregator, check_by_query, check_ledger, deliver
+from darrm.table.release import Release
+from darrm.table.table import Table
+from darrm.util import checks
+from darrm.util.extras import Untyped
+from darrm.votes import Classes, Votes
 
 
 def open_release(
@@ -51,38 +50,34 @@ def open_release(
     stream: str = "",
     classes: Classes = None,
     note: str = "",
-) -> OneByOne:
-    """Open a stream of answers to questions that arrive one by one, or go on with it.
+) -> AnswerStream:
+    """Open a stream of answers to questions that arrive one by one, or continue it.
 
     Parameters
     ----------
     table
-        A proven table, or what releases, like ``Release(table)``.
+        A proven table, or a mechanism, like ``Release(table)``.
     ledger
-        What pays, of kinds ``one``, ``renyi`` or ``adaptive``.
+        The ledger that pays, of composition ``one``, ``renyi`` or ``adaptive``.
     stream
-        The name of the stream, where several share a ledger.
+        The name of the stream, if several share a ledger.
     classes
-        What the classes are called, or their number, as in `Votes.of_labels`.
+        The names of the classes, or their number, as in `Votes.of_labels`.
     note
-        The caller's words for the ledger's log.
-
-    Returns
-    -------
-    release
-        Answers questions; see `OneByOne`.
+        Text for the ledger's log.
 
     Raises
     ------
     ValueError
-        If ``table`` releases nothing, ``ledger`` is none or is for planned kinds, or the name is no printable text.
+        If ``table`` is not a mechanism, ``ledger`` is not a ledger or has composition ``planned``, or the name is not
+        printable text.
     LedgerError
         If the ledger cannot be read.
 
     Examples
     --------
     >>> from darrm import Problem, PrivacyParams, Voters, certify
-    >>> from darrm.laws import baselines
+    >>> from darrm.majority import baselines
     >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
     >>> table = certify(problem, baselines.double_subsampling(problem))
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
@@ -92,13 +87,14 @@ def open_release(
     """
     if isinstance(table, Table):
         table = Release(table)
-    return OneByOne(table, ledger, stream=stream, classes=classes, note=note)
+    return AnswerStream(table, ledger, stream=stream, classes=classes, note=note)
 
 
-class OneByOne(StreamSink):
+class AnswerStream(StreamDestination):
     """Answers questions one by one, made by `open_release`; as a context it is closed at the end of a block.
 
-    A block that ends by an exception leaves the last label in the ledger, to be handed out again.
+    If an exception ends the block, the last label stays in the ledger and is handed out again. ``ledger`` is the ledger
+    that pays, ``answered`` the number of the last answered question.
     """
 
     def __init__(
@@ -113,66 +109,48 @@ class OneByOne(StreamSink):
         check_ledger(ledger)
         check_aggregator(aggregator)
         check_by_query(aggregator)
-        if ledger.kinds == "planned":
-            advice = "the number of a stream's questions is not fixed before the first answer; make a ledger of its own"
-            checks.fail("the ledger's kinds", ledger.kinds, "one, renyi or adaptive", advice)
+        if ledger.composition == "planned":
+            advice = "use another ledger: the number of a stream's questions is not fixed beforehand"
+            checks.fail("the ledger's composition", ledger.composition, "one, renyi or adaptive", advice)
         super().__init__(ledger, stream)
-        self._charge, self._classes = aggregator.charge(1), classes
+        self.ledger, self._aggregator, self._note = ledger, aggregator, note
+        self._charge, self._classes = aggregator.privacy_cost(1), classes
         self._is_open = is_open(getattr(aggregator, "classes", None))
-        self._delivery = Delivery(aggregator, ledger, note, cost=self._charge)
-
-    @property
-    def ledger(self) -> PrivacyLedger:
-        """What pays."""
-        return self._delivery.ledger
-
-    @property
-    def answered(self) -> int:
-        """How many questions of the stream are answered: the number of the last one."""
-        return self.paid_for
 
     def waiting(self) -> list[Any]:
-        """Hand out the labels that an earlier process paid for, and whose receipt nobody acknowledged.
+        """Hand out the labels that an earlier process paid for without an acknowledgment.
 
-        They answer the last questions, up to number `answered`; before it was called nothing further is answered.
+        They answer the last questions, up to number ``answered``. Call this before the first question.
         """
         labels: list[Any] = [] if self.unclaimed is None else self.unclaimed.tolist()
         if self._is_open:
             labels = [label or None for label in labels]
         self.unclaimed = None
-        if labels:
-            self.hand_out(labels)
+        self.hand_out(labels)
         return labels
 
     @contextmanager
-    def prepared(self) -> Iterator[Callable[[Labels], None]]:
-        """Yield what hands labels out, with their numbers."""
+    def prepare(self, votes: Votes) -> Iterator[None]:
+        """Refuse questions while labels wait."""
+        del votes
         if self.unclaimed is not None:
             advice = "they were paid for before: take them by waiting()"
             checks.fail("the labels that wait", self.unclaimed.size, "taken before the next question", advice)
-
-        def hand_over(labels: Labels) -> None:
-            self.paid_for += labels.size
-            self.hand_out(labels.tolist())
-
-        yield hand_over
-
-    def hand_out(self, labels: list[Any]) -> None:
-        """Hand out the labels of the last questions, up to number `answered`; here they are returned."""
+        yield
 
     def left(self, *, most: int = 1_000_000) -> int:
         """Count how many more questions the budget admits, up to ``most``."""
         return self.ledger.queries_that_fit(self._charge, most=most)
 
     def answer(self, votes: Votes | ArrayLike, *, question: str = "") -> Untyped:
-        """Answer one question; asking acknowledges the label before.
+        """Answer one question; asking acknowledges the previous label.
 
         Parameters
         ----------
         votes
-            (K,) what each voter says, or `Votes` on one query.
+            (K,) the answer of each voter, or `Votes` on one query.
         question
-            What it is called, which the ledger's log keeps: public, at most `LONGEST_ID` printable characters.
+            The public id of the question, for the ledger's log: at most `LONGEST_ID` printable characters.
 
         Returns
         -------
@@ -182,14 +160,14 @@ class OneByOne(StreamSink):
         Raises
         ------
         ValueError
-            If these are no votes on one question that the aggregator takes, ``question`` is none that a log can show,
-            labels wait (`waiting`), or another process answers the stream; nothing is debited.
+            If the aggregator does not accept the votes, the id is bad, labels wait (`waiting`), or another process
+            answers the stream; nothing is debited.
         BudgetExceededError
             If the budget does not admit the question; nothing is debited.
         LedgerError
             If the ledger cannot be written; nothing is debited.
-        PaidError
-            If anything failed, or was interrupted, after the debit: the label waits in the ledger.
+        DeliveryError
+            If something failed, or was interrupted, after the debit: the label waits in the ledger.
         """
         row: Any = votes
         if not isinstance(row, Votes):
@@ -200,20 +178,20 @@ class OneByOne(StreamSink):
         return self.answer_together(given, (question,) if question else ())[0]
 
     def answers(self, questions: Iterable[Votes | ArrayLike]) -> Iterator[Any]:
-        """Answer questions as they come: each is asked for when the label before was taken. See `answer`."""
+        """Answer questions lazily: take the next one after the caller takes the previous label. See `answer`."""
         for votes in questions:
             yield self.answer(votes)
 
     def answer_together(self, votes: Votes, questions: tuple[str, ...] = ()) -> list[Any]:
-        """Answer questions that are there already, with one debit for all: as many of them as the budget admits.
+        """Answer the first of these questions that the budget admits, with one debit.
 
-        ``questions`` are their ids, or none. Returns their labels, the first one's first; errors are those of `answer`.
+        ``questions`` are their ids, or none. Returns their labels in order; errors as `answer`.
         """
         while True:
-            self.turn = replace(self.turn, questions=questions)
+            self.cursor = replace(self.cursor, questions=questions)
             try:
-                labels = self._delivery.deliver(votes, self)
-            except BudgetExceededError as error:  # for so many; what was drawn for them nobody saw
+                labels = deliver(self._aggregator, votes, self.ledger, self, note=self._note, cost=self._charge)
+            except BudgetExceededError as error:  # the drawn labels are discarded
                 if not error.queries_that_fit:
                     raise
                 votes, questions = votes[: error.queries_that_fit], questions[: error.queries_that_fit]
@@ -222,8 +200,8 @@ class OneByOne(StreamSink):
 
     def close(self) -> None:
         """Acknowledge the last label: it leaves the ledger. The stream can be opened again."""
-        if self.turn.after and self.unclaimed is None:
-            self.ledger.forget_labels(self.turn.after)
+        if self.cursor.after and self.unclaimed is None:
+            self.ledger.forget_labels(self.cursor.after)
 
     def __enter__(self) -> Self:
         return self

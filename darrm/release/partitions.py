@@ -1,144 +1,145 @@
-"""Releases whose labels fit into no memory: one debit for all rows, then a draw for each file of votes, decided once.
+"""Release the labels of Parquet files: each file (a *partition*) is a separate delivery with a separate debit.
 
-Labels of 10⁸ rows cannot wait in a ledger. So the sink of `darrm.release.delivery` keeps a manifest in their place:
+`release_partitions` surveys all files, then delivers the labels of each file, in this process or in several:
 
-1. Survey: every file of votes (a *partition*) is read once. Its rows are counted, its votes checked, its digest taken.
-   Nothing is drawn, and bad votes raise here.
-2. A private folder is made beside the output, the *staging*, which only its owner can enter. It is tried with a link,
-   and the *manifest* is written into it: what is drawn for what, and from which bytes.
-3. The ledger debits all rows, and keeps the release's name and the SHA-256 of the manifest.
-4. Each partition is drawn by one or more *attempts*. An attempt reads it in batches, writes labels to a file of its own
-   in the staging, makes it durable, and *decides*: it links the file to the partition's name in the staging. A link
-   never replaces a file, so the first attempt decides and later ones discard what they drew. When all are decided they
-   are published together, by one rename of their folder (a single file by a link), and the staging is removed.
-5. A receipt is left beside the output, and the ledger forgets the manifest: it keeps the digest of every file.
+1. *Survey.* Read every file once: count its rows, check its votes, take its SHA-256. Bad votes and a budget that does
+   not admit all rows raise here. Nothing is drawn or paid.
+2. *Plan.* Write the survey to a private file next to the output, ``.NAME.release.json``.
+3. *Deliver.* For each file `darrm.release.delivery.deliver` draws the labels in memory, debits and keeps them,
+   publishes a file of the same name, and acknowledges.
+4. *Finish.* Write a receipt of the last entry next to the output, with the SHA-256 of each file. Remove the plan.
 
-*Why this is what a sink owes*, however attempts end, repeat and overlap. (i) Attempts read the manifest, whose digest
-they are handed after the debit, and draw at most as many labels as it has rows. (ii) The only names outside the staging
-are made from decided files, which were linked after their last byte was durable. (iii) A decided file is never
-replaced, for only links make names there; a row stands at one place of one partition, the digest of whose votes was
-compared while drawing. The manifest and every decided file are durable, so `recover_partitions` draws what is not
-decided, which was paid for, and publishes; where the output carries the release's name already, only step 5 is left. ∎
+*Theorem.* Let processes die at any moment, repeat and overlap, and let the same release run again until it ends. Every
+row has one label, paid for once. *Proof.* The plan is durable before the first debit. A release that finds a plan
+continues only if its survey equals the plan: the same bytes, columns and mechanism. A file without an entry in the
+ledger was not paid for, and is delivered. A file with undelivered labels in the ledger is published from there. A file
+with a delivered entry stays as it is; if its labels are gone, the release stops. The ledger refuses a second debit for
+a file with undelivered labels, and for a file that exists; so only one of two processes pays. ∎
+`tests/release/test_partitions.py` guards it.
 
-*What the privacy of a row rests on.* A reader learns one draw for each row, and the debit is of one. What an attempt
-drew that decided nothing is never seen: it stood in the memory of a worker and, under a temporary name, in the staging.
-So the argument needs two things that software cannot check: nobody reads the staging who may not see the votes, and
-whether an attempt is lost depends on machines, not on what it drew (an operator who kills attempts until he likes the
-labels chooses them). To the latter end files of numbers have a size that does not depend on the labels.
-
-Of the votes the ledger holds nothing. The digests in the manifest, from which votes could be guessed back, stand in
-the staging; the manifest's own digest, in the ledger, is one of a random number, too.
+The plan holds digests of votes, which allow guesses of votes: only its owner can read it. The ledger holds nothing of
+the votes.
 """
 
-import errno
-import hashlib
 import json
 import os
-import secrets
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from darrm.account.ledger import PrivacyLedger
-from darrm.aggregator import Aggregator
-from darrm.errors import LedgerError, PaidError, checks
-from darrm.pate.files import Released, document_of, release_of
+import numpy as np
+
+from darrm.aggregator import Aggregator, document_of
+from darrm.errors import DarrmError, DeliveryError, LedgerError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.rows import Entry
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.problem import OPEN, is_open
-from darrm.release.debited import check_links, check_no_receipt, leave_receipt
-from darrm.release.delivery import Delivery, HandOver, Sink, check_by_query, check_ledger
-from darrm.release.engine import Advance, Engine, engine_of
-from darrm.system.answers import name_of
-from darrm.system.extras import Untyped
-from darrm.system.files import sync
-from darrm.system.parquet_file import (
+from darrm.release.debited import (
+    LEAST_BYTES,
+    FileDestination,
+    check_no_receipt,
+    leave_receipt,
+    recover_to,
+)
+from darrm.release.delivery import check_answered, check_by_query, check_ledger, deliver, with_normalization
+from darrm.util import checks
+from darrm.util.extras import require
+from darrm.util.files import check_space, read_json, sync, write_text
+from darrm.util.progress import StatusLine
+from darrm.votes import Labels, vote_batches
+from darrm.votes.answers import name_of
+from darrm.votes.parquet_file import (
     SUFFIX,
-    Layout,
-    Stamp,
+    ParquetSchema,
     check_absent,
+    check_kept,
     check_types,
     kept_types,
     label_file,
-    layout_of,
     partitions_of,
-    release_and_rows,
+    record_batches,
+    schema_of,
     stamp_of,
 )
-from darrm.system.progress import StatusLine
-from darrm.system.vote_arrays import ABSTAIN, FORMATS, Classes, check_open, class_names
-from darrm.system.votes_file import SUFFIXES
-from darrm.votes import vote_batches
+from darrm.votes.vote_arrays import ABSTAIN, LAYOUTS, Classes, check_open, class_names
+from darrm.votes.votes_file import LONGEST_NAME, SUFFIXES, is_text
 
-_FORMAT = "darrm-partitions"
-_MANIFEST, _DECIDED, _DRAWING = "manifest.json", "labels", "drawing"  # what stands in the staging
-_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.ENOENT)  # why a name cannot be given
+_FORMAT = "darrm-release"
+_MOST_PLAN_BYTES = 2**28
+MOST_KEPT = 2**29  # bytes: the ledger keeps the labels of one file until they are published
+ROWS_AT_ONCE = 2**16  # labels per write
 
 
 @dataclass(frozen=True)
-class Partition:
-    """One file of votes: its name in the source, its rows, its bytes, the types of its columns."""
+class VotesFile:
+    """One file of votes, from the survey."""
 
-    name: str
+    path: str
     rows: int
-    stamp: Stamp
-    types: tuple[str, ...]
+    sha256: str
+    types: tuple[str, ...]  # the types of its columns
+
+    @property
+    def size(self) -> int:
+        """The number of its labels."""
+        return self.rows
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """What is drawn, for what, from which bytes; written before the debit and never changed."""
+class Survey:
+    """The result of the survey: the files, their columns, and the mechanism."""
 
-    release: str  # its name, random and public: each file of labels carries it
-    source: str  # the folder that the names of partitions are relative to
-    single: bool  # whether one file was given, and one is published
-    layout: Layout  # what the columns are
-    partitions: tuple[Partition, ...]  # every file of votes
-    document: dict[str, Any]  # what releases, as its file holds it
-    salt: str  # a random number, so that the digest tells nothing of what is in it
+    root: str  # the folder of the votes
+    target: Path  # the file or the folder of labels
+    single: bool  # one file is read, and one is written
+    schema: ParquetSchema  # the columns
+    files: tuple[VotesFile, ...]
+    document: dict[str, Any]  # the mechanism, as its file holds it
 
     @property
     def rows(self) -> int:
-        """How many rows all partitions have."""
-        return sum(partition.rows for partition in self.partitions)
+        """The number of rows of all files."""
+        return sum(file.rows for file in self.files)
 
-    @cached_property
-    def aggregator(self) -> Released:
-        """What releases: a table is proved again."""
-        return release_of(self.document)
+    def output_of(self, file: VotesFile) -> Path:
+        """Return the path of the labels of a file."""
+        return self.target if self.single else self.target / Path(file.path).relative_to(self.root)
 
-    def to_bytes(self) -> bytes:
-        """Return the manifest as its file holds it."""
-        return json.dumps({"format": _FORMAT, "darrm": version("darrm"), **asdict(self)}, indent=1).encode()
+    @property
+    def plan_path(self) -> Path:
+        """The file of the plan during the release."""
+        return _plan_path(self.target)
 
-    @classmethod
-    def from_bytes(cls, content: bytes) -> "Manifest":
-        """Read what `to_bytes` wrote."""
-        data = json.loads(content)
-        if data.pop("format") != _FORMAT or data.pop("darrm") != version("darrm"):
-            advice = "go on with the darrm that began it, here and on every worker"
-            checks.fail("a release", checks.Found("one of another"), f"of darrm {version('darrm')}", advice)
-        layout: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data["layout"].items()
+    def to_json(self, ledger: PrivacyLedger) -> dict[str, Any]:
+        """Return the content of the plan; a release that continues compares it."""
+        schema = {**asdict(self.schema), "classes": [str(name) for name in self.schema.classes]}
+        files = [[file.path, file.rows, file.sha256, list(file.types)] for file in self.files]
+        data = {
+            "format": _FORMAT,
+            "schema": schema,
+            "files": files,
+            "mechanism": self.document,
+            "ledger": ledger.identity,
         }
-        partitions = tuple(
-            Partition(**{**each, "stamp": Stamp(**each["stamp"]), "types": tuple(each["types"])})
-            for each in data["partitions"]
-        )
-        return cls(**{**data, "layout": Layout(**layout), "partitions": partitions})
+        restored: dict[str, Any] = json.loads(json.dumps(data))
+        return restored
+
+
+def _plan_path(target: Path) -> Path:
+    return target.with_name(f".{target.name}.release.json")
 
 
 @dataclass(frozen=True)
 class ReleasedPartitions:
-    """What was released."""
+    """The result of a release."""
 
     output: Path  # the file or the folder of labels
-    rows: int  # how many labels it holds
-    files: int  # in how many files
+    rows: int  # the number of labels
+    files: int  # the number of files
 
 
 class Reading(TypedDict, total=False):
@@ -147,22 +148,21 @@ class Reading(TypedDict, total=False):
     Attributes
     ----------
     classes
-        What the classes are called, their number, or "open"; by default that of the aggregator.
+        The names of the classes, their number, or "open"; by default those of the mechanism.
     normalize, missing
-        What is done to open answers before they are counted, in words, as in `Votes.of_answers`, and about those that
-        are missing.
-    votes_format
-        ``"labels"`` (a column a voter), ``"counts"`` (a column a class), or ``"auto"``: the number of columns says it.
+        The normalization of open-set answers as text, and the rule for missing votes, as in `Votes.of_answers`.
+    layout
+        ``"labels"`` (a column per voter), ``"counts"`` (a column per class), or ``"auto"``: by the number of columns.
     columns
-        Those that hold votes; by default all that are not kept.
+        The columns with votes; by default all except ``keep``.
     keep
-        Columns that are copied beside the labels. They are published, and no guarantee covers them.
+        Columns that are published with the labels. No guarantee covers them.
     """
 
     classes: Classes
     normalize: str | None
     missing: str
-    votes_format: str
+    layout: str
     columns: Iterable[str] | None
     keep: Iterable[str]
 
@@ -174,45 +174,48 @@ def release_partitions(
     ledger: PrivacyLedger,
     output: str | os.PathLike[str],
     note: str = "",
-    cluster: Untyped = None,
+    jobs: int | None = 1,
     line: StatusLine | None = None,
     **reading: Unpack[Reading],
 ) -> ReleasedPartitions:
-    """Release one label for each row of Parquet files, with one debit for all rows, in bounded memory.
+    """Release one label for each row of Parquet files, in bounded memory, with one debit for each file.
+
+    After an interruption the same call continues: files that are paid for are published, not drawn again.
 
     Parameters
     ----------
     aggregator
-        What answers: one that has a file format (`darrm.pate.files.document_of`).
+        A mechanism with a file format (`darrm.aggregator.document_of`).
     source
-        A Parquet file, or a folder of them that is read recursively: one row a query.
+        A Parquet file, or a folder of them, which is read recursively: one row per query.
     ledger
-        What pays.
+        The ledger that pays.
     output
-        A new file for a file, a new folder for a folder, on the file system of its parent.
+        A new file if ``source`` is a file, a new folder if it is a folder.
     note
-        The caller's words for the ledger's log.
-    cluster
-        The address of a Dask scheduler, or a `distributed.Client`; None works here. The workers see the same files.
+        Text for the ledger's log.
+    jobs
+        The number of processes, as joblib's ``n_jobs``: None follows `joblib.parallel_config`, whose workers (also on
+        Dask or Ray) must see the same files and the same ledger.
     line
-        Where to show progress.
+        Shows progress.
     **reading
-        What `Reading` says, which are the columns and what they hold.
+        See `Reading`.
 
     Raises
     ------
     ValueError
-        If the files hold no votes that the aggregator takes, or the output cannot be made; nothing is debited.
+        If the aggregator does not accept the votes, or the output cannot be created; nothing is debited.
     BudgetExceededError
-        If the budget does not admit so many rows; nothing is debited or drawn.
+        If the budget does not admit all rows; nothing is debited or drawn.
     LedgerError
         If the ledger cannot be written; nothing is debited or drawn.
-    PaidError
-        If anything failed after the debit: `recover_partitions` goes on, and pays nothing.
+    DeliveryError
+        If anything failed after the first debit: the same call continues.
     """
     check_ledger(ledger)
-    manifest = survey(aggregator, source, output, cluster=cluster, line=line, **reading)
-    return release_surveyed(manifest, Delivery(aggregator, ledger, note, line), output, cluster=cluster)
+    found = survey(aggregator, source, output, jobs=jobs, line=line, **reading)
+    return release_surveyed(found, aggregator, ledger, note=note, jobs=jobs, line=line)
 
 
 def survey(
@@ -220,151 +223,55 @@ def survey(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    cluster: Untyped = None,
+    jobs: int | None = 1,
     line: StatusLine | None = None,
     **reading: Unpack[Reading],
-) -> Manifest:
-    """Read all votes once and return what would be released; nothing is drawn. See `release_partitions`."""
+) -> Survey:
+    """Read all votes once and return the survey; nothing is drawn. See `release_partitions`."""
     if unknown := sorted(reading.keys() - Reading.__annotations__.keys()):
         raise TypeError(f"release_partitions() got an unexpected keyword argument {unknown[0]!r}")
     checks.file_name(source=source, output=output)
-    root, target = Path(os.path.realpath(source)), _real(output)
+    root = Path(os.path.realpath(source))
+    # the real folder of the output; a link at the name itself is not followed
+    target = Path(os.path.realpath(Path(output).parent)) / Path(output).name
     document = document_of(aggregator)
     check_by_query(aggregator)
     single = not root.is_dir()
     _check_names(root, target, single=single)
-    names = partitions_of(root)
     folder = root.parent if single else root
-    voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # what has a document
-    layout = _layout_of(folder / names[0], voters.K, number, **reading)
-    with engine_of(cluster) as engine, _progress(line, "checking votes") as advance:
-        tasks = [(str(folder), name, layout) for name in names]
-        partitions = tuple(engine.run(_inspect, tasks, advance))
-    _check_alike(partitions)
-    release, salt = secrets.token_hex(8), secrets.token_hex(32)
-    return Manifest(release, str(folder), single, layout, partitions, document, salt)
+    paths = [str(folder / name) for name in partitions_of(root)]
+    for path in (*paths, str(target)):
+        if not is_text(path):  # pyarrow cannot open other names, and a receipt cannot hold them
+            checks.fail("the name of a Parquet file", checks.Found(ascii(path)), "in UTF-8", "rename the file")
+    voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # every mechanism with a document
+    schema = _schema_of(Path(paths[0]), voters.K, number, **reading)
+    with _progress(line, "checking votes") as advance:
+        files = tuple(_run(_inspect, [(path, schema) for path in paths], jobs, advance))
+    _check_alike(files)
+    _check_size(files, schema)
+    return Survey(str(folder), target, single, schema, files, document)
 
 
-def _layout_of(path: Path, K: int, number: int, **reading: Unpack[Reading]) -> Layout:
+def _schema_of(path: Path, K: int, number: int, **reading: Unpack[Reading]) -> ParquetSchema:
     classes, columns, normalize = reading.get("classes"), reading.get("columns"), reading.get("normalize")
     classes, missing = number if classes is None else classes, reading.get("missing", "refuse")
     if (OPEN if is_open(classes) else classes if isinstance(classes, int) else len(classes)) != number:
-        checks.fail(
-            "classes", classes, repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
-        )
+        allowed = repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
+        checks.fail("classes", classes, allowed)
     if normalize is not None:
-        checks.instance(str, normalize=normalize, advice="a function of yours does not stand in the manifest")
-    votes_format = reading.get("votes_format", "auto")
-    checks.one_of(FORMATS, votes_format=votes_format)
-    check_open(classes, votes_format, missing, normalize)
-    if missing == "coin":
-        checks.fail("missing", missing, "'refuse' for .parquet files", "leave such rows out")
-    layout = layout_of(
+        checks.instance(str, normalize=normalize, advice="a function cannot be written into the plan")
+    layout = reading.get("layout", "auto")
+    checks.one_of(LAYOUTS, layout=layout)
+    check_open(classes, layout, missing, normalize)
+    schema = schema_of(
         path,
         () if is_open(classes) else class_names(classes),
         K,
-        votes_format=votes_format,
+        layout=layout,
         columns=None if columns is None else tuple(columns),
         keep=tuple(reading.get("keep", ())),
     )
-    return replace(layout, normalize=normalize, missing=missing)
-
-
-def _check_alike(partitions: tuple[Partition, ...]) -> None:
-    for partition in partitions:
-        if partition.types != partitions[0].types:
-            other = checks.Found(f"{partition.name!r} with other types than {partitions[0].name!r}")
-            checks.fail("partitions", other, "of the same columns and types", "write them alike")
-    if not any(partition.rows for partition in partitions):
-        checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
-
-
-def release_surveyed(
-    manifest: Manifest,
-    delivery: Delivery,
-    output: str | os.PathLike[str],
-    *,
-    cluster: Untyped = None,
-) -> ReleasedPartitions:
-    """Debit and release what was surveyed; see `release_partitions`."""
-    sink = Staged(manifest, _real(output), cluster, delivery.line)
-    delivery.deliver_later(manifest.rows, sink, name_of(manifest.layout.normalize))
-    return ReleasedPartitions(sink.output, manifest.rows, len(manifest.partitions))
-
-
-class Staged(Sink):
-    """A new file or folder of labels, which are drawn in a staging beside it."""
-
-    def __init__(self, manifest: Manifest, output: Path, cluster: object, line: StatusLine | None) -> None:
-        self.output: Path = output
-        self.document, self.cluster, self.line = manifest, cluster, line
-        digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
-        self.manifest = json.dumps({"format": _FORMAT, "release": manifest.release, "manifest": digest}).encode()
-
-    @contextmanager
-    def prepared(self) -> Iterator[HandOver]:
-        """Make the staging, which every worker reads; yield what draws and publishes."""
-        with engine_of(self.cluster) as engine, _staged(self.document, self.output) as (staging, digest):
-            engine.check(_manifest, str(staging), digest)
-            yield lambda _: _finish(engine, self.document, staging, digest, self.output, self.line)
-
-    def leave_receipt(self, ledger: PrivacyLedger, number: int) -> Mapping[str, str]:
-        """Leave a receipt beside the file or the folder; return the digest of each file."""
-        files = _digests(self.output)
-        leave_receipt(ledger, number, self.output, files)
-        return files
-
-
-def recover_partitions(
-    ledger: PrivacyLedger,
-    number: int,
-    output: str | os.PathLike[str],
-    *,
-    cluster: Untyped = None,
-    line: StatusLine | None = None,
-) -> ReleasedPartitions:
-    """Go on with a release that was paid for and did not end: draw what is not decided, publish, pay nothing.
-
-    Parameters
-    ----------
-    ledger
-        What paid.
-    number
-        The entry, as `PrivacyLedger.undelivered` lists it.
-    output
-        The file or folder that it is for, with the staging beside it.
-    cluster, line
-        As in `release_partitions`.
-
-    Raises
-    ------
-    ValueError
-        If the entry is not such a release, its staging is gone, or votes changed since they were surveyed.
-    LedgerError
-        If the ledger cannot be read or written.
-    """
-    check_ledger(ledger)
-    target, (release, digest) = _real(output), _of_entry(ledger, number)
-    (rows,) = (entry.count for entry in ledger.undelivered() if entry.number == number)
-    staging = _staging(target, release)
-    if files := _published(target, release, rows):
-        sync(target.parent)
-        shutil.rmtree(staging, ignore_errors=True)
-    else:
-        manifest = _recovered(staging, digest, number)
-        files = len(manifest.partitions)
-        with engine_of(cluster) as engine:
-            engine.check(_manifest, str(staging), digest)
-            _finish(engine, manifest, staging, digest, target, line)
-    digests = _digests(target)
-    leave_receipt(ledger, number, target, digests)
-    ledger.forget_labels(number, digests)
-    return ReleasedPartitions(target, rows, files)
-
-
-def _real(output: str | os.PathLike[str]) -> Path:
-    # of a link to its folder, not of what stands at the name itself
-    return Path(os.path.realpath(Path(output).parent)) / Path(output).name
+    return replace(schema, normalize=normalize, missing=missing)
 
 
 def _check_names(source: Path, target: Path, *, single: bool) -> None:
@@ -374,151 +281,289 @@ def _check_names(source: Path, target: Path, *, single: bool) -> None:
         checks.fail("the output", str(target), "a folder", "a folder of votes makes a folder of labels")
     if source == target or source in target.parents:
         checks.fail("the output", str(target), "outside the folder of the votes")
-    check_absent(target)
-    check_no_receipt(target)
+    if not _plan_path(target).is_file():
+        check_absent(target)
+        check_no_receipt(target)
 
 
-def _staging(target: Path, release: str) -> Path:
-    return target.with_name(f".{target.name}-{release}")
-
-
-@contextmanager
-def _staged(manifest: Manifest, target: Path) -> Iterator[tuple[Path, str]]:
-    """Make the staging, durably; yield it and the manifest's digest. Removed unless something was paid."""
-    staging, content = _staging(target, manifest.release), manifest.to_bytes()
-    staging.mkdir(mode=0o700)
-    try:
-        folders = {(staging / _DECIDED / each.name).parent for each in manifest.partitions}
-        for folder in (*folders, staging / _DRAWING):
-            folder.mkdir(parents=True, exist_ok=True)
-        (staging / _MANIFEST).write_bytes(content)
-        check_links(staging / _MANIFEST, staging / _DRAWING / "link", target)
-        sync(staging / _MANIFEST)
-        for folder in (staging, *(path for path in staging.rglob("*") if path.is_dir()), staging.parent):
-            sync(folder)
-        yield staging, hashlib.sha256(content).hexdigest()
-    except PaidError:
-        raise
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
-
-
-@lru_cache(maxsize=4)
-def _manifest(staging: str, digest: str) -> Manifest:
-    content = Path(staging, _MANIFEST).read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise ValueError(f"the manifest in {staging!r} was changed after the debit: restore it")
-    manifest = Manifest.from_bytes(content)
-    manifest.aggregator  # noqa: B018 (proved here, not in the middle of a partition)
-    return manifest
-
-
-def _inspect(source: str, name: str, layout: Layout, advance: Advance) -> Partition:
-    path, rows = Path(source, name), 0
-    stamp = stamp_of(path)
-    _, types = check_types(path, layout)
-    for votes, _ in vote_batches(path, layout):
+def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
+    """Read a whole file of votes and check it."""
+    file, rows = Path(path), 0
+    digest = stamp_of(file).sha256
+    _, types = check_types(file, schema)
+    for votes, batch in vote_batches(file, schema):
+        check_kept(batch, schema.keep)
+        try:
+            check_answered(votes, rows)
+        except ValueError as error:
+            raise ValueError(f"{path!r}: {error}") from error
         rows += votes.queries
-        advance(votes.queries)
-    return Partition(name, rows, stamp, types)
+    return VotesFile(path, rows, digest, types)
 
 
-def _draw(staging: str, digest: str, index: int, advance: Advance) -> Partition:
-    """Make one attempt at a partition: draw its labels, unless they are decided, and decide."""
-    manifest = _manifest(staging, digest)
-    partition, layout = manifest.partitions[index], manifest.layout
-    decided = Path(staging, _DECIDED, partition.name)
-    if decided.exists():
-        return partition
-    source, rows = Path(manifest.source, partition.name), 0
-    before = source.stat()  # before the digest is compared: a file put there meanwhile has another
-    if stamp_of(source) != partition.stamp:
-        _refuse_change(source)
-    temporary = Path(staging, _DRAWING, f"{index}-{secrets.token_hex(8)}{SUFFIX}")
-    names = layout.classes and (*layout.classes, str(ABSTAIN) if isinstance(layout.classes[0], str) else ABSTAIN)
+def _check_alike(files: Sequence[VotesFile]) -> None:
+    for file in files:
+        if file.types != files[0].types:
+            other = checks.Found(f"{file.path!r} with other types than {files[0].path!r}")
+            checks.fail("partitions", other, "of the same columns and types", "write them alike")
+    if not any(file.rows for file in files):
+        checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
+
+
+def _check_size(files: Sequence[VotesFile], schema: ParquetSchema) -> None:
+    """Raise if the labels of a file may take too much memory."""
+    kind = _kind_of(schema)
+    size = (
+        4 * max((len(str(name)) for name in _names_of(schema)), default=LONGEST_NAME) if kind is None else kind.itemsize
+    )
+    for file in files:
+        if file.rows * size > MOST_KEPT:
+            advice = f"split it into files of at most {MOST_KEPT // size:,} rows"
+            raise ValueError(f"{file.path!r} has {file.rows:,} rows, too many for one debit: {advice}")
+
+
+def release_surveyed(
+    found: Survey,
+    aggregator: Aggregator,
+    ledger: PrivacyLedger,
+    *,
+    note: str = "",
+    jobs: int | None = 1,
+    line: StatusLine | None = None,
+) -> ReleasedPartitions:
+    """Debit and release the files of a survey; see `release_partitions`."""
+    after = _last_entry_before(found, ledger)
+    missing = _missing(found, ledger, after)
+    if rest := sum(file.rows for file, number in missing if not number):
+        ledger.check_admits(aggregator.privacy_cost(rest))
+        check_space(found.target.parent, LEAST_BYTES + rest)  # text and kept columns take more
     try:
-        with label_file(temporary, kept_types(source, layout), names, manifest.release) as write:
-            for votes, batch in vote_batches(source, layout):
-                rows += votes.queries
-                if rows > partition.rows:
-                    break  # not one draw that was not paid for
-                write(manifest.aggregator.release(votes), batch)
-                advance(votes.queries)
-        after = source.stat()
-        if rows != partition.rows or (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
-            _refuse_change(source)
-        sync(temporary)
-        with suppress(FileExistsError):  # another attempt decided: these labels are seen by nobody
-            os.link(temporary, decided)
-        sync(decided.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return partition
-
-
-def _refuse_change(source: Path) -> None:
-    raise ValueError(f"{str(source)!r} changed after its votes were checked: put the file back as it was")
-
-
-def _finish(
-    engine: Engine, manifest: Manifest, staging: Path, digest: str, target: Path, line: StatusLine | None
-) -> None:
-    missing = [index for index, each in enumerate(manifest.partitions) if not (staging / _DECIDED / each.name).exists()]
-    rows = sum(manifest.partitions[index].rows for index in missing)
-    with _progress(line, "drawing labels", rows) as advance:
-        engine.run(_draw, [(str(staging), digest, index) for index in missing], advance)
-    decided = staging / _DECIDED
-    try:
-        if manifest.single:
-            os.link(decided / manifest.partitions[0].name, target)
-        else:
-            decided.rename(target)
-    except OSError as error:
-        if error.errno not in _TAKEN:
+        _write_plan(found, ledger, after)
+        with _progress(line, "drawing labels", sum(file.rows for file, _ in missing)) as advance:
+            tasks = [(aggregator, found, file, ledger, note, number) for file, number in missing]
+            _run(_deliver, tasks, jobs, advance)
+        _finish(found, ledger, after)
+    except BaseException as error:
+        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+        advice = "release again into the same output, which goes on and pays only for files that were not paid for"
+        try:
+            entries = _entries(found, ledger, after)
+        except LedgerError:
+            raise DeliveryError(ledger.path, f"{reason}; files may be paid for: {advice}") from error
+        if not entries:
+            _take_back(found)
             raise
-        if not _published(target, manifest.release, manifest.rows):
-            raise ValueError(f"{str(target)!r} was made by another program meanwhile: move it away") from error
-    sync(target.parent)
-    shutil.rmtree(staging, ignore_errors=True)
+        delivered = f"{sum(entry.delivered for entry in entries.values())} of {len(found.files)} files are delivered"
+        raise DeliveryError(ledger.path, f"{reason}; the budget is spent in part, {delivered}: {advice}") from error
+    return ReleasedPartitions(found.target, found.rows, len(found.files))
 
 
-def _published(target: Path, release: str, rows: int) -> int:
-    if not os.path.lexists(target):
-        return 0
-    folder = target if target.is_dir() else target.parent
+def _last_entry_before(found: Survey, ledger: PrivacyLedger) -> int:
+    """Return the number of the ledger's last entry before the release, from the plan if the release continues."""
+    path = found.plan_path
+    if not path.is_file():
+        return max((entry.number for entry in ledger.entries()), default=0)
+    plan = read_json(path, what="release", most_bytes=_MOST_PLAN_BYTES)
+    after = plan.pop("after", None) if isinstance(plan, dict) else None
+    if not isinstance(after, int) or plan != found.to_json(ledger):
+        advice = "release the same votes by the same mechanism, ledger and options, and it goes on"
+        raise ValueError(f"{str(path)!r} is of another release into this output, which did not end: {advice}")
+    return after
+
+
+def _write_plan(found: Survey, ledger: PrivacyLedger, after: int) -> None:
+    """Write the plan and make the folders of the output, durably."""
+    path = found.plan_path
+    if not path.is_file():
+        write_text(path, json.dumps({"after": after, **found.to_json(ledger)}, indent=1), private=True)
+    parents = {parent for file in found.files for parent in found.output_of(file).parents}
+    folders = sorted(folder for folder in parents if found.target in {folder, *folder.parents})
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    for folder in (*folders, path.parent):
+        sync(folder)
+
+
+def _entries(found: Survey, ledger: PrivacyLedger, after: int) -> dict[str, Entry]:
+    """Return the ledger's entries of this release by the paths of their labels."""
+    outputs = {str(found.output_of(file)) for file in found.files}
+    return {entry.output: entry for entry in ledger.entries() if entry.number > after and entry.output in outputs}
+
+
+def _missing(found: Survey, ledger: PrivacyLedger, after: int) -> list[tuple[VotesFile, int]]:
+    """Return the files without published labels, with the ledger entry that keeps their labels, or 0."""
+    entries, missing = _entries(found, ledger, after), []
+    for file in found.files:
+        path = found.output_of(file)
+        entry = entries.get(str(path))
+        if entry is None:
+            missing += [(file, 0)] if file.rows or not path.is_file() else []
+        elif not entry.delivered:
+            missing.append((file, entry.number))
+        elif not path.is_file():
+            advice = (
+                "put it back; without it, remove the plan beside the output and release all again, which costs again"
+            )
+            raise ValueError(f"{str(path)!r} was paid for and delivered, and is gone: {advice}")
+    return missing
+
+
+def _finish(found: Survey, ledger: PrivacyLedger, after: int) -> None:
+    """Write the receipt of a folder, and remove the plan."""
+    if not found.single:
+        paths = {found.output_of(file) for file in found.files}
+        files = {path.relative_to(found.target).as_posix(): stamp_of(path).sha256 for path in sorted(paths)}
+        last = max(entry.number for entry in _entries(found, ledger, after).values())
+        leave_receipt(ledger, last, found.target, files)
+    found.plan_path.unlink(missing_ok=True)
+    sync(found.plan_path.parent)
+
+
+def _take_back(found: Survey) -> None:
+    """Remove the plan and the empty folders of a release without debits."""
+    found.plan_path.unlink(missing_ok=True)
+    if not found.single and found.target.is_dir():
+        for folder in sorted((path for path in found.target.rglob("*") if path.is_dir()), reverse=True):
+            with suppress(OSError):
+                folder.rmdir()
+        with suppress(OSError):
+            found.target.rmdir()
+
+
+def _deliver(
+    aggregator: Aggregator, found: Survey, file: VotesFile, ledger: PrivacyLedger, note: str, number: int
+) -> VotesFile:
+    """Deliver the labels of a file: new ones, or the undelivered ones of a ledger entry."""
+    destination = PartitionDestination(found, file)
+    if number:
+        recover_to(destination, ledger, number)
+    elif file.rows:
+        note = with_normalization(note, name_of(found.schema.normalize))
+        deliver(_InBatches(aggregator, found.schema), file, ledger, destination, note=note)  # type: ignore[arg-type]
+    else:
+        with destination.prepare():
+            destination.publish(np.empty(0, dtype=np.int64))
+    return file
+
+
+@dataclass(frozen=True)
+class _InBatches:
+    """A mechanism that draws the labels of a file of votes batch by batch."""
+
+    aggregator: Aggregator
+    schema: ParquetSchema
+
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of labels."""
+        return self.aggregator.privacy_cost(queries)
+
+    def release(self, file: VotesFile) -> Labels:
+        """Draw the labels of the surveyed votes, in the smallest type that holds them."""
+        path, kind = Path(file.path), _kind_of(self.schema)
+        before = path.stat()  # before the digest is compared, to detect a file that is replaced meanwhile
+        if stamp_of(path).sha256 != file.sha256:
+            _refuse_change(path)
+        parts = [self.aggregator.release(votes) for votes, _ in vote_batches(path, self.schema)]
+        labels = np.concatenate(parts if kind is None else [part.astype(kind) for part in parts])
+        if labels.size != file.rows or _is_changed(path, before):
+            _refuse_change(path)
+        return labels
+
+
+def _is_changed(path: Path, before: os.stat_result) -> bool:
+    after = path.stat()
+    return (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
+
+
+def _kind_of(schema: ParquetSchema) -> np.dtype[Any] | None:
+    """Return the smallest type of whole numbers that holds all labels; None for text."""
+    names = _names_of(schema)
+    if not names or isinstance(names[0], str):
+        return None
+    numbers = [int(str(name)) for name in names]
+    return np.result_type(*(np.min_scalar_type(min(number, -number - 1)) for number in numbers))
+
+
+def _names_of(schema: ParquetSchema) -> tuple[object, ...]:
+    """Return all possible names of a label."""
+    return schema.classes and (*schema.classes, str(ABSTAIN) if isinstance(schema.classes[0], str) else ABSTAIN)
+
+
+def _refuse_change(path: Path) -> None:
+    raise ValueError(f"{str(path)!r} changed after its votes were checked: put the file back as it was")
+
+
+class PartitionDestination(FileDestination):
+    """A new Parquet file of labels with the kept columns."""
+
+    def __init__(self, found: Survey, file: VotesFile) -> None:
+        super().__init__(found.output_of(file))
+        self._source, self._layout, self._single = Path(file.path), found.schema, found.single
+
+    @contextmanager
+    def prepare(self, votes: Any = None) -> Iterator[None]:  # noqa: ANN401 (lazy votes, or none)
+        """Check the output, and that its columns can be written."""
+        with super().prepare(votes):
+            self._before = self._source.stat()
+            self._kept = kept_types(self._source, self._layout)
+            with label_file(self._temporary, self._kept, _names_of(self._layout)):
+                pass
+            yield
+
+    def write(self, path: Path, labels: Labels) -> None:
+        """Write the labels and the kept columns durably."""
+        rows = 0
+        if not self._layout.classes:  # in an open-set column, null means no answer
+            labels = np.array([label or None for label in labels.tolist()], dtype=object)
+        with label_file(path, self._kept, _names_of(self._layout)) as write:
+            for batch in record_batches(self._source, self._layout.keep) if self._kept else ():
+                write(labels[rows : rows + batch.num_rows], batch)
+                rows += batch.num_rows
+            for start in range(rows, labels.size, ROWS_AT_ONCE):
+                write(labels[start : start + ROWS_AT_ONCE], None)
+        if _is_changed(self._source, self._before) or (self._kept and rows != labels.size):
+            _refuse_change(self._source)
+        sync(path)
+
+    def confirm(self, ledger: PrivacyLedger, number: int) -> None:
+        """Make the names durable; a folder gets one receipt at the end."""
+        if self._single:
+            super().confirm(ledger, number)
+        else:
+            self.sync_names()
+
+
+def _run(
+    function: Callable[..., VotesFile],
+    tasks: Sequence[tuple[Any, ...]],
+    jobs: int | None,
+    advance: Callable[[int], None],
+) -> list[VotesFile]:
+    """Call a function for each task, in parallel if there are several jobs; return the results in order."""
+    if jobs == 1:
+        files = []
+        for task in tasks:
+            files.append(function(*task))
+            advance(files[-1].rows)
+        return files
+    joblib = require("joblib")
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    results = []
+    for result in parallel(joblib.delayed(_or_failure)(function, task) for task in tasks):
+        results.append(result)
+        advance(0 if isinstance(result, str) else result.rows)
+    for result in results:  # all tasks have ended, so nothing is paid for after an error
+        if isinstance(result, str):
+            raise ValueError(result)  # noqa: TRY004 (a message)
+    return results
+
+
+def _or_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> VotesFile | str:
+    """Call a function in another process; return an error as its message, which can always be pickled."""
     try:
-        published = [release_and_rows(folder / name) for name in partitions_of(target)]
-    except (ValueError, OSError):
-        return 0
-    whole = {name for name, _ in published} == {release} and sum(count for _, count in published) == rows
-    return len(published) if whole else 0
-
-
-def _digests(target: Path) -> dict[str, str]:
-    folder = target if target.is_dir() else target.parent
-    return {name: stamp_of(folder / name).sha256 for name in partitions_of(target)}
-
-
-def _of_entry(ledger: PrivacyLedger, number: int) -> tuple[str, str]:
-    kept = ledger.kept_manifest(number)
-    if kept is None:
-        checks.fail("the entry", number, "a release of Parquet files", "recover writes its labels to a .npy or .csv")
-    try:
-        data = json.loads(kept)
-        if data["format"] == _FORMAT:
-            return str(data["release"]), str(data["manifest"])
-    except (ValueError, TypeError, KeyError):
-        pass
-    raise LedgerError(ledger.path, f"entry {number} is of a newer darrm, or was changed: nothing was drawn")
-
-
-def _recovered(staging: Path, digest: str, number: int) -> Manifest:
-    try:
-        return _manifest(str(staging), digest)
-    except FileNotFoundError as error:
-        advice = "say the output that the entry names, with that folder beside it"
-        raise ValueError(f"what entry {number} drew stood in {str(staging)!r}, which is not there: {advice}") from error
+        return function(*task)
+    except (DarrmError, ValueError, OSError) as error:
+        return str(error)
 
 
 @contextmanager

@@ -1,19 +1,16 @@
-"""Questions on standard input, answers on standard output, one a line: the pipe around `darrm.release.one_by_one`.
+"""Read questions on standard input and write answers on standard output, one per line (`darrm.release.one_by_one`).
 
 A question is a line of votes, as in a .csv file of votes, or a JSON array. An answer is a line ``number,label``, or a
-JSON object. Numbers are those of the stream: they go on where an earlier process stopped.
+JSON object. Numbers are those of the stream: they continue after a restart.
 
-Lines that have arrived together are answered together, with one debit: a program that waits for each answer gets one
-transaction a question, and one that sends ahead is not slowed down by the disk. Nothing is waited for. Each batch is
-checked, drawn, debited, written in one piece and, where the output is a file, synced. The next batch drops its labels
-from the ledger.
+Lines that have arrived together are answered together, with one debit. Each batch is checked, drawn, debited, written
+in one piece and, if the output is a file, synced. The next batch drops its labels from the ledger.
 
-*What the two ends may rely on.* No question is paid for twice, and no number has two labels. An answer can be printed
-twice, with the same number and label: the last batch, where the process was killed before the next one was paid for. An
-answer is lost only where its reader dies with it unread in the pipe after a further line was sent, which says that the
-reader needs it no more. So who waits for each answer before the next question loses none, whatever is killed. The end
-of the questions says it for the last ones where the output is a file. A program that is killed ends its questions, too:
-into a pipe, a socket or a terminal it counts as said where nothing is unread and a reader is there a moment later.
+*Guarantee.* No question is paid for twice, and no number has two labels. An answer can be printed twice, with the same
+number and label: the last batch, if the process was killed before the next debit. No answer is lost: a batch stays in
+the ledger until the next one is debited. The end of the questions acknowledges the last batch only if the output is a
+file, a terminal or another device. A dead reader of a pipe or a socket also ends the
+questions. So there the last batch is printed again at the next start, unless ``--first`` shows that the caller has it.
 """
 
 import csv
@@ -22,43 +19,43 @@ import json
 import os
 import select
 import stat
-import termios
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from darrm.account.ledger import check_id, reason_of
-from darrm.errors import BudgetExceededError, PaidError, checks
+from darrm.errors import BudgetExceededError, DeliveryError
+from darrm.ledger.ledger import check_id, reason_of
 from darrm.problem import is_open
-from darrm.release.one_by_one import OneByOne
-from darrm.system.answers import Vocabulary
-from darrm.system.extras import Untyped
-from darrm.system.vote_arrays import check_open, class_names, words_of
-from darrm.system.votes_file import ABSENT, LONGEST_LINE, OR_A_COIN, lines_of, meanings, quoted
+from darrm.release.one_by_one import AnswerStream
+from darrm.util import checks
 from darrm.votes import Votes
+from darrm.votes.answers import Vocabulary
+from darrm.votes.labels_file import quoted
+from darrm.votes.vote_arrays import GONE, Ballot, check_open, class_names, words_of
+from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, lines_of, value_blocks
 
-MOST_TOGETHER = 64  # questions of one debit: as many may be printed again after a death
+MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
 _READ_BYTES = 2**16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a vote in a message
-_TAKEN_WITHIN = 200  # milliseconds, for whoever is killed to let go of both ends of its pipes
+_MOST_TORN = 2**14  # bytes read at the end of a file of answers: more than one line
 T = TypeVar("T")
 
 
 class VoteReading(TypedDict, total=False):
-    """How `Questions` takes votes."""
+    """How `Questions` reads votes."""
 
     missing: str  # ``refuse``, ``coin`` or ``blank``, as in `Votes.of_labels` and `of_answers`
-    normalize: str | None  # what is done to open answers before they are counted, as in `Votes.of_answers`
+    normalize: str | None  # the normalization of open-set answers, as in `Votes.of_answers`
 
 
 class Questions:
-    """Reads questions from a file descriptor, all that are there, and waits only where none is.
+    """Reads questions from a file descriptor: all that have arrived; it waits only if there are none.
 
-    They are of K voters on so many classes, or classes of these names, or "open"; ``votes_format`` is ``labels``,
-    ``counts``, or ``auto``: the number of fields says it. A line is a JSON array of numbers and strings with
-    ``json_lines``, and its first field the public id of its question with ``ids``. `ValueError` if ``votes_format`` is
-    ``auto`` and there are as many voters as classes, or, with ids, one more.
+    ``layout`` is ``labels``, ``counts``, or ``auto``: by the number of fields; `ValueError` if K and C do not decide.
+    With ``json_lines`` a line is a JSON array; with ``ids`` its first field is the public id of the question.
     """
 
     def __init__(
@@ -66,37 +63,33 @@ class Questions:
         source: int,
         voters: int,
         classes: int | tuple[str, ...],
-        votes_format: str,
+        layout: str,
         *,
         json_lines: bool,
         ids: bool = False,
         **reading: Unpack[VoteReading],
     ) -> None:
         missing, self._normalize = reading.get("missing", "refuse"), reading.get("normalize")
-        check_open(classes, votes_format, missing, self._normalize)
+        check_open(classes, layout, missing, self._normalize)
         self._is_open = is_open(classes)
         self._source, self._voters, self._ids = source, voters, ids
         self._fields = (
-            partial(_json_fields, absent=missing == "coin" or is_open(classes)) if json_lines else _csv_fields
+            partial(_json_fields, absent=missing == "coin" or is_open(classes), truths=not is_open(classes))
+            if json_lines
+            else _csv_fields
         )
         self._names = () if self._is_open else class_names(classes)
-        words = None if isinstance(classes, int) else words_of(self._names)
-        places = None if words is None else {word: place for place, word in enumerate(words)}
-        self._places = {"labels": places, "counts": None}
-        self._known: dict[str, dict[str, float]] = {"labels": dict(places or {}), "counts": {}}
-        C = len(self._names)
-        self._missing, self._absent = (
-            missing,
-            [word for word in ABSENT if missing == "coin" and word not in self._names],
-        )
-        # labels whose id was forgotten may be an id and counts; of two classes they do not add up to K
-        if votes_format == "auto" and not self._is_open and (voters == C or (ids and voters == C + 1 > 3)):
+        words_of(() if isinstance(classes, int) else self._names)
+        self._words = {"labels": Ballot(self._names, missing), "counts": Words()}
+        self._missing, C = missing, len(self._names)
+        # labels without their id could be an id and counts; with two classes these do not add up to K
+        if layout == "auto" and not self._is_open and (voters == C or (ids and voters == C + 1 > 3)):
             found = checks.Found(f"auto, with {voters} voters and {C} classes")
-            checks.fail("--votes-format", found, "labels or counts", "a line of votes looks like either")
+            checks.fail("--layout", found, "labels or counts", "a line of votes looks like either")
         kinds = {"labels": voters} if self._is_open else {"labels": voters, "counts": C}
-        self._kinds = {width: kind for kind, width in kinds.items() if votes_format in {"auto", kind}}
+        self._kinds = {width: kind for kind, width in kinds.items() if layout in {"auto", kind}}
         self._buffer, self._searched, self._ended, self._read = bytearray(), 0, False, 0
-        self._texts = lines_of(self)  # type: ignore[arg-type]  # it needs no more of a file than its lines
+        self._texts = lines_of(self)  # type: ignore[arg-type]  # it uses only `readline`
 
     @property
     def _is_there(self) -> bool:
@@ -105,7 +98,7 @@ class Questions:
         return place >= 0 or (self._ended and bool(self._buffer))
 
     def readline(self, _: int) -> str:
-        """Return the next line as it stands there; empty at the end."""
+        """Return the next line; empty at the end."""
         while not self._is_there and not self._ended:
             if len(self._buffer) > LONGEST_LINE:
                 raise ValueError(f"line {self._read + 1} has more than {LONGEST_LINE:,} bytes")
@@ -122,15 +115,15 @@ class Questions:
         return line
 
     def next_line(self) -> str:
-        """Wait for a line and return it; empty at the end. `ValueError` if it is no text."""
+        """Wait for a line and return it; empty at the end. `ValueError` if it is not text."""
         text = next(self._texts, "")
         self._read += 1 if text else 0
         return text
 
     def batch(self) -> tuple[list[tuple[Votes, str]], ValueError | None]:
-        """Wait for a question; return the votes on all that are there, with their ids, and what is wrong with the next.
+        """Wait for a question; return the votes and ids of all that have arrived, and the error of the next line.
 
-        Both are empty at the end, and an id where lines have none.
+        Both are empty at the end.
         """
         batch: list[tuple[Votes, str]] = []
         try:
@@ -149,7 +142,10 @@ class Questions:
         question = fields.pop(0).strip() if self._ids else ""
         if self._ids:
             check_id(f"line {self._read}: the id of the question", question)
-        return self._votes_of(self._read, fields), question
+        votes = self._votes_of(self._read, fields)
+        if votes.is_open and votes.blanks == votes.voters:
+            raise ValueError(f"line {self._read} has no vote at all: leave the question out")
+        return votes, question
 
     def _votes_of(self, line: int, fields: list[str]) -> Votes:
         kind = self._kinds.get(len(fields))
@@ -162,33 +158,25 @@ class Questions:
             raise ValueError(f"line {line} has {len(fields)} fields{after}, where a question has {allowed}{advice}")
         if self._is_open:
             vocabulary = Vocabulary(self._normalize, self._missing)
-            return Votes.of_places(vocabulary.places_of([(line, fields)], "line", "field"), vocabulary)
-        absent = {"", *self._absent} if self._missing == "coin" and kind == "labels" else set()
-        if absent.issuperset(field.strip() for field in fields):
-            raise ValueError(f"line {line} has no vote at all: leave the question out")
-        known = self._known[kind]
+            return Votes.of_columns(vocabulary.places_of([(line, fields)], "line", "field"), vocabulary)
+        words = self._words[kind]
         try:
-            row = [known[field] for field in fields]
-        except KeyError:  # a field that was not seen before
-            row = self._meanings(line, fields, kind)
-        try:
-            if kind == "counts":
-                return Votes.of_counts([row], self._voters, self._names)
-            return Votes.of_labels([row], len(self._names), missing=self._missing).called(self._names)
-        except ValueError as error:
-            raise ValueError(f"line {line}: {error}") from error
-
-    def _meanings(self, line: int, fields: list[str], kind: str) -> list[float]:
-        try:
-            absent = self._absent if kind == "labels" else ()
-            return meanings(line, fields, self._known[kind], self._places[kind], absent)
+            (row,) = value_blocks([(line, fields)], words, words.code, "line", "field")
         except ValueError as error:
             advice = "; JSON arrays are read with --format json" if fields[0].lstrip()[:1] == "[" else ""
             raise ValueError(f"{error}{advice}") from error
+        if kind == "labels":
+            if (row == GONE).all():
+                raise ValueError(f"line {line} has no vote at all: leave the question out")
+            return Votes.from_codes(row, self._names, self._missing)
+        try:
+            return Votes.of_counts(row, self._voters, self._names)
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from error
 
 
 def _csv_fields(line: int, text: str) -> list[str]:
-    """Return the fields of a line of a .csv file; what has no end may be cut off, even within a number."""
+    """Return the fields of a line of a .csv file; a line without a line break may be cut off within a number."""
     if not text.endswith(("\n", "\r")):
         advice = "end it with a line break if all of it was sent"
         raise ValueError(f"line {line} has no end and may have been cut off: {advice}")
@@ -199,8 +187,8 @@ def _csv_fields(line: int, text: str) -> list[str]:
     return fields or _blank(line)
 
 
-def _json_fields(line: int, text: str, *, absent: bool) -> list[str]:
-    """Return the fields of a line that is a JSON array: strings, and numbers as they are spelled; null may be empty."""
+def _json_fields(line: int, text: str, *, absent: bool, truths: bool) -> list[str]:
+    """Return the fields of a JSON array: strings, numbers as they are spelled, true and false; null may be empty."""
     if not text.strip():
         _blank(line)
     try:
@@ -215,6 +203,9 @@ def _json_fields(line: int, text: str, *, absent: bool) -> list[str]:
         if vote is None and absent:
             row[place - 1] = ""
             continue
+        if truths and isinstance(vote, bool):
+            row[place - 1] = str(vote)
+            continue
         if vote is None:
             advice = f"every voter must answer every query, so leave other queries out, or {OR_A_COIN}"
             raise ValueError(f"line {line}, field {place}: the vote is missing (null or NaN): {advice}")
@@ -226,7 +217,7 @@ def _json_fields(line: int, text: str, *, absent: bool) -> list[str]:
 
 
 def _constant(name: str) -> str | None:
-    """Read NaN, which is a missing vote, and infinities, which are none."""
+    """Read NaN, a missing vote, and infinities, which are not votes."""
     return None if name == "NaN" else name
 
 
@@ -234,86 +225,102 @@ def _blank(line: int) -> list[str]:
     raise ValueError(f"line {line} is blank: every line is a query")
 
 
-class Pipe(OneByOne):
-    """A stream whose answers are lines ``number,label``, or JSON objects, written where ``end`` leads.
+class LineWriter:
+    """Writes answers as lines ``number,label``, or as JSON objects, to a file descriptor."""
 
-    Files and devices have no reader; pipes, sockets and terminals have one that can die.
-    """
-
-    def __init__(self, end: int, *opened: Untyped, json_lines: bool = False, **named: Untyped) -> None:
-        super().__init__(*opened, **named)
+    def __init__(self, end: int, *, json_lines: bool = False) -> None:
         self._end, self._line_of = end, _json_line if json_lines else _csv_line
+        mode = os.fstat(end).st_mode
+        self._is_file = stat.S_ISREG(mode)
+        self._is_begun = False
+        self.is_durable = not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode)  # no reader that can die
 
-    def hand_out(self, labels: list[Any]) -> None:
-        """Write the labels of the last questions, durably where they go to a file."""
-        first = self.answered - len(labels) + 1
+    def write(self, first: int, labels: list[Any]) -> None:
+        """Write the labels of the questions from number ``first`` on, durably if they go to a file."""
+        lines = [self._line_of(number, label) for number, label in enumerate(labels, first)]
+        end = _end_of(self._end) if self._is_file else None
+        if end is not None and not self._is_begun and (torn := _torn(self._end, end, lines)):
+            end -= torn
+            _cut(self._end, end)
+        self._is_begun = True
         try:
-            for piece in _pieces([self._line_of(number, label) for number, label in enumerate(labels, first)]):
+            for piece in _pieces(lines):
                 _write(self._end, piece)
-            if stat.S_ISREG(os.fstat(self._end).st_mode):
+            if self._is_file and lines:
                 os.fsync(self._end)
-        except BaseException as error:
-            which = f"answer {first} is" if len(labels) == 1 else f"answers {first} to {self.answered} are"
-            again = "paid for and kept in the ledger: start again, and what is kept comes first"
-            raise PaidError(self.ledger.path, f"{reason_of(error)}; {which} {again}") from error
-
-    def has_gone(self, milliseconds: int = 0) -> bool:
-        """Return whether nobody reads a pipe any more, or soon."""
-        poll = select.poll()
-        poll.register(self._end, 0)
-        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(milliseconds))
-
-    def close_if_read(self) -> None:
-        """Acknowledge the last labels, unless they stand unread, or their reader went with the asker."""
-        mode = os.fstat(self._end).st_mode
-        unread = termios.FIONREAD if stat.S_ISFIFO(mode) else termios.TIOCOUTQ
-        if (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(self._end)) and (
-            self.has_gone(_TAKEN_WITHIN) or any(fcntl.ioctl(self._end, unread, bytes(4)))
-        ):
-            return
-        self.close()
+        except BaseException:
+            if end is not None:
+                with suppress(OSError):
+                    _cut(self._end, end)  # a full disk tears a line
+            raise
 
 
-def answer_lines(release: Pipe, questions: Questions, *, first: int | None = None) -> int:
+def answer_lines(release: AnswerStream, writer: LineWriter, questions: Questions, *, first: int | None = None) -> int:
     """Answer questions until they end; return how many were answered now.
 
-    ``release`` was just opened; if its reader goes, the answering ends, too. ``first`` is the number of the first
-    question, by default the first that is not answered; those that are answered already are passed over.
+    ``release`` was just opened. ``first`` is the number of the first question, by default the first unanswered one.
+    Questions that are already answered are skipped. If there are none, the caller has all answers.
 
     Raises
     ------
     ValueError
-        If a line is no question, or ``first`` is beyond the first that is not answered; nothing was paid for it, and
-        the answers to those before it are delivered.
+        If a line is not a question, or ``first`` is beyond the first unanswered question; nothing was paid for it, and
+        the earlier answers are delivered.
     BudgetExceededError
-        As `OneByOne.answer`; the answers before it are delivered.
+        As `AnswerStream.answer`; the earlier answers are delivered.
     LedgerError
-        As `OneByOne.answer`.
-    PaidError
-        If answers are paid for and could not be written: they wait in the ledger.
+        As `AnswerStream.answer`.
+    DeliveryError
+        If answers are paid for and could not be written: the ledger keeps them.
     """
     before = release.answered
     if first is not None and first > before + 1:
         advice = "the questions in between were never answered; ask them first"
         checks.fail("--first", first, f"at most {before + 1}, for {before} are answered", advice)
-    release.waiting()
+    waiting = release.waiting()
+    # the last line of a file may be torn; only the reader of a pipe knows which answers arrived
+    has_all = first == before + 1 and not writer.is_durable
+    _write_answers(release, writer, [] if has_all else waiting)
+    if has_all:
+        release.close()
     try:
         for _ in range(0 if first is None else before + 1 - first):
             questions.next_line()
-        while not release.has_gone():
-            batch, wrong = questions.batch()
-            if not batch and wrong is None:
-                release.close_if_read()
-                break
-            while batch and not release.has_gone():
-                ids = tuple(question for _, question in batch if question)
-                del batch[: len(release.answer_together(Votes.joined([votes for votes, _ in batch]), ids))]
-            if wrong is not None:
-                raise wrong
+        _answer_all(release, writer, questions)
     except (ValueError, BudgetExceededError):
-        release.close_if_read()
+        if writer.is_durable:
+            release.close()
         raise
+    if writer.is_durable:
+        release.close()
     return release.answered - before
+
+
+def _answer_all(release: AnswerStream, writer: LineWriter, questions: Questions) -> None:
+    while True:
+        batch, wrong = questions.batch()
+        if not batch and wrong is None:
+            return
+        while batch:
+            ids = tuple(question for _, question in batch if question)
+            labels = release.answer_together(Votes.concatenate([votes for votes, _ in batch]), ids)
+            _write_answers(release, writer, labels)
+            del batch[: len(labels)]
+        if wrong is not None:
+            raise wrong
+
+
+def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[Any]) -> None:
+    """Write the last labels of a stream; the ledger keeps them until the next debit."""
+    first = release.answered - len(labels) + 1
+    try:
+        writer.write(first, labels)
+    except ValueError:
+        raise
+    except BaseException as error:
+        which = f"answer {first} is" if len(labels) == 1 else f"answers {first} to {release.answered} are"
+        again = "paid for and kept in the ledger: start again, and they come first"
+        raise DeliveryError(release.ledger.path, f"{reason_of(error)}; {which} {again}") from error
 
 
 def _csv_line(number: int, label: object) -> bytes:
@@ -322,6 +329,41 @@ def _csv_line(number: int, label: object) -> bytes:
 
 def _json_line(number: int, label: object) -> bytes:
     return (json.dumps({"query": number, "label": label}, ensure_ascii=False) + "\n").encode()
+
+
+def _end_of(sink: int) -> int | None:
+    """Return the size of a file if the next write appends to it, else None."""
+    appends = fcntl.fcntl(sink, fcntl.F_GETFL) & os.O_APPEND
+    size = os.fstat(sink).st_size
+    return size if appends or os.lseek(sink, 0, os.SEEK_CUR) == size else None
+
+
+def _cut(sink: int, end: int) -> None:
+    os.ftruncate(sink, end)
+    os.lseek(sink, end, os.SEEK_SET)
+
+
+def _torn(sink: int, end: int, lines: list[bytes]) -> int:
+    """Return the number of bytes at the end of a file that begin one of these lines, which is written again.
+
+    `ValueError` for another line without its line break: the next line would be appended to it.
+    """
+    length = min(end, _MOST_TORN)
+    try:
+        with Path(f"/dev/fd/{sink}").open("rb") as written:
+            written.seek(end - length)
+            tail = b"\n"[end > length :] + written.read(length)
+    except OSError:  # some systems forbid reading it
+        return 0
+    for line in lines:
+        for size in range(len(line) - 1, 0, -1):
+            if tail.endswith(b"\n" + line[:size]):
+                return size
+    if not tail.endswith(b"\n"):
+        torn = tail.rpartition(b"\n")[2].decode(errors="replace")[:_SHOWN]
+        found = f"the output ends in {torn!r}, a line without its end, and no answer that waits begins so"
+        raise ValueError(f"{found}: end that line, or delete it; nothing was paid")
+    return 0
 
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:
@@ -342,7 +384,7 @@ def _write(sink: int, piece: bytes) -> None:
 
 
 def _wait_to(act: Callable[[], T], *, reading: int | None = None, writing: int | None = None) -> T:
-    """Read or write, also where whoever opened the pipe asked not to wait."""
+    """Read or write, and wait if the descriptor is non-blocking."""
     while True:
         try:
             return act()

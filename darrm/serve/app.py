@@ -1,15 +1,14 @@
-"""HTTP around a desk: who asks is identified first, then the body is read, both within limits.
+"""HTTP endpoints: the client is authenticated first, then the body is read, both within limits.
 
-Errors are JSON with ``error`` and what a program needs: 400 no such input, 401 no known token, 402 a budget that is
-spent, with what is ``left``, 403 not this client's, 404 no such question, 409 a conflict, 413 too long, 429 too often,
-503 the ledger does not answer. Nothing that is logged or measured holds a vote, a label, a text or an id.
+Errors are JSON with ``error`` and fields for programs: 400 invalid input, 401 unknown token, 402 spent budget, with
+``left``, 403 not permitted, 404 unknown question, 409 conflict, 413 or 431 too long, 429 too often, 503 the ledger does
+not answer, or too many requests. Logs and metrics contain no votes, labels, texts or ids.
 """
 
 import asyncio
 import base64
 import binascii
 import hmac
-import json
 import sqlite3
 import time
 from collections import Counter
@@ -24,26 +23,31 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from darrm.errors import DarrmError, checks
+from darrm.commands.values import real
+from darrm.errors import DarrmError
 from darrm.serve import page
-from darrm.serve.clients import Client, holder, read_clients
+from darrm.serve.clients import Client, holder, read_clients, read_version
 from darrm.serve.desk import Desk
 from darrm.serve.questions import WAITING, Asked, Questions, RefusedError, Row
-from darrm.system.files import Json
-from darrm.system.flags import real
+from darrm.util import checks
+from darrm.util.files import Json, parse_json
 
 LONGEST_POLL = 60.0
 MOST_AT_ONCE = 1000  # questions of one request
 _SHOWN = 200  # questions of a list
+_MOST_HEAD_BYTES = 2**14  # of the address and the headers of a request
+_MOST_REQUESTS = 1024  # of known clients at once
 _ASKED = {field.name for field in fields(Asked)}
+_OPEN = {"0": "state <> 'open'", "1": "state IN ('open', 'ready') AND state = 'open'"}  # the second reads an index
 T = TypeVar("T")
 Handler = Callable[[Request, Client], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client may send.
+    """The limits of one client.
 
     Attributes
     ----------
@@ -61,11 +65,13 @@ class Limits:
 
 
 class Service:
-    """The endpoints of a deployment; ``app`` is what a server runs."""
+    """The endpoints of a deployment; a server runs ``app``."""
 
     def __init__(self, desk: Desk, clients: Path, limits: Limits | None = None, report: str = "") -> None:
         self._desk, self._path, self._limits, self._report = desk, clients, limits or Limits(), report
-        self._clients, self._read_at = read_clients(clients), clients.stat().st_mtime_ns
+        self._clients = read_clients(clients)
+        self._version: tuple[int, ...] | None = None
+        self._busy = 0  # requests of known clients that are being answered
         self._tokens: dict[str, tuple[float, float]] = {}  # of each client's bucket: how many, since when
         self._requests: Counter[int] = Counter()
         routes = [
@@ -81,15 +87,31 @@ class Service:
             Route("/questions/{id:path}/vote", self._known(self.vote), methods=["PUT"]),
             Route("/questions/{id:path}", self._known(self.read), methods=["GET"]),
         ]
-        self.app = Starlette(routes=routes, exception_handlers={HTTPException: _off_the_routes})
-        self.app.router.redirect_slashes = False  # to http, where a proxy encrypts: with a token in the clear
+        self.routes = Starlette(routes=routes, exception_handlers={HTTPException: _off_the_routes})
+        self.routes.router.redirect_slashes = False  # a redirect to http behind a proxy would expose the token
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse long headers and requests to upgrade; route the others."""
+        headers, status, error = scope["headers"], 0, ""
+        length = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in headers)
+        if length > _MOST_HEAD_BYTES:
+            status, error = 431, f"the headers are longer than {_MOST_HEAD_BYTES:,} bytes"
+        elif any(name == b"upgrade" for name, _ in headers):  # its body would be read as the next request
+            status, error = 400, "this server takes no request to upgrade: leave the header Upgrade out"
+        refused = JSONResponse({"error": error}, status, {"Connection": "close"}) if status else None
+        await (refused or self.routes)(scope, receive, send)
 
     def _known(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Let a handler see known clients only, within their rate, and turn what it raises into an answer."""
+        """Authenticate the client, limit its rate, and turn exceptions of the handler into responses."""
 
         async def answer(request: Request) -> Response:
             try:
-                response = await handler(request, self._client(request))
+                client = self._client(request)
+                self._busy += 1
+                try:
+                    response = await handler(request, client)
+                finally:
+                    self._busy -= 1
             except RefusedError as error:
                 response = JSONResponse({"error": str(error), **error.more}, error.status)
                 if error.status == 401:
@@ -101,7 +123,7 @@ class Service:
             except ClientDisconnect:
                 response = Response(status_code=400)
             except Exception:  # noqa: BLE001 (a traceback may show votes)
-                response = JSONResponse({"error": "a fault of the server; what was asked may be asked again"}, 500)
+                response = JSONResponse({"error": "a fault of the server; the request may be repeated"}, 500)
             self._requests[response.status_code] += 1
             return response
 
@@ -118,13 +140,15 @@ class Service:
         elif kind.lower() != "bearer":
             value = ""
         try:
-            if (changed := self._path.stat().st_mtime_ns) != self._read_at:
-                self._clients, self._read_at = read_clients(self._path), changed
-        except (ValueError, OSError):  # whose words name the file, and nobody is known yet
+            if (version := read_version(self._path)) is None or version != self._version:
+                self._clients, self._version = read_clients(self._path), version
+        except (ValueError, OSError):  # the message names the file, and the client is unknown
             raise RefusedError(503, "the file of clients cannot be read just now; try again") from None
         client = holder(self._clients, value)
         if client is None:
             raise RefusedError(401, "no known token: send it as Authorization: Bearer TOKEN")
+        if self._busy >= _MOST_REQUESTS:
+            raise RefusedError(503, "too many requests at once; try again")
         now, rate = time.monotonic(), self._limits.rate
         burst = max(1.0, 2 * rate)
         tokens, since = self._tokens.get(client.name, (burst, now))
@@ -135,7 +159,7 @@ class Service:
         return client
 
     async def _body(self, request: Request) -> Json:
-        """Read JSON, no more and no longer than is allowed."""
+        """Read JSON within the limits of size and time."""
         body = bytearray()
         if int(request.headers.get("content-length", "0")) > self._limits.body:
             raise RefusedError(413, f"the body is longer than {self._limits.body:,} bytes: send less at once")
@@ -150,9 +174,9 @@ class Service:
         except TimeoutError as error:
             raise RefusedError(408, "the body took too long") from error
         try:
-            return json.loads(bytes(body))
-        except (ValueError, RecursionError):
-            raise RefusedError(400, "the body is no JSON") from None
+            return parse_json(body.decode())
+        except ValueError:
+            raise RefusedError(400, "the body must be JSON in UTF-8, with each name of an object once") from None
 
     async def _do(self, act: Callable[[Questions], T]) -> T:
         return await asyncio.wrap_future(self._desk.do(act))
@@ -162,7 +186,7 @@ class Service:
         return min(filter(None, named), default=0)
 
     def _asking(self, rows: list[Json], client: Client) -> Callable[[Questions], dict[str, Row]]:
-        """Return what keeps questions, all or none, and says which were there already."""
+        """Return a function that keeps questions, all or none, and returns those that existed."""
         if not client.questions:
             raise RefusedError(403, f"the client {client.name} may not ask")
         for row in rows:
@@ -172,14 +196,13 @@ class Service:
         several, project = [_asked(row) for row in rows], self._most_of(client.project)
 
         def keep(questions: Questions) -> dict[str, Row]:
-            now = time.time()
-            is_new = [(one.id, questions.ask(one, client, project, now)) for one in several]
+            is_new = [(one.id, questions.ask(one, client, project)) for one in several]
             return {name: {} if new else self._seen(questions, name, client) for name, new in is_new}
 
         return keep
 
     async def create(self, request: Request, client: Client) -> Response:
-        """POST /questions: ask the voters, or give all votes, and be told at once that it is kept."""
+        """POST /questions: ask the voters, or give all votes; return when it is kept."""
         keep = self._asking([await self._body(request)], client)
         ((name, before),) = (await self._do(keep)).items()
         row = await self._do(lambda questions: self._seen(questions, name, client))
@@ -197,7 +220,7 @@ class Service:
     async def _ended(
         self, act: Callable[[Questions], dict[str, Row]], names: list[str], seconds: float, client: Client
     ) -> dict[str, Row]:
-        """Return questions once they have their ends, or as they are when that takes too long."""
+        """Return questions when they have ended, or as they are after a timeout."""
         try:
             async with asyncio.timeout(seconds):
                 return await asyncio.wrap_future(self._desk.ends(act))
@@ -217,7 +240,7 @@ class Service:
         )
 
     def _for(self, question: dict[str, Json], client: Client) -> dict[str, Json]:
-        """Return what this client may know: voters that ask for nothing learn no label."""
+        """Return the fields that this client may read: only the asker and readers see the label."""
         names = {other.voter: other.name for other in self._clients}
         shown = question | {"voted": [names.get(voter, f"voter {voter}") for voter in question["voted"]]}
         if not client.reads and question["asker"] != client.name:
@@ -225,14 +248,14 @@ class Service:
         return shown
 
     async def vote(self, request: Request, client: Client) -> Response:
-        """PUT /questions/ID/vote: say what this voter says; the same again changes nothing."""
+        """PUT /questions/ID/vote: vote; a repetition changes nothing."""
         row = await self._body(request)
         if not client.voter:
             raise RefusedError(403, f"the client {client.name} is no voter")
         if not isinstance(row, dict) or set(row) != {"vote"}:
             checks.fail("the body", checks.Found("something else"), 'an object like {"vote": 1}')
         name, vote = request.path_params["id"], row["vote"]
-        new = await self._do(lambda questions: questions.vote(name, client.voter, vote, time.time()))
+        new = await self._do(lambda questions: questions.vote(name, client.voter, vote))
         return JSONResponse({"id": name, "new": new}, 201 if new else 200)
 
     async def read(self, request: Request, client: Client) -> Response:
@@ -248,9 +271,11 @@ class Service:
         return JSONResponse(self._for(row, client))
 
     async def listed(self, request: Request, client: Client) -> Response:
-        """GET /questions: the newest that this client may see; ?open=1 those that wait for votes."""
-        only = "state IN ('open', 'ready') AND state = 'open'" if request.query_params.get("open") else "1"
-        return JSONResponse(await self._list(client, only))
+        """GET /questions: the newest that this client may see; ?open=1 only open ones, ?open=0 only the others."""
+        wanted = request.query_params.get("open")
+        if wanted is not None:
+            checks.one_of(_OPEN, open=wanted)
+        return JSONResponse(await self._list(client, "1" if wanted is None else _OPEN[wanted]))
 
     async def _list(self, client: Client, only: str = "1") -> list[dict[str, Json]]:
         own, values = ("", ()) if client.reads or client.voter else (" AND asker = ?", (client.name,))
@@ -258,7 +283,7 @@ class Service:
         return [self._for(one, client) for one in found]
 
     async def budget(self, _: Request, client: Client) -> Response:
-        """GET /budget: what is left, of the common budget and of this client's."""
+        """GET /budget: the remaining common budget, and this client's."""
         return JSONResponse(await self._budget(client))
 
     async def _budget(self, client: Client) -> dict[str, Json]:
@@ -280,7 +305,7 @@ class Service:
         return answer
 
     async def health(self, _: Request) -> Response:
-        """GET /health: whether questions are answered, for a supervisor; without a token it says no more."""
+        """GET /health: whether questions are answered, without a token, for a supervisor."""
         return JSONResponse({"ok": not self._desk.trouble}, 503 if self._desk.trouble else 200)
 
     async def metrics(self, _: Request, __: Client) -> Response:
@@ -320,7 +345,7 @@ def _asked(row: dict[str, Json]) -> Asked:
 
 
 def _html(text: str) -> Response:
-    """Return a page that loads nothing, runs nothing and stays out of others' frames."""
+    """Return a page without scripts, external content or framing."""
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     )

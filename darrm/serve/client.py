@@ -1,5 +1,6 @@
-"""The other end: asks a server, votes, waits for labels; every call may be repeated, and is, after a lost answer."""
+"""The HTTP client: asks, votes, waits for labels. Every call may be repeated, and is after a lost answer."""
 
+import ipaddress
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -7,14 +8,28 @@ from typing import Self
 from urllib.parse import quote
 
 from darrm.errors import DarrmError
-from darrm.system.extras import Untyped, require
-from darrm.system.files import Json
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
+from darrm.util.files import Json
 
 _AGAIN = (429, 500, 503)
+_IN_THE_CLEAR = "tokens and votes are not sent in the clear"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class ServerRefusedError(DarrmError):
-    """A server refused; ``status`` is that of HTTP, ``more`` what else it said, such as what is left."""
+    """A server refused a request; ``status`` is the HTTP status, ``more`` the other fields, such as ``left``."""
 
     def __init__(self, status: int, message: str, more: dict[str, Json]) -> None:
         super().__init__(message)
@@ -22,11 +37,18 @@ class ServerRefusedError(DarrmError):
 
 
 class ServeClient:
-    """A client of the server at ``url``, with its token; ``attempts`` are made where network or server fail."""
+    """A client of the server at ``url``, with its token; failed calls are repeated up to ``attempts`` times."""
 
     def __init__(self, url: str, token: str, *, attempts: int = 5, **options: Untyped) -> None:
+        address = require("httpx").URL(url)
+        is_encrypted = address.scheme == "https"
+        if not is_encrypted and not (address.scheme == "http" and is_loopback(address.host)):
+            checks.fail("url", f"{address.scheme}://{address.host}", "https, or http on this machine", _IN_THE_CLEAR)
         self._http: Untyped = require("httpx").Client(
-            base_url=url, headers={"Authorization": f"Bearer {token}"}, **{"timeout": 90.0, **options}
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            # a proxy named by the environment would see an unencrypted token
+            **{"timeout": 90.0, "trust_env": is_encrypted, **options},
         )
         self._lost, self._attempts = require("httpx").TransportError, attempts
 
@@ -64,7 +86,7 @@ class ServeClient:
         return bool(self._call("PUT", f"/questions/{quote(name, safe='')}/vote", {"vote": vote})["new"])
 
     def read(self, name: str, wait: float = 0.0) -> dict[str, Json]:
-        """Return a question, once it has its end or after so many seconds."""
+        """Return a question, when it has ended or after ``wait`` seconds."""
         return dict(self._call("GET", f"/questions/{quote(name, safe='')}?wait={wait}"))
 
     def open_questions(self) -> list[dict[str, Json]]:
@@ -72,7 +94,7 @@ class ServeClient:
         return list(self._call("GET", "/questions?open=1"))
 
     def budget(self) -> dict[str, Json]:
-        """Return what is left."""
+        """Return the remaining budget."""
         return dict(self._call("GET", "/budget"))
 
     def __enter__(self) -> Self:

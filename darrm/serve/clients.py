@@ -1,47 +1,52 @@
-"""Who may ask, vote and read: named clients, in a file that holds the hashes of their tokens.
+"""Clients of a server: names, permissions and hashed tokens, in a file.
 
-A token is 256 bits from the operating system, so nobody finds it by trying, with or without its hash, and a plain
-SHA-256 is enough: slow, salted hashes are for passwords, which people choose and others guess. Whoever reads the file
-cannot act as a client. The hash of a token that comes in is compared with all of them in constant time.
+A token is 256 bits from the operating system, so it cannot be guessed, and plain SHA-256 is enough; slow, salted
+hashes are for passwords. The file does not reveal tokens. The hash of an incoming token is compared with all hashes in
+constant time.
 """
 
+import fcntl
 import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import stat
+import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from darrm.account.ledger import check_id
-from darrm.errors import checks
-from darrm.system.files import read_json, replacing
+from darrm.ledger.ledger import check_id
+from darrm.util import checks
+from darrm.util.files import check_parent, read_json, sync
 
 MOST_BYTES = 2**24
+_TOKEN = re.compile("[0-9a-f]{64}")  # and the form of its hash
 
 
 @dataclass(frozen=True)
 class Client:
-    """Who holds a token, and what it is for.
+    """A client and its permissions.
 
     Attributes
     ----------
     name
-        What it is called, in public.
+        Its public name.
     digest
         The SHA-256 of its token.
     voter
-        The number of the voter that it votes for, from 1; 0 for none.
+        The number of its voter, from 1; 0 for none.
     questions
-        How many questions it may ask in all: a budget of its own below the common one.
+        The largest number of questions that it may ask, a limit besides the common budget.
     project
-        Whose questions are counted together with its own; empty for none.
+        Clients of one project share a limit; empty for none.
     project_questions
-        How many questions the project may ask in all; the smallest that its clients name.
+        The limit of the project; the smallest of its clients.
     reads
-        Whether it reads the labels of all questions, not only of its own.
+        Whether it reads the labels of all questions, or only of those that it asked.
     """
 
     name: str
@@ -58,17 +63,19 @@ class Client:
             check_id("the name of a project", self.project)
         for name in ("voter", "questions", "project_questions"):
             checks.integer_at_least(0, **{name: getattr(self, name)})
-        if not isinstance(self.reads, bool) or not isinstance(self.digest, str) or len(self.digest) != 64:
-            checks.fail("a client", self.name, "with a digest of 64 characters, and reads true or false")
+        is_digest = isinstance(self.digest, str) and _TOKEN.fullmatch(self.digest)
+        if not isinstance(self.reads, bool) or not is_digest or self.digest == hashed(""):
+            allowed = "with a digest of 64 hexadecimal digits, not that of no token, and reads true or false"
+            checks.fail("a client", self.name, allowed)
 
 
 def hashed(token: str) -> str:
-    """Return the SHA-256 of a token, which is what is kept of it."""
+    """Return the SHA-256 of a token; the file keeps nothing more of it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_clients(path: Path) -> tuple[Client, ...]:
-    """Read the file; `ValueError` if it is none, or two clients have one name, or one voter's number."""
+    """Read the file; `ValueError` if it is malformed, or two clients share a name or a voter."""
     rows = read_json(path, what="a file of clients", most_bytes=MOST_BYTES)
     known = {field.name for field in fields(Client)}
     if not isinstance(rows, list) or not all(
@@ -82,27 +89,62 @@ def read_clients(path: Path) -> tuple[Client, ...]:
     return clients
 
 
+def read_version(path: Path) -> tuple[int, ...] | None:
+    """Return a version of the file that changes with every write, independent of its modification time.
+
+    None if it changed within the last second: another change may follow within the same tick of the clock.
+    """
+    status = path.stat()
+    if time.time_ns() - status.st_ctime_ns < 10**9:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def add_client(path: Path, client: Client) -> str:
-    """Add a client to the file, or make it; return its token, which nothing else holds. Names are taken once."""
+    """Add a client to the file, which may be new; return its token, which is not stored. Names are unique."""
+    check_parent(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # one writer at a time; the file itself is replaced
+        return _add_client(path, client)
+    finally:
+        os.close(folder)
+
+
+def _add_client(path: Path, client: Client) -> str:
     clients = read_clients(path) if path.exists() else ()
-    token = secrets.token_hex(32)  # no sign that a shell or a flag could stumble over
+    token = secrets.token_hex(32)  # safe in shells and options
     if any(client.name == other.name for other in clients):
         checks.fail("the name of a client", client.name, "new", "take its line out of the file to end its token")
     if client.voter and any(client.voter == other.voter for other in clients):
         checks.fail("voter", client.voter, "that of no other client")
     rows = [asdict(other) for other in clients] + [{**asdict(client), "digest": hashed(token)}]
-    before = path.stat() if path.exists() else None
-    with replacing(path) as file:
-        file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        made = file.stat()
-        if before is not None and (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
-            os.chown(file, before.st_uid, before.st_gid)  # of the server that reads it
-    path.chmod(0o600 if before is None else stat.S_IMODE(before.st_mode))
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)  # of mode 0600
+    made = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(rows, indent=1) + "\n")
+            if path.exists():  # the server may run as another user
+                before, now = path.stat(), made.stat()
+                if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+                    os.chown(made, before.st_uid, before.st_gid)
+                made.chmod(stat.S_IMODE(before.st_mode))
+            file.flush()
+            os.fsync(handle)
+        made.replace(path)
+        sync(path.parent)
+    finally:
+        made.unlink(missing_ok=True)
     return token
 
 
 def holder(clients: Iterable[Client], token: str) -> Client | None:
-    """Return whose token it is, None for nobody's; the time it takes says nothing about which hash was close."""
+    """Return the client of a token, or None; the time does not depend on the hashes.
+
+    Only a well-formed token is compared, so that an empty or guessable word is never a token.
+    """
+    if not _TOKEN.fullmatch(token):
+        return None
     digest, match = hashed(token), None
     for client in clients:
         if hmac.compare_digest(client.digest, digest):

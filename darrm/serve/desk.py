@@ -1,7 +1,7 @@
-"""The one thread that keeps questions and votes, and draws, pays for, keeps and hands out their labels.
+"""The thread that keeps questions and votes, and draws, debits, keeps and delivers their labels.
 
-It is a sink of `darrm.release.delivery`, by way of `darrm.release.one_by_one`: labels are handed over by writing them,
-durably, beside the questions, in the transaction that deletes the votes.
+It delivers by `darrm.release.one_by_one`: labels are handed over by writing them durably to the file of questions, in
+the transaction that deletes the votes.
 
 *No id has two labels, no label is unpaid, none is lost.* The ledger's entry names the ids that it pays for, and keeps
 their labels until the next entry of the stream is written, which is after `_Stream.hand_out` returned. A process that
@@ -11,10 +11,10 @@ that is answered is an old copy, a second budget, and refused. An id that the le
 and that the file does not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files
 for one stream are caught by the ledger, which lets one take a turn. ∎
 
-What came in while a batch was paid for is kept by the commit that keeps the batch's labels, and answered with the next
-debit: the disk is waited for twice a batch, not a question. Whoever waits for labels is told of them as they are kept,
-and is not asked to look. Clients that ask one question after the other would fall into two groups that wait for each
-other's debits; a few milliseconds for those who were just answered make one group of them, and half as many debits.
+Requests that arrive during a debit are kept by the commit of the batch's labels, and answered with the next debit: two
+disk syncs a batch, not a question. Waiting requests are notified when labels are kept. Clients that ask one question
+after the other would form two groups that wait for each other's debits; a pause of a few milliseconds merges them, and
+halves the number of debits.
 """
 
 import math
@@ -26,29 +26,31 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from darrm.account.ledger import PrivacyLedger, Turn
-from darrm.account.ledger_store import RESTORE
 from darrm.aggregator import Aggregator
-from darrm.errors import BudgetExceededError, DarrmError, LedgerError, checks
-from darrm.release.one_by_one import OneByOne
+from darrm.errors import BudgetExceededError, DarrmError, LedgerError
+from darrm.ledger.ledger import PrivacyLedger, StreamCursor
+from darrm.ledger.store import RESTORE
+from darrm.release.one_by_one import AnswerStream
 from darrm.serve.questions import WAITING, Ballot, End, Questions, Row
-from darrm.system.files import Json
+from darrm.util import checks
+from darrm.util.files import Json
 
 MOST_TOGETHER = 256  # questions of one debit
 LONGEST_PAUSE = 1.0  # seconds until deadlines are looked at
-_GATHER = 0.004  # seconds of silence that are waited for who was just answered and asks again: a disk's sync
+_GATHER = 0.004  # seconds to wait for the next requests of clients that were just answered: a disk sync
 _MOST_GATHERS = 5
 _RETRY = 1.0  # seconds after the ledger failed
-_LEFT_FOR = 2.0  # seconds that a count of what is left is good for
+_LEFT_FOR = 2.0  # seconds of validity of a count of the remaining budget
+_OUTSIDE = (DarrmError, OSError, sqlite3.Error, MemoryError)  # not caused by a question: retried
 T = TypeVar("T")
 Keep = Callable[[Sequence[End]], None]
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What one server is for: what answers, what pays, and where questions wait."""
+    """The configuration of a server: aggregator, ledger, and the file of questions."""
 
     aggregator: Aggregator
     ledger: str
@@ -59,44 +61,31 @@ class Deployment:
 
 
 @dataclass(eq=False)
-class _Task(Generic[T]):
-    """Something to be done with the questions, and who waits for its result."""
+class _Task:
+    """An action on the questions; with ``waits`` its result is complete when its questions have ended."""
 
-    act: Callable[[Questions], T]
-    future: Future[T] = field(default_factory=Future)
-    result: list[T] = field(default_factory=list)  # one, once it is there
+    act: Callable[[Questions], Any]
+    waits: bool = False
+    future: Future[Any] = field(default_factory=Future)
+    result: Any = None
     failure: BaseException | None = None
-
-    def do(self, questions: Questions) -> None:
-        """Do it."""
-        self.result = [self.act(questions)]
+    left = 0  # questions whose end is waited for, by each of their ids
 
     def end(self) -> None:
-        """Tell whoever waits."""
+        """Give the result to the caller."""
         if self.future.set_running_or_notify_cancel():
             if self.failure is None:
-                self.future.set_result(self.result[0])
+                self.future.set_result(self.result)
             else:
                 self.future.set_exception(self.failure)
 
 
-class _Ends(_Task[dict[str, Row]]):
-    """The same, until the questions that it returns have their ends."""
-
-    left = 0  # questions whose end is waited for, by each of their ids
-
-    def missing(self) -> list[str]:
-        """Return the questions whose end is waited for."""
-        rows = self.result[0] if self.result else {}
-        return [name for name, row in rows.items() if not row or row["state"] in WAITING]
-
-
 class TakenError(LedgerError):
-    """Another server answers the stream, which time does not mend."""
+    """Another server answers the stream; retrying does not help."""
 
 
-class _Stream(OneByOne):
-    """The stream of the labels of a deployment, which are handed out by keeping them beside their questions."""
+class _Stream(AnswerStream):
+    """The answer stream of a deployment; it delivers labels by keeping them with their questions."""
 
     def __init__(self, deployment: Deployment, questions: Questions, keep: Keep) -> None:
         ledger = PrivacyLedger(deployment.ledger)
@@ -104,14 +93,14 @@ class _Stream(OneByOne):
         self._keep = keep
         account = ledger.accountant()
         kinds = {charge.kind for charge in account.charges}
-        if ledger.kinds == "one" and kinds - {account.as_held(deployment.aggregator.charge(1)).kind}:
+        if ledger.composition == "one" and kinds - {account.as_held(deployment.aggregator.privacy_cost(1)).kind}:
             checks.fail("--table", checks.Found("another"), "the one that this ledger of one kind pays for")
-        stream = Turn.of(deployment.stream).stream
+        stream = StreamCursor.of(deployment.stream).stream
         mine = [entry for entry in ledger.entries() if entry.output == stream]
         if any(len(entry.questions) != entry.count for entry in mine):
             checks.fail("--stream", deployment.stream, "that of a server", "another program answered this stream")
         # of the entry whose labels were read: another process may have debited since
-        self._last = next((entry.questions for entry in mine if entry.number == self.turn.after), ())
+        self._last = next((entry.questions for entry in mine if entry.number == self.cursor.after), ())
         questions.belongs_to(ledger.identity, deployment.stream)
         lost, unpaid = questions.compared({name for entry in mine for name in entry.questions})
         if unpaid:
@@ -120,18 +109,20 @@ class _Stream(OneByOne):
             )
         found = set() if self.unclaimed is None else set(self._last)
         self._lost = [End(name, "lost") for name in lost if name not in found]
-        if not self.waiting():  # one commit, before a deadline that passed gives back what was paid for
+        if not self.waiting():  # one commit, before passed deadlines expire paid questions
             keep(self._lost)
         self._lost = []
 
     def check_turn(self) -> None:
         """Raise `TakenError` if another process debited for this stream."""
-        if any(entry.number > self.turn.after and entry.output == self.turn.stream for entry in self.ledger.entries()):
+        if any(
+            entry.number > self.cursor.after and entry.output == self.cursor.stream for entry in self.ledger.entries()
+        ):
             raise TakenError(self.ledger.path, "another server answers this stream: stop one, and start anew")
 
     def hand_out(self, labels: list[Json]) -> None:
-        """Keep labels beside their questions, and forget the votes."""
-        names = self.turn.questions or self._last
+        """Keep labels with their questions, and delete the votes."""
+        names = self.cursor.questions or self._last
         ends = [End(name, "answered", label) for name, label in zip(names, labels, strict=True)]
         self._keep([*self._lost, *ends])
 
@@ -142,16 +133,16 @@ class Desk:
     Attributes
     ----------
     trouble
-        Why nothing is answered just now, in words without votes or labels; empty if all is well.
+        The reason why nothing is answered at the moment, without votes or labels; empty if all is well.
     answered
-        How many questions were answered since the start.
+        The number of answered questions since the start.
     """
 
     def __init__(self, deployment: Deployment, say: Callable[[str], object] = lambda _: None) -> None:
         self.deployment, self._say = deployment, say
         self.trouble, self.answered = "", 0
-        self._tasks: queue.SimpleQueue[_Task[Any] | None] = queue.SimpleQueue()
-        self._waiters: dict[str, list[_Ends]] = {}  # the thread's own
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._waiters: dict[str, list[_Task]] = {}  # the thread's own
         self._told = 0  # questions whose end the last commit kept
         self._stopping, self._left_lock = False, threading.Lock()
         self._left: tuple[float, int] = (-_LEFT_FOR, 0)
@@ -169,36 +160,37 @@ class Desk:
         return _Stream(self.deployment, self._questions, self._keep)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what was begun, and close the file."""
+        """Finish the current work, and close the file."""
         self._tasks.put(None)
-        self._thread.join()
+        if self._thread.ident is None:  # it was not started
+            self._questions.close()
+        else:
+            self._thread.join()
 
     def do(self, act: Callable[[Questions], T]) -> Future[T]:
-        """Do something with the questions; the result is there when it is durable."""
-        task = _Task(act)
-        self._tasks.put(task)
+        """Run an action on the questions; its future has the result when it is durable."""
+        self._tasks.put(task := _Task(act))
         return task.future
 
     def ends(self, act: Callable[[Questions], dict[str, Row]]) -> Future[dict[str, Row]]:
-        """Do something that returns questions by their ids, nothing for new ones; return them once all have ended.
+        """Run an action that returns questions by their ids, nothing for new ones; return them when all have ended.
 
-        Who waits no more cancels it.
+        Cancel the future to stop waiting.
         """
-        task = _Ends(act)
-        self._tasks.put(task)
+        self._tasks.put(task := _Task(act, waits=True))
         return task.future
 
     def left(self) -> int:
-        """Count how many more questions the common budget admits; as old as two seconds."""
+        """Count the questions that the common budget still admits; the count is up to two seconds old."""
         with self._left_lock:
             at, left = self._left
             if time.monotonic() - at >= _LEFT_FOR:
                 ledger = PrivacyLedger(self.deployment.ledger)
-                left = ledger.queries_that_fit(self.deployment.aggregator.charge(1))
+                left = ledger.queries_that_fit(self.deployment.aggregator.privacy_cost(1))
                 self._left = time.monotonic(), left
             return left
 
@@ -217,10 +209,10 @@ class Desk:
             pause = _GATHER if busy else LONGEST_PAUSE
         self._questions.close()
 
-    def _arrived(self, pause: float) -> list[_Task[Any]]:
-        """Take what there is to be done; wait for it to the next deadline, and for those who were just answered."""
+    def _arrived(self, pause: float) -> list[_Task]:
+        """Take waiting tasks; wait until the next deadline, and for clients that were just answered."""
         due = self._questions.next_deadline() if pause else None
-        pause = pause if due is None else min(pause, max(0.0, due - time.time()))
+        pause = pause if due is None else min(pause, max(0.0, due - self._questions.now()))
         tasks, until = [], time.monotonic() + pause + _MOST_GATHERS * _GATHER
         try:
             task = self._tasks.get(timeout=pause) if pause else self._tasks.get_nowait()
@@ -235,12 +227,12 @@ class Desk:
             return tasks
 
     def _keep(self, ends: Sequence[End], pause: float = 0.0) -> None:
-        """Keep ends, and do what there is to be done, in one commit; whoever waits hears of it afterwards."""
+        """Keep ends and run waiting tasks in one commit, then notify waiting requests."""
         tasks = self._arrived(pause)
         try:
             with self._questions.transaction():
                 ended = [row for end in ends if (row := self._questions.settle(end)) is not None]
-                ended += self._questions.make_due(time.time())
+                ended += self._questions.make_due(self._questions.now())
                 for task in tasks:
                     self._try(task)
         except BaseException as error:
@@ -253,47 +245,65 @@ class Desk:
             self._questions.fold()
         for row in ended:
             for task in self._waiters.pop(row["id"], ()):
-                task.result[0][row["id"]] = row
+                task.result[row["id"]] = row
                 task.left -= 1
                 if not task.left:
                     task.end()
         for task in tasks:
             self._tell(task)
 
-    def _try(self, task: _Task[Any]) -> None:
-        """Do a task, or none of it."""
+    def _try(self, task: _Task) -> None:
+        """Run a task completely or not at all."""
         try:
             with self._questions.step():
-                task.do(self._questions)
+                task.result = task.act(self._questions)
         except Exception as error:
             if not self._questions.is_in_transaction:  # the others' work was undone, too
                 raise
             task.failure = error
 
-    def _tell(self, task: _Task[Any]) -> None:
-        """Tell whoever waits, or note for which questions."""
-        if not isinstance(task, _Ends) or not (names := task.missing()):
+    def _tell(self, task: _Task) -> None:
+        """Return a result, or register the questions that it waits for."""
+        rows = task.result if task.waits and task.failure is None else {}
+        names = [name for name, row in rows.items() if not row or row["state"] in WAITING]
+        if not names:
             task.end()
-            return
         for name in names:
             others = self._waiters.get(name, ())
             self._waiters[name] = [*(other for other in others if not other.future.done()), task]
         task.left = len(names)
 
     def _answer(self) -> bool:
-        """Answer what is ready; return whether there was anything."""
+        """Answer ready questions; return whether there were any."""
         if self._stream is None:
             self._stream = self._open()
-        ready = self._questions.ready(MOST_TOGETHER)
+        stream, names = self._stream, self._questions.ready(MOST_TOGETHER)
         self.trouble = ""
-        if ready is None:
-            return False
-        names, votes = ready
         try:
-            self.answered += len(self._stream.answer_together(votes, names))
+            if names:
+                self._answer_together(stream, names)
+        except _OUTSIDE:
+            raise
+        except Exception:  # noqa: BLE001 (nothing is paid: the question that cannot be answered is found)
+            stream.check_turn()
+            for name in names:
+                self._answer_alone(stream, name)
+        return bool(names)
+
+    def _answer_together(self, stream: _Stream, names: Sequence[str]) -> None:
+        names, votes = self._questions.votes_on(names)
+        try:
+            self.answered += len(stream.answer_together(votes, names))
         except BudgetExceededError:
             self._keep([End(name, "refused") for name in names])
-        except ValueError:
-            self._stream.check_turn()
+
+    def _answer_alone(self, stream: _Stream, name: str) -> None:
+        """Answer a question, or end it without a label and without cost if it cannot be answered."""
+        try:
+            self._answer_together(stream, [name])
+        except _OUTSIDE:
             raise
-        return True
+        except Exception as error:  # noqa: BLE001 (as above)
+            stream.check_turn()
+            self._say(f"a question ends without a label: it cannot be answered ({type(error).__name__})")
+            self._keep([End(name, "failed")])

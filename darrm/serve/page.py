@@ -1,9 +1,9 @@
-"""What a person sees: one page of questions, labels and budget, and one of the endpoints; no script, nothing loaded."""
+"""Pages for people: questions, labels and budget; and the endpoints. No scripts, nothing loaded."""
 
 import time
 from html import escape
 
-from darrm.system.files import Json
+from darrm.util.files import Json
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --full: #2f6f9f; }
@@ -19,6 +19,7 @@ _STATES = {
     "ready": "is being answered",
     "expired": "expired without a label: votes were missing; nothing was paid",
     "refused": "refused: the budget is spent; nothing was paid",
+    "failed": "failed: its votes cannot be answered; nothing was paid",
     "lost": "paid for, and its label is lost",
 }
 
@@ -53,7 +54,7 @@ def _question(question: dict[str, Json]) -> str:
 
 
 def home(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, trouble: str, report: str) -> str:
-    """Return the page of a client: its questions, who has voted (not what), labels that it may read, what is left."""
+    """Return the page of a client: its questions, voters (not votes), readable labels, remaining budget."""
     answered = sum(question["state"] == "answered" for question in questions)
     bars = _bar("Common budget", budget["left"], budget["left"] + budget["answered"])
     own = [("Your own", budget["client"]), *([("Your project", budget["project"])] if "project" in budget else [])]
@@ -91,7 +92,7 @@ OPENAPI: dict[str, Json] = {
     "info": {"title": "darrm serve", "version": "1"},
     "paths": {
         "/questions": {
-            "get": _operation("The newest questions that you may see; with ?open=1 those that wait for votes."),
+            "get": _operation("The newest questions that you may see; ?open=1: only open ones; ?open=0: only others."),
             "post": _operation(_CREATE, body="Question"),
         },
         "/questions/{id}": {

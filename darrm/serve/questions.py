@@ -1,35 +1,42 @@
-"""Questions that wait for votes, and the labels that they got: one SQLite file beside the ledger.
+"""Questions, their votes and their labels: one SQLite file.
 
-A question is *open* until all votes are there or its deadline passed, then *ready*; the desk makes it *answered*. It is
-*expired* if votes that must not be missing are, or none came, *refused* if the budget did not admit it, and *lost* if
-the ledger says that it was paid for and this file does not know its label, as after an old copy was put back: it is
-never drawn again.
+A question is *open* until it has all votes or its deadline passes, then *ready*; the desk makes it *answered*. It is
+*expired* if it has no votes or too few, *refused* if the budget does not admit it, *failed* if its votes cannot be
+answered, and *lost* if the ledger paid for it and this file has no label, as after restoring an old copy: it is never
+drawn again. Expired, refused and failed questions cost nothing.
 
-Votes are secrets. The file is readable by its owner only, and they are deleted in the transaction that keeps the label,
-and overwritten by zeros (``secure_delete``); the log that SQLite writes ahead shows them until it is emptied, after a
-second without questions. What a disk or a backup remembers is beyond it. Who voted stays, what was said does not, nor a
-digest, which could be guessed back.
+Votes are secret. Only the owner can read the file. The transaction that keeps the label deletes the votes and
+overwrites them by zeros (``secure_delete``); SQLite's write-ahead log contains them until it is emptied, after a second
+without questions. Copies on disks and in backups are out of reach. The names of voters stay, votes and their digests do
+not: digests could be inverted by guessing.
 """
 
 import json
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from darrm.account.ledger import check_id
-from darrm.errors import LedgerError, checks
+from darrm.errors import DarrmError, LedgerError
+from darrm.ledger.ledger import check_id
+from darrm.problem import OPEN, Open, is_open
 from darrm.serve.clients import Client
-from darrm.system.files import Json
+from darrm.util import checks
+from darrm.util.files import Json
 from darrm.votes import Votes
+from darrm.votes.votes_file import LONGEST_NAME
 
 WAITING = ("open", "ready")
-Row = dict[str, Json]  # what may be read of a question
+UNPAID = ("expired", "refused", "failed")
+Row = dict[str, Json]  # the readable fields of a question
 LONGEST_TEXT = 2000
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair, which no file holds
+_SURROGATE = re.compile("[\ud800-\udfff]")  # unpaired, which UTF-8 cannot encode
+_NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters too
 LONGEST_WAIT = 366 * 86400.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS questions (
@@ -53,11 +60,11 @@ CREATE TEMP TRIGGER changed AFTER UPDATE OF state ON questions BEGIN
     UPDATE numbers SET questions = questions - 1 WHERE state = old.state;
     INSERT INTO numbers VALUES (new.state, 1) ON CONFLICT (state) DO UPDATE SET questions = questions + 1; END;
 """
-_MOST_UNPAID = 10  # questions that expired or were refused, for each that a client may ask: rows that nobody paid for
+_MOST_UNPAID = 10  # unpaid questions per allowed question of a client, a bound on rows
 
 
-class RefusedError(Exception):
-    """What a client asked for is refused: an HTTP status, why, and what a program wants to know."""
+class RefusedError(DarrmError):
+    """A refused request: an HTTP status, the reason, and fields for programs."""
 
     def __init__(self, status: int, message: str, **more: object) -> None:
         super().__init__(message)
@@ -66,7 +73,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a client wants to know: with ``votes`` or ``counts`` of all voters, or, for ``seconds``, from the voters."""
+    """A question of a client, with ``votes`` or ``counts`` of all voters, or open to voters for ``seconds``."""
 
     id: str
     text: str = ""
@@ -76,7 +83,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         check_id("id", self.id)
-        if self.id in {".", ".."}:  # which clients take out of an address
+        if self.id in {".", ".."}:  # HTTP clients remove them from addresses
             checks.fail("id", self.id, "neither . nor ..")
         if not isinstance(self.text, str) or len(self.text) > LONGEST_TEXT or _SURROGATE.search(self.text):
             checks.fail("text", checks.Found("another thing"), f"text of at most {LONGEST_TEXT} characters")
@@ -92,7 +99,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class End:
-    """The end of a question, with its label where it is *answered*."""
+    """The end of a question, with its label if it is *answered*."""
 
     id: str
     state: str
@@ -101,53 +108,88 @@ class End:
 
 @dataclass(frozen=True)
 class Ballot:
-    """How votes are read: K voters, the classes, and whether votes may be missing, as `Votes.of_labels` says."""
+    """The valid votes: K voters, the classes, and the rule for missing votes, as for `Votes.of_labels`.
+
+    Votes are compared exactly and one by one, before they become an array, so validity does not depend on other votes.
+    """
 
     voters: int
     classes: int | tuple[str, ...] | str
     missing: str = "refuse"
 
-    @property
-    def is_open(self) -> bool:
-        """Whether voters answer with any string."""
-        return self.classes == "open"
+    def __post_init__(self) -> None:
+        if is_open(self.classes):
+            object.__setattr__(self, "classes", OPEN)
+        if isinstance(self.classes, tuple) and not all(map(_is_answer, self.classes)):
+            checks.fail("--classes", self.classes, f"text of 1 to {LONGEST_NAME} characters, none a control character")
 
-    def is_plain(self, given: dict[str, Json]) -> bool:
-        """Whether these are whole numbers of listed classes, none missing: seen without making `Votes` of them."""
-        votes, most = given.get("votes", []), self.classes
-        return (
-            isinstance(most, int) and [type(vote) is int and 0 <= vote < most for vote in votes] == [True] * self.voters
-        )
+    @cached_property
+    def _index(self) -> dict[Json, int]:
+        """The number of each class that has a name."""
+        return {name: number for number, name in enumerate(self.classes)} if isinstance(self.classes, tuple) else {}
+
+    def places(self, votes: Sequence[Json]) -> list[Json]:
+        """Return the class of each vote, of open answers the answer, None if missing; `ValueError` for no vote.
+
+        Messages repeat no vote.
+        """
+        what, index, classes = "one of the classes", self._index, self.classes
+        if isinstance(classes, Open):
+            what = f"text of 1 to {LONGEST_NAME} characters, none a control character"
+            places = [vote if vote is None or _is_answer(vote) else -1 for vote in votes]
+        elif isinstance(classes, int):
+            what = f"a whole number from 0 to {classes - 1}"
+            places = [vote if vote is None or (type(vote) is int and 0 <= vote < classes) else -1 for vote in votes]
+        else:
+            places = [vote if vote is None else index.get(vote, -1) if type(vote) is str else -1 for vote in votes]
+        if -1 in places:
+            checks.fail("a vote", checks.Found("something else"), what)
+        if None in places and self.missing == "refuse":
+            checks.fail("a vote", checks.Found("null"), what, "this server takes no question with missing votes")
+        return places
+
+    def row(self, votes: Sequence[Json]) -> list[Json]:
+        """Return `places` of the votes of one question, one of each voter."""
+        if len(votes) != self.voters:
+            checks.fail("votes", checks.Found(f"{len(votes)} of them"), f"{self.voters}, one for each voter")
+        return self.places(votes)
+
+    def tally(self, counts: Sequence[Json]) -> list[Json]:
+        """Return how many voters chose each class; `ValueError` for other numbers, and where classes are not listed."""
+        classes = self.classes
+        if isinstance(classes, Open) or len(counts) != (classes if isinstance(classes, int) else len(classes)):
+            checks.fail("counts", checks.Found("another thing"), "a number for each class that is listed")
+        if not all(type(count) is int and count >= 0 for count in counts) or sum(counts) != self.voters:
+            checks.fail("counts", checks.Found("others"), f"whole numbers from 0 that sum to {self.voters}")
+        return list(counts)
 
     def votes(self, rows: Sequence[Sequence[Json]]) -> Votes:
-        """Read what each voter said to each question, None for nothing; `ValueError` if these are no votes."""
-        kind = int if isinstance(self.classes, int) else str
-        for row in rows:
-            if any(vote is not None and type(vote) is not kind for vote in row):
-                what = "text" if kind is str else "whole numbers from 0"
-                checks.fail("votes", checks.Found("something else"), what, "null is a vote that is missing")
-            if len(row) != self.voters:
-                checks.fail("votes", checks.Found(f"{len(row)} of them"), f"{self.voters}, one for each voter")
-        several = [list(row) for row in rows]
-        if self.is_open:
-            return Votes.of_answers(several, missing="blank" if self.missing == "blank" else "refuse")
-        return Votes.of_labels(several, self.classes, missing="coin" if self.missing == "coin" else "refuse")
+        """Read the votes of questions."""
+        places = [self.row(row) for row in rows]
+        if isinstance(self.classes, Open):
+            return Votes.of_answers(places, missing=self.missing)
+        number = self.classes if isinstance(self.classes, int) else len(self.classes)
+        votes = Votes.of_labels(places, number, missing=self.missing)
+        return votes.called(self.classes) if isinstance(self.classes, tuple) else votes
 
     def counts(self, rows: Sequence[Sequence[Json]]) -> Votes:
-        """Read how many voters said each class, to each question; no vote may be missing."""
-        if self.is_open or not all(type(count) is int for row in rows for count in row):
-            checks.fail("counts", checks.Found("another thing"), "a whole number for each class that is listed")
-        return Votes.of_counts([list(row) for row in rows], self.voters, self.classes)
+        """Read the counts of questions."""
+        return Votes.of_counts([self.tally(row) for row in rows], self.voters, self.classes)
+
+
+def _is_answer(text: object) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= LONGEST_NAME and not _NO_TEXT.search(text)
 
 
 class Questions:
-    """The file; whoever has it open has it alone, and uses it from one thread."""
+    """The file, opened exclusively and used from one thread."""
 
     def __init__(self, path: Path, ballot: Ballot) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         if path.stat().st_mode & 0o077:
             checks.fail("the file of questions", str(path), "readable by its owner only", f"chmod 600 {path}")
         self.path, self.ballot = path, ballot
+        self._epoch = time.time() - time.monotonic()
         self._folded = -1  # changes that the log does not hold any more
         self._there: dict[int, int] = {}  # votes on an open question, where they were counted
         self._rows = sqlite3.connect(path, isolation_level=None, timeout=1.0, check_same_thread=False)
@@ -160,13 +202,17 @@ class Questions:
             why = "another server has them, or another copy's -wal is beside them?"
             raise LedgerError(str(path), f"the questions cannot be opened ({error}): {why}") from error
 
+    def now(self) -> float:
+        """Return the time: the system clock at opening, plus a monotonic clock."""
+        return self._epoch + time.monotonic()
+
     def close(self) -> None:
-        """Fold the log in, and let others have the file."""
+        """Empty the log, and close the file."""
         self._rows.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Keep all that is done in the block, durably, or nothing of it."""
+        """Commit all changes of the block durably, or none."""
         self._rows.execute("BEGIN")
         try:
             yield
@@ -179,7 +225,7 @@ class Questions:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Undo what is done in the block if it raises, within a transaction."""
+        """Undo the changes of the block if it raises, within a transaction."""
         self._rows.execute("SAVEPOINT step")
         try:
             yield
@@ -193,17 +239,17 @@ class Questions:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether what is done may still be undone."""
+        """Whether changes can still be undone."""
         return self._rows.in_transaction
 
     def fold(self) -> None:
-        """Empty the log that is written ahead, in which votes stand that were deleted."""
+        """Empty the write-ahead log, which contains deleted votes."""
         if self._folded != self._rows.total_changes:
             self._rows.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._folded = self._rows.total_changes
 
     def belongs_to(self, ledger: str, stream: str) -> None:
-        """Note for which stream of which ledger the labels are, and the ballot; `ValueError` for another one."""
+        """Bind the file to a stream of a ledger and to the ballot; `ValueError` for others."""
         row = self._rows.execute("SELECT ledger, stream FROM deployment").fetchone()
         if row is None:
             self._rows.execute("INSERT INTO deployment VALUES (?, ?)", (ledger, stream))
@@ -220,14 +266,15 @@ class Questions:
             self._rows.execute("DELETE FROM ballot")
             self._rows.execute("INSERT INTO ballot VALUES (?)", (words,))
 
-    def ask(self, asked: Asked, client: Client, most_of_project: int, now: float) -> bool:
-        """Keep a question; return whether it is new. The same one again changes nothing, another one is refused."""
+    def ask(self, asked: Asked, client: Client, most_of_project: int) -> bool:
+        """Keep a question; return whether it is new. A repetition changes nothing; another with its id is refused."""
         given = {name: list(value) for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
         text = json.dumps(given) if given else None
-        if given and not self.ballot.is_plain(given):
-            self._read([given])
+        for name, read in (("votes", self.ballot.row), ("counts", self.ballot.tally)):
+            if name in given:
+                read(given[name])
         is_said = any(vote is not None for several in given.values() for vote in several)
-        state, deadline = "ready" if is_said else "open", now + (asked.seconds or 0.0)
+        state, deadline = "ready" if is_said else "open", self.now() + (asked.seconds or 0.0)
         values = (asked.id, client.name, client.project, asked.text, asked.seconds, deadline, state, text)
         new = self._rows.execute(
             "INSERT INTO questions (id, asker, project, text, seconds, deadline, state, given) "
@@ -263,19 +310,19 @@ class Questions:
             raise RefusedError(402, f"the {name} may ask {most} questions, and asked them", left=0, limit=most)
         self._rows.execute("INSERT INTO used VALUES (?, 1)", (name,))
 
-    def vote(self, question: str, voter: int, vote: object, now: float) -> bool:
-        """Keep a vote; return whether it is new. The same again changes nothing; another, or a late one, is refused."""
+    def vote(self, question: str, voter: int, vote: object) -> bool:
+        """Keep a vote; return whether it is new. A repetition changes nothing; another or late vote is refused."""
         row = self._rows.execute(
             "SELECT number, state, deadline, given FROM questions WHERE id = ?", (question,)
         ).fetchone()
         if row is None:
             raise RefusedError(404, f"there is no question {question[:100]!r}")
-        if voter > self.ballot.voters:  # clients are read anew while the server runs
+        if voter > self.ballot.voters:  # the file of clients may change while the server runs
             raise RefusedError(403, f"there is no voter {voter}: this server has {self.ballot.voters}")
         number, state, deadline, given = row
-        replace(self.ballot, voters=1).votes([[vote]])
         if vote is None:
-            checks.fail("vote", checks.Found("null"), "a vote", "who says nothing is missing at the deadline")
+            checks.fail("vote", checks.Found("null"), "a vote", "a voter without one sends nothing until the deadline")
+        self.ballot.places([vote])
         text = json.dumps(vote)
         before = self._rows.execute(
             "SELECT vote FROM votes WHERE question = ? AND voter = ?", (number, voter)
@@ -284,7 +331,7 @@ class Questions:
             if before[0] not in (text, None):
                 raise RefusedError(409, "this voter has voted otherwise: the first vote counts")
             return False
-        if state != "open" or deadline <= now or given is not None:
+        if state != "open" or deadline <= self.now() or given is not None:
             raise RefusedError(409, "this question takes no votes any more", state=state)
         self._rows.execute("INSERT INTO votes VALUES (?, ?, ?)", (number, voter, text))
         if number in self._there:
@@ -314,19 +361,28 @@ class Questions:
         row = self._rows.execute(soonest).fetchone()
         return None if row[0] is None else float(row[0])
 
-    def ready(self, most: int) -> tuple[tuple[str, ...], Votes] | None:
-        """Return questions to be answered, the oldest first, and their votes; None if there are none."""
+    def ready(self, most: int) -> tuple[str, ...]:
+        """Return the ids of questions that can be answered, the oldest first."""
         rows = self._rows.execute(
-            "SELECT number, id, given FROM questions WHERE state IN ('open', 'ready') AND state = 'ready' "
-            "ORDER BY number LIMIT ?",
+            "SELECT id FROM questions WHERE state IN ('open', 'ready') AND state = 'ready' ORDER BY number LIMIT ?",
             (most,),
-        ).fetchall()
-        several = [
-            (name, {"votes": self._voted(number)} if given is None else json.loads(given))
-            for number, name, given in rows
-        ]
-        several.sort(key=lambda pair: "counts" in pair[1])  # as `_read` returns them
-        return (tuple(name for name, _ in several), self._read([given for _, given in several])) if several else None
+        )
+        return tuple(name for (name,) in rows)
+
+    def votes_on(self, names: Sequence[str]) -> tuple[tuple[str, ...], Votes]:
+        """Return these questions in the order of their votes, those with counts last, and the votes."""
+        one = "SELECT number, given FROM questions WHERE id = ?"
+        votes, counts = {}, {}
+        for name in names:
+            number, given = self._rows.execute(one, (name,)).fetchone()
+            several = {"votes": self._voted(number)} if given is None else json.loads(given)
+            if "votes" in several:
+                votes[name] = several["votes"]
+            else:
+                counts[name] = several["counts"]
+        parts = [self.ballot.votes([*votes.values()])] if votes else []
+        parts += [self.ballot.counts([*counts.values()])] if counts else []
+        return (*votes, *counts), parts[0] if len(parts) == 1 else Votes.concatenate(parts)
 
     def _voted(self, number: int) -> list[Json]:
         row: list[Json] = [None] * self.ballot.voters
@@ -334,20 +390,14 @@ class Questions:
             row[voter - 1] = json.loads(vote)
         return row
 
-    def _read(self, several: Sequence[dict[str, Json]]) -> Votes:
-        """Read what was said: first of all questions with votes, then of those with counts."""
-        votes = [given["votes"] for given in several if "votes" in given]
-        counts = [given["counts"] for given in several if "counts" in given]
-        parts = ([self.ballot.votes(votes)] if votes else []) + ([self.ballot.counts(counts)] if counts else [])
-        return parts[0] if len(parts) == 1 else Votes.joined(parts)
-
     def settle(self, end: End) -> Row | None:
-        """Give a question its end, and forget what was voted; return it, None if it had one: a label stays."""
+        """End a question and delete its votes; return it, or None if it had ended: labels never change."""
         label = json.dumps(end.label)
         if end.state == "lost":  # paid for after all, though it was given back
             self._rows.execute(
                 "UPDATE used SET questions = questions + 1 WHERE EXISTS (SELECT 1 FROM questions WHERE id = ? "
-                "AND state IN ('expired', 'refused') AND name IN ('client ' || asker, 'project ' || project))",
+                "AND state IN ('expired', 'refused', 'failed') "
+                "AND name IN ('client ' || asker, 'project ' || project))",
                 (end.id,),
             )
         row = self._rows.execute(
@@ -362,7 +412,7 @@ class Questions:
                 (end.id, end.state, label),
             )
             return None
-        if end.state in {"expired", "refused"}:  # not paid for
+        if end.state in UNPAID:
             names = [(f"client {row[2]}",), (f"project {row[8]}",)]
             self._rows.executemany("UPDATE used SET questions = questions - 1 WHERE name = ?", names)
             unpaid = "INSERT INTO used VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET questions = questions + 1"
@@ -372,7 +422,7 @@ class Questions:
         return self._row(row)
 
     def _row(self, row: Sequence[Json]) -> Row:
-        """Return what may be read of a question; one that came with its votes has no voters' own."""
+        """Return the readable fields of a question."""
         number, *values, label, seconds = row[:8]
         voted = "SELECT voter FROM votes WHERE question = ? ORDER BY voter"
         voters = [] if seconds is None else [voter for (voter,) in self._rows.execute(voted, (number,))]
@@ -380,13 +430,13 @@ class Questions:
         return shown | ({"label": json.loads(label)} if shown["state"] == "answered" else {})
 
     def compared(self, paid: set[str]) -> tuple[list[str], int]:
-        """Return which ids that the ledger paid for have no label here, and how many have one and are not paid for."""
+        """Return the paid ids without a label, and the number of labels that the ledger did not pay for."""
         ended = dict(self._rows.execute("SELECT id, state FROM questions WHERE state IN ('answered', 'lost')"))
         unpaid = [name for name, state in ended.items() if state == "answered" and name not in paid]
         return [name for name in paid if name not in ended], len(unpaid)
 
     def shown(self, where: str = "", values: tuple[object, ...] = (), most: int = 1000) -> list[Row]:
-        """Return what may be read of questions, the newest first; ``where`` is ours, never a client's."""
+        """Return the readable fields of questions, newest first; ``where`` is never the input of a client."""
         rows = self._rows.execute(
             "SELECT number, id, asker, text, deadline, state, label, seconds FROM questions "  # noqa: S608 (ours)
             f"{where} ORDER BY number DESC LIMIT ?",
@@ -395,7 +445,7 @@ class Questions:
         return [self._row(row) for row in rows]
 
     def one(self, name: str) -> Row | None:
-        """Return what may be read of a question, None if there is none."""
+        """Return the readable fields of a question, or None."""
         return next(iter(self.shown("WHERE id = ?", (name,))), None)
 
     def numbers(self) -> dict[str, int]:

@@ -1,5 +1,1 @@
-"""What an auditor runs: a table, a ledger and labels, judged claim by claim."""
-
-__all__ = [
-    "attack",
-]
+"""An independent verifier of tables, mechanisms, plans, ledgers and labels: it imports nothing of the rest of darrm."""

@@ -1,122 +1,158 @@
-"""Command line ``python -m darrm.verify``: what an auditor runs on everything that was released."""
+"""Command line ``darrm verify``: audit everything that was released."""
 
+import json
+import os
+import stat
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.account.ledger_store import check_kept
-from darrm.account.store import ledger_name
-from darrm.errors import checks
-from darrm.system.command_line import CommandLine, add_outputs, check_outputs, print_report, run
-from darrm.system.files import check_parent, check_regular, is_same_file, write_text
-from darrm.system.flags import add_classes, classes_of, integer
-from darrm.system.progress import status_line
+import click
+
 from darrm.verify.audit import audit
-from darrm.verify.chain import HEAD, ShownHead, read_head
+from darrm.verify.evidence import is_url
+from darrm.verify.history import PREFIX, LedgerDigest, read_digest, read_public_key
 from darrm.verify.report import html_report, json_report, text_report
-from darrm.verify.signatures import read_public_key
 
-_MOST_BYTES = 2**20  # of a file with a head
+_MOST_BYTES = 2**20  # of a file with a digest
+_EPILOG = """\b
+Examples:
+  darrm verify plan.json ledger.sqlite labels.csv --report report.html
+  darrm verify FOLDER --all
+  darrm verify table.json --voters voters.csv
 
-DESCRIPTION = """\
-Judge every claim of tables, mechanisms, the plans that they came from, ledgers, labels and saved estimators, in each
-file and between them: one line a claim. What each file is, is found out from what it holds. Privacy is decided by code
-that shares nothing with the prover. Nothing is written to the files or beside them: copies are enough, read-only ones
-too."""
-
-EPILOG = """\
-examples:
-  python -m darrm.verify table.json
-  python -m darrm.verify plan.json ledger.sqlite labels.csv --report report.html
-  python -m darrm.verify FOLDER --report report.html
-  python -m darrm.verify table.json --voters voters.csv
-  python -m darrm.verify table.json --attack 1000000 --format json
-
-verdicts:
-  proved here           recomputed by this audit, with every rounding bounded
-  consistent            agrees with everything else that was given; nothing here would show a careful forgery
-  claimed by the maker  cannot be seen in the files
-  cannot be known       what was given does not decide it; the reason says what would
+\b
+Verdicts:
+  proved independently  by this verifier alone, in exact or ball arithmetic
+  consistent            agrees with everything else that was given
+  assumed               no file can show it
+  unknown               not decided by these files; the reason says why
   false                 contradicted by the files themselves
 
-Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file could not be read or a flag is wrong."""
+Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file cannot be read or an option is wrong."""
 
 
-def build_parser() -> CommandLine:
-    """Describe the command line."""
-    by_name = dict.fromkeys(("--ledger", "--labels"), "named like any other file")
-    parser = CommandLine(prog="python -m darrm.verify", description=DESCRIPTION, epilog=EPILOG, renamed=by_name)
-    parser.add_argument(
-        "paths",
-        type=ledger_name,
-        nargs="+",
-        metavar="PATH",
-        help="a table, a mechanism, a ledger, labels (.csv, .npy, .parquet), an estimator, a folder of them, or "
-        "the URL of a ledger in PostgreSQL",
+@click.command("verify", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="darrm", prog_name="darrm", message="%(prog)s %(version)s")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--report", metavar="FILE.html", help="Write a page to read and sign.")
+@click.option("--all", "every", is_flag=True, help="Print every check.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="What is printed.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--digest", "--head", "digests", multiple=True, metavar="FILE|TEXT", help="A ledger digest that was copied earlier."
+)
+@click.option(
+    "--public-key", "keys", multiple=True, metavar="FILE", help="Key of whoever signed the ledger, from them."
+)
+@click.option("--voters", metavar="FILE.csv", help="Lines of name,epsilon,delta: how the table counts each voter.")
+@click.option("--classes", metavar="A,B,...", help="The labels that stand for 0, 1 and so on.")
+@click.option(
+    "--attack", type=click.IntRange(1, 10**9), metavar="INT", help="Draw so many labels, to refute the claim."
+)
+@click.option("--force", is_flag=True, help="Overwrite the page if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but JSON and errors.")
+def command(
+    paths: tuple[str, ...],
+    report: str | None,
+    every: bool,
+    form: str,
+    as_json: bool,
+    digests: tuple[str, ...],
+    keys: tuple[str, ...],
+    voters: str | None,
+    classes: str | None,
+    attack: int | None,
+    force: bool,
+    quiet: bool,
+) -> int:
+    """Judge every claim of tables, mechanisms, plans, ledgers and labels, in each file and between them.
+
+    The content of each PATH decides its kind; a folder means all files in it, and a URL a ledger in PostgreSQL. Nothing
+    is written to the files or their folders: read-only copies are enough.
+    """
+    names = [path if is_url(path) else Path(path) for path in paths]
+    given = [
+        *(Path(key) for key in keys),
+        *([Path(voters)] if voters else []),
+        *(n for n in names if isinstance(n, Path)),
+    ]
+    if report is not None:
+        _check_page(Path(report), given, force=force)
+    labels = None if classes is None else tuple(classes.split(","))
+    if labels is not None and (len(labels) < 2 or len(set(labels)) < len(labels)):
+        raise ValueError(f"--classes must be different labels, got {classes!r}: write no,yes")
+    found = audit(
+        names,
+        voters_path=None if voters is None else Path(voters),
+        classes=labels,
+        draws=attack,
+        digests=[_digest(text) for text in digests],
+        keys=[read_public_key(Path(key)) for key in keys],
+        report=_progress(quiet=quiet),
     )
-    parser.add_argument(
-        "--voters", type=Path, metavar="FILE.csv", help="lines of name,epsilon,delta: whether the table counts each so"
-    )
-    parser.add_argument(
-        "--head",
-        action="append",
-        default=[],
-        metavar="FILE|TEXT",
-        help="a head of a ledger that was copied earlier (account --head, a receipt); again for more",
-    )
-    parser.add_argument(
-        "--public-key",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="of whoever signed the ledgers' entries, from him and not from the folder; again for more",
-    )
-    add_classes(parser, "the labels that stand for 0, 1 and so on")
-    parser.add_argument("--attack", metavar="INT", help="draw so many labels on neighboring votes, to refute the claim")
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to read and sign")
-    add_outputs(parser)
-    return parser
-
-
-def _head(text: str) -> ShownHead:
-    if text.startswith(HEAD):
-        return read_head(text)
-    check_regular(Path(text), _MOST_BYTES)
-    return read_head(Path(text).read_text(encoding="utf-8-sig"), text)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge, report, and return 1 if anything is false."""
-    options = build_parser().parse_args(arguments)
-    check_outputs(options)
-    given = [*options.paths, *options.public_key, *([] if options.voters is None else [options.voters])]
-    for path in options.paths:
-        check_kept(path)
-    if options.report is not None:
-        check_parent(options.report)
-        if any(is_same_file(options.report, path) for path in given):
-            checks.fail("--report", str(options.report), "a file of its own", "it would overwrite what is verified")
-    classes = classes_of(options.classes)
-    if classes is not None and not isinstance(classes, tuple):
-        checks.fail("--classes", options.classes, "different labels, like no,yes", "they name what the labels are")
-    heads, keys = [_head(text) for text in options.head], list(map(read_public_key, options.public_key))
-    draws = None if options.attack is None else integer("--attack", options.attack, 1)
-    with status_line(quiet=options.quiet) as line:
-        found = audit(
-            options.paths,
-            voters_path=options.voters,
-            classes=classes,
-            draws=draws,
-            heads=heads,
-            keys=keys,
-            report=line.show,
-        )
-    if options.report is not None:
-        write_text(options.report, html_report(found))
-    print_report(options, text=lambda: text_report(found), document=lambda: json_report(found))
+    _progress(quiet=quiet)("")
+    if report is not None:
+        _write(Path(report), html_report(found))
+    if as_json or form == "json":
+        click.echo(json.dumps(json_report(found), indent=1))
+    elif not quiet:
+        encoding = sys.stdout.encoding or "utf-8"
+        text = text_report(found, every=every, page=report or "")
+        click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
     return found.status
 
 
+def _progress(*, quiet: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    shown = not quiet and sys.stderr.isatty()
+    return lambda text: click.echo(f"\r\x1b[K{text[:99]}", nl=False, err=True) if shown else None
+
+
+def _digest(text: str) -> LedgerDigest:
+    if text.startswith((PREFIX, "{")):
+        return read_digest(text)
+    path = Path(text)
+    if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"--digest {text!r} is no small file: give the line that was copied, or a file that holds it")
+    return read_digest(path.read_text(encoding="utf-8-sig"), text)
+
+
+def _check_page(page: Path, given: Sequence[Path], *, force: bool) -> None:
+    if any(os.path.realpath(page) == os.path.realpath(path) for path in given):
+        raise ValueError(f"--report {str(page)!r} would overwrite what is verified: name another file")
+    if not page.parent.is_dir():
+        raise ValueError(f"the folder {str(page.parent)!r} of --report does not exist: create it first")
+    if page.exists() and not (force and page.is_file()):
+        raise ValueError(f"--report {str(page)!r} exists already: name another file, or add --force")
+    if page.is_file():
+        with page.open("rb") as file:
+            if file.read(15) == b"SQLite format 3":
+                raise ValueError(f"--report {str(page)!r} is a database, such as a ledger: name another file")
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(name).chmod(0o644)
+    Path(name).replace(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge, report, and return the exit status: 0, 1 if a claim is false, 2 for an input that cannot be used."""
+    try:
+        return int(
+            command.main(list(sys.argv[1:] if arguments is None else arguments), "darrm verify", standalone_mode=False)
+            or 0
+        )
+    except click.ClickException as error:
+        click.echo(f"error: {error.format_message()}", err=True)
+    except (ValueError, OSError) as error:
+        click.echo(f"error: {error}", err=True)
+    return 2
+
+
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(main())

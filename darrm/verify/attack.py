@@ -1,7 +1,7 @@
-"""Lower bounds from outside: what released labels refute, beside what a release claims and what is true.
+"""Attack a release: lower bounds on its privacy loss from labels that it draws, compared with claimed and true values.
 
-Labels are drawn through the release itself, on two neighboring votes (`darrm.verify.neighbors`), and counted. With P
-and P' the probabilities of an event on both sides, a claim (ε, δ) says
+The release draws labels on two neighboring votes (`darrm.verify.neighbors`). With P and P' the probabilities of an
+event on both sides, a claim (ε, δ) means
 
     P ≤ e^ε·P' + δ    and    P' ≤ e^ε·P + δ.
 
@@ -9,26 +9,27 @@ and P' the probabilities of an event on both sides, a claim (ε, δ) says
 
     Pr[P < a(N)] ≤ β  with a(N) the β-quantile of Beta(N, n − N + 1), a(0) = 0,
 
-and 1 − a(n − N) is an upper bound in the same sense. *Proof.* a(N) grows with N, and it is the P at which
-Pr[Bin(n, P) ≥ N] = β. So a(N) > P says Pr[Bin(n, P) ≥ N] < β, and Pr[Pr[Bin(n, P) ≥ N] < β] ≤ β for every law. ∎ With
+and 1 − a(n − N) is an upper bound in the same sense. *Proof.* a(N) grows with N, and Pr[Bin(n, P) ≥ N] = β at
+P = a(N). So a(N) > P implies Pr[Bin(n, P) ≥ N] < β, and Pr[Pr[Bin(n, P) ≥ N] < β] ≤ β for every law. ∎ With
 β = (1 − confidence)/(number of bounds), over all events, sides and pairs of neighbors, all bounds hold at once with the
-confidence stated. Then log((a − δ)/b) < ε for any true (ε, δ)-claim, where a is a lower bound on P and b an upper one
-on P'; and D_α(Bern(P) ‖ Bern(P')) is at least its value at the two nearest points of the intervals, for it grows as P
+stated confidence. Let a be a lower bound on P and b an upper bound on P'. Then log((a − δ)/b) < ε for any true claim
+(ε, δ). D_α(Bern(P) ‖ Bern(P')) is at least its value at the two nearest points of the intervals, because it grows as P
 or P' moves away from the other. By data processing it is a lower bound on the divergence of the labels.
 
-**Events.** Every label is released beside the label of a vote that nobody moves, a near tie on both sides, which costs
-nothing. So any event of both labels is bound by the claim about one, and a release that reuses a coin, or lets one
-label depend on another, is seen: the known label tells what the coin was. The events are each label, alone and with
-whether the known label is the same; and, for every claim, the set where P > e^ε·P', chosen by the first half of the
-draws and counted in the other half, which knows nothing of the choice.
+**Events.** A second label is released with every label: that of a fixed vote, a near tie on both sides. It costs
+nothing, so the claim about one label bounds any event of both. If a release reuses random bits, or lets one label
+depend on another, the second label reveals it. The events are each label, alone and jointly with whether the second
+label is the same; and, for every claim, the set {P > e^ε·P'}. The first half of the draws chooses this set. The second
+half, which is independent of the choice, is counted.
 
-**Rare draws.** Of voters that draw their examples anew, the votes of one side are those with a person who takes part,
-with the probability that is declared, and those without him otherwise.
+**Rare draws.** If voters resample examples per query, the votes of one side include the person with the declared
+probability; the votes of the other side never do.
 
-**The law.** Whether the labels are those of the release is judged beside: the probability of every event follows from
-`darrm.verify.label_law`, and one outside of its bounds says that something else is drawn.
+**The law.** `darrm.verify.label_law` gives the probability of every event. A probability outside of its bounds shows
+that the labels come from another mechanism.
 """
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,24 +39,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from darrm.errors import checks
-from darrm.losses.charges import Charge
-from darrm.mechanisms.release import Release
-from darrm.pate.files import Released
-from darrm.probability import Array
-from darrm.proof.evidence import CORNERS
-from darrm.verify.drawn import rate_of
+from darrm.aggregator import Released, release_of
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.numerics import Array
+from darrm.table.evidence import CORNERS
+from darrm.table.release import Release
+from darrm.util import checks
 from darrm.verify.label_law import Histogram, Law, Pair, TooLongError, law_of
 from darrm.verify.neighbors import near_ties, random_pair, voters_of, worst_pairs
-from darrm.verify.verdicts import UNKNOWN, Verdict, judged
+from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
 from darrm.votes import Votes
 
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
 ORDERS = (2.0, 8.0, 32.0)
 MOST_DRAWS = 10**9  # of an attack: minutes
-_SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve that stands alone
-_RANDOM_PAIRS = 2  # beside the worst ones
-_DRAWS_AT_ONCE = 2**14  # labels of one call: small beside what a release decides with one block of random bytes
+_SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve alone
+_RANDOM_PAIRS = 2  # in addition to the worst ones
+_DRAWS_AT_ONCE = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
 _LAW_ERROR, _RAREST = 1e-9, 1e-15  # of a probability that is summed in floats; one that no draws show
 _LARGEST_LOSS = 700.0  # e^709 is the largest float
 
@@ -69,7 +69,7 @@ class Intervals:
 
     @classmethod
     def of_counts(cls, counts: ArrayLike, draws: ArrayLike, miss: float) -> Self:
-        """Bound probabilities from counts of so many draws; each single bound fails with probability ≤ ``miss``.
+        """Bound probabilities from counts of ``draws``; each single bound fails with probability ≤ ``miss``.
 
         >>> bounds = Intervals.of_counts([[0, 10], [5, 10]], 10, 0.025)
         >>> bounds.lower.round(4).tolist(), bounds.upper.round(4).tolist()
@@ -97,11 +97,11 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Bound:
-    """What the labels refute of one claim: ε at a δ, or the Rényi divergence of an order."""
+    """A claim, ε at a δ or the Rényi divergence of an order, with the lower bound that the labels prove."""
 
     is_epsilon: bool
     at: float  # δ, or the order
-    claimed: float | None  # None where nothing is claimed
+    claimed: float | None  # None without a claim
     refuted: float = 0.0
     true: float = 0.0  # the largest of the pairs that were drawn on
 
@@ -116,12 +116,12 @@ class Bound:
         if not self.is_epsilon:
             return max(*(float(renyi_divergence(laws[k], laws[1 - k], self.at)) for k in (0, 1)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            rising = np.argsort(laws[0] / laws[1])  # of all sets the first so many, from either end, lose most
+            rising = np.argsort(laws[0] / laws[1])  # the sets of largest loss are prefixes, from either end
         sums = np.hstack([np.cumsum(laws[:, rising], axis=1), np.cumsum(laws[:, rising[::-1]], axis=1)])
         return Intervals(sums, sums).epsilon(self.at)
 
     def with_pair(self, bounds: Intervals, laws: Array) -> "Bound":
-        """Return what is refuted, and true, with one more pair."""
+        """Include one more pair of neighbors."""
         refuted = bounds.epsilon(self.at) if self.is_epsilon else bounds.renyi(self.at)
         return replace(self, refuted=max(self.refuted, refuted), true=max(self.true, self.true_of(laws)))
 
@@ -138,10 +138,10 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """What an attack refuted, beside what is claimed and what is true."""
+    """The result of an attack: refuted, claimed and true numbers."""
 
-    bounds: tuple[Bound, ...]  # the guarantee first, where there is one
-    departures: tuple[str, ...]  # events more, or less, frequent than by the release: it is another mechanism
+    bounds: tuple[Bound, ...]  # the guarantee first, if the release has one
+    departures: tuple[str, ...]  # events more, or less, frequent than under the law of the release
     draws: int  # labels from either side of each pair
     pairs: int
     confidence: float
@@ -194,19 +194,18 @@ class Refutation:
         }
 
 
-def judge_attack(
-    aggregator: Released, draws: int, report: Callable[[str], None]
-) -> tuple[dict[str, Any] | None, Verdict]:
-    """Attack a release, see `attack`: the numbers as plain data, and what they say of its claims."""
-    claim = f"{draws:,} labels from either side of neighboring votes do not refute it"
+def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Any] | None, str, str]:
+    """Attack the release in a file, see `attack`; return the numbers as plain data, a verdict, and its reason."""
+    if draws > MOST_DRAWS:
+        checks.fail("--attack", draws, f"at most {MOST_DRAWS:,}", "a million labels take seconds")
     try:
-        result = attack(aggregator, draws, report=report)
+        result = attack(release_of(json.loads(content.decode("utf-8-sig"))), draws, report=report)
     except TooLongError as error:
-        return None, Verdict("attack", claim, UNKNOWN, f"no label was drawn: {error}")
+        return None, UNKNOWN, f"no label was drawn: {error}"
     parts = [*dict.fromkeys([result.bounds[0], *result.false]), f"confidence {result.confidence:g}"]
     parts += [f"not the labels of the release: {', '.join(result.departures)}"] if result.departures else []
-    holds = not result.refuted and not result.departures
-    return result.to_json(), judged("attack", claim, "; ".join(map(str, parts)), holds=holds)
+    refuted = result.refuted or bool(result.departures)
+    return result.to_json(), FALSE if refuted else CONSISTENT, "; ".join(map(str, parts))
 
 
 def attack(
@@ -218,25 +217,23 @@ def attack(
     rng: np.random.Generator | None = None,
     report: Callable[[str], None] = lambda _text: None,
 ) -> Refutation:
-    """Draw labels on pairs of neighbors, costly and random ones, and say what they refute.
+    """Draw labels on costly and on random pairs of neighbors, and list the claims that they refute.
 
     Parameters
     ----------
     aggregator
-        What is attacked: what `darrm.pate.files.load_release` reads from a file. Its claims are those of the
-        charge of one query.
+        The release to attack, as `darrm.aggregator.load_release` reads it. Its claims are the cost of one query.
     draws
-        How many labels are drawn from either side of every pair, from 1 to a thousand million; with a million a loss of
-        0.3 is seen to about 0.01.
+        Labels from either side of every pair, 1 to 10⁹; a million show a loss of 0.3 to about 0.01.
     confidence
-        Of everything that is said, in (0, 1): an honest release is called false with at most the rest.
+        Of all bounds together, in (0, 1). An honest release is called false with probability ≤ 1 − confidence.
     orders
         Orders of the Rényi divergences, above 1.
     rng
-        For experiments: draws the votes and the labels. None draws the votes from a fresh generator, since they are
-        made up, and the labels from the operating system, as every release.
+        For experiments: draws the votes and the labels. With None the operating system draws the labels, as in every
+        release, and a fresh generator draws the synthetic votes.
     report
-        Is told what is being drawn on, and how much of all is done.
+        Called with a line of progress.
 
     Raises
     ------
@@ -246,8 +243,8 @@ def attack(
     Examples
     --------
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.mechanisms.noisy_maximum import NoisyMaximum
-    >>> from darrm.mechanisms.selection import ExponentialMechanism
+    >>> from darrm.noisy_max.noisy_maximum import NoisyMaximum
+    >>> from darrm.noisy_max.selection import ExponentialMechanism
     >>> aggregator = NoisyMaximum(ExponentialMechanism(1.0), Voters(11, PrivacyParams("inf"), 1), classes=3)
     >>> result = attack(aggregator, 20_000, rng=np.random.default_rng(1))
     >>> result.epsilon < result.worst <= result.bounds[0].claimed, result.refuted, result.departures
@@ -261,7 +258,7 @@ def attack(
     if not all(1.0 < order < math.inf for order in orders):
         checks.fail("orders", orders, "finite and above 1")
     generator = np.random.default_rng() if rng is None else rng
-    law, claims, departures = law_of(aggregator), _claims(aggregator.charge(), orders), list[str]()
+    law, claims, departures = law_of(aggregator), _claims(aggregator.privacy_cost(), orders), list[str]()
     pairs = _pairs(aggregator, law, claims, generator)
     known = law(_tie(aggregator.voters.K, aggregator.classes)[None])[0]
     sizes = (draws // 2, draws - draws // 2)
@@ -291,7 +288,7 @@ def _progress(report: Callable[[str], None], words: str, total: int) -> Callable
     return advance
 
 
-def _claims(charge: Charge, orders: tuple[float, ...]) -> list[Bound]:
+def _claims(charge: PrivacyCost, orders: tuple[float, ...]) -> list[Bound]:
     curve, points = charge.renyi, []
     if charge.guarantee is not None:
         points.append((charge.guarantee.delta, charge.guarantee.epsilon))
@@ -308,7 +305,7 @@ def _claims(charge: Charge, orders: tuple[float, ...]) -> list[Bound]:
 
 
 def _events(cells: NDArray[Any]) -> NDArray[Any]:
-    """Sum to every label alone, beside every label with another known label, or with the same: (…, 2C) → (…, 3C)."""
+    """Append the sums for every label to its counts with another, or the same, known label: (…, 2C) → (…, 3C)."""
     return np.concatenate([cells[..., ::2] + cells[..., 1::2], cells], axis=-1)
 
 
@@ -325,14 +322,14 @@ def _departures(name: str, bounds: Intervals, laws: Array) -> list[str]:
 
 
 def _tie(K: int, classes: int) -> Histogram:
-    """Return a vote that is nearly a tie of two classes: of all the label that coins decide most."""
+    """Return a near tie of two classes: its label depends most on the random bits."""
     return np.array([K - K // 2, K // 2, *(0,) * (classes - 2)], dtype=np.int64)
 
 
 def _cells(
     aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, tell: Callable[[int], None], *, real: bool
 ) -> NDArray[np.int64]:
-    """Count labels on drawn votes of both sides, beside another known label, or the same: (2, 2C)."""
+    """Count labels on drawn votes of both sides, by whether the known label is another or the same: (2, 2C)."""
     C, K = aggregator.classes, aggregator.voters.K
     cells = np.zeros((2, 2 * C), dtype=np.int64)
     at_once = max(2 * _DRAWS_AT_ONCE // C, _DRAWS_AT_ONCE // 16)
@@ -368,12 +365,12 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
 
 def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.Generator) -> dict[str, Pair]:
     voters, C, sampled = voters_of(aggregator), aggregator.classes, aggregator.voters.sampled
-    rate = 1.0 if sampled is None else float(rate_of(sampled))
+    rate = 1.0 if sampled is None else float(sampled.rate)
     if isinstance(aggregator, Release) and aggregator.table.evidence is CORNERS and sampled is None:
         pairs = worst_pairs(aggregator.table)
     else:
         tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
-        if sampled is not None:  # with and without him are not the same
+        if sampled is not None:  # the laws with and without the person differ
             tried |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in tried.items()}
         laws = {name: pair.labels(law) for name, pair in tried.items()}
         costs = [{name: claim.true_of(laws[name]) for name in tried} for claim in (claims[0], claims[-1])]

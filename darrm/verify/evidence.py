@@ -1,59 +1,60 @@
-"""What each file that an auditor was given is: found out from its first bytes, never from its name alone.
+"""Identify each file of an audit by its first bytes, never by its name alone.
 
-A folder stands for the files in it and below it, but for hidden ones. What is given by its name must be understood, or
-is an error; what lies in a folder may be anything, and is listed as not judged, with the reason.
+A folder means all files in it and below it, except hidden ones. A named file of unknown format is an error. Files in a
+folder may have any format: those of unknown format are listed as not judged, with the reason.
 """
 
 import hashlib
 import os
+import re
+import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse, groupby
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Any
+from urllib.parse import unquote
 
-import numpy as np
-from numpy.typing import NDArray
+from darrm.verify.formats import RELEASE, RUN, TABLES, Json, parse_json
+from darrm.verify.history import PREFIX, RECEIPT_FORMAT
+from darrm.verify.label_files import LabelsFile, read_labels, read_parquet_labels
+from darrm.verify.ledger_file import BESIDE, ledger_files, locked
 
-from darrm.account.moving import copy_of
-from darrm.account.store import is_url
-from darrm.errors import checks
-from darrm.mechanisms.noisy_maximum import FORMAT
-from darrm.pate import tested
-from darrm.pate.publication import FORMAT as SANITIZED
-from darrm.proof.evidence import BY_FORMAT
-from darrm.system.extras import require
-from darrm.system.files import check_regular, parse_json
-from darrm.system.votes_file import SUFFIXES, LabelsFile, read_labels
-from darrm.verify.chain import HEAD, is_receipt
-from darrm.verify.ledger import BESIDE, ledger_files
-
-ROLES = ("release", "ledger", "labels", "receipt", "notes", "estimator", "figure")
-RELEASE, LEDGER, LABELS, RECEIPT, NOTES, ESTIMATOR, FIGURE = ROLES
+ROLES = ("release", "ledger", "labels", "receipt", "notes", "figure")
+ANSWERS, LEDGER, LABELS, RECEIPT, NOTES, FIGURE = ROLES
 OTHER = "other"
-_MOST_BYTES = 2**30  # of a file that is read whole; tables hold kilobytes
-_MOST_FILES = 10_000  # of a folder
+_MOST_BYTES = 2**30  # of a file that is read piece by piece
+_MOST_TEXT = 2**24  # of one that is read whole: tables hold kilobytes
+_MOST_HELD = 2**27  # of all that are read whole, and of one ledger
+_MOST_FILES, _MOST_VALUES = 10_000, 2**19  # of a folder, of a text
 _PARTITION, _LABEL = ".parquet", "label"
 _SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
-_RELEASES = {FORMAT, tested.FORMAT, *BY_FORMAT}
-CARD = b"# Model card: "
-_VOTERS_HEAD = b"name,epsilon,delta"
+_RELEASES, _SANITIZED, _SUFFIXES = {RELEASE, RUN, *TABLES}, "darrm sanitized figure", (".npy", ".csv")
+_VOTERS_HEAD, _OF_VOTERS = b"name,epsilon,delta", "it names voters: give it with --voters"
 _REPORTS = "it is what a command printed, and repeats what other files claim"
 _KEY, _BESIDE = b"-----BEGIN PUBLIC KEY-----", "a key beside what it is to prove proves nothing: say --public-key"
+_ESTIMATOR = "a saved estimator is no release; give its ledger, and the plan that it was made with"
 _PRIVATE = "it is private data: what darrm pate computed from the votes, and not to be handed on"
-_ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, an estimator, or a folder that holds them"
+_ABSENT = "give a table, a mechanism (plan.json), a ledger, labels, or a folder that holds them"
+# other schemes and spellings of URLs, and words that may hold a password
+_NO_FILE = re.compile(
+    r"://|^\s*[a-z][a-z0-9+.]+:/|(password|passwd|secret|_key)\s*=|\b(host|hostaddr|dbname)\s*=", re.IGNORECASE
+)
+_SECRET = re.compile(r"://[^/@]*:[^/@]*@|(password|passwd|secret|_key)\s*=", re.IGNORECASE)
 Sealed = tuple[str, int, str]  # the end of a name, the size in bytes, the SHA-256
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """One file: what it is, and what it holds."""
+    """One piece of evidence, usually a file: its role and its contents."""
 
     role: str
     path: str
-    parts: tuple[tuple[str, bytes], ...] = ()  # what stands in it, and beside it by the end of its name
-    sealed: tuple[Sealed, ...] = ()  # of Parquet files, which are not held
+    parts: tuple[tuple[str, bytes], ...] = ()  # contents of the file, and of files next to it, by name ending
+    sealed: tuple[Sealed, ...] = ()  # of files that are not in memory
     labels: LabelsFile | None = None
+    is_parquet: bool = False
     reason: str = ""  # why it is not judged
 
     @property
@@ -64,133 +65,180 @@ class Piece:
 
     @property
     def content(self) -> bytes:
-        """What stands in it."""
+        """The contents of the file."""
         return self.parts[0][1]
 
 
+def is_url(name: object) -> bool:
+    """Whether a ledger's name is the URL of a database; `ValueError`, which does not show it, for other URLs."""
+    if not isinstance(name, str):
+        return False
+    is_postgres = name.startswith(("postgresql:", "postgres:"))
+    if _SECRET.search(unquote(name)) if is_postgres else _NO_FILE.search(name):
+        like = "a ledger is a file or a URL like postgresql://USER@HOST:PORT/DATABASE, and this is neither"
+        raise ValueError(f"{like}: it is not shown, because it may hold a password. Use PGPASSWORD for passwords")
+    return is_postgres
+
+
+def check_regular(path: Path, most_bytes: int) -> None:
+    """Raise `ValueError` unless ``path`` is a regular file of at most ``most_bytes``; a pipe would block."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{str(path)!r} is no regular file: copy what it holds into a file first")
+    if status.st_size > most_bytes:
+        raise ValueError(f"{str(path)!r} holds {status.st_size:,} bytes, more than the {most_bytes:,} that are read")
+
+
 def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
-    """Read files, folders and the URLs of ledgers; `ValueError` or `OSError` for what is named and cannot be used."""
+    """Read files, folders and the URLs of ledgers; `ValueError` or `OSError` for a named path that cannot be used."""
     if not paths:
-        checks.fail("PATH", checks.Found("nothing"), "a file or a folder", _ABSENT)
-    read = set[str]()
-    yield from (Piece(LEDGER, str(url), (("", copy_of(str(url))),)) for url in dict.fromkeys(filter(is_url, paths)))
+        raise ValueError(f"PATH is missing: {_ABSENT}")
+    read, held = set[str](), 0
+    yield from (Piece(LEDGER, str(url)) for url in dict.fromkeys(filter(is_url, paths)))
     for path in map(Path, filterfalse(is_url, paths)):
-        if path.is_dir():
-            entries = sorted(part for part in path.rglob("*") if not _hidden(part, path))
-            inside = [part for part in entries if part.is_file()]
-            yield from (
-                _odd(part) for part in entries if not part.is_file() and (part.is_symlink() or not part.is_dir())
-            )
-            if not inside or len(inside) > _MOST_FILES:
-                found = checks.Found(f"{len(inside):,} files")
-                checks.fail(f"folder {str(path)!r}", found, f"one of 1 to {_MOST_FILES:,} files", _ABSENT)
-            inside = [part for part in inside if _real(part) not in read and not part.name.endswith(BESIDE)]
-            read |= {_real(part) for part in inside}
-            for folder, parts in groupby(inside, key=lambda part: (part.parent, part.suffix == _PARTITION)):
-                alike = list(parts)
-                yield from [_of_partitions(folder[0], alike)] if folder[1] else map(_of_folder, alike)
-        elif _real(path) not in read:
-            read.add(_real(path))
-            yield _named(path)
+        for piece in _of_folder(path, read) if path.is_dir() else _once(path, read):
+            size = sum(len(content) for _, content in piece.parts)
+            size += 0 if piece.labels is None else piece.labels.places.nbytes
+            if held + size > _MOST_HELD:
+                reason = f"the files hold more than the {_MOST_HELD:,} bytes that one audit reads: give it alone"
+                yield Piece(OTHER, piece.path, reason=reason)
+                continue
+            held += size
+            yield piece
 
 
-def _odd(path: Path) -> Piece:
-    reason = "it is a link to a folder, or to nothing" if path.is_symlink() else "it is no regular file"
-    return Piece(OTHER, str(path), reason=f"{reason}: give what it leads to by its name")
+def _once(path: Path, read: set[str]) -> Iterator[Piece]:
+    if (real := os.path.realpath(path)) not in read:
+        read.add(real)
+        yield _guarded(path, named=True)
 
 
-def _real(path: Path) -> str:
-    return os.path.realpath(path)
+def _of_folder(folder: Path, read: set[str]) -> Iterator[Piece]:
+    entries = sorted(part for part in folder.rglob("*") if not _hidden(part, folder))
+    faults = {part: _why_not(part, folder) for part in entries}
+    yield from (Piece(OTHER, str(part), reason=fault) for part, fault in faults.items() if fault)
+    inside = [part for part in entries if not faults[part] and part.is_file()]
+    if (not inside and not any(faults.values())) or len(inside) > _MOST_FILES:
+        raise ValueError(f"the folder {str(folder)!r} has {len(inside):,} files, not 1 to {_MOST_FILES:,}: {_ABSENT}")
+    inside = [part for part in inside if os.path.realpath(part) not in read and not part.name.endswith(BESIDE)]
+    read |= set(map(os.path.realpath, inside))
+    for (parent, partitions), parts in groupby(inside, key=lambda part: (part.parent, part.suffix == _PARTITION)):
+        alike = list(parts)
+        yield from [_of_partitions(parent, alike)] if partitions else map(_guarded, alike)
+
+
+def _why_not(path: Path, folder: Path) -> str:
+    """Return why an entry of a folder is not read. A link must not leak an auditor's own files into the report."""
+    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        return "it is a link that leaves the folder: give what it leads to by its name"
+    if path.is_symlink() and not path.is_file():
+        return "it is a link to a folder, or to nothing: give what it leads to by its name"
+    return "" if path.is_file() or path.is_dir() else "it is no regular file"
 
 
 def _hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
-def _of_folder(path: Path) -> Piece:
+def _guarded(path: Path, *, named: bool = False) -> Piece:
+    """Read a file, which may hold anything."""
     try:
         return _named(path)
     except (ValueError, OSError) as error:
-        return Piece(OTHER, str(path), reason=str(error))  # no digest: nothing of it was read
+        if named:
+            raise
+        return Piece(OTHER, str(path), reason=str(error))  # no digest, because nothing was read
+    except Exception as error:  # noqa: BLE001 (whatever a file holds; no message, which may quote it)
+        return Piece(OTHER, str(path), reason=f"it cannot be read ({type(error).__name__})")
 
 
 def _named(path: Path) -> Piece:
     check_regular(path, _MOST_BYTES)
-    with path.open("rb") as file:
-        start = file.read(len(_SQLITE))
+    with locked(path) as is_free:  # a ledger that is being written is not even opened
+        if is_free:
+            with path.open("rb") as file:
+                start = file.read(len(_SQLITE))
+        else:
+            start = _SQLITE
     if start == _SQLITE:
-        return Piece(LEDGER, str(path), tuple(ledger_files(path).items()))
+        return _of_ledger(path)
     if start.startswith(_PARQUET):
-        return Piece(LABELS, str(path), sealed=(_sealed(path, ""),), labels=_of_parquet(path))
-    if path.suffix in SUFFIXES:
-        content = path.read_bytes()
-        if content.removeprefix(b"\xef\xbb\xbf").startswith(_VOTERS_HEAD):
-            return Piece(OTHER, str(path), (("", content),), reason="it names voters: give it with --voters")
-        return Piece(LABELS, str(path), (("", content),), labels=read_labels(path))
-    content = path.read_bytes()
+        return Piece(LABELS, str(path), sealed=_sealed(path), labels=read_parquet_labels([path]), is_parquet=True)
+    if path.suffix in _SUFFIXES:
+        return _of_labels(path)
     if start.startswith(_ZIP):
-        return Piece(ESTIMATOR, str(path), (("", content),))
-    return _of_text(path, content)
+        return Piece(OTHER, str(path), sealed=_sealed(path), reason=_ESTIMATOR)
+    return _of_text(path)
 
 
-def _of_text(path: Path, content: bytes) -> Piece:
-    parts = (("", content),)
-    if is_receipt(content):
-        return Piece(RECEIPT, str(path), parts)
+def _of_ledger(path: Path) -> Piece:
+    for journal in (path.with_name(path.name + end) for end in BESIDE):
+        try:
+            is_file = stat.S_ISREG(journal.lstat().st_mode)
+        except FileNotFoundError:  # one `lstat`: between two calls a journal may vanish by a commit
+            continue
+        if not is_file:
+            raise ValueError(f"{str(journal)!r} is a link or no file, and no journal that SQLite left")
+    check_regular(path, _MOST_HELD)
+    return Piece(LEDGER, str(path), tuple(ledger_files(path).items()))
+
+
+def _of_labels(path: Path) -> Piece:
+    with path.open("rb") as file:
+        head = file.read(len(BOM_UTF8 + _VOTERS_HEAD)).removeprefix(BOM_UTF8)
+    if head.startswith(_VOTERS_HEAD):
+        return Piece(OTHER, str(path), sealed=_sealed(path), reason=_OF_VOTERS)
+    return Piece(LABELS, str(path), sealed=_sealed(path), labels=read_labels(path))
+
+
+def _of_text(path: Path) -> Piece:
+    if (size := path.stat().st_size) > _MOST_TEXT:
+        reason = f"it holds {size:,} bytes, and {_MOST_TEXT:,} of a text are read; nothing is known of such files"
+        return Piece(OTHER, str(path), reason=reason)
+    content = path.read_bytes()
+    if sum(map(content.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise ValueError(f"{str(path)!r} holds more than {_MOST_VALUES:,} values")
     try:
-        data = parse_json(content.decode("utf-8-sig"))
+        data = parse_json(content)
     except ValueError as error:
         if path.suffix == ".json":
-            raise ValueError(
-                f"{str(path)!r} holds no JSON: {error}; wanted is what --output of optimize or plan wrote"
-            ) from error
-        if HEAD.encode() in content or CARD in content:  # a model card, a report, or a head that somebody kept
-            return Piece(NOTES, str(path), parts)
+            beyond = "no UTF-8, a name that stands twice, a number that is too long, or lists within lists"
+            where = f"line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else beyond
+            wanted = "give what --output of optimize or plan wrote"
+            raise ValueError(f"{str(path)!r} holds no JSON of this project ({where}); {wanted}") from None
+        if PREFIX.encode() in content:  # a model card, a report, or a copied digest
+            return Piece(NOTES, str(path), (("", content),))
         known = _BESIDE if content.startswith(_KEY) else f"nothing is known of such files; {_ABSENT}"
-        return Piece(OTHER, str(path), parts, reason=known)
+        return Piece(OTHER, str(path), sealed=_sealed(path), reason=known)
+    return _of_json(path, content, data)
+
+
+def _of_json(path: Path, content: bytes, data: Json) -> Piece:
     if not isinstance(data, dict):
         raise ValueError(f"{str(path)!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
     named = data.get("format")
+    if named == RECEIPT_FORMAT:
+        return Piece(RECEIPT, str(path), (("", content),))
     if named is None and {"warning", "table_1"} <= data.keys():
-        return Piece(OTHER, str(path), parts, reason=_PRIVATE)
-    if named in _RELEASES or "checksum" in data or not isinstance(named, str):
-        return Piece(RELEASE, str(path), parts)
-    return Piece(FIGURE if named == SANITIZED else OTHER, str(path), parts, reason=f"{_REPORTS} (format {named!r})")
+        return Piece(OTHER, str(path), sealed=_sealed(path), reason=_PRIVATE)
+    if not isinstance(named, str) or named in _RELEASES or "checksum" in data:
+        return Piece(ANSWERS, str(path), (("", content),))
+    if named == _SANITIZED:
+        return Piece(FIGURE, str(path), (("", content),))
+    reason = f"{_REPORTS} (format {named!r})" if named.startswith("darrm ") else "it is of a format that is not known"
+    return Piece(OTHER, str(path), sealed=_sealed(path), reason=reason)
 
 
 def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:
-    sealed = tuple(_sealed(path, f"/{path.name}") for path in paths)
     try:
-        labels = LabelsFile(np.concatenate([_of_parquet(path).labels for path in paths]))
+        sealed = tuple(seal for path in paths for seal in _sealed(path, f"/{path.name}"))
+        return Piece(LABELS, str(folder), sealed=sealed, labels=read_parquet_labels(paths), is_parquet=True)
     except (ValueError, OSError) as error:
-        return Piece(OTHER, str(folder), sealed=sealed, reason=str(error))
-    return Piece(LABELS, str(folder), sealed=sealed, labels=labels)
+        return Piece(OTHER, str(folder), reason=str(error))
+    except Exception as error:  # noqa: BLE001 (whatever a file holds; no message, which may quote it)
+        return Piece(OTHER, str(folder), reason=f"it cannot be read ({type(error).__name__})")
 
 
-def _sealed(path: Path, end: str) -> Sealed:
+def _sealed(path: Path, end: str = "") -> tuple[Sealed, ...]:
     with path.open("rb") as file:
-        return end, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _of_parquet(path: Path) -> LabelsFile:
-    file_of, failed = require("pyarrow.parquet").ParquetFile, require("pyarrow").lib.ArrowException
-    try:
-        file = file_of(path)
-        names = file.schema_arrow.names
-        name = _LABEL if _LABEL in names else names[-1]
-        columns = [batch.column(0) for batch in file.iter_batches(columns=[name])]
-        if str(file.schema_arrow.field(name).type) == "string":  # of open answers null is no answer
-            columns = [column.fill_null("") for column in columns]
-        if any(column.null_count for column in columns):
-            raise ValueError("there are rows without a label")  # noqa: TRY301 (as of damaged files)
-        parts = [_narrow(column.to_numpy(zero_copy_only=False)) for column in columns]
-    except (failed, IndexError, ValueError) as error:  # of damaged files, and of columns of lists
-        raise ValueError(f"{str(path)!r} holds no labels: {error}") from error
-    return LabelsFile(np.concatenate(parts) if parts else np.empty(0, dtype=np.int64))
-
-
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    if values.dtype.kind not in "iu":
-        return values.astype(str)
-    low, high = int(values.min(initial=0)), int(values.max(initial=0))
-    return values.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(high)))
+        return ((end, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()),)

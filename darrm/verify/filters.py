@@ -1,21 +1,21 @@
-"""Rényi divergences in the auditor's own arithmetic: totals of fixed kinds, and the filter for kinds chosen on the way.
+"""Compose queries by Rényi divergences: totals of fixed kinds, and a filter for kinds chosen on the way.
 
-A *cost* is what is proved of one query: (ε, δ), points of its profile, a Rényi curve, or several of them, and how many
-queries there are. Balls of `flint` enclose every number, and their safe ends are compared.
+A *cost* holds the proved guarantees of one query, (ε, δ), points of its profile, a Rényi curve, or several of them, and
+the number of queries. Balls of `flint` enclose every number, and their safe ends are compared.
 
 **Fixed kinds.** ρ in all at the order α > 1 gives (ε, δ) with ε = ρ + c(α) [CKS20, Proposition 12],
 
     c(α) = log(1 − 1/α) − (log r + log α)/(α − 1)        at r = δ.
 
-**Kinds chosen on the way.** A budget (ε, δ) fixes d, what is set aside for the queries' own δ_i, r = δ − d, and one
+**Kinds chosen on the way.** A budget (ε, δ) fixes d, the share for the queries' own δ_i, r = δ − d, and one
 order α. If every course of answers ends with Σε_i ≤ ε and Σδ_i ≤ d, or with Σρ_i ≤ ε − c(α), all answers are (ε, δ)-
-private; that is the theorem of `darrm.account.filters`, true for whatever α > 1 the budget fixes, and proved there. ρ_i
+private, for any α > 1 that the budget fixes: docs/theory/composition.md proves it. ρ_i
 is the least of
 
 1. the chord of (α − 1)·ρ(α), which is convex, between the orders of the curve; before the first ρ is no larger,
 2. if Σδ_i ≤ d or δ_i = 0, log((e^{αε_i} + e^{(1−α)ε_i})/(1 + e^{ε_i}))/(α − 1) of randomized response [M17, Proposition
    6],
-3. as in 2, what is left where likelihood ratios are cut off at c = e^{ε_i}: log(1 + α(α − 1)·I)/(α − 1), where
+3. as in 2, the divergence with likelihood ratios cut off at c = e^{ε_i}: log(1 + α(α − 1)·I)/(α − 1), where
    I = ∫_1^∞ u^{−α−1}·H(u) du + ∫_1^c u^{α−2}·H(u) du, H the line through the points of the profile.
 """
 
@@ -27,17 +27,17 @@ from math import exp, inf, log, log1p
 
 from flint import arb, ctx
 
-from darrm.losses.charges import Charge
-from darrm.verify.sums import Point
+from darrm.verify.formats import Charge
+from darrm.verify.numbers import Point, ball, conversion, upper_end
 
 _BITS = 192
-_LEAST, _BISECTIONS = 2.0**-20, 80  # of α − 1: an order nearer 1 belongs to an ε that protects nobody
+_LEAST, _BISECTIONS = 2.0**-20, 80  # of α − 1: an order nearer 1 belongs to an ε without protection
 Curve = Sequence[tuple[Fraction, Fraction]]  # (α, ρ), increasing
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What is proved of a query, and how many there are."""
+    """Proved guarantees of a query, and the number of queries."""
 
     count: int = 1
     guarantee: Point | None = None
@@ -46,25 +46,24 @@ class Cost:
 
 
 def costs_of(charges: Sequence[Charge]) -> list[Cost]:
-    """Read the numbers off charges; whether they hold is to be proved elsewhere."""
-    costs = []
-    for charge in charges:
-        own, profile, curve = charge.guarantee, charge.profile, charge.renyi
-        pairs = () if profile is None else zip(profile.epsilons, profile.deltas, strict=True)
-        values = () if curve is None else zip(curve.orders.tolist(), curve.values.tolist(), strict=True)
-        costs.append(
-            Cost(
-                charge.count,
-                None if own is None else (own.exact_epsilon, own.exact_delta),
-                [(Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs],
-                [(Fraction(order), Fraction(value)) for order, value in values if value < inf],
-            )
+    """Read the numbers of charges, without proof."""
+    return [
+        Cost(
+            charge.count,
+            charge.guarantee,
+            charge.points(),
+            [
+                (Fraction(order), Fraction(value))
+                for order, value in zip(charge.orders, charge.divergences, strict=True)
+                if value < inf
+            ],
         )
-    return costs
+        for charge in charges
+    ]
 
 
 def renyi_epsilon(costs: Sequence[Cost], delta: Fraction) -> Fraction | None:
-    """Bound the ε of fixed kinds at one δ > 0, at the best order of their curves; None where one has none.
+    """Bound the ε of fixed kinds at one δ > 0, at the best order of their curves; None if one has no curve.
 
     A hundred answers under a Gaussian of sensitivity 1 and standard deviation 10:
 
@@ -134,12 +133,6 @@ def _used(costs: Sequence[Cost], order: Fraction, *, confessing: bool, curves_on
     return total
 
 
-def conversion(order: Fraction, rest: Fraction) -> arb:
-    """Enclose c(α)."""
-    alpha = ball(order)
-    return (1 - 1 / alpha).log() - (ball(rest).log() + alpha.log()) / (alpha - 1)
-
-
 def _of_curve(curve: Curve, order: Fraction) -> arb | None:
     if not curve or order > curve[-1][0]:
         return None
@@ -179,14 +172,3 @@ def _under_chord(first: Point, second: Point, until: Fraction, power: arb) -> ar
     base = ball(first[1]) - slope * start
     constant = base * (stop**power - start**power) / power
     return constant + slope * (stop ** (power + 1) - start ** (power + 1)) / (power + 1)
-
-
-def ball(x: Fraction) -> arb:
-    """Enclose a number."""
-    return arb(x.numerator) / x.denominator
-
-
-def upper_end(value: arb) -> Fraction:
-    """Return the upper end of a ball."""
-    mantissa, exponent = value.upper().man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)

@@ -1,4 +1,4 @@
-"""What a label is by the numbers of its file: the probability of every class, summed by no code that draws.
+"""Compute the probability of every label from the numbers of a file, without the code that draws labels.
 
 With U uniform in [0, 1], which is how early a class comes or who wins a tie, a class of n votes is answered with
 probability
@@ -9,7 +9,7 @@ products over the other classes: by noise of mass f and distribution function F 
 Both are polynomials of U, which Gauss's rule integrates without error. Of noise, v are left out where Π F(v − n_j) or
 the mass beyond is below e^{−50}, and n nodes are enough where (n!)⁴/((2n + 1)·(2n)!³)·s^{2n} times the product at U = 1
 is next to nothing, s = Σ f(v − n_j)/F(v − 1 − n_j): its derivative of order 2n is at most s^{2n} times as large. The
-exponential mechanism and tables are read off. Where voters are private, labels are averaged over all that they may say.
+exponential mechanism and tables list their laws. For private voters, labels are averaged over all possible votes.
 """
 
 import math
@@ -21,17 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from darrm.laws.histograms import histograms_of
-from darrm.laws.plurality_law import ONE, PluralityLaw
-from darrm.mechanisms.noisy_max import NoisyMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.mechanisms.release import Release
-from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.pate.files import Released
+from darrm.aggregator import Released
+from darrm.noisy_max.mechanisms import NoisyMax
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.numerics import Array
+from darrm.numerics.integer_noise import IntegerNoise
 from darrm.pate.tested import TestedRun
-from darrm.probability import Array
-from darrm.probability.integer_noise import IntegerNoise
+from darrm.plurality.histograms import histograms_of
+from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.problem import is_law_a_gamma, is_open
+from darrm.table.release import Release
 
 _MOST_CLASSES = 1_000
 _MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; different votes: seconds
@@ -52,10 +52,10 @@ class TooLongError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two neighboring votes: groups of voters, those of a group with the same law of what they say.
+    """Two neighboring votes: groups of voters with the same law of a vote.
 
-    Where people are drawn anew for each question, the first side is that of a person who is among its examples, which
-    he is with probability ``rate`` on this side, and never on the other.
+    If voters resample examples per query, the first side includes the person with probability ``rate``, and the second
+    side never does.
     """
 
     sizes: Histogram  # (G,)
@@ -86,7 +86,7 @@ def open_law_of(aggregator: Released) -> Law:
     """Return the law of an open answer as a function of the votes for each string, zeros for none: (n, S) → (n, S).
 
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.mechanisms.noisy_max import GNMax
+    >>> from darrm.noisy_max.mechanisms import GNMax
     >>> aggregator = NoisyMaximum(GNMax(2.0), Voters(5, PrivacyParams("inf"), 1), "open", threshold=4)
     >>> open_law_of(aggregator)(np.array([[4, 1, 0]])).round(4)
     array([[0.5802, 0.0608, 0.    ]])
@@ -110,8 +110,8 @@ def law_of(aggregator: Released) -> Law:
     """Return the law of the label as a function of the votes; `TooLongError` there, or here, if it takes too long.
 
     >>> from darrm import PrivacyParams, Voters
-    >>> from darrm.mechanisms.noisy_max import GNMax
-    >>> from darrm.mechanisms.noisy_maximum import NoisyMaximum
+    >>> from darrm.noisy_max.mechanisms import GNMax
+    >>> from darrm.noisy_max.noisy_maximum import NoisyMaximum
     >>> aggregator = NoisyMaximum(GNMax(2.0), Voters(5, PrivacyParams("inf"), 1), classes=3)
     >>> law_of(aggregator)(np.array([[3, 1, 1]])).round(4)
     array([[0.6307, 0.1847, 0.1847]])
@@ -162,7 +162,7 @@ def _of_noise(noise: IntegerNoise, threshold: int | None = None) -> _OfVotes:
     last = int(np.searchsorted(below, -math.expm1(_LEAST_LOG_WEIGHT)))
 
     def of_votes(votes: Histogram, classes: Histogram) -> Array:
-        # the winner stands no lower than the leader can, and no other class stands above it
+        # the winning noisy count is at least the least one of the leader, and no noisy count exceeds it
         lags, others = votes[-1] - votes, max(1, int(classes.sum()) - 1)
         first = int(np.searchsorted(logs, _LEAST_LOG_WEIGHT / others)) - int(lags[0])
         first = max(first, -1 if threshold is None else threshold + reach - int(votes[-1]))
@@ -178,7 +178,7 @@ def _of_noise(noise: IntegerNoise, threshold: int | None = None) -> _OfVotes:
 
 
 def _enough_nodes(s: Array, product: Array) -> int:
-    """Count the nodes that are enough for all products, see the module; as many as there may be if s is large."""
+    """Count the nodes that are enough for all products, see the module; the most nodes if s is large."""
     for n in _NODES:
         constant = 4.0 * math.lgamma(n + 1) - math.log(2 * n + 1) - 3.0 * math.lgamma(2 * n + 1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -1,9 +1,9 @@
-"""Neighboring votes on which labels are drawn: costly ones and random ones.
+"""Choose neighboring votes for an attack: costly pairs and random pairs.
 
-For a γ these are the neighbors on which it loses most, which the prover knows, and those on which a majority without
-noise would lose most, where a release with too little noise shows. For everything else they are the costliest of many
-near ties and clear leads. A private voter sits at a corner of `darrm.proof.voter_corners`, a randomized response
-between two classes; a plain one within reach says one class, and another on the neighboring data.
+A γ gets the pair of its largest cost, which the prover knows, and the costliest pair of a majority without noise, which
+reveals a release with too little noise. Any other release gets the costliest of many near ties and clear leads. A
+private voter is at a corner of `darrm.plurality.voter_corners`, a randomized response between two classes. A
+non-private voter of the overlap votes for one class, and for another on the neighboring data.
 """
 
 import math
@@ -12,27 +12,27 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.release import Release
-from darrm.pate.files import Released
+from darrm.aggregator import Released
+from darrm.majority.corners import corners_of
+from darrm.majority.full_set import FullSet
+from darrm.majority.groups import KindSet
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
+from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.privacy import PrivacyParams
-from darrm.probability import Array
-from darrm.probability.binomial import poisson_binomial_pmf
 from darrm.problem import Voters
-from darrm.proof.corners import corners_of
-from darrm.proof.full_set import FullSet
-from darrm.proof.kinds import KindSet
-from darrm.proof.table import Table
+from darrm.table.release import Release
+from darrm.table.table import Table
 from darrm.verify.label_law import Histogram, Pair
 
 _MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
-_FEW_CLASSES, _FEW_CORNERS = 3, 6  # of voters within reach in a random pair, so that what they say can be summed
+_FEW_CLASSES, _FEW_CORNERS = 3, 6  # of the overlap in a random pair, so that the sum over its votes is short
 _PLAIN = PrivacyParams("inf")
-_Seat = tuple[int, PrivacyParams, tuple[int, int, int, int]]  # so many voters, and their corner: a, b, u, v
+_Seat = tuple[int, PrivacyParams, tuple[int, int, int, int]]  # number, guarantee, corner (a, b, u, v)
 
 
 def voters_of(aggregator: Released) -> Voters:
-    """Return the voters for whom a release is private: a mechanism is so whatever its voters say."""
+    """Return the voters for whom a release is private; a mechanism is private for any votes."""
     voters = aggregator.voters
     if isinstance(aggregator, Release):
         return voters
@@ -42,7 +42,7 @@ def voters_of(aggregator: Released) -> Voters:
 def worst_pairs(table: Table) -> dict[str, Pair]:
     """Find the costliest neighbors of a γ, and those of a majority without noise, by name."""
     voters = table.problem.voters
-    bare = NoiseFunction(voters.K, np.ones(voters.half_size))
+    bare = NoiseFunction(voters.K, np.ones(voters.num_upper_levels))
     without_noise = _costliest(voters, bare, table.problem.target.exact_epsilon)
     pairs = {}
     for name, sides in {"worst pair": worst_pair(table)[1], "worst pair without noise": without_noise}.items():
@@ -52,9 +52,9 @@ def worst_pairs(table: Table) -> dict[str, Pair]:
 
 
 def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
-    """Yield neighbors with their names: some classes tied but for a lead of the first, which some voters leave."""
+    """Yield neighbors with their names: classes tied up to a lead of the first, and voters who leave it."""
     t = voters.reached
-    for moving in sorted({t} if voters.are_plain else {1, -(-t // 2), t}):
+    for moving in sorted({t} if voters.are_non_private else {1, -(-t // 2), t}):
         still = voters.K - moving
         leads = dict.fromkeys(min(lead, still) for lead in (moving, 0, 1, 2, still // 8, still // 4, still // 2, still))
         for leaders in sorted({2, min(3, classes), classes}):
@@ -69,7 +69,7 @@ def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
 
 
 def random_pair(voters: Voters, classes: int, rng: np.random.Generator) -> Pair:
-    """Choose a corner for every voter within reach, and a class for the others, with random shares of each."""
+    """Choose a corner for every voter of the overlap, and a class for the others, with random shares of each."""
     among, seats = rng.permutation(classes)[:_FEW_CLASSES], list[_Seat]()
     reached = rng.multivariate_hypergeometric([n for n, _ in voters.kinds], voters.reached)
     for (n, each), within in zip(voters.kinds, reached, strict=True):
@@ -81,7 +81,7 @@ def random_pair(voters: Voters, classes: int, rng: np.random.Generator) -> Pair:
 
 
 def _moving(voters: Voters, moving: int, to: tuple[int, ...]) -> Iterator[_Seat]:
-    """Seat those who promise least at corners from class 0 to some others, with all of their Δ."""
+    """Place the voters with the weakest guarantees at corners from class 0 to other classes, with all of their Δ."""
     for n, each in voters.kinds:
         for place, label in enumerate(to):
             yield (min(n, moving) + place) // len(to), each, (0, label, 0, label)
@@ -121,7 +121,7 @@ def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
         first, second = (0.5 * (1.0 + float(poisson_binomial_pmf(p) @ gamma.signed)) for p in pair)
         gained = first - target.delta
         loss = 0.0 if gained <= second else math.log(gained / second) if second else math.inf
-        loss = min(loss, target.epsilon)  # as is proved: what is above it is rounding
+        loss = min(loss, target.epsilon)  # the proved bound: any excess is rounding
         if worst is not None and loss <= best:
             break
         best, at, worst = loss, Fraction(loss), pair

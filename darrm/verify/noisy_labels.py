@@ -1,4 +1,4 @@
-"""What a label of a noisy maximum costs, computed by code that shares nothing with the prover.
+"""Bound the cost of a label of a noisy maximum, in code that shares nothing with the prover.
 
 Two classes a and b stand i and j votes above the least noisy count with which they beat all others, so given the others
 the label is a, b or neither; a vote moves from a to b: (i, j) → (i − 1, j + 1). With independent noises X, f(w) =
@@ -7,11 +7,11 @@ Pr[X = w], G(t) = Pr[X ≤ t] and S(i, j) = Pr[i + X_a ≥ 0, i + X_a ≥ j + X_
     S(i, j + z),    S(j, i + 1 − z),    G(−i − 1)·G(−j − 1),    z = 1 where b wins ties, else 0.
 
 Divergences are jointly convex, so the largest over all (i, j, z) bounds that of labels among any number of classes
-(`darrm.losses.label` proves it, and that both directions are covered). Each is Σ q·φ(L) over the outcomes, with q after
-the move, L = log p/q, and φ falling below and rising above 0. All three L fall in i and rise in j and z, where the
-noise is log-concave, and each q is largest at one corner of a block of (i, j, z): that bounds a block. Blocks are
-halved until what is left is within `_TOLERANCE` of the largest value found, or no more than what is asked about.
-No class is ahead of another by more votes than there are, so blocks of a larger i − j, up to ties, are left out.
+(`darrm.noisy_max.label_cost` proves it, and that both directions are covered). Each is Σ q·φ(L) over the outcomes, with
+q after the move, L = log p/q, and φ falling below and rising above 0. The noise is log-concave, so all three L fall in
+i and rise in j and z, and each q is largest at one corner of a block of (i, j, z): that bounds a block. Blocks are
+halved until every bound is within `_TOLERANCE` of the largest value, or at most ``enough``. No class leads another by
+more votes than there are, so blocks of a larger i − j, up to ties, are left out.
 
 **Outside** of −R ≤ i, j ≤ 3R, |i − j| ≤ 2R. Let τ be the mass of X beyond −l or r, l and r ≤ R, and for α-divergences
 A(w) = f(w)^α·f(w + 1)^{1−α}, B(w) = f(w)^α·f(w − 1)^{1−α} with sums H_A, H_B and tails beyond −l or r of at most T_A,
@@ -40,40 +40,40 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_TINY = 39.0  # −log of what lies beyond R
+_TINY = 39.0  # −log of the mass beyond R
 # −log of the smallest weights next to R, and of those that are summed; the second pair for steep noise, large orders
 _ENDS = ((80.0, 250.0), (160.0, 400.0))
 _TOLERANCE = 1e-3  # relative, of a divergence above the largest value found
-_FINER, _FEW_BLOCKS = 1e-6, 1 << 15  # where what is asked about is not refuted, and blocks are few
+_FINER, _FEW_BLOCKS = 1e-6, 1 << 15  # if ``enough`` is not refuted, and blocks are few
 _MOST_BLOCKS, _MOST_SUMMED, _MOST_KEPT = 1 << 20, 1 << 31, 1 << 26  # at once; terms along diagonals: fifteen seconds
 _DIAGONALS = 32  # that a place and its block need, at most
 _LONGEST = 1 << 21  # numbers of a support: noise of 100,000 votes
-_ROOM = 1e-8  # relative, for roundings and what is outside the box
-_LEAST = 1e-15  # of a δ: less is next to what floats hold
+_ROOM = 1e-8  # relative, for roundings and for votes outside the box
+_LEAST = 1e-15  # of a δ: near the resolution of floats
 _OF_FLOATS = 1e-9  # relative: probabilities are off by 2^-53, losses by 2^-50
-_EXPONENT = 700.0  # of what floats hold
+_EXPONENT = 700.0  # of the largest float
 _TIES = 1  # vote: i − j is the lead before the move, up to who wins ties with the best of the others
 _SHORTEST = 8  # numbers of a support
-_DEVIATIONS = 32.0  # of one class, that the difference of two reaches but for e^{−256}
-_RELATIVE = 1e-12  # of f, beside what sums add
-_SLOPE, _LEFT_OUT = 1e-4, 1e-25  # of tails where they are cut off: what is left out adds e^{−48} at most
+_DEVIATIONS = 32.0  # of one noise: the difference of two is larger with probability e^{−256}
+_RELATIVE = 1e-12  # of f, without the errors of sums
+_SLOPE, _LEFT_OUT = 1e-4, 1e-25  # of truncated tails: the rest adds e^{−48} at most
 
 
 class TooWideError(ValueError):
-    """The noise is too wide, or the order too large, for what is computed here."""
+    """The noise is too wide, or the order too large, for this module."""
 
 
 class _Penalty(Protocol):
-    """What a divergence adds for an outcome, φ(L), and what is outside the box."""
+    """A divergence: its term φ(L) for an outcome, and a bound outside the box."""
 
     def of(self, losses: Array) -> Array:
         """Compute φ(L), which falls below 0 and rises above."""
 
     def sum_of(self, cost: float) -> float:
-        """Compute Σ q·φ(L) of an answer with such a divergence."""
+        """Compute Σ q·φ(L) of an answer with this divergence."""
 
     def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound what every place outside the box costs, where no bit and no pair without others costs more."""
+        """Bound the cost outside the box, if no bit and no pair without others costs more than ``inner``."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,16 @@ class RenyiPenalty:
         return math.expm1(min((self.order - 1.0) * cost, _EXPONENT))
 
     def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound it as the module says; terms linear in p and q are of outcomes that need a noise beyond ±R, too."""
+        """Bound it as in the module; terms linear in p and q are of outcomes that need a noise beyond ±R, too."""
         factor = math.expm1(-(self.order - 1.0) * math.log1p(-2.0 * noise.beyond))
         return inner + (1.0 + inner) * factor + 2.0 * noise.tilted_beyond(self.order)
 
 
 @dataclass(frozen=True)
 class DrawnPenalty(RenyiPenalty):
-    """The same for (1 − r)·q + r·p against q, or the other way round, for a vote that moves back with probability r.
+    """The divergence of (1 − r)·q + r·p and q, in either direction, for a vote that moves back with probability r.
 
-    φ is convex in e^L, and at most r times what it is without r, or with p and q exchanged: what is outside the box
-    adds no more.
+    φ is convex in e^L, and at most r times the φ of p and q, or of q and p. So the bound outside the box holds.
     """
 
     rate: float
@@ -133,7 +132,7 @@ class _HockeyStick:
         return cost
 
     def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound it as the module says."""
+        """Bound it as in the module."""
         return inner + (2.0 + 2.0 * math.exp(self.epsilon)) * noise.beyond
 
 
@@ -146,7 +145,7 @@ class Between:
 
 
 def divergence(p: Array, q: Array, order: float) -> float:
-    """Compute the largest D_α of rows of outcomes, (n, C) each, whose probabilities are exact but for their floats."""
+    """Compute the largest D_α of rows of outcomes, (n, C) each, with probabilities exact up to float rounding."""
     if np.any((p > 0.0) & (q == 0.0)):
         return math.inf
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -159,12 +158,12 @@ def divergence(p: Array, q: Array, order: float) -> float:
 
 
 def between(value: float) -> Between:
-    """Enclose what `divergence` computed."""
+    """Enclose the result of `divergence`."""
     return Between(value * (1.0 - _OF_FLOATS), value * (1.0 + _OF_FLOATS))
 
 
 def gaussian(sigma: float) -> Callable[[Array], Array]:
-    """Return log w(x) of Gaussian noise of so many votes."""
+    """Return log w(x) of Gaussian noise with standard deviation ``sigma``, in votes."""
     rate = 1.0 / (2.0 * sigma**2)
     return lambda x: -rate * x**2
 
@@ -177,12 +176,12 @@ def renyi_of_label(
     enough: float = 0.0,
     rate: float = 1.0,
 ) -> Between:
-    """Enclose the Rényi divergence of a label at an order, where one vote moves; `TooWideError` if it takes too long.
+    """Enclose the Rényi divergence of a label at an order for one moved vote; `TooWideError` if it takes too long.
 
     ``log_weights`` is log w(x) of the noise up to a constant, at whole numbers given as floats: log-concave, at most
     0 = w(0). ``lead`` is how many votes one class may be ahead of another, no more than there are voters. An upper end
-    that is at most ``enough`` need not be close. The vote moves with probability ``rate``, below 1 where a person is
-    drawn by a coin. GNMax with σ = 40 at order 8: the label costs 0.003204, the noisy counts 0.005.
+    that is at most ``enough`` need not be close. The vote moves with probability ``rate``, below 1 under Poisson
+    subsampling. GNMax with σ = 40 at order 8: the label costs 0.003204, the noisy counts 0.005.
 
     >>> found = renyi_of_label(gaussian(40.0), 8.0)
     >>> 0.003203 < found.low < found.high < 0.003209
@@ -197,9 +196,9 @@ def renyi_of_label(
 
 
 def renyi_of_bit(log_weights: Callable[[Array], Array], order: float) -> Between:
-    """Enclose the Rényi divergence of whether a count with symmetric noise reaches a threshold, where one vote moves.
+    """Enclose the Rényi divergence of a noisy count's threshold test, for one moved vote and symmetric noise.
 
-    The count rises or falls by one; with symmetric noise the one is the other with the bit turned.
+    The count rises or falls by one; for symmetric noise both cases are equal, with the bit flipped.
 
     >>> found = renyi_of_bit(lambda x: -(x**2) / 800.0, 8.0)
     >>> 0.00638 < found.low < found.high < 0.00639
@@ -220,20 +219,20 @@ def _as_divergence(sums: tuple[float, float], order: float) -> Between:
 def delta_of_label(
     log_weights: Callable[[Array], Array], epsilon: float, *, lead: float = math.inf, enough: float = 0.0
 ) -> Between:
-    """Enclose the δ of a label at an ε, where one vote moves; parameters as for `renyi_of_label`.
+    """Enclose the δ of a label at an ε for one moved vote; parameters as for `renyi_of_label`.
 
     >>> found = delta_of_label(lambda x: -(x**2) / 200.0, 0.1)
     >>> 0.0209 < found.low < found.high < 0.021
     True
     """
     low, high = _largest(_noise_of(log_weights, 1.0), _HockeyStick(epsilon), lead + _TIES, enough)
-    return Between(max(0.0, low - _LEAST), min(1.0, high))  # differences of floats are off by so much
+    return Between(max(0.0, low - _LEAST), min(1.0, high))  # the error of differences of floats
 
 
 def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
-    """Enclose the δ of a label of Gaussian noise: that of both noisy counts, which only their difference tells apart.
+    """Enclose the δ of a label of Gaussian noise: that of both noisy counts, which depends only on their difference.
 
-    A label is made of the noisy counts, and whether a beats b without others is their best test. Their loss is
+    A label is a function of the noisy counts, and "a beats b without others" is their best test. Their loss is
     (D + 1)/σ² of D = X_a − X_b, with Pr[D = d] ∝ exp(−d²/4σ²)·Σ_x exp(−(x − d/2)²/σ²), a sum for odd d, one for even.
 
     >>> found = delta_of_gaussian_label(10.0, 0.1)
@@ -310,7 +309,7 @@ class _Noise:
         for logs in (self.logs, self._tilted(order, +1), self._tilted(order, -1)):
             top = float(np.max(logs))
             weights = np.exp(logs - top)
-            # the last terms must fall so fast that what is beyond the support does not count
+            # the last terms must fall fast enough that the mass beyond the support is negligible
             slopes = np.diff(logs[np.isfinite(logs)])
             if min(slopes[0], -slopes[-1]) < _SLOPE or max(weights[1], weights[-2]) > _LEFT_OUT:
                 raise TooWideError(f"order {order:g} is too large for noise with these tails")
@@ -338,7 +337,7 @@ class _Noise:
         return np.asarray(np.where(t > self.last, 0.0, self.above[np.clip(t - self.first, 0, self.G.size - 1)]))
 
     def wins(self, i: Integers, j: Integers) -> Array:
-        """S(i, j) elementwise: a sum along the diagonal i − j, which is kept, where both may win."""
+        """S(i, j) elementwise: a sum along the diagonal i − j, which is cached, if both may win."""
         found = np.where(i > j, self.at_least(-i), 0.0)
         place, near = np.clip(self.last + i + 1, 0, self.f.size), np.flatnonzero(np.abs(i - j) < self.f.size)
         order = near[np.argsort(i[near] - j[near], kind="stable")]
@@ -424,7 +423,7 @@ def _within(noise: _Noise, blocks: Integers, lead: float) -> Integers:
 
 
 def _along_diagonals(noise: _Noise, blocks: Integers) -> list[Integers]:
-    """Split blocks in the order of i − j into parts of which all sums along diagonals are kept at once."""
+    """Split blocks, in the order of i − j, into parts whose sums along diagonals fit into memory."""
     starts = np.unique(blocks[0] - blocks[1], return_index=True)[1]
     return np.split(blocks, starts[:: max(1, _MOST_KEPT // (_DIAGONALS * noise.f.size))][1:], axis=1)
 
@@ -469,7 +468,7 @@ def _bounds(noise: _Noise, penalty: _Penalty, blocks: Integers) -> Array:
 
 
 def _added(noise: _Noise, penalty: _Penalty, q: Array, losses: list[Array], rounded: float = 1.0) -> Array:
-    """Bound what one outcome adds; what floats do not hold needs noises so far beyond ±R that nothing is added."""
+    """Bound the term of one outcome; an underflow needs noises so far beyond ±R that it adds nothing."""
     slack = 2.0 * rounded * noise.rounding
     ends = [penalty.of(end) for loss in losses for end in (loss + slack, loss - slack)]
     with np.errstate(invalid="ignore", over="ignore"):

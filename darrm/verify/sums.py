@@ -1,10 +1,10 @@
-"""What queries cost together, in the auditor's own arithmetic: sums of privacy losses, every rounding on the safe side.
+"""Compose queries by sums of privacy losses, in exact arithmetic with every rounding on the safe side.
 
-A *kind* of query is what is proved of one: points (ε_a, δ_a), ε_a ≥ 0, such that every such query is (ε_a, δ_a)-private
-in both directions, and how many there are. Let H(t) = sup_S P(S) − t·P'(S) for neighbors P, P' and t ≥ 0: it is convex,
-falls, H(0) = 1 and H(t) ≤ δ_a at t = e^{ε_a}. A random *loss* L in (−∞, ∞] stands for a kind if E[max(0, 1 − t·e^{−L})]
-≥ H(t) for all t, neighbors and earlier answers. Then the sum of independent losses, one for each query, stands for all
-answers [ZDW22]: they are (ε, δ)-private with
+A *kind* of query is a set of proved points (ε_a, δ_a), ε_a ≥ 0, such that every query of the kind is (ε_a, δ_a)-private
+in both directions, with the number of queries. Let H(t) = sup_S P(S) − t·P'(S) for neighbors P, P' and t ≥ 0: it is
+convex, falls, H(0) = 1 and H(t) ≤ δ_a at t = e^{ε_a}. A random *loss* L in (−∞, ∞] dominates a kind if
+E[max(0, 1 − t·e^{−L})] ≥ H(t) for all t, neighbors and earlier answers. Then the sum of independent losses, one for
+each query, dominates all answers [ZDW22]: they are (ε, δ)-private with
 
     δ = E[max(0, 1 − e^{ε−ΣL})].
 
@@ -15,21 +15,21 @@ This grows with every L, so every rounding moves masses to larger losses, or to 
     P(L > (j−1)h) ≥ y_{j−1} + (y_{j−1} − y_j)/(e^h − 1)            for j = 1 … n,        P(L > nh) ≥ y_n,
     P(L > −jh) ≥ 1 − (y_{j−1} − y_j)/(e^{jh} − e^{(j−1)h})         for j = 1 … n,
 
-or P(L > ·) = 1, for a loss on the multiples of h from −n on. It stands for the kind.
+or P(L > ·) = 1, for a loss on the multiples of h from −n on. It dominates the kind.
 
 *Proof.* With S(l) = P(L > l) the mean is G(t) = ∫_{log t}^∞ t·e^{−l}·S(l) dl. As S is constant between the multiples of
 h, G(e^{jh}) = (1 − e^{−h})·S(jh) + e^{−h}·G(e^{(j+1)h}); with equality above this gives y_j for j ≥ 0, and z_j = 1 −
 e^{−jh} + e^{−jh}·y_j at −j, and larger S larger G. Exchanging the neighbors, H(e^{−jh}) ≤ z_j. So G ≥ H at all e^{jh}
 with S < 1 from there on. Between them, and beyond, G is linear or constant, and H convex or falling. Below the first, G
-is 1 − c·t, the chord to 1 at t = 0. ∎ As y_j bounds both directions, L stands for either. Where less is
-known to be enough in one of them, y'_j ≥ H(e^{jh}) there, y'_0 = y_0, stand for the y_j of the second line, and L for
-the other direction alone; that one is added up with both exchanged.
+is 1 − c·t, the chord to 1 at t = 0. ∎ As y_j bounds both directions, L dominates either. If smaller y'_j ≥ H(e^{jh}),
+y'_0 = y_0, are known for one direction, they replace the y_j of the second line, and L dominates the other direction
+alone. For the direction of the y'_j, y and y' change places.
 
-A chord of proved points, as function of t, lies above H: the y_j come from there, and every (ε, δ) proves the point (1,
+A chord of proved points, as function of t, lies above H: it gives the y_j, and every (ε, δ) proves the point (1,
 (e^ε − 1 + 2δ)/(e^ε + 1)). The means of 1 and of e^{−L} are kept, so errors are of second order in h [DGKKM22].
 
-This is about kinds and numbers that were fixed before the first answer; answers may choose the questions, and when to
-stop. Of kinds that are chosen on the way it says nothing.
+The bound holds for kinds and numbers that were fixed before the first answer. Answers may choose the questions, and
+when to stop. It does not hold for kinds that depend on earlier answers.
 """
 
 import math
@@ -38,17 +38,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, takewhile
-from math import ceil, floor, lcm, sqrt
+from math import ceil, exp, floor, inf, lcm, log, sqrt
 from operator import itemgetter
 
 from flint import fmpz_poly
 
-from darrm.verify.exact import exponential
+from darrm.verify.numbers import Point, exponential
 
-Point = tuple[Fraction, Fraction]  # (ε, δ) of one query
-Kind = tuple[Sequence[Point], int]  # what is proved of one query, and how many there are
+Kind = tuple[Sequence[Point], int]  # proved points of one query, and the number of queries
 _Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from there on
-_MOST_POWERS = 1000  # of a fraction: its digits are few enough
+_MOST_POWERS = 1000  # of a fraction, so that its digits stay few
 _NOTHING = Fraction(0)
 _GUARD = 128  # bits behind those of a sum, while the loss of one query is built
 _BITS, _SPARE = 80, 2**40  # of a sum, beyond those of δ and of the number of queries; the part of δ that ends are worth
@@ -57,12 +56,13 @@ _COARSEST = 8  # times the size of most losses, the first step
 _REACH = 24.0  # standard deviations of a sum, at most, that are kept
 _GAIN, _GAIN_OF_DELTA = Fraction(1, 2000), Fraction(1, 100)  # relative: a half step that gains less is the last
 _NEAR, _MOST_RATIO = Fraction(1, 10**9), 1024  # relative: of an ε to a lattice; of the smallest ε to a common step
-_PARTS = 2**40  # of a step, to which ε is rounded
+_PARTS = 2**40  # of a step: ε is rounded to them
 _AROUND = 2**10
+_MOST_EXPONENT = 600.0  # so that moments are floats
 
 
 class Directed(list[Point]):
-    """Points that hold in both directions, and others that hold in the second one; or in the first, exchanged."""
+    """Points that hold in both directions, and points ``back`` that hold in one, the second for ``side`` = 1."""
 
     def __init__(self, points: Sequence[Point], back: Sequence[Point], side: int = 1) -> None:
         super().__init__(points)
@@ -76,7 +76,7 @@ class Directed(list[Point]):
 
 @dataclass(frozen=True)
 class LossSum:
-    """The law of a sum of losses, rounded up: what is missing in the masses is the mass of an infinite loss."""
+    """The law of a sum of losses, rounded up; the masses miss 1 by the mass of an infinite loss."""
 
     step: Fraction
     lowest: int  # the loss of the first mass, in steps
@@ -90,14 +90,14 @@ class LossSum:
         return min(Fraction(1), (above - damped / exponential(gap).upper) / (1 << self.bits))
 
     def epsilon(self, delta: Fraction) -> Fraction | None:
-        """Bound the smallest ε ≥ 0 with this δ from above; None where there is none."""
+        """Bound the smallest ε ≥ 0 with this δ from above; None if no ε has it."""
         allowed = floor(delta * (1 << self.bits))
         enough = list(takewhile(lambda tail: tail[1] - tail[2] <= allowed, self._tails(until=0)))
         if not enough:
             return None
         cell, above, damped = enough[-1]
         low, high, near = 0, _PARTS, 0
-        if 0 < above - allowed < damped:  # first on both sides of where floats see it: they are right to a few parts
+        if 0 < above - allowed < damped:  # first on both sides of the floats' answer, which is accurate to a few parts
             near = floor(_PARTS * (math.log(damped) - math.log(above - allowed)) / self.step)
         while high - low > 1:
             places = [place for place in (near - _AROUND, near + _AROUND) if low < place < high]
@@ -119,9 +119,9 @@ class LossSum:
 
 
 def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction = _NOTHING) -> Fraction | None:
-    """Bound the ε of all queries together at one δ from above; None where none is finite at this δ.
+    """Bound the ε of all queries together at one δ from above; None if it is infinite.
 
-    The step of losses is halved until that gains next to nothing, or ``enough`` is reached.
+    The step of losses is halved until that gains almost nothing, or the bound is at most ``enough``.
 
     Thirty queries of ε = 0.5, which add up to 15:
 
@@ -156,7 +156,7 @@ def composed_delta(kinds: Sequence[Kind], epsilon: Fraction, *, least: Fraction 
 
 
 def compose(kinds: Sequence[Kind], step: Fraction, delta: Fraction) -> LossSum:
-    """Add the losses of all queries on the multiples of a step; δ says which masses are next to nothing."""
+    """Add the losses of all queries on the multiples of a step; masses far below δ are cut off."""
     queries = sum(count for _, count in kinds)
     bits = _BITS + queries.bit_length() + ceil(1 / delta).bit_length()
     spare = floor(delta * (1 << bits) / (2 * _SPARE * (len(kinds) + 1)))
@@ -194,7 +194,7 @@ def _loss(points: Sequence[Point], step: Fraction, bits: int) -> _Law:
 
 def _corners(points: Sequence[Point], one: int, both: Sequence[tuple[int, int]] = ()) -> list[tuple[int, int]]:
     """List (e^ε, δ), rounded up, from ε = 0 on: the corners of the largest convex function below them."""
-    # points of one direction hold beside those of ``both``
+    # the points ``both`` hold in this direction, too
     proved = sorted((ceil(exponential(epsilon).upper * one), ceil(delta * one)) for epsilon, delta in points)
     middle = (-((growth - one + 2 * height) * one // -(growth + one)) for growth, height in proved)
     start = both or [(one, min(middle))]
@@ -220,7 +220,7 @@ def _height(corners: Sequence[tuple[int, int]], at: int) -> int:
 
 
 def _power(law: _Law, count: int, bits: int, spare: int) -> _Law:
-    """Add so many losses of one law, cutting off ends that are worth ``spare`` together."""
+    """Add ``count`` losses of one law, cutting off ends whose total mass is ``spare``."""
     result, done = law, 1
     for digit in bin(count)[3:]:
         for factor, more in ((result, done), (law, 1))[: 1 + int(digit)]:
@@ -230,7 +230,7 @@ def _power(law: _Law, count: int, bits: int, spare: int) -> _Law:
 
 
 def _times(first: _Law, second: _Law, bits: int) -> _Law:
-    """Add two independent losses; what rounding takes is missing, hence infinite."""
+    """Add two independent losses; rounding moves mass to the infinite loss."""
     product = fmpz_poly(first[1]) * fmpz_poly(second[1])
     return first[0] + second[0], [int(mass) >> bits for mass in product.coeffs()] or [0]
 
@@ -275,7 +275,7 @@ def _size(points: Sequence[Point]) -> float:
 
 
 def _common_step(kinds: Sequence[Kind]) -> Fraction | None:
-    """Return the largest step whose multiples hit every ε, next to; None where it is much smaller than all of them."""
+    """Return the largest step whose multiples nearly equal every ε; None if it is much smaller than all of them."""
     epsilons = [epsilon for points, _ in kinds for epsilon, _ in points if epsilon]
     least = min(epsilons, default=Fraction(1))
     ratios = [(epsilon / least).limit_denominator(_MOST_RATIO) for epsilon in epsilons]
@@ -292,7 +292,74 @@ def _settled(values: Iterator[Fraction | None], gain: Fraction, enough: Fraction
         before, best = best, value if best is None else min(best, value)
         if best <= enough:
             return best
-        # where as much again would be enough, it is worth another step
+        # if the same gain again would be enough, try another step
         if before is not None and before - best <= gain * before and 2 * best - before > enough:
             return best
     return best
+
+
+@dataclass(frozen=True)
+class _Corner:
+    t: float  # e^ε
+    height: float  # δ
+
+
+def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[list[Point]]:
+    """Choose two to ``most`` points of each kind: those that matter most for the ε of all queries at this δ.
+
+    The choice is made in floats; no claim rests on it. If the slope in t rises by s at a corner t = e^ε, the corner has
+    masses t·s and s at the losses ε and −ε, so it adds s·φ(t) to the moment E[e^{λL}] of a query, φ(t) = t^{1+λ} +
+    t^{−λ}. Without the corner, the chord passes its masses on to the adjacent corners. Corners are dropped one by one,
+    each time the one whose absence adds least. With V the variance of all losses, e^{λ·(ΣL − ε)} bounds δ best at
+    λ = √(2·log(1/δ)/V).
+
+    >>> line = [(Fraction(place, 4), Fraction(4 - place, 8)) for place in range(5)]
+    >>> [[float(epsilon) for epsilon, _ in points] for points in telling_points([(line, 9)], Fraction(1, 1000), 3)]
+    [[0.0, 0.5, 1.0]]
+    """
+    spread = sum(count * _second_moment(_floats(points)) for points, count in kinds)
+    tilt = sqrt(2.0 * log(1.0 / delta) / spread) if spread > 0.0 and 0 < delta < 1 else 0.0
+    return [_thinned(_distinct(points), tilt, max(2, most)) for points, _ in kinds]
+
+
+def _thinned(points: list[Point], tilt: float, most: int) -> list[Point]:
+    """Drop points one after the other, each time the one whose absence adds least to the moment."""
+    corners, kept = _floats(points), list(range(len(points)))
+    tilt = min(tilt, max(0.0, _MOST_EXPONENT / (1.0 + float(points[-1][0])) - 1.0))
+    growths = [inf, *(_growth(corners[at - 1 : at + 2], tilt) for at in kept[1:-1]), inf]
+    while len(kept) > most:
+        place = growths.index(min(growths))
+        del kept[place], growths[place]
+        for near in (place - 1, place):
+            if 0 < near < len(kept) - 1:
+                growths[near] = _growth([corners[at] for at in kept[near - 1 : near + 2]], tilt)
+    return [points[place] for place in kept]
+
+
+def _growth(three: Sequence[_Corner], tilt: float) -> float:
+    before, own, after = three
+    share = (after.t - own.t) / (after.t - before.t)
+    chord = share * _moment(before.t, tilt) + (1.0 - share) * _moment(after.t, tilt)
+    return max(0.0, _slope_of(own, after) - _slope_of(before, own)) * (chord - _moment(own.t, tilt))
+
+
+def _moment(t: float, tilt: float) -> float:
+    return float(t ** (1.0 + tilt) + t**-tilt)
+
+
+def _second_moment(corners: Sequence[_Corner]) -> float:
+    slopes = [*(_slope_of(*pair) for pair in pairwise(corners)), 0.0]
+    rises = [max(0.0, after - before) for before, after in pairwise(slopes)]
+    return sum(log(corner.t) ** 2 * (corner.t + 1.0) * rise for corner, rise in zip(corners[1:], rises, strict=True))
+
+
+def _slope_of(first: _Corner, last: _Corner) -> float:
+    return (last.height - first.height) / (last.t - first.t)
+
+
+def _floats(points: Sequence[Point]) -> list[_Corner]:
+    return [_Corner(exp(epsilon), float(height)) for epsilon, height in _distinct(points)]
+
+
+def _distinct(points: Sequence[Point]) -> list[Point]:
+    return sorted(dict(sorted(points, reverse=True)).items())

@@ -1,49 +1,56 @@
-"""What an audit says about one claim, in five words.
+"""The verdict on one claim: one of five.
 
 ========================  ============================================================================================
 verdict                   meaning
 ========================  ============================================================================================
-``proved here``           recomputed by this audit, with every rounding bounded
-``consistent``            agrees with everything else that was given; nothing here would show a careful forgery
-``claimed by the maker``  cannot be seen in the files: whoever signs believes the maker
-``cannot be known``       neither shown nor refuted by what was given; the reason says what would decide it
+``proved independently``  proved by this package alone, in exact or enclosed arithmetic
+``consistent``            agrees with all other files; a careful forgery would, too
+``assumed``               no file can show it; the report relies on it
+``unknown``               the files do not decide it; the reason names a remedy
 ``false``                 contradicted by the files themselves
 ========================  ============================================================================================
 """
 
 from dataclasses import dataclass, replace
 
-PROVED, CONSISTENT, CLAIMED, UNKNOWN, FALSE = VERDICTS = (
-    "proved here",
-    "consistent",
-    "claimed by the maker",
-    "cannot be known",
-    "false",
+PROVED, CONSISTENT, ASSUMED, UNKNOWN, FALSE = VERDICTS = (
+    *("proved independently", "consistent", "assumed"),
+    *("unknown", "false"),
 )
-ABOUT_TABLE, ABOUT_MECHANISM, ABOUT_VOTERS, ABOUT_PLAN = "table", "mechanism", "voters", "plan"
-ABOUT_FILE, ABOUT_ESTIMATOR, ABOUT_RECEIPT, ABOUT_ESTIMATE = "file", "estimator", "receipt", "estimate"
-NOTE = "a note of whoever made the table"
+# what claims are about
+COST, TOTAL, OPTIMALITY, LABELS, HISTORY = (
+    *("cost of a label", "composition", "optimality"),
+    *("labels match their debit", "history"),
+)
+FILE, LEDGER, RECEIPT, PLAN, VOTERS, ESTIMATE, CARD, ATTACK = (
+    *("file", "ledger", "receipt", "plan", "voters"),
+    *("estimate", "model card", "attack"),
+)
+TOPICS = (COST, TOTAL, OPTIMALITY, LABELS, HISTORY, FILE, LEDGER, RECEIPT, PLAN, VOTERS, ESTIMATE, CARD, ATTACK)
+
+
+class TooLargeError(ValueError):
+    """A file holds more than an audit reads, so nothing is known about it."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim, what it is about, and what was found."""
+    """A claim, its topic, and the verdict with its reason."""
 
-    about: str  # table, mechanism, plan, voters, ledger, labels, attack or file
+    about: str  # one of `TOPICS`
     claim: str
     verdict: str  # one of `VERDICTS`
     reason: str
-    file: str = ""  # in which it is claimed; of a claim between files the one that says more
+    file: str = ""  # the file with the claim
 
     def __str__(self) -> str:
-        shown = "FALSE" if self.verdict == FALSE else self.verdict
-        return f"{shown:<22}{self.about}: {self.claim} ({self.reason})"
+        return f"{self.verdict.upper() if self.verdict == FALSE else self.verdict:<22}{self.claim} ({self.reason})"
 
     def of(self, file: str) -> "Verdict":
-        """Say in which file it is claimed, unless that is said."""
+        """Add the file with the claim, unless the verdict has one."""
         return self if self.file else replace(self, file=file)
 
 
 def judged(about: str, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
-    """Say that a claim is false, or ``how`` it holds."""
+    """Return the verdict false, or ``how`` the claim holds."""
     return Verdict(about, claim, how if holds else FALSE, reason)

@@ -1,7 +1,7 @@
 "use strict";
 /* Many questions within one total, voters that draw their examples anew, and more than two classes.
 
-   What several answers cost together is the optimal composition theorem [KOV15, Theorem 3.3] (darrm/losses/composition.py),
+   What several answers cost together is the optimal composition theorem [KOV15, Theorem 3.3] (darrm/loss/composition.py),
    of Gaussian noise its own exact sum; what a person who is rarely drawn pays is (ln(1 + q(e^ε − 1)), qδ) [BBG18]. */
 
 const DRAWN = 1000; // histograms, the same ones for every mechanism

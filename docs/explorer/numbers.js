@@ -3,7 +3,7 @@
 
    γ(l) is the probability of telling the true majority of l ones, else a fair coin; all arrays are about
    l = floor(K/2) + 1 … K. The formulas are those of darrm, where they stand with their sources and proofs:
-   laws/baselines.py, laws/priors.py, optimize/closed_form.py, plan/by_label.py, plan/compared.py.
+   majority/baselines.py, priors.py, majority/closed_form.py, plan/noisy.py, plan/compared.py.
    Floating point, for illustration: what is proven are the tables in DATA, and nothing is proven here. */
 
 const LIMITS = { K: 1000, exponent: 100, queries: 100000, classes: 100, solved: 101 };
@@ -189,7 +189,7 @@ function placeOf(problem) {
   return ((m - 1) * DATA.epsilons.length + first) * DATA.deltas.length + second;
 }
 
-/* The best release of plain voters, one of whom a person reaches (optimize/closed_form.py). */
+/* The best release of plain voters, one of whom a person reaches (majority/closed_form.py). */
 function closedForm(K, epsilon, delta) {
   const growth = Math.exp(epsilon);
   const nextLie = (above) => Math.max(0, (above - delta) / growth, 1 - delta - growth * (1 - above));
@@ -377,12 +377,12 @@ function commandOf(setting) {
   if (queries === 1 && classes === 2 && rate === 1) {
     const shape = isPrivate && setting.shape !== "free" ? ` --shape ${setting.shape}` : "";
     const prior = setting.prior === DATA.prior ? "" : ` --prior ${setting.prior}`;
-    return `python -m darrm.optimize --K ${K}${isPrivate ? `${each} --m ${text("m")}` : ` --voters plain --target ${budget}`}${overlap}${shape}${prior}`;
+    return `python -m darrm.optimize --K ${K}${isPrivate ? `${each} --m ${text("m")}` : ` --non-private --target ${budget}`}${overlap}${shape}${prior}`;
   }
   const total = !isPrivate ? budget : queries > 1 ? `${text("total")},${text("total_delta")}` : Object.values(problemOf(setting).total).map((value) => Number(value.toPrecision(12))).join(",");
-  const who = isPrivate ? each : rate < 1 ? ` --sampled ${text("sampled")}` : " --voters plain";
+  const who = isPrivate ? each : rate < 1 ? ` --sampled ${text("sampled")}` : " --non-private";
   const of = classes > 2 ? ` --classes ${classes}` : "";
-  return `python -m darrm.advise --K ${K}${who}${overlap}${of} --queries ${queries} --total ${total} --prior ${setting.prior}`;
+  return `python -m darrm.plan --K ${K}${who}${overlap}${of} --queries ${queries} --total ${total} --prior ${setting.prior}`;
 }
 
 /* Everything that is shown for a setting. */

@@ -2,7 +2,7 @@
 /* The best γ of a setting that has no packaged table, and how far any γ has to be scaled: darrm's own program, row by row.
 
    Every row of [D, Lemma 5.1] that can be the worst has j voters at (hi, lo), or j at (lo, hi), and the others near 0 or 1
-   (darrm/proof/full_set.py). With q = hi or lo, T(x) = E[g(x + Bin(j, q))], and `frozen` of the voters that the person
+   (darrm/majority/full_set.py). With q = hi or lo, T(x) = E[g(x + Bin(j, q))], and `frozen` of the voters that the person
    does not reach at 1, it costs
 
        V(n, frozen) + c·V(N − n, held − frozen),    V(n, w) = max over a ≤ N − n, b ≤ n of E[T(w + n − Bin(b, Δ) + Bin(a, Δ))]

@@ -98,7 +98,7 @@ print(found.spent)
 # given how many votes it has. Where all agree it is told almost always; near a tie one
 # person decides, and there the answer must be close to a coin.
 
-levels, told = found.best.levels, found.best.truth
+levels, told = found.best.levels, found.best.curve
 fig, (above, below) = plt.subplots(
     2, 1, sharex=True, figsize=(7, 5), layout="constrained"
 )

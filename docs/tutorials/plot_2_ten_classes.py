@@ -26,7 +26,6 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from darrm import PrivacyLedger, PrivacyParams, Voters, Votes, Workload, release_debited
-from darrm.advise import advise
 from darrm.plan import plan
 
 pixels, digit = load_digits(return_X_y=True)
@@ -55,35 +54,30 @@ print(f"the bare plurality, which is not private, is right about {by_all:.2f}")
 # %%
 # Which mechanism?
 # ----------------
-# `advise` calibrates everything that applies to the same total budget. *right* is the
-# share of right labels that it expects before it has seen a vote: the mean of three
-# beliefs, that teachers are divided (every histogram of votes equally likely), mixed,
-# or agree. How much yours agree must not be looked up in their private votes;
-# ``prior=`` takes what is publicly known.
+# `plan` calibrates every mechanism that applies to the same total budget. The accuracy
+# is how often a label is the plurality of the votes, expected before any vote is seen:
+# under three reference priors of low, medium and high consensus. The consensus of your
+# teachers must not be looked up in their private votes; ``prior=`` takes what is
+# publicly known.
 
 budget = PrivacyParams(2, "1e-5")
 workload = Workload(
     Voters(K, PrivacyParams("inf"), overlap=1), asked, budget, classes=10
 )
-advice = advise(workload)
-print(f"a label that looks at nothing is right about {advice.coin.value:.3f}")
-for option in advice.options:
-    spent = f"total ε {option.cost.epsilon:.3f} by {option.cost.name}"
-    where = " / ".join(f"{share.value:.2f}" for share in option.columns.values())
-    print(f"{option.name:>22}: right {option.right:.3f} ({where}), {spent}")
-for remark in advice.remarks:
-    print("*", remark)
+several = plan(workload)
+print(several)
 
 # %%
-# The remarks are the answer to "what would help?": more teachers, a larger budget, or
-# fewer questions. More teachers are the best of these: they cost no privacy.
+# What would help: more teachers, a larger budget, or fewer questions. More teachers are
+# the best of these, as they cost no privacy. `darrm.plan.affordable`, or ``darrm plan
+# --accuracy 0.9``, finds how many of each a wanted accuracy takes.
 
 # %%
 # Labels
 # ------
 
 ledger = PrivacyLedger.create(":memory:", budget)  # a file in earnest
-labels = release_debited(advice.recommended.aggregator, votes, ledger=ledger)
+labels = release_debited(several.aggregator, votes, ledger=ledger)
 print(f"{asked} private labels, right about {np.mean(labels == true_digits):.2f}")
 print(ledger.spent)
 
@@ -100,15 +94,14 @@ print(ledger.spent)
 # the rest.
 
 few = plan(Workload(workload.voters, 10, budget, classes=10))
-several = advice.recommended
 leading = few.best.levels
 fig, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
-axis.plot(leading, few.best.truth, color="#0072b2", linewidth=2)
-axis.plot(leading, several.truth, color="#d55e00", linewidth=2, linestyle="--")
+axis.plot(leading, few.best.curve, color="#0072b2", linewidth=2)
+axis.plot(leading, several.best.curve, color="#d55e00", linewidth=2, linestyle="--")
 axis.axhline(0.1, color="#767676", linestyle=":")
 for truth, words, color in (
-    (few.best.truth, "10 questions", "#0072b2"),
-    (several.truth, f"{asked} questions", "#d55e00"),
+    (few.best.curve, "10 questions", "#0072b2"),
+    (several.best.curve, f"{asked} questions", "#d55e00"),
 ):
     half = int(np.argmax(truth >= 0.6))
     axis.annotate(
@@ -129,7 +122,7 @@ axis.annotate(
 axis.set_xlabel(f"votes for the leading class, of {K}")
 axis.set_ylabel("Pr[the answer is that class]")
 axis.set_title("One budget for few questions, or for many")
-print(f"expected to be right: {few.best.share_right.value:.3f} of 10 labels, ", end="")
+print(f"expected to be right: {few.best.accuracy:.3f} of 10 labels, ", end="")
 print(f"{several.right:.3f} of {asked}")
 plt.show()
 

@@ -37,9 +37,9 @@ from darrm import (
     optimize_table,
     release_debited,
 )
-from darrm.laws import baselines
-from darrm.laws.priors import Dirichlet
+from darrm.majority import baselines
 from darrm.plan import plan
+from darrm.priors import Dirichlet
 
 K, PATIENTS, EACH = 11, 400, PrivacyParams("0.1", "1e-5")
 rng = np.random.default_rng(0)

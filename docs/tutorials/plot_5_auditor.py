@@ -81,12 +81,11 @@ for line in printed.splitlines():
 print("status", status)
 
 # %%
-# *Proved here* was recomputed with every rounding bounded. *Consistent* agrees with all
-# else that was given; a careful forger could have written it. *Claimed by the maker*
-# cannot be seen in any file: that the voters are as private as they say, that they draw
-# fresh randomness. Those are the questions to ask the maker. What *cannot be known* was
-# neither shown nor refuted by what was given: that the ledger is not an older copy, of
-# which a later head or receipt would tell.
+# *Proved independently* was proved by this program alone, with every rounding bounded.
+# *Consistent* agrees with all else that was given; a careful forger could have written
+# it. *Assumed* is what no file can show: that the voters are as private as they say,
+# that they draw fresh randomness, that the ledger was not truncated (a later ledger
+# digest or receipt checks that). Those are the questions to ask the maker.
 
 # %%
 # Four forgeries
@@ -138,7 +137,7 @@ lines = (copied("labels changed") / "labels.csv").read_text().splitlines()
 lines[0] = str(1 - int(lines[0]))
 (folder / "labels changed" / "labels.csv").write_text("\n".join(lines) + "\n")
 with sqlite3.connect(copied("ledger changed") / "ledger.sqlite") as connection:
-    connection.execute("UPDATE charges SET count = 1")
+    connection.execute("UPDATE entries SET count = 1")
 connection.close()
 audits = {"as released": judged(folder)}
 audits |= {

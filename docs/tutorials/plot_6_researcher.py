@@ -5,7 +5,7 @@ A researcher's own γ, prior and aggregator
 | **For whom:** you have an idea for a better private majority and want to know what it
   is worth.
 | **At the end:** your noise function proved, your belief about voters used, and your
-  aggregator ranked beside the rest.
+  mechanism ranked beside the rest.
 | **How long:** fifteen minutes of reading, half a minute of computing.
 | **It needs:** ``python -m pip install -e '.[plot]'`` in a checkout.
 
@@ -20,8 +20,6 @@ in place of its own. The details stand on the pages :doc:`/how-to/own-gamma`,
 # γ(l) is the probability of telling the true majority when l of the K voters say 1. As
 # a list, or as a function of l:
 
-from types import SimpleNamespace
-
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import ndtr
@@ -35,12 +33,9 @@ from darrm import (
     certify,
     optimize_table,
 )
-from darrm.advise import advise
-from darrm.laws import baselines
-from darrm.laws.priors import Dirichlet, Point, Prior
-from darrm.plan import FAMILIES, Family, Parameter
-from darrm.plan.budget import releases_of
-from darrm.plan.tables import certified
+from darrm.majority import baselines
+from darrm.plan import mechanism_of, named, plan
+from darrm.priors import Dirichlet, Point, Prior
 
 K = 21
 problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", "1e-5")), m=4)
@@ -133,24 +128,20 @@ for name, table in {
 # Both are exactly as private: the prior decides what is told, never what may be.
 
 # %%
-# Your own aggregator
-# -------------------
+# Your own mechanism
+# ------------------
 # Say yours tells the majority with probability Φ(slope · lead). To stand beside the
-# others it is a family: which number may be turned up, and what each value of it makes.
+# others it needs one number, the slope, and the γ that belongs to it:
 
 
-def probit(search):
-    """Turn up the slope."""
-    for release in releases_of(search.workload):
+def probit(slope):
+    """The γ of a slope."""
+    return NoiseFunction.from_function(
+        K, lambda ones: 2 * ndtr(slope * (2 * ones - K)) - 1
+    )
 
-        def make(slope, release=release):
-            gamma = NoiseFunction.from_function(
-                K, lambda ones: 2 * ndtr(slope * (2 * ones - K)) - 1
-            )
-            return certified(release, gamma, {"slope": slope})
 
-        yield Parameter(workload=release, make=make, start=0.05, limits=(0.0, 1.0))
-
+probit_mechanism = mechanism_of(probit, "probit (mine)", slug="probit", limits=(0, 1))
 
 # %%
 # Then it is one entry more in the list. All are calibrated to the same total, 50
@@ -160,40 +151,21 @@ def probit(search):
 workload = Workload(
     Voters(K, PrivacyParams("inf"), overlap=1), 50, PrivacyParams(4, "1e-5")
 )
-names = {
-    "Rényi",
-    "per query",
-    "GNMax, tight σ",
-    "exponential mechanism",
-    "permute-and-flip",
-    "randomized response",
-}
-families = [family for family in FAMILIES if family.name in names]
-families.append(Family("probit (mine)", probit, "Φ of the lead, certified.", "black"))
-advice = advise(workload, families=families)
-rows = [
-    SimpleNamespace(name="a fair coin", right=advice.coin.value),
-    *reversed(advice.options),
-]
-for row in reversed(rows):
-    print(f"{row.name:>24}: right {row.right:.4f}")
+slugs = ("rdp-optimal", "optimal", "gnmax-analytic", "exponential", "permute-and-flip")
+mechanisms = [*map(named, slugs), named("randomized-response"), probit_mechanism]
+found = plan(workload, mechanisms=mechanisms, complete=True)
+print(found)
 
+names = [row.name for row in reversed(found.rows)]
 fig, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
 bars = axis.barh(
-    [row.name for row in rows],
-    [row.right for row in rows],
-    color=[
-        "#d55e00"
-        if "mine" in row.name
-        else "#767676"
-        if "coin" in row.name
-        else "#0072b2"
-        for row in rows
-    ],
+    names,
+    [row.accuracy for row in reversed(found.rows)],
+    color=["#d55e00" if "mine" in name else "#0072b2" for name in names],
 )
 axis.bar_label(bars, fmt="%.3f", padding=3)
 axis.set_xlim(0.5, 1.0)
-axis.set_xlabel("share of right labels (a coin has one half)")
+axis.set_xlabel("accuracy (random guessing has one half)")
 axis.set_title("50 answers within (4, 1e-5), 21 teachers on disjoint shards")
 plt.show()
 

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from darrm.laws.priors import Prior, RecordedVotes
+from darrm.commands.command_line import run
+from darrm.priors import Prior, RecordedVotes
 from darrm.problem import Workload
-from darrm.system.command_line import run
-from darrm.system.files import write_text
+from darrm.util.files import write_text
 from experiments import pages
 from experiments.aggregators.comparison import Comparison, compare
+from experiments.aggregators.names import name_of
 from experiments.aggregators.page import PARTS, Results, page
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.private_classes import compare_private, save_private
@@ -34,7 +35,7 @@ PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON h
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, decide, write."""
     options = pages.command_line(
-        NAME, str(__doc__), quick="few workloads: half a minute instead of minutes"
+        NAME, __doc__ or "", quick="few workloads: half a minute instead of minutes"
     ).parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
@@ -77,7 +78,7 @@ def _votes(*, quick: bool) -> list[Row]:
     for recorded in available(quick=quick):
         for work in vote_workloads(recorded.voters, quick=quick):
             comparison, options = compare(work)
-            accuracy = {option.name: recorded.accuracy(option.truth) for option in options}
+            accuracy = {name_of(option): recorded.accuracy(option.curve) for option in options}
             rows.append(
                 {
                     "votes": recorded.name,
@@ -87,7 +88,7 @@ def _votes(*, quick: bool) -> list[Row]:
                     "accuracy": accuracy,
                 }
             )
-            print(f"{recorded.name}, {comparison.title}: ours {accuracy[options[0].name]:.4f}", flush=True)
+            print(f"{recorded.name}, {comparison.title}: ours {accuracy[name_of(options[0])]:.4f}", flush=True)
     return rows
 
 

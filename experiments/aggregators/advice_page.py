@@ -1,18 +1,18 @@
 """Write the page *Which aggregator should I use?*: ``python -m experiments.aggregators.advice_page``.
 
-The examples on it are the output of `python -m darrm.advise`, run here.
+The examples on it are the output of `darrm plan`, run here.
 """
 
 import sys
 from pathlib import Path
 
-from darrm.advise.advice import advise
-from darrm.advise.report import text_report
+from darrm.commands.command_line import run
+from darrm.plan import plan
+from darrm.plan.results import workload_words
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.system.command_line import CommandLine, run
-from darrm.system.files import write_text
-from darrm.system.flags import flags_of
+from darrm.util.files import write_text
+from experiments.command_line import CommandLine
 from experiments.pages import filled
 
 PLAIN = PrivacyParams("inf")
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 def page() -> str:
     """Fill the page."""
     told = {
-        name: {"command": f"python -m darrm.advise {flags_of(work)}", "report": text_report(advise(work))}
+        name: {"command": f"darrm plan {workload_words(work)}", "report": str(plan(work))}
         for name, work in EXAMPLES.items()
     }
     return filled("aggregators", told, template="advice")

@@ -1,6 +1,6 @@
 """Draw the README's picture: the share of right labels over the budget, ``python -m experiments.aggregators.budgets``.
 
-Writes OUTPUT/aggregators/budgets.json and budgets.png: the sweeps of ``python -m darrm.advise --sweep`` for three kinds
+Writes OUTPUT/aggregators/budgets.json and budgets.png: the sweeps of ``darrm plan --sweep`` for three kinds
 of voters, all histograms of votes equally likely, side by side.
 """
 
@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.advise import sweep
-from darrm.advise.sweep import BEST, Point, draw_curves
-from darrm.laws.priors import Dirichlet
-from darrm.plan.families import FAMILIES
+from darrm.commands.command_line import run
+from darrm.plan import MECHANISMS, sweep
+from darrm.plan.report import draw_accuracies
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.system.command_line import run
-from darrm.system.figures import saved_figure
+from darrm.util.figures import saved_figure
 from experiments import pages
+from experiments.aggregators.names import RELEASED_FIRST, name_of
 from experiments.pages import Row
 
 TEACHERS = Voters(250, PrivacyParams("inf"), overlap=1)
@@ -39,6 +39,7 @@ PANELS = (  # title, what is released, and every ε
         _WIDE,
     ),
 )
+BEST = "darrm"  # what this library releases first
 # What is drawn, from the back to the front. Colors that the color-blind can tell apart (Okabe and Ito), and a marker.
 LINES = {
     "randomized response": ("#999999", "x"),
@@ -51,19 +52,29 @@ LINES = {
 }
 
 
-def points_of(panel: int, epsilons: Sequence[str] | None = None) -> list[Point]:
-    """Sweep over the budgets of a panel, or over some of them, and keep the lines that are drawn."""
+def points_of(panel: int, epsilons: Sequence[str] | None = None) -> list[Row]:
+    """Sweep over the budgets of a panel, or over some of them, and keep the lines that are drawn.
+
+    Two classes are planned by the expected error of [D], as all pages of the comparison.
+    """
     title, work, every = PANELS[panel]
-    asked = [family for family in FAMILIES if family.planned or family.name in LINES]
+    asked = [one for one in MECHANISMS if one.slug in RELEASED_FIRST or name_of(one) in LINES]
     show = lambda text: print(f"{title.splitlines()[0]}: {text}", flush=True)  # noqa: E731
-    found = sweep(work, epsilons or every.split(), prior=Dirichlet(), families=asked, report=show).points
-    return [
-        {
-            "epsilon": point["epsilon"],
-            "right": {name: share for name, share in point["right"].items() if name in LINES},
-        }
-        for point in found
-    ]
+    objective = "error" if work.classes == 2 else "accuracy"
+    budgets = epsilons or every.split()
+    found = sweep(work, budgets, prior=Dirichlet(), mechanisms=asked, objective=objective, complete=True, report=show)
+    points: list[Row] = []
+    for made in found.plans:
+        right = {name_of(row): row.accuracy for row in made.rows if name_of(row) in LINES}
+        points.append({"epsilon": made.workload.total.epsilon, "right": {**right, BEST: made.best.accuracy}})
+    return points
+
+
+def lines_of(points: Sequence[Row]) -> dict[str, dict[float, float]]:
+    """Return the accuracies of each name over ε."""
+    return {
+        name: {point["epsilon"]: point["right"][name] for point in points if name in point["right"]} for name in LINES
+    }
 
 
 def save_budgets(path: Path, panels: list[Row]) -> None:
@@ -76,7 +87,7 @@ def save_budgets(path: Path, panels: list[Row]) -> None:
         axes = figure.subplots(1, len(panels), sharey=True)
         shown: Row = {}
         for axis, panel in zip(axes, panels, strict=True):
-            draw_curves(axis, panel["points"], looks)
+            draw_accuracies(axis, lines_of(panel["points"]), looks)
             axis.set_title(panel["title"], fontsize=9)
             shown |= {line.get_label(): line for line in axis.get_lines()}
         axes[0].set_ylabel("share of right labels")
@@ -86,7 +97,7 @@ def save_budgets(path: Path, panels: list[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure unless ``--page`` is given, and draw."""
-    options = pages.command_line("aggregators", str(__doc__), module="aggregators.budgets").parse_args(arguments)
+    options = pages.command_line("aggregators", __doc__ or "", module="aggregators.budgets").parse_args(arguments)
     folder = pages.data_folder(options, "aggregators")
     if not options.page:
         panels = [{"title": title, "points": points_of(panel)} for panel, (title, *_) in enumerate(PANELS)]

@@ -4,24 +4,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from darrm.advise import Advice, advise
-from darrm.laws.priors import Prior
-from darrm.losses.charges import Charge
-from darrm.losses.renyi import RenyiCurve
-from darrm.optimize.plurality_bounds import share_right_at_most
+from darrm.commands.command_line import spread
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve
+from darrm.numerics.bisection import bisect_safe
+from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, plan
+from darrm.plan.accuracy import MOST_LISTED, histograms
 from darrm.plan.budget import account_of
-from darrm.plan.families import FAMILIES
-from darrm.plan.family import Family
-from darrm.plan.option import Option
-from darrm.plan.share_right import MOST_LISTED, histograms
-from darrm.probability.bisection import last_allowed
+from darrm.plurality.bounds import share_right_at_most
+from darrm.priors import Dirichlet, Prior
 from darrm.problem import Workload
-from darrm.system.command_line import spread
-from darrm.system.figures import BLACK
+from darrm.util.figures import BLACK
+from experiments.aggregators.names import OPTIMA, RELEASED_FIRST, name_of
 from experiments.pages import Claim, Row, read_json
 
 MOST_LEVELS = 32  # kept of a long curve in the JSON
@@ -30,7 +27,14 @@ BY_COUNTS, BY_LABEL, SHAPED = "GNMax, tight σ", "GNMax by label", "shaped noise
 LESS_NOISE = (0.75, 0.85)  # of σ: what "about a fifth smaller" means
 LEAST_SIGMA, MOST_SIGMA = 1e-2, 1e6
 
-OURS = Family("ours", lambda _: (), "`darrm.plan.plan`, its total as the accountant reports it.", BLACK, 2.4)
+
+class Ours(Mechanism):
+    """The first mechanism of a plan that is released."""
+
+    slug = name = "ours"
+    about = "`darrm.plan.plan`, its total as the accountant reports it."
+    color, linewidth = BLACK, 2.4
+
 
 Lead = tuple[float, str]  # by how much, before whom
 
@@ -97,29 +101,40 @@ class Comparison:
         return {option["name"]: option[key] for option in self.options if key in option}
 
 
-def listed(families: Sequence[Family] | None = None) -> list[Family]:
-    """List what is told apart: ours, and every other family once, by default of `FAMILIES`."""
-    rest = {family.name: family for family in (FAMILIES if families is None else families) if not family.optimal}
-    return [OURS, *rest.values()]
+Mechanisms = Sequence[type[Mechanism]]
+
+
+def listed(mechanisms: Mechanisms | None = None) -> list[type[Mechanism]]:
+    """List what is told apart: ours, and every mechanism but the optima, by default of `MECHANISMS`."""
+    return [Ours, *(one for one in (MECHANISMS if mechanisms is None else mechanisms) if one.slug not in OPTIMA)]
 
 
 def compare(
-    work: Workload, prior: Prior | None = None, *, families: Sequence[Family] | None = None
-) -> tuple[Comparison, list[Option]]:
-    """Run every aggregator, by default `FAMILIES`; also return the options themselves, ours first."""
-    asked = FAMILIES if families is None else families
-    ours_are = [family for family in FAMILIES if family.planned]
+    work: Workload, prior: Prior | None = None, *, mechanisms: Mechanisms | None = None
+) -> tuple[Comparison, list[CalibratedMechanism]]:
+    """Run every mechanism, by default `MECHANISMS`; also return the calibrated ones, ours first.
+
+    Two classes are compared by the expected error of [D], under the prior that every histogram is equally likely.
+    """
+    asked = MECHANISMS if mechanisms is None else mechanisms
+    ours_are = [one for one in MECHANISMS if one.slug in RELEASED_FIRST]
+    two = work.classes == 2
     started = time.perf_counter()
-    advice = advise(work, prior=prior, families=[*ours_are, *(family for family in asked if family not in ours_are)])
+    made = plan(
+        work,
+        prior=Dirichlet() if two and prior is None else prior,
+        mechanisms=[*ours_are, *(one for one in asked if one not in ours_are)],
+        objective="error" if two else "accuracy",
+        complete=True,
+    )
     seconds = time.perf_counter() - started
-    names = {family.name for family in ours_are}
-    ours = next(option for option in advice.options if option.instructions and option.name in names)
-    rivals = [option for option in advice.options if option is not ours]
-    if work.classes == 2:  # whichever of its optima and laws it is
-        rivals = [option for option in advice.options if option.name in {family.name for family in listed(asked)}]
-        ours = replace(ours, name=OURS.name)
-    options = [ours, *rivals]
-    entries = [_entry(option) for option in options]
+    ours = next(row for row in made.rows if row.is_released and row.slug in RELEASED_FIRST)
+    rivals = [row for row in made.rows if row is not ours]
+    if two:  # whichever of its optima and laws it is
+        rivals = [row for row in made.rows if row.slug in {one.slug for one in listed(asked)}]
+        ours = replace(ours, slug=Ours.slug, name=Ours.name)
+    rows = [ours, *rivals]
+    entries = [_entry(row) for row in rows]
     workload = {
         "K": work.voters.K,
         "classes": work.classes,
@@ -129,41 +144,44 @@ def compare(
         "epsilon": work.total.epsilon,
         "delta": work.total.delta,
     }
-    more: Row = _limits(advice) if work.classes > 2 else {"levels": _add_truths(options, entries, advice.prior)}
-    coin = None if advice.coin is None else advice.coin.value
-    return Comparison(workload, entries, [*advice.absent], seconds, advice.prior.text, coin=coin, **more), options
+    more: Row = {"levels": _add_curves(rows, entries)} if two else _limits(made)
+    guess = made.measure.guessing
+    coin = None if guess is None else guess.value
+    absent = [(name_of(one), reason) for slug, reason in made.left_out for one in asked if one.slug == slug]
+    return Comparison(workload, entries, absent, seconds, made.prior.text, coin=coin, **more), rows
 
 
-def _entry(option: Option) -> Row:
+def _entry(row: CalibratedMechanism) -> Row:
     return {
-        "name": option.name,
-        "right": option.right,
-        "standard_error": 0.0 if option.share_right is None else option.share_right.standard_error,
-        "settings": dict(option.settings),
-        "epsilon": option.cost.epsilon,
-        "bound": option.cost.name,
-        "released": bool(option.instructions),
+        "name": name_of(row),
+        "right": row.accuracy,
+        "standard_error": 0.0 if row.estimate is None else row.estimate.standard_error,
+        "settings": dict(row.settings),
+        "epsilon": row.spent.epsilon,
+        "bound": row.spent.bound,
+        "released": row.is_released,
     }
 
 
-def _add_truths(options: Sequence[Option], entries: Sequence[Row], prior: Any) -> list[int]:  # noqa: ANN401
-    """Note accuracies and truths of two classes, and where the first is worst; return the numbers of votes kept."""
-    ours, voters = options[0], options[0].workload.voters
-    kept = spread(ours.truth.size, MOST_LEVELS)
-    for option, entry in zip(options, entries, strict=True):
-        entry |= {"accuracy": option.accuracy(prior), "truth": option.truth[kept].round(6).tolist()}
-        if option is not ours:
-            difference = ours.truth - option.truth
+def _add_curves(rows: Sequence[CalibratedMechanism], entries: Sequence[Row]) -> list[int]:
+    """Note 1 − the error and the curve of two classes, and where the first is worst; return the numbers of votes."""
+    ours, voters = rows[0], rows[0].workload.voters
+    kept = spread(ours.curve.size, MOST_LEVELS)
+    for row, entry in zip(rows, entries, strict=True):
+        error = row.expected_error
+        entry |= {"accuracy": None if error is None else 1.0 - error, "truth": row.curve[kept].round(6).tolist()}
+        if row is not ours:
+            difference = ours.curve - row.curve
             worst = int(np.argmin(difference))
             entry["worst_margin"] = 2 * (voters.first_majority + worst) - voters.K
             entry["worst_difference"] = float(difference[worst])
     return [voters.first_majority + place for place in kept]
 
 
-def _limits(advice: Advice) -> Row:
+def _limits(made: Plan) -> Row:
     """Compute what no private release exceeds, and σ by noisy counts."""
-    work = advice.workload
-    listed = histograms(advice.prior, work.voters.K, work.classes, MOST_LISTED)
+    work = made.workload
+    listed = histograms(made.prior, work.voters.K, work.classes, MOST_LISTED)
     return {"at_most": share_right_at_most(work, *listed), "sigma_by_counts": _sigma_by_counts(work)}
 
 
@@ -172,9 +190,9 @@ def _sigma_by_counts(work: Workload) -> float:
 
     def admitted(sigma: float) -> bool:
         curve = RenyiCurve.of(lambda orders: orders / sigma**2)
-        return account_of(work, Charge("GNMax by counts", renyi=curve, reached=1)).admits(work.total)
+        return account_of(work, PrivacyCost("GNMax by counts", renyi=curve, reached=1)).admits(work.total)
 
-    return last_allowed(admitted, MOST_SIGMA, LEAST_SIGMA, tolerance=1e-6, geometric=True)
+    return bisect_safe(admitted, MOST_SIGMA, LEAST_SIGMA, tolerance=1e-6, geometric=True)
 
 
 def decide(comparisons: Sequence[Comparison]) -> list[Claim]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.aggregators.comparison import Comparison, decide, listed
+from experiments.aggregators.names import name_of
 from experiments.aggregators.private_classes import private_table
 from experiments.pages import Claim, Row, claims_table, filled, read_json, table
 
@@ -57,7 +58,7 @@ def page(results: Results, *, quick: bool, part: str = "page") -> str:
         Comparison(**{key: row[key] for key in row if key != "plurality"}) for row in results.plurality_votes
     ]
     facts = {
-        "about": [item for item in listed() if item.name in shown],
+        "about": [{"name": name_of(item), "about": item.about} for item in listed() if name_of(item) in shown],
         "quick": quick,
         "claims": claims_table(results.claims),
         "two_classes": [_two_classes(getattr(results, name), name, title) for name, title in titles.items()],
@@ -99,7 +100,7 @@ def shares_table(comparisons: Sequence[Comparison]) -> str:
 def _ordered(rows: Iterable[tuple[Sequence[object], dict[str, float]]]) -> list[str]:
     """Name the aggregators that occur, in the order of the list."""
     names = {name for _, numbers in rows for name in numbers}
-    return [item.name for item in listed() if item.name in names]
+    return [name_of(item) for item in listed() if name_of(item) in names]
 
 
 def _in_bold(

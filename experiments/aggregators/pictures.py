@@ -4,32 +4,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from darrm.plan.family import Family
-from darrm.system.figures import Style, saved_figure, style
+from darrm.plan import Mechanism
+from darrm.util.figures import Style, saved_figure, style
 from experiments.aggregators.comparison import Comparison, listed
+from experiments.aggregators.names import name_of
 
 COLUMNS = 3
 
 
-def styles(families: Sequence[Family] | None = None) -> dict[str, Style]:
+def styles(mechanisms: Sequence[type[Mechanism]] | None = None) -> dict[str, Style]:
     """Return the style of each aggregator, by default of `listed()`.
 
     Its own color, and dashes by its place in the list, ours first.
     """
     return {
-        family.name: replace(style(place), color=family.color, width=family.linewidth)
-        for place, family in enumerate(listed(families))
+        name_of(one): replace(style(place), color=one.color, width=one.linewidth)
+        for place, one in enumerate(listed(mechanisms))
     }
 
 
-def save_margins(path: Path, comparisons: list[Comparison], *, families: Sequence[Family] | None = None) -> None:
+def save_margins(
+    path: Path, comparisons: list[Comparison], *, mechanisms: Sequence[type[Mechanism]] | None = None
+) -> None:
     """Draw the probability of the true majority over the margin, one panel for each workload.
 
-    The lines are those of ``families``, by default `listed()`.
+    The lines are those of ``mechanisms``, by default `listed()`.
     """
     columns = min(COLUMNS, len(comparisons))
     rows = -(-len(comparisons) // columns)
-    drawn = styles(families)
+    drawn = styles(mechanisms)
     with saved_figure(path, width=5.0 * columns, height=3.6 * rows + 0.8, dpi=110) as figure:
         axes = figure.subplots(rows, columns, squeeze=False)
         shown: dict[str, object] = {}

@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from darrm.losses.label import label_curve
-from darrm.probability import Array
-from darrm.probability.integer_noise import DiscreteGaussian
-from darrm.system.command_line import CommandLine, run
-from darrm.system.figures import BLUE, VERMILION, saved_figure
-from darrm.system.files import write_text
+from darrm.commands.command_line import run
+from darrm.noisy_max.label_cost import label_curve
+from darrm.numerics import Array
+from darrm.numerics.integer_noise import DiscreteGaussian
+from darrm.util.figures import BLUE, VERMILION, saved_figure
+from darrm.util.files import write_text
 from experiments import pages
 from experiments.aggregators.comparison import BY_COUNTS, Comparison
+from experiments.command_line import CommandLine
 from experiments.pages import Row
 
 SIGMA, ORDER = 40.0, 8.0  # of the picture of all places

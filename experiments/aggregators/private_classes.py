@@ -4,27 +4,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from darrm.laws.priors import Dirichlet
-from darrm.plan.families import named
-from darrm.plan.search import options_of
-from darrm.plan.share_right import Measure
+from darrm.plan.mechanisms import named
+from darrm.plan.planner import plan
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
-from darrm.system.figures import saved_figure, style
+from darrm.util.figures import saved_figure, style
+from experiments.aggregators.names import name_of
 from experiments.pages import Row, table
 
 # (K, C): as many voters of more classes as are solved in seconds
 SIZES = ((7, 2), (7, 3), (7, 5), (4, 10))
 EACH, ALLOWANCES = "0.1", (1, 2, 3)
-SHOWN = (
-    "per query",
-    "randomized response",
-    "double subsampling",
+SLUGS = (
+    "optimal",
+    "randomized-response",
+    "double-subsampling",
     "subsampling",
     "permute-and-flip",
-    "exponential mechanism",
-    "LNMax by label",
+    "exponential",
+    "lnmax",
 )
+SHOWN = tuple(name_of(named(slug)) for slug in SLUGS)
 
 
 def compare_private(*, quick: bool) -> list[Row]:
@@ -35,8 +36,8 @@ def compare_private(*, quick: bool) -> list[Row]:
 def _compared(K: int, C: int, m: int) -> Row:
     target = PrivacyParams(m * PrivacyParams(EACH).exact_epsilon)
     work = Workload(Voters(K, PrivacyParams(EACH)), 1, target, C)
-    options, _ = options_of(work, Measure(work, Dirichlet()), [named(name) for name in SHOWN], complete=True)
-    shares = {option.name: option.share_right.value for option in options if option.share_right is not None}
+    made = plan(work, prior=Dirichlet(), mechanisms=list(map(named, SLUGS)), complete=True)
+    shares = {name_of(row): row.accuracy for row in made.rows}
     print(f"K = {K}, C = {C}, m = {m}: {shares['per query']:.4f}", flush=True)
     return {"voters": K, "classes": C, "m": m, "epsilon": EACH, "right": shares}
 
@@ -54,7 +55,7 @@ def private_table(rows: Sequence[Row]) -> str:
 
 def save_private(path: Path, rows: Sequence[Row]) -> None:
     """Draw the shares over the allowance, one panel for each number of classes."""
-    drawn = {name: replace(style(place), color=named(name).color) for place, name in enumerate(SHOWN)}
+    drawn = {name_of(named(slug)): replace(style(place), color=named(slug).color) for place, slug in enumerate(SLUGS)}
     numbers = list(dict.fromkeys(row["classes"] for row in rows))
     with saved_figure(path, width=3.4 * len(numbers), height=3.8, dpi=110) as figure:
         axes = figure.subplots(1, len(numbers), squeeze=False)[0]

@@ -1,6 +1,6 @@
 """The workloads on which aggregators are compared."""
 
-from darrm.laws.priors import Dirichlet
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 

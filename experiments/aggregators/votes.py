@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.system.extras import require
+from darrm.util.extras import require
 from darrm.votes import Votes
 from experiments.datasets import ALL_CLASSES, load
 from experiments.download import DATA_VARIABLE

@@ -13,12 +13,12 @@ from dataclasses import asdict
 
 import numpy as np
 
-from darrm.ensemble import PrivateSGD
-from darrm.mechanisms.release import Release
+from darrm.commands.command_line import run
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.system.command_line import run
+from darrm.table.release import Release
+from darrm.training import PrivateSGD
 from darrm.verify.attack import attack
 from experiments import pages
 from experiments.audits import canaries, noisy_maxima, poisoned
@@ -73,7 +73,7 @@ def poisoned_ensembles(draws: int, *, epochs: int) -> Iterator[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit, print and write."""
-    options = pages.command_line(NAME, str(__doc__), quick="fewer draws and one small training").parse_args(arguments)
+    options = pages.command_line(NAME, __doc__ or "", quick="fewer draws and one small training").parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     data = folder / "audits.json"
     if not options.page:

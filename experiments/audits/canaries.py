@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from darrm.ensemble import Partition, PrivateSGD, privacy_of, train_teachers
-from darrm.ensemble.network import Module
+from darrm.training import Partition, PrivateSGD, privacy_of, train_teachers
+from darrm.training.network import Module
 from experiments.audits.one_run import refuted_epsilon
 from experiments.datasets import load
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
+from darrm.numerics import Array
 from darrm.pate import ConfidentGNMax, GNMax, LNMax
-from darrm.probability import Array
 from darrm.verify.attack import Intervals
 from darrm.votes import ABSTAIN, Votes
 

@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
-from darrm.errors import checks
-from darrm.probability.binomial import binomial_pmf
-from darrm.probability.bisection import last_allowed
+from darrm.numerics.binomial import binomial_pmf
+from darrm.numerics.bisection import bisect_safe
+from darrm.util import checks
 
 _MOST_EPSILON = 100.0
 
@@ -52,4 +52,4 @@ def refuted_epsilon(canaries: int, guesses: int, right: int, delta: float, confi
     def refuted(epsilon: float) -> bool:
         return p_value(canaries, guesses, right, epsilon, delta) <= 1.0 - confidence
 
-    return last_allowed(refuted, 0.0, _MOST_EPSILON) if refuted(0.0) else 0.0
+    return bisect_safe(refuted, 0.0, _MOST_EPSILON) if refuted(0.0) else 0.0

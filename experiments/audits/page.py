@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.system.figures import saved_figure, style
+from darrm.util.figures import saved_figure, style
 from experiments.pages import Claim, Row, claims_table, filled
 
 TWO_THIRDS = 2 / 3

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.network import convolutional_network
-from darrm.ensemble.partition import Partition
-from darrm.losses.label_given_votes import label_costs
-from darrm.mechanisms.noisy_max import GNMax
-from darrm.probability import Array
+from darrm.noisy_max.cost_given_votes import label_costs
+from darrm.noisy_max.mechanisms import GNMax
+from darrm.numerics import Array
+from darrm.training.network import convolutional_network
+from darrm.training.partition import Partition
 from darrm.verify.attack import Intervals
 from darrm.votes import Votes
 from experiments.audits.noisy_maxima import DRAWS_AT_ONCE, both_ways

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
 from experiments import pages
 from experiments.boundary.losses import AllModels, same_question
 from experiments.boundary.settings import SHAPES, Shape, searches
@@ -37,7 +37,7 @@ def measure(shape: Shape) -> Row:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, search, decide, write."""
-    options = pages.command_line(NAME, str(__doc__), quick="short searches: seconds").parse_args(arguments)
+    options = pages.command_line(NAME, __doc__ or "", quick="short searches: seconds").parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
         pages.write_json(folder / "shapes.json", [measure(shape) for shape in SHAPES])

@@ -15,8 +15,8 @@ from itertools import product
 
 import numpy as np
 
-from darrm.laws.noise_function import NoiseFunction
-from darrm.probability import Array
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
 
 
 def truths(gamma: NoiseFunction) -> Array:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm.laws.noise_function import NoiseFunction
-from darrm.probability import Array
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
 from experiments.boundary.losses import AllModels
 from experiments.pages import Row
 

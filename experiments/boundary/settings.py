@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm.laws.noise_function import NoiseFunction
+from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.errors import checks
-from darrm.system.command_line import run
-from darrm.system.figures import COLORS, GRAY, saved_figure
+from darrm.commands.command_line import run
+from darrm.util import checks
+from darrm.util.figures import COLORS, GRAY, saved_figure
 from experiments import pages
 from experiments.estimators.contenders import CONTENDERS, DELTA, NEITHER, OURS, THEIRS, share_right, teachers_of
 from experiments.estimators.data import TITLES, split
@@ -184,7 +184,7 @@ def draw(path: Path, results: Sequence[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the data sets that were asked for, and write the page about all that were."""
-    parser = pages.command_line(NAME, str(__doc__), figures=list(TITLES))
+    parser = pages.command_line(NAME, __doc__ or "", figures=list(TITLES))
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"how many (default {SEEDS})")
     options = parser.parse_args(arguments)
     checks.integer_at_least(2, seeds=options.seeds, advice="a standard error needs two")

@@ -8,8 +8,8 @@ import numpy as np
 
 from darrm.errors import PlanError
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
-from darrm.probability import Array
-from darrm.system.extras import Untyped, require
+from darrm.numerics import Array
+from darrm.util.extras import Untyped, require
 from experiments.estimators.data import Labels, Split
 
 DELTA = 1e-5

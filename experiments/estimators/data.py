@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.probability import Array
-from darrm.system.extras import require
+from darrm.numerics import Array
+from darrm.util.extras import require
 from experiments import datasets
 from experiments.census import load_adult
 

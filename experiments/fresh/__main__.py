@@ -17,20 +17,21 @@ from pathlib import Path
 
 import numpy as np
 
+from darrm.commands.command_line import run
 from darrm.errors import PlanError
-from darrm.laws.priors import Dirichlet
-from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.plan.families import named
-from darrm.plan.option import Option
-from darrm.plan.search import plan
+from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.numerics.integer_noise import DiscreteGaussian
+from darrm.plan.calibrated import CalibratedMechanism
+from darrm.plan.mechanisms import named
+from darrm.plan.planner import plan
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import DiscreteGaussian
 from darrm.problem import Voters, Workload
-from darrm.sampling import Sampling
-from darrm.system.command_line import run
-from darrm.system.figures import BLACK, BLUE, GRAY, VERMILION, saved_figure
+from darrm.subsampling import Subsampling
+from darrm.util.figures import BLACK, BLUE, GRAY, VERMILION, saved_figure
 from darrm.votes import Votes
 from experiments import pages
+from experiments.aggregators.names import name_of
 from experiments.fresh.prompts import SEED, Examples, Told, load, told, true_labels, votes_of
 from experiments.fresh.rivals import gaussian_counts, private_model
 from experiments.pages import Claim, Row
@@ -40,8 +41,8 @@ FIGURES = ("digits", "mnist", "fashion-mnist", "adult")
 DELTA = "1e-5"
 EPSILONS = (1, 3, 8)
 PRIOR = Dirichlet(0.1)  # prompts agree more often than not: said before any of them is asked
-BY_LABEL = "GNMax by label"  # the rival whose noise is charged for its labels, as ours
-STILL = ("exponential mechanism", BY_LABEL, "LNMax by label")  # what is tried where examples stay
+BY_LABEL = "gnmax"  # the rival whose noise is charged for its labels, as ours
+STILL = ("exponential", BY_LABEL, "lnmax")  # what is tried where examples stay
 PARTS = 16  # of a vote
 RARELY = 0.005  # a person is among the examples of a question
 KINDS = {
@@ -83,10 +84,10 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
     rows = []
     for epsilon in EPSILONS:
         total = PrivacyParams(epsilon, DELTA)
-        sampled = Voters(setting.K, PrivacyParams("inf"), overlap=1, sampled=Sampling(rate))
+        sampled = Voters(setting.K, PrivacyParams("inf"), overlap=1, sampled=Subsampling(rate))
         drawn = Workload(sampled, setting.queries, total, examples.classes)
         ours, by_label = best(drawn), best(drawn, (BY_LABEL,))
-        still = best(Workload(sampled.for_certain, setting.queries, total, examples.classes), STILL)
+        still = best(Workload(sampled.conditional_on_inclusion, setting.queries, total, examples.classes), STILL)
         sigma = gaussian_counts(float(rate), setting.queries, epsilon, float(DELTA))
         falling = -np.sort(-votes.counts, axis=1)
         # whole noise on votes of so many parts: ties, which continuous noise has none of, are rare
@@ -97,7 +98,7 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
                 "rate": float(rate),
                 "epsilon": epsilon,
                 "accuracy": told(votes, answers).accuracy,
-                "family": ours.name,
+                "family": name_of(ours),
                 "spent": ours.spent.epsilon,
                 "ours": asdict(released(ours, votes, answers)),
                 "still": asdict(released(still, votes, answers)),
@@ -108,13 +109,12 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
     return rows
 
 
-def best(workload: Workload, families: Sequence[str] | None = None) -> Option:
+def best(workload: Workload, slugs: Sequence[str] | None = None) -> CalibratedMechanism:
     """Plan with the prior that was said before."""
-    asked = None if families is None else [named(family) for family in families]
-    return plan(workload, prior=PRIOR, families=asked).best
+    return plan(workload, prior=PRIOR, mechanisms=None if slugs is None else list(map(named, slugs))).best
 
 
-def released(option: Option, votes: Votes, answers: np.ndarray) -> Told:
+def released(option: CalibratedMechanism, votes: Votes, answers: np.ndarray) -> Told:
     """Add up what a planned release tells of these votes."""
     if option.law is None:
         raise PlanError(f"{option.name} has no law")
@@ -166,7 +166,8 @@ def claims_of(results: Sequence[Row]) -> list[Claim]:
             max(gains) < 0.0,
         ),
         Claim(
-            f"fewer labels are lost than with {BY_LABEL}, drawn as rarely and charged for its labels, in every setting",
+            f"fewer labels are lost than with {name_of(named(BY_LABEL))}, drawn as rarely and charged for its labels, "
+            "in every setting",
             f"in {sum(gain > 0.0 for gain in rival)} of {len(rival)}, as many in {sum(gain == 0.0 for gain in rival)}, "
             f"more in {sum(gain < 0.0 for gain in rival)}: {100.0 * max(rival):.2f} points fewer at most, "
             f"{-100.0 * min(rival):.2f} more",
@@ -220,7 +221,7 @@ def draw(path: Path, results: Sequence[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the data sets that were asked for, and write the page about all that were."""
-    parser = pages.command_line(NAME, str(__doc__), quick="one setting of few questions", figures=list(FIGURES))
+    parser = pages.command_line(NAME, __doc__ or "", quick="one setting of few questions", figures=list(FIGURES))
     options = parser.parse_args(arguments)
     shown = page, lambda folder: draw(folder / PICTURE, results_of(folder))
     return pages.run_figures(options, NAME, FIGURES, partial(result_of, quick=options.quick), shown)

@@ -1,7 +1,7 @@
 """Prompts without a language model: each answers as the nearest of a few private examples, drawn for the question.
 
 What is near is said by random features with a public seed, fitted to nothing. Everybody is drawn for a question by a
-coin of his own, and seated by a draw of his own, as `darrm.ensemble.FreshPrompts` does it with exact coins.
+coin of his own, and seated by a draw of his own, as `darrm.prompts.ResampledPrompts` does it with exact coins.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.probability import Array
+from darrm.numerics import Array
 from darrm.votes import Votes
 from experiments import datasets
 from experiments.census import load_adult

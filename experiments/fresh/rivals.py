@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm.probability import Array
+from darrm.numerics import Array
 from experiments.fresh.prompts import Examples
 
 BATCH, STEPS, CLIP, RATE, MOMENTUM = 1024, 600, 1.0, 8.0, 0.9

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from darrm.ensemble.calibration import privacy_of
-from darrm.errors import checks
-from darrm.system.command_line import CommandLine, run
+from darrm.commands.command_line import run
+from darrm.training.calibration import privacy_of
+from darrm.util import checks
 from experiments import pages
+from experiments.command_line import CommandLine
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages, load
 from experiments.knowledge_transfer import settings
@@ -141,8 +142,7 @@ def _allowances(text: str) -> tuple[int, ...]:
 
 
 def _parser() -> CommandLine:
-    parser = pages.command_line(NAME, str(__doc__), quick="m = 3 alone, one training, ten draws, short students")
-    parser.renamed["--no-progress"] = "--quiet"
+    parser = pages.command_line(NAME, __doc__ or "", quick="m = 3 alone, one training, ten draws, short students")
     known = sorted(settings.SETUPS)
     parser.add_argument("--dataset", choices=known, default="digits", help="digits needs no download (default)")
     parser.add_argument("--m", type=_allowances, help="privacy allowances (default: 1,3,5,7)")

@@ -10,15 +10,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm import priors
 from darrm.account.report import spent_by
-from darrm.laws import baselines, priors
-from darrm.laws.noise_function import NoiseFunction
+from darrm.majority import baselines
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics.binomial import binomial_pmf
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
-from darrm.probability.binomial import binomial_pmf
 from darrm.problem import Problem, Voters
-from darrm.proof.charge import charge_of
-from darrm.proof.table import certify
+from darrm.table.cost import charge_of
+from darrm.table.table import certify
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
@@ -38,7 +39,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
         {
             "m": K,
             "aggregator": BARE,
-            "right": share_right(right, NoiseFunction(K, np.ones(voters.half_size))),
+            "right": share_right(right, NoiseFunction(K, np.ones(voters.num_upper_levels))),
             "one": K * EACH.epsilon,
         }
     ]

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.teachers import majority
-from darrm.laws import baselines, priors
-from darrm.losses.gaussian import analytic_sigma, renyi_sigma
-from darrm.mechanisms.noisy_max import GNMax
-from darrm.mechanisms.release import Release
+from darrm import priors
+from darrm.loss.gaussian import analytic_sigma, renyi_sigma
+from darrm.majority import baselines
+from darrm.noisy_max.mechanisms import GNMax
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import certify
+from darrm.table.release import Release
+from darrm.table.table import certify
+from darrm.training.teachers import majority
 from darrm.votes import Votes
 from experiments.composition_tables import K
 from experiments.knowledge_transfer import settings

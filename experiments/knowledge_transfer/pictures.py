@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from darrm.system.figures import saved_figure, style
+from darrm.util.figures import saved_figure, style
 from experiments.composition_tables import NAMES
 from experiments.knowledge_transfer import settings
 from experiments.pages import Row

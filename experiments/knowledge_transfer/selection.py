@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
-from darrm.ensemble.teachers import majority
+from darrm.training.recipes import PlainSGD, PrivateSGD, Recipe
+from darrm.training.teachers import majority
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup

@@ -5,9 +5,9 @@ The numbers under "printed" stand here to be shown beside ours, and are used for
 
 from dataclasses import dataclass
 
-from darrm.ensemble.recipes import PlainSGD
-from darrm.ensemble.student import StudentRecipe
 from darrm.privacy import PrivacyParams
+from darrm.training.recipes import PlainSGD
+from darrm.training.student import StudentRecipe
 from experiments.composition_tables import EACH, QUERIES
 
 NOISE = 12.0  # of DP-SGD, in units of the clipping threshold

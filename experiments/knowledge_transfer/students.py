@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.network import convolutional_network
-from darrm.ensemble.student import StudentRecipe, train_student
-from darrm.system.extras import require
+from darrm.training.network import convolutional_network
+from darrm.training.student import StudentRecipe, train_student
+from darrm.util.extras import require
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.calibration import calibrate_sampling
-from darrm.ensemble.network import convolutional_network
-from darrm.ensemble.recipes import PrivateSGD, Recipe
-from darrm.ensemble.teachers import majority
-from darrm.system.files import replacing
+from darrm.training.calibration import calibrate_sampling
+from darrm.training.network import convolutional_network
+from darrm.training.recipes import PrivateSGD, Recipe
+from darrm.training.teachers import majority
+from darrm.util.files import replacing
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer.settings import CLIP, Setup

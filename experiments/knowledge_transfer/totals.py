@@ -1,11 +1,11 @@
 """What Q labels cost in total: the paper's sums, for fresh randomness, and what is proved for its teachers."""
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.losses.composition import compose_general
-from darrm.mechanisms.release import Release
+from darrm.loss.composition import compose_general
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.proof.charge import charge_of
+from darrm.table.cost import charge_of
+from darrm.table.release import Release
 from experiments.composition_tables import DELTA_PRIME, PRINTED_TOTALS, K
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import Way, per_query, ways
@@ -45,7 +45,7 @@ def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> Row
         return {"epsilon": None, "delta": delta, "bound": "no privacy"}
     if way.aggregator is None:
         return {"epsilon": each.epsilon, "delta": each.delta, "bound": "private models, disjoint shards"}
-    charge = way.aggregator.charge(queries)
+    charge = way.aggregator.privacy_cost(queries)
     alone = PrivacyAccountant(charges=[charge]).spent(delta)
     result = {"epsilon": alone.epsilon, "delta": delta, "bound": alone.bound}
     if isinstance(way.aggregator, Release):  # of the private teachers' votes

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from darrm.commands.command_line import run
 from darrm.pate import ConfidentGNMax, analyze
 from darrm.pate.analysis import PrivateFigureWarning
-from darrm.system.command_line import run
-from darrm.system.figures import BLACK, saved_figure
+from darrm.util.figures import BLACK, saved_figure
 from darrm.votes import Votes
 from experiments import pages
 from experiments.next_word.models import CHARACTERS, SEED, Corpus, corpus, decoded, encoded
@@ -211,7 +211,7 @@ def draw(path: Path, result: Row) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the page."""
-    parser = pages.command_line(NAME, str(__doc__), quick="short texts by small models", figures=[FIGURE])
+    parser = pages.command_line(NAME, __doc__ or "", quick="short texts by small models", figures=[FIGURE])
     options = parser.parse_args(arguments)
     shown = page, lambda folder: draw(folder / PICTURE, pages.read_json(folder / f"{FIGURE}.json"))
     return pages.run_figures(options, NAME, (FIGURE,), partial(result_of, quick=options.quick), shown)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.probability import Array
+from darrm.numerics import Array
 
 LEAN, PIECES, SEED = 4.0, 100, 20_24
 PUBLIC_ORDER, OWN_ORDER, JUDGE_ORDER = 4, 5, 5

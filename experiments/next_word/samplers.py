@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble import coordinated
-from darrm.generate import Checked, noise_for
-from darrm.losses.renyi import RenyiCurve
+from darrm.loss.renyi import RenyiCurve
+from darrm.numerics import Array
+from darrm.numerics.bisection import bisect_safe
 from darrm.pate import ConfidentGNMax, InteractiveGNMax
 from darrm.privacy import PrivacyParams
-from darrm.probability import Array
-from darrm.probability.bisection import last_allowed
+from darrm.prompts import coordinated
+from darrm.prompts.generate import Checked, noise_for
 from darrm.votes import Votes
 from experiments.next_word.models import Corpus
 
@@ -33,7 +33,7 @@ def clip_of(epsilon: float, delta: float, words: int, models: int, temperature: 
     def fits(rho: float) -> bool:
         return RenyiCurve.of(lambda orders: rho * orders).best(delta).epsilon <= epsilon
 
-    rho = last_allowed(fits, inside=0.0, outside=epsilon + 1.0, steps=60) / words
+    rho = bisect_safe(fits, inside=0.0, outside=epsilon + 1.0, steps=60) / words
     return float(models * temperature * np.sqrt(rho / 2.0))
 
 

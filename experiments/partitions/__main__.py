@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Claim, Row
 from experiments.partitions.measure import FILES, VOTERS, measure
@@ -22,7 +22,7 @@ ROWS, ROWS_QUICK = 50_000, 2_000  # of a file
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write votes, release them in each way, write the page."""
-    parser = pages.command_line(NAME, str(__doc__), quick=f"{ROWS_QUICK:,} rows a file instead of {ROWS:,}")
+    parser = pages.command_line(NAME, __doc__ or "", quick=f"{ROWS_QUICK:,} rows a file instead of {ROWS:,}")
     options = parser.parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:

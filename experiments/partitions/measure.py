@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from darrm.account.ledger import PrivacyLedger
-from darrm.mechanisms.release import Release
+from darrm.aggregator import load_release
+from darrm.ledger.ledger import PrivacyLedger
 from darrm.optimize.optimizer import optimize_table
-from darrm.pate.files import load_release
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.release.delivery import Delivery
 from darrm.release.partitions import release_surveyed, survey
-from darrm.system.extras import require
+from darrm.table.release import Release
+from darrm.util.extras import require
 from experiments.pages import Row
 
 VOTERS, FILES = 250, 8
@@ -66,6 +65,7 @@ def _engine(workers: int) -> Iterator[tuple[Callable[..., Any], Any]]:
     with (
         distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
+        require("joblib").parallel_config("dask"),
     ):
         client.run(_load)
         yield lambda function, *call: function(*call), client
@@ -85,9 +85,10 @@ def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:  # noqa
         before, start = _processor(cluster), time.perf_counter()
         output = Path(name) / "labels"
         aggregator = load_release(folder / "table.json")
-        manifest = survey(aggregator, folder / kind, output, classes=NAMES.get(kind), cluster=cluster)
+        jobs = 1 if cluster is None else None  # as many as the cluster has
+        found = survey(aggregator, folder / kind, output, classes=NAMES.get(kind), jobs=jobs)
         middle = time.perf_counter()
-        release_surveyed(manifest, Delivery(aggregator, ledger), output, cluster=cluster)
+        release_surveyed(found, aggregator, ledger, jobs=jobs)
         end, after = time.perf_counter(), _processor(cluster)
     return {
         "survey_seconds": middle - start,

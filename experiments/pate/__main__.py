@@ -14,10 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.errors import checks
-from darrm.system.command_line import CommandLine, run
-from darrm.system.progress import StatusLine, status_line
+from darrm.commands.command_line import run
+from darrm.util import checks
+from darrm.util.progress import StatusLine, status_line
 from experiments import pages
+from experiments.command_line import CommandLine
 from experiments.pate.page import PRINTED, page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
@@ -82,8 +83,7 @@ def write_printed(folder: Path) -> None:
 
 
 def _parser() -> CommandLine:
-    parser = pages.command_line(NAME, str(__doc__), quick="fewer teachers, one short student a row")
-    parser.renamed["--no-progress"] = "--quiet"
+    parser = pages.command_line(NAME, __doc__ or "", quick="fewer teachers, one short student a row")
     parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
     parser.add_argument(
         "--recompute", action="store_true", help="count again what OUTPUT has, from the counts kept there"

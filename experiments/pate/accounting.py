@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from darrm.losses.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
-from darrm.mechanisms.noisy_max import LNMax
+from darrm.loss.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
+from darrm.noisy_max.mechanisms import LNMax
 from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWarning, analyze, answer_of, public_epsilon
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.cost_shape import ConditionError
@@ -75,7 +75,7 @@ def costs(analyses: Sequence[Analysis]) -> Row:
 def by_label(aggregator: PateAggregator, queries: int, answered: int, delta: float) -> float:
     """Return what so many answers to so many queries cost whatever the votes: all that it takes is public.
 
-    >>> from darrm.mechanisms.noisy_max import GNMax
+    >>> from darrm.noisy_max.mechanisms import GNMax
     >>> round(by_label(GNMax(40.0), 100, 100, 1e-5), 3)
     1.166
     """

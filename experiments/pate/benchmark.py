@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.mechanisms.renyi_bounds import gaussian_renyi, log_q
-from darrm.system.command_line import CommandLine, check_outputs, run
+from darrm.commands.command_line import check_output_files, run
+from darrm.pate.theorem_6 import gaussian_renyi, log_q
+from experiments.command_line import CommandLine
 from experiments.pages import write_json
 from experiments.pate.settings import GLYPH_SIZE, pate_like_votes
 
@@ -78,10 +79,10 @@ def plain_cost(q: float, order: float) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Time the three versions in one run, check that they agree, and print and save the result."""
-    parser = CommandLine(prog="python -m experiments.pate.benchmark", description=str(__doc__))
+    parser = CommandLine(prog="python -m experiments.pate.benchmark", description=__doc__ or "")
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="write the result")
     options = parser.parse_args(arguments)
-    check_outputs(options)
+    check_output_files({} if options.output is None else {"output": options.output}, force=False)
     counts = pate_like_votes(GLYPH_SIZE)
     few = counts[:LOOPED]
     scale = counts.shape[0] / LOOPED

@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.partition import Partition
-from darrm.ensemble.teachers import train_teachers
-from darrm.errors import checks
-from darrm.system.command_line import CommandLine, run
-from darrm.system.extras import require
+from darrm.commands.command_line import run
+from darrm.training.partition import Partition
+from darrm.training.teachers import train_teachers
+from darrm.util import checks
+from darrm.util.extras import require
 from experiments import pages
+from experiments.command_line import CommandLine
 from experiments.pages import Row
 from experiments.pate import ensembles
 from experiments.pate.glyph import obtain_glyph
@@ -111,13 +112,13 @@ def _same(one: dict[str, NDArray[Any]], other: dict[str, NDArray[Any]] | None) -
 
 def _imports() -> None:
     """Load what a worker needs, which is not what is measured."""
-    require("darrm.ensemble.teachers")
+    require("darrm.training.teachers")
     require("experiments.pate.glyph")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = CommandLine(prog="python -m experiments.pate.cluster", description=str(__doc__))
+    parser = CommandLine(prog="python -m experiments.pate.cluster", description=__doc__ or "")
     parser.add_argument("--quick", action="store_true", help="digits, 12 teachers, a fifth of the training")
     parser.add_argument("--workers", type=int, default=2, help="processes of the cluster (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="default results")

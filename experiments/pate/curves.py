@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate.analysis import answer_total
 from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.theorem_6 import gaussian_renyi, log_q
 from darrm.votes import ABSTAIN, Votes
 from experiments.pages import Row
 from experiments.pate.recorded import Recorded
@@ -105,7 +106,7 @@ def figure_5(recorded: Recorded, lnmax: LNMax, sigma: float, queries: int, delta
     plurality = counts.max(axis=1)
     everything = np.ones(len(counts), dtype=bool)
     total = np.histogram(plurality, edges)[0]
-    spent = GNMax(sigma).answer_renyi(GNMax(sigma).log_q(counts), [COST_ORDER])[:, 0]
+    spent = gaussian_renyi(log_q(counts, sigma, noise="discrete"), sigma, [COST_ORDER])[:, 0]
     cost = np.histogram(plurality, edges, weights=spent)[0] / np.maximum(total, 1)
     curves = {"LNMax": cumulative(lnmax, counts, everything, np.zeros_like(DEFAULT_ORDERS), delta)}
     passed = {}

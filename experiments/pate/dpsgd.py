@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from darrm.ensemble.calibration import calibrate_noise, privacy_of
-from darrm.ensemble.recipes import PrivateSGD
 from darrm.privacy import PrivacyParams
+from darrm.training.calibration import calibrate_noise, privacy_of
+from darrm.training.recipes import PrivateSGD
 from experiments.pages import Row
 from experiments.pate.ensembles import PARTITION_SEED, QUICK, SEED, network_for, split
 from experiments.pate.settings import Study

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from darrm.ensemble.network import Build, convolutional_network
-from darrm.ensemble.recipes import Augmentation, PlainSGD
+from darrm.training.network import Build, convolutional_network
+from darrm.training.recipes import Augmentation, PlainSGD
 from darrm.votes import Votes
 from experiments.datasets import ALL_CLASSES, LabeledImages, load
 from experiments.pate.recorded import Recorded

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from darrm.system.extras import require
-from darrm.system.files import replacing
-from darrm.system.progress import bar
+from darrm.util.extras import require
+from darrm.util.files import replacing
+from darrm.util.progress import bar
 from darrm.votes import Votes
 from experiments.kept import digest_of
 from experiments.pages import Row

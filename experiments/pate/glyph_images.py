@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
-from darrm.system.extras import require
+from darrm.util import checks
+from darrm.util.extras import require
 
 SIDE = 28  # pixels
 AT_ONCE = 128  # pictures made together, which stay in a processor's cache

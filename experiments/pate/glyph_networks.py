@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.network import student_network
-from darrm.ensemble.student import Perturbation, Student, StudentRecipe, train_student
+from darrm.training.network import student_network
+from darrm.training.student import Perturbation, Student, StudentRecipe, train_student
 from experiments.pate.glyph_images import Records
 from experiments.pate.glyph_teachers import Block, GlyphTask, Moments
 

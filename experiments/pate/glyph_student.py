@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
+from darrm.util import checks
 from experiments.pate.glyph_images import SIDE
 from experiments.pate.glyph_teachers import Discriminant, Moments, extract_features, fit_discriminant
 

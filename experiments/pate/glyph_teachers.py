@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.system.extras import require
+from darrm.util.extras import require
 from experiments.pate.glyph_images import SIDE, Records, Style, draw_records
 
 CELLS = 4  # on each side of the grid

@@ -2,7 +2,7 @@
 
 They report 98.1 % on MNIST at ε = 1.2. The features are scaled with no data at all, to mean 0 and variance 1 in each of
 27 groups of channels of each image, or by the mean and variance of each channel over the pool, whose images are public
-here. The training is that of `darrm.ensemble`, Poisson batches, clipping and noise, in closed form: the cross-entropy
+here. The training is that of `darrm.training`, Poisson batches, clipping and noise, in closed form: the cross-entropy
 of one example has the gradient x·(p − y)ᵀ, of length ‖x‖·‖p − y‖, so a step is two products of matrices.
 
 The setting is the best by the accuracy on the pool, as in `experiments.pate.dpsgd`, of rates of 1/4 to 4 for 5 epochs,
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.calibration import privacy_of
-from darrm.ensemble.recipes import PrivateSGD
 from darrm.privacy import PrivacyParams
+from darrm.training.calibration import privacy_of
+from darrm.training.recipes import PrivateSGD
 from experiments.pages import Row
 from experiments.pate.dpsgd import Setting, fitted
 from experiments.pate.ensembles import SEED, split
@@ -26,7 +26,7 @@ from experiments.pate.settings import Study
 
 LINEAR = Setting(0.5, 512, 10)
 GROUPS = 27
-_MARGIN = 1e-4  # of the clipping threshold: as in `darrm.ensemble.training`
+_MARGIN = 1e-4  # of the clipping threshold: as in `darrm.training.training`
 _FLOOR = np.float32(1e-5)  # of a variance
 
 Floats = NDArray[np.float32]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.student import train_student
+from darrm.training.student import train_student
 from experiments.pate.ensembles import obtain, split
 from experiments.pate.glyph import glyph_baseline, glyph_task, obtain_glyph
 from experiments.pate.glyph_networks import networks_baseline

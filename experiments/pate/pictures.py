@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from darrm.system.extras import require
-from darrm.system.figures import saved_figure
+from darrm.util.extras import require
+from darrm.util.figures import saved_figure
 from experiments.pages import Row
 from experiments.pate.comparison import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, comparison, mean
 

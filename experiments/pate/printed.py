@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from darrm.losses.gaussian import analytic_sigma, renyi_sigma
+from darrm.loss.gaussian import analytic_sigma, renyi_sigma
 from darrm.pate.gnss import exact_cost, printed_cost
 from darrm.privacy import PrivacyParams
 from experiments.pages import Row

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.partition import Partition
-from darrm.system.extras import require
-from darrm.system.progress import counted
+from darrm.training.partition import Partition
+from darrm.util.extras import require
+from darrm.util.progress import counted
 from darrm.votes import ABSTAIN, Votes
 from experiments.census import LabeledTable, load_adult
 from experiments.kept import digest_of, kept_votes

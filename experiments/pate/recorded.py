@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.system.files import replacing
+from darrm.util.files import replacing
 from darrm.votes import Votes
 
 Measured = list[float | None]  # plain data: on the held-out inputs, and on the pool that nobody was asked about

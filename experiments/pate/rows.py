@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.errors import checks
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.vote_scale import PublicationParameters
-from darrm.system.progress import StatusLine
+from darrm.util import checks
+from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN
 from experiments.kept import array_digest, kept
 from experiments.pages import Row

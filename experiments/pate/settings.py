@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.ensemble.network import Build, convolutional_network, student_network
-from darrm.ensemble.student import FIXMATCH, Perturbation, Student, StudentRecipe, train_student
-from darrm.errors import checks
+from darrm.training.network import Build, convolutional_network, student_network
+from darrm.training.student import FIXMATCH, Perturbation, Student, StudentRecipe, train_student
+from darrm.util import checks
 from experiments.pate.glyph_networks import CHANGE
 from experiments.pate.recorded import Measured, Recorded
 from experiments.pate.settings import NETWORKS

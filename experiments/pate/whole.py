@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from darrm.mechanisms.noisy_max import LNMax
+from darrm.noisy_max.mechanisms import LNMax
 from darrm.pate.confident import ConfidentGNMax
 from darrm.privacy import PrivacyParams
-from darrm.system.extras import require
-from darrm.system.progress import StatusLine
+from darrm.util.extras import require
+from darrm.util.progress import StatusLine
 from darrm.votes import Votes
 from experiments.kept import array_digest, kept
 from experiments.pages import Row

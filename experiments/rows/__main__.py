@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
 from experiments import pages
 
 NAME, DATA = "rows", "rows.json"
@@ -25,7 +25,7 @@ _NAME = re.compile(r"\{([\w/-]+\.[^{}:]+)(?::[^{}]*)?\}")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Collect the numbers of the rows, and write the page."""
-    options = pages.command_line(NAME, str(__doc__)).parse_args(arguments)
+    options = pages.command_line(NAME, __doc__ or "").parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
         pages.write_json(folder / DATA, collected(pages.TEMPLATES))

@@ -22,10 +22,10 @@ from itertools import chain, product, starmap
 from operator import attrgetter
 from pathlib import Path
 
-from darrm.errors import checks
-from darrm.proof import loops
-from darrm.system.command_line import run
-from darrm.system.flags import integers, real
+from darrm.commands.command_line import run
+from darrm.commands.values import integers, real
+from darrm.majority import loops
+from darrm.util import checks
 from experiments import pages
 from experiments.scaling.measuring import measure_apart
 from experiments.scaling.page import (
@@ -79,7 +79,7 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, str(__doc__), quick="up to K = 301, below a minute")
+    parser = pages.command_line(NAME, __doc__ or "", quick="up to K = 301, below a minute")
     parser.add_argument("--long", action="store_true", help="K = 10,001 free, 20,001 and 100,001 monotone as well")
     parser.add_argument("--only", choices=GROUPS, help="measure these alone and keep the rest, as --keep does")
     parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Row
 from experiments.scaling.processes import Taken, measured
@@ -50,7 +50,7 @@ class Runs:
 
 
 PRIVATE = "--epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --quiet"
-TEACHERS = "--K 250 --voters plain --overlap 1 --classes 10 --queries 500 --total 2,1e-5 --quiet"
+TEACHERS = "--K 250 --non-private --overlap 1 --classes 10 --queries 500 --total 2,1e-5 --quiet"
 TABLE = "-m darrm.optimize --K 11 --m 3 --each-delta 0 --output t.json --quiet"
 COMMANDS = (
     Command("Python alone", "-c pass"),
@@ -58,7 +58,6 @@ COMMANDS = (
     Command("all public names", "-c 'from darrm import *'"),
     Command("account of 100 queries", "-m darrm.account --table t.json --queries 100 --delta 1e-2"),
     Command("account of 10⁶ queries", "-m darrm.account --table t.json --queries 1000000 --delta 1e-2"),
-    Command("advise, as in the README", f"-m darrm.advise {TEACHERS}"),
     Command("plan, as in the README", f"-m darrm.plan {TEACHERS}"),
     Command("plan for 101 private voters", f"-m darrm.plan --K 101 {PRIVATE}"),
     Command("plan for 301 private voters", f"-m darrm.plan --K 301 {PRIVATE}", quick=False),
@@ -107,7 +106,7 @@ def times_less(row: Row) -> float | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, str(__doc__), module="scaling.commands", quick="only what takes seconds")
+    parser = pages.command_line(NAME, __doc__ or "", module="scaling.commands", quick="only what takes seconds")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="the working tree of an earlier version")
     options = parser.parse_args(arguments)
     if options.before is not None and not (options.before / "darrm" / "__init__.py").is_file():

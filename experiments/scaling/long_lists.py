@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.system.command_line import run
-from darrm.system.figures import saved_figure, style
+from darrm.commands.command_line import run
+from darrm.util.figures import saved_figure, style
 from experiments import pages
 from experiments.pages import Row
 from experiments.scaling.processes import measured
@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[2]
 CLASSES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 QUESTIONS = (1_000, 10_000, 100_000, 1_000_000)
 VOTERS, STRINGS, BUDGET = 50, 50_000, "100,1e-5"
-PLAN = "-m darrm.plan --K 200 --voters plain --overlap 1 --queries 100 --total 2,1e-5 --quiet"
+PLAN = "-m darrm.plan --K 200 --non-private --overlap 1 --queries 100 --total 2,1e-5 --quiet"
 MECHANISM = (
-    f"-m darrm.plan --K {VOTERS} --voters plain --overlap 1 --classes open --queries 1000000 --total {BUDGET} --quiet"
+    f"-m darrm.plan --K {VOTERS} --non-private --overlap 1 --classes open --queries 1000000 --total {BUDGET} --quiet"
 )
 
 
@@ -84,7 +84,7 @@ def page(data: Row) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, draw and write."""
-    parser = pages.command_line(NAME, str(__doc__), module="scaling.long_lists", quick="the shortest of each")
+    parser = pages.command_line(NAME, __doc__ or "", module="scaling.long_lists", quick="the shortest of each")
     options = parser.parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     data = folder / "long_lists.json"

@@ -7,14 +7,14 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 
-from darrm.laws import priors
+from darrm import priors
+from darrm.majority import loops
+from darrm.majority.corners import full_set_size, ratio_of
+from darrm.majority.dominating import DominatingFamily
 from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof import loops
-from darrm.proof.corners import full_set_size, ratio_of
-from darrm.proof.dominating import DominatingFamily
 from experiments.scaling.page import EPSILON, GAP, LARGE_GAP, LARGEST_TO_GAP, Case, Measurement
 
 WARM_UP = 101  # voters of the solve before the measured one, at most

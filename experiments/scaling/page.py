@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.system.figures import saved_figure, style
+from darrm.util.figures import saved_figure, style
 from experiments.pages import Row, filled
 
 LOOPS = ("compiled", "numpy")

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.mechanisms.release import Release
+from darrm.commands.command_line import run
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.system.command_line import run
+from darrm.table.release import Release
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
@@ -57,7 +57,7 @@ WORDS = ("no", "yes")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, str(__doc__), module=MODULE, quick="10^5 queries, below a minute")
+    parser = pages.command_line(NAME, __doc__ or "", module=MODULE, quick="10^5 queries, below a minute")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version, measured in turns")
     parser.add_argument("--parts", action="store_true", help="only print what the parts of a release take, as JSON")
     options = parser.parse_args(arguments)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from darrm.errors import checks
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
+from darrm.util import checks
 from experiments import pages
 from experiments.sensitivity.curves import figure2, figure3
 from experiments.sensitivity.kde import figure7
@@ -28,7 +28,7 @@ FIGURES = (*COMPUTED, *SAMPLED)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the figures that were asked for, and write their files."""
-    parser = pages.command_line(NAME, str(__doc__), quick="small sizes: seconds instead of minutes", figures=FIGURES)
+    parser = pages.command_line(NAME, __doc__ or "", quick="small sizes: seconds instead of minutes", figures=FIGURES)
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from darrm.errors import checks
 from darrm.privacy import exact_number
 from darrm.random_dp.sample_size import exchangeable_sample_size, sample_size, smallest_gamma
+from darrm.util import checks
 from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from darrm.system.figures import BLACK, Axes, name_lines, saved_figure, style
+from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from experiments.sensitivity.page import FigureData
 
 

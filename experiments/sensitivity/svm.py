@@ -14,7 +14,7 @@ from darrm.privacy import PrivacyParams
 from darrm.random_dp.mechanisms import Laplace
 from darrm.random_dp.sample_size import sample_size, smallest_gamma
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
-from darrm.system.extras import require
+from darrm.util.extras import require
 from experiments.pages import Claim
 from experiments.sensitivity.page import FigureData
 

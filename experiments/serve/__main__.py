@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Claim, Row
 from experiments.serve import costs, kills, long_ledger, race, soak, speed
@@ -24,7 +24,7 @@ _SLOWEST_MILLISECONDS = 50.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what was asked for, write the page."""
-    parser = pages.command_line(NAME, str(__doc__), figures=FIGURES, quick="seconds, a hundredth, a few kills")
+    parser = pages.command_line(NAME, __doc__ or "", figures=FIGURES, quick="seconds, a hundredth, a few kills")
     parser.add_argument("--folder", type=Path, help="where ledgers lie: on the disk that is meant")
     parser.add_argument("--minutes", type=float, default=15.0, help="of the soak (default 15)")
     parser.add_argument("--entries", type=int, default=long_ledger.BIG, help="of the long ledger (default 10⁷)")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from darrm.account.ledger import PrivacyLedger, Turn
-from darrm.aggregator import Aggregator
-from darrm.pate.files import load_release
+from darrm.aggregator import Aggregator, load_release
+from darrm.ledger.ledger import PrivacyLedger, StreamCursor
 from darrm.serve.clients import Client
 from darrm.serve.questions import Asked, Ballot, End, Questions
 from darrm.votes import Votes
@@ -54,12 +53,14 @@ class _Payer:
 
     def milliseconds(self, most: int) -> dict[str, float]:
         """Time drawing, and debits, of so many questions."""
-        votes, charge = Votes.of_labels([[1, 1, 0]] * most), self.release.charge(most)
+        votes, charge = Votes.of_labels([[1, 1, 0]] * most), self.release.privacy_cost(most)
         labels = self.release.release(votes)
 
         def debit(number: int) -> None:
             names = tuple(f"{most}-{number}-{place_}" for place_ in range(most))
-            self.last = self.ledger.debit(charge, labels=labels, turn=Turn(Turn.of("costs").stream, self.last, names))
+            self.last = self.ledger.debit(
+                charge, labels=labels, cursor=StreamCursor(StreamCursor.of("costs").stream, self.last, names)
+            )
 
         drawn = milliseconds(lambda _: self.release.release(votes))
         waited = milliseconds(debit, time.perf_counter)
@@ -77,11 +78,11 @@ def questions(path: Path, most: int) -> dict[str, float]:
 
     def keep(name: str) -> None:
         with file.step():
-            file.ask(Asked(name, seconds=1e6), _ASKER, 0, time.time())
+            file.ask(Asked(name, seconds=1e6), _ASKER, 0)
 
     def vote(name: str) -> None:
         with file.step():
-            file.vote("0-0", 1 + hash(name) % 2**20, 1, time.time())
+            file.vote("0-0", 1 + hash(name) % 2**20, 1)
 
     taken = {
         "keep": milliseconds(lambda number: commit(keep, number)),

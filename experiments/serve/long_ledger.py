@@ -8,40 +8,39 @@ from pathlib import Path
 from statistics import median
 
 from darrm import PrivacyLedger, PrivacyParams
-from darrm.account.ledger_rows import Rows
-from darrm.account.ledger_store import LedgerStore
-from darrm.losses.charges import Charge
+from darrm.ledger.rows import Cost, EntryRow, State
+from darrm.ledger.sqlite import SQLiteStore
+from darrm.loss.privacy_cost import PrivacyCost
 from experiments.pages import Row
 
 SMALL, BIG = 100, 10**7
-QUERY = Charge("majority of 11", guarantee=PrivacyParams("1e-9", 0))
+QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("1e-9", 0))
 _DEBITS, _ROUNDS = 40, 3
 
 
-def _chained(link: str, sealed: str, most: int) -> Iterator[tuple[int, str, str]]:
-    """Yield number, time and link of each entry from the second on, as `ledger_rows.seal` makes them."""
-    rest = f"{_TIME}\x1f{sealed}\x1f1\x1f\x1f\x1f\x1f\x1f-s\x1f".encode()
+def _chained(entry: EntryRow, cost: Cost, most: int) -> Iterator[tuple[int, str]]:
+    """Yield number and entry hash of each entry from the second on; all say the same as the first one."""
+    rest = f"{entry.time}\x1f{cost.checksum}\x1f1\x1f\x1f\x1f\x1f\x1f-s\x1f".encode()
+    entry_hash = entry.entry_hash
     for number in range(2, most + 1):
-        link = hashlib.sha256(b"%s\x1f%d\x1f%s" % (link.encode(), number, rest)).hexdigest()
-        yield number, _TIME, link
+        entry_hash = hashlib.sha256(b"%s\x1f%d\x1f%s" % (entry_hash.encode(), number, rest)).hexdigest()
+        yield number, entry_hash
 
 
-_TIME = "2026-01-01T00:00:00.000+00:00"
-_WRITE = (
-    "INSERT INTO charges (id, time, kind, count, note, proof, digest, token, output, link) "
-    "VALUES (?, ?, 1, 1, '', '', '', '', '-s', ?)"
-)
+_WRITE = "INSERT INTO entries VALUES (?, ?, 1, 1, '', '', '', '', '-s', '', ?, '', '', NULL)"
 
 
 def build(path: Path, entries: int) -> None:
     """Write a ledger of so many entries of one question each: one debit by the ledger, the others chained to it."""
     PrivacyLedger.create(path, PrivacyParams(1)).debit(QUERY)
-    with LedgerStore(str(path), timeout=60.0).transaction(write=True) as connection:
-        (before,) = connection.execute("SELECT link FROM charges").fetchone()
-        (sealed,) = connection.execute("SELECT seal FROM kinds").fetchone()
-        connection.executemany(_WRITE, _chained(before, sealed, entries))
-        connection.execute("UPDATE kinds SET total = ?", (entries,))
-        Rows(connection, str(path)).seal_totals()
+    with SQLiteStore(str(path), timeout=60.0).transaction(write=True) as tables:
+        (cost,), first = tables.costs(), next(tables.entries())
+        rows = ((number, first.time, entry_hash) for number, entry_hash in _chained(first, cost, entries))
+        tables.connection.executemany(_WRITE, rows)
+        (last,) = tables.entries(entries)
+        cost = cost._replace(total=entries)
+        tables.put_cost(cost)
+        tables.put_state(State(entries, "").computed(last.entry_hash, [cost]))
 
 
 def measure(folder: Path, entries: int) -> Row:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Voters, certify
-from darrm.laws import baselines
+from darrm.majority import baselines
 from darrm.serve.clients import Client, add_client
 
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/nowhere"))

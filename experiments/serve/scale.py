@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm import Charge, PrivacyLedger, PrivacyParams
+from darrm import PrivacyLedger, PrivacyParams
+from darrm.commands.command_line import run
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.serve.desk import MOST_TOGETHER
-from darrm.system.command_line import run
-from darrm.system.figures import saved_figure, style
+from darrm.util.figures import saved_figure, style
 from experiments import pages
 from experiments.pages import Claim, Row
 from experiments.serve.simulation import Costs, Simulation
@@ -75,7 +76,7 @@ def simulated() -> Iterator[Row]:
 def regions() -> Iterator[Row]:
     """Split a budget: what is left in one region while another one refuses, and what splitting (ε, δ) costs besides."""
     dice = np.random.default_rng(SEED)
-    charge, total = Charge("majority of 11", guarantee=PrivacyParams("0.01", 0)), ("3", "1e-5")
+    charge, total = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.01", 0)), ("3", "1e-5")
     whole = PrivacyLedger.create(":memory:", PrivacyParams(*total)).queries_that_fit(charge)
     for number in REGIONS:
         weights = {"equal": np.ones(number), "unequal": 1.0 / np.arange(1, number + 1)}
@@ -140,7 +141,7 @@ def draw(folder: Path, rows: Sequence[Row], target: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate, work out, draw, write."""
-    parser = pages.command_line(NAME, str(__doc__), module="serve.scale")
+    parser = pages.command_line(NAME, __doc__ or "", module="serve.scale")
     options = parser.parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:

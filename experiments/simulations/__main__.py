@@ -10,8 +10,8 @@ Writes OUTPUT/simulations/figureN.json and .png, and OUTPUT/simulations.md from 
 import sys
 from collections.abc import Sequence
 
-from darrm.system.command_line import run
-from darrm.system.extras import require
+from darrm.commands.command_line import run
+from darrm.util.extras import require
 from experiments import pages
 from experiments.simulations.claims import decide
 from experiments.simulations.curves import figure_data, table_3
@@ -25,7 +25,7 @@ TABLE = "table3"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute the figures asked for, write and print them."""
-    options = pages.command_line(NAME, str(__doc__), figures=(*PANELS, TABLE)).parse_args(arguments)
+    options = pages.command_line(NAME, __doc__ or "", figures=(*PANELS, TABLE)).parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
         require("matplotlib")

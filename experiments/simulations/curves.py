@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from darrm.laws import baselines
-from darrm.laws.sampled_error import differences, errors_of, summarize
-from darrm.losses.composition import compose_general
+from darrm.loss.composition import compose_general
+from darrm.majority import baselines
+from darrm.majority.sampled_error import differences, errors_of, summarize
+from darrm.numerics import Array
 from darrm.optimize.optimizer import optimize_table
-from darrm.probability import Array
 from darrm.problem import Problem, Voters
-from darrm.proof.table import Table, certify
+from darrm.table.table import Table, certify
 from experiments.pages import Row
 from experiments.simulations import settings
 from experiments.simulations.settings import Panel

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.laws.priors import Prior
-from darrm.plan.share_right import share_of_majorities
+from darrm.plan.accuracy import accuracy_of_majorities
+from darrm.priors import Prior
 from experiments.pages import Row, claims_table, filled, read_json, table
 from experiments.simulations import curves
 from experiments.simulations.claims import curve_of, decide
@@ -64,7 +64,7 @@ def _section(data: Row) -> Row:
 def _right(gamma: Sequence[float], law: Prior) -> str:
     """Write the share of right labels of a noise function on l = 0 … K ones, K odd."""
     K = len(gamma) - 1
-    share = share_of_majorities(0.5 + 0.5 * np.array(gamma[K // 2 + 1 :]), K, law)
+    share = accuracy_of_majorities(0.5 + 0.5 * np.array(gamma[K // 2 + 1 :]), K, law)
     return "–" if share is None else f"{share.value:.4f}"
 
 

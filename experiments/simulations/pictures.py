@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from darrm.system.figures import Axes, Style, saved_figure, say_instead, style
+from darrm.util.figures import Axes, Style, saved_figure, say_instead, style
 from experiments.pages import Row
 from experiments.simulations import curves
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from darrm.laws.priors import Independent, Prior, TwoSided
-from darrm.losses.composition import compose_general, compose_simple
+from darrm.loss.composition import compose_general, compose_simple
+from darrm.priors import Independent, Prior, TwoSided
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 

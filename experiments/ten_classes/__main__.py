@@ -12,9 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.errors import checks
-from darrm.system.command_line import CommandLine, run
+from darrm.commands.command_line import run
+from darrm.util import checks
 from experiments import pages
+from experiments.command_line import CommandLine
 from experiments.datasets import ALL_CLASSES, load
 from experiments.teachers import Machine
 from experiments.ten_classes import page
@@ -63,7 +64,7 @@ def counted(folder: Path, name: str) -> pages.Row:
 
 
 def _parser() -> CommandLine:
-    parser = pages.command_line(NAME, str(__doc__))
+    parser = pages.command_line(NAME, __doc__ or "")
     parser.add_argument("--select", choices=SETUPS, metavar="NAME", help="try every ε and learning rate first")
     parser.add_argument("--train", choices=SETUPS, metavar="NAME", help="train teachers on these images, keep votes")
     parser.add_argument("--trainings", type=int, default=TRAININGS, help="with other seeds (default %(default)s)")

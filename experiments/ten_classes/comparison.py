@@ -8,14 +8,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.laws.plurality_law import PluralityLaw
-from darrm.losses.composition import compose_general, compose_optimal
+from darrm.loss.composition import compose_general, compose_optimal
 from darrm.optimize.optimizer import optimize_table
-from darrm.plan.families import named
-from darrm.plan.family import calibrate
-from darrm.plan.share_right import Law
+from darrm.plan.accuracy import Law
+from darrm.plan.calibration import calibrate
+from darrm.plan.mechanisms import named
+from darrm.plurality.plurality_law import PluralityLaw
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
+from experiments.aggregators.names import NAMES
 from experiments.composition_tables import DELTA_PRIME
 from experiments.pages import Row
 from experiments.ten_classes.settings import ALLOWANCES, BELIEF, CLASSES, QUERIES, K, Setup
@@ -25,7 +26,8 @@ PLAIN = Voters(K, PrivacyParams("inf"), overlap=1)
 BEST_OF_PLAIN, BEST_OF_PRIVATE = "best law for plain voters", "best law for drawn private voters"
 SUBSAMPLING, BARE, ONE_TEACHER = "sub-sampling", "no noise", "one teacher"
 NEED_PRIVATE = {SUBSAMPLING, BEST_OF_PRIVATE}  # their guarantee rests on the teachers' own privacy
-FAMILIES = ("permute-and-flip", "exponential mechanism", "GNMax by label", "GNMax, tight σ")
+SLUGS = ("permute-and-flip", "exponential", "gnmax", "gnmax-analytic")
+FAMILIES = tuple(NAMES.get(slug, slug) for slug in SLUGS)
 
 
 def laws(setup: Setup, m: int, drawn: Row | None) -> Iterator[tuple[str, Law, Row]]:
@@ -41,9 +43,9 @@ def laws(setup: Setup, m: int, drawn: Row | None) -> Iterator[tuple[str, Law, Ro
         yield BEST_OF_PRIVATE, of_sample(law.probabilities, law.K), {**drawn, "weights": law.to_json()}
     best = optimize_table(Problem(PLAIN, target, CLASSES), prior=BELIEF)
     yield BEST_OF_PLAIN, best.law.probabilities, {}
-    for name in FAMILIES:
-        option = calibrate(Workload(PLAIN, 1, target, CLASSES), named(name))
-        yield name, cast("Law", option.law), dict(option.settings)
+    for slug in SLUGS:
+        found = calibrate(Workload(PLAIN, 1, target, CLASSES), named(slug))
+        yield NAMES.get(slug, slug), cast("Law", found.law), dict(found.settings)
 
 
 def best_for_private(target: PrivacyParams, drawn: Row) -> PluralityLaw:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from darrm.laws.priors import Dirichlet
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from darrm.ensemble.calibration import calibrate_noise, privacy_of
-from darrm.ensemble.network import Build, Tensor
-from darrm.ensemble.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.privacy import PrivacyParams
+from darrm.training.calibration import calibrate_noise, privacy_of
+from darrm.training.network import Build, Tensor
+from darrm.training.recipes import PlainSGD, PrivateSGD, Recipe
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer.selection import held_out, score
 from experiments.pages import Row

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.plan.share_right import Law
-from darrm.system.files import replacing
+from darrm.plan.accuracy import Law
+from darrm.util.files import replacing
 from darrm.votes import Votes
 from experiments.ten_classes.settings import CLASSES
 

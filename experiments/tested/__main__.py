@@ -15,18 +15,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from darrm.errors import checks
-from darrm.losses.renyi import RenyiGridWarning
-from darrm.mechanisms.noisy_max import GNMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
+from darrm.commands.command_line import run
+from darrm.loss.renyi import RenyiGridWarning
+from darrm.noisy_max.mechanisms import GNMax
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate.analysis import PrivateFigureWarning, analyze
 from darrm.pate.budget_test import BudgetTest
 from darrm.pate.publication import expected_on_vote_scale, search_publication
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.system.command_line import run
-from darrm.system.figures import BLUE, GRAY, GREEN, LIGHT_GRAY, VERMILION, saved_figure
+from darrm.util import checks
+from darrm.util.figures import BLUE, GRAY, GREEN, LIGHT_GRAY, VERMILION, saved_figure
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
@@ -184,7 +184,7 @@ def result_of(ensemble: Ensemble, machine: Machine, *, quick: bool) -> Row:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count the runs of the ensembles that were asked for, and write the page about all that were."""
-    parser = pages.command_line(NAME, str(__doc__), quick="smaller ensembles, one run each", figures=list(ENSEMBLES))
+    parser = pages.command_line(NAME, __doc__ or "", quick="smaller ensembles, one run each", figures=list(ENSEMBLES))
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers (default 1)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)

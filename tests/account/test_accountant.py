@@ -11,19 +11,19 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.account.pld import discretized_bound, dominating_atoms, on_grid, profile_of
-from darrm.laws.noise_function import NoiseFunction
-from darrm.losses.charges import Charge
-from darrm.losses.composition import compose_general, compose_optimal
-from darrm.losses.profile import PrivacyProfile
-from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_max import GNMax, LNMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.mechanisms.selection import ExponentialMechanism
+from darrm.loss.composition import compose_general, compose_optimal
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.profile import PrivacyProfile
+from darrm.loss.renyi import RenyiCurve
+from darrm.majority.noise_function import NoiseFunction
+from darrm.noisy_max.mechanisms import GNMax, LNMax
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.charge import charge_of
-from darrm.proof.table import Table, certify
+from darrm.table.cost import charge_of
+from darrm.table.table import Table, certify
 
 QUERY = PrivacyParams(0.2676, 0.0003)
 
@@ -42,12 +42,12 @@ def bernoulli_profile(p: float, q: float, points: int = 33) -> PrivacyProfile:
 
 
 KINDS = {
-    "guarantee": Charge("a", guarantee=QUERY),
-    "pure": Charge("a", guarantee=PrivacyParams(0.1, 0)),
-    "renyi": Charge("a", renyi=RenyiCurve.of(lambda order: order / 800.0)),
-    "profile": Charge("a", profile=bernoulli_profile(0.5, 0.4)),
-    "both": Charge("a", guarantee=PrivacyParams(0.2, 0), renyi=RenyiCurve.of_pure(0.2)),
-    "all": Charge(
+    "guarantee": PrivacyCost("a", guarantee=QUERY),
+    "pure": PrivacyCost("a", guarantee=PrivacyParams(0.1, 0)),
+    "renyi": PrivacyCost("a", renyi=RenyiCurve.of(lambda order: order / 800.0)),
+    "profile": PrivacyCost("a", profile=bernoulli_profile(0.5, 0.4)),
+    "both": PrivacyCost("a", guarantee=PrivacyParams(0.2, 0), renyi=RenyiCurve.of_pure(0.2)),
+    "all": PrivacyCost(
         "a", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.of_pure(0.5), profile=bernoulli_profile(0.5, 0.4)
     ),
 }
@@ -74,13 +74,13 @@ def test_n_charges_equal_one_charge_repeated(kind: str) -> None:
 
 
 def test_words_make_no_kind() -> None:
-    accountant = PrivacyAccountant(charges=[Charge("a", guarantee=QUERY), Charge("b", guarantee=QUERY)])
+    accountant = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY), PrivacyCost("b", guarantee=QUERY)])
     assert len(accountant.charges) == 1
     assert accountant.charges[0].count == 2
 
 
 def test_the_bounds_are_the_compositions() -> None:
-    spent = PrivacyAccountant(charges=[Charge("a", guarantee=QUERY, count=50)]).spent(0.0151)
+    spent = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY, count=50)]).spent(0.0151)
     found = {bound.name: bound.epsilon for bound in spent.bounds}
     assert found["optimal"] == compose_optimal(QUERY, 50, 0.0151).epsilon
     assert found["simple"] == pytest.approx(50 * 0.2676)
@@ -107,7 +107,7 @@ def product_delta(pairs: list[tuple[float, float]], epsilon: float) -> float:
 def test_profile_bounds_cover_every_adversary(delta: float) -> None:
     # neighbors may answer (0.5, 0.4), (0.4, 0.5), (0.5, 0.6), … at each query: all have this profile or a smaller one
     moves = [(0.5, 0.4), (0.4, 0.5), (0.6, 0.5), (0.5, 0.6)]
-    accountant = PrivacyAccountant(charges=[Charge("a", profile=bernoulli_profile(0.5, 0.4), count=4)])
+    accountant = PrivacyAccountant(charges=[PrivacyCost("a", profile=bernoulli_profile(0.5, 0.4), count=4)])
     spent = accountant.spent(delta)
     assert {bound.name for bound in spent.bounds} >= {"profile", "pld"}
     for bound in spent.bounds:
@@ -125,11 +125,11 @@ def test_the_dominating_pair_has_the_profile() -> None:
 
 
 def test_a_guarantee_is_confessing_randomised_response() -> None:
-    profile = profile_of(Charge("a", guarantee=PrivacyParams(math.log(3), 0.1)))
+    profile = profile_of(PrivacyCost("a", guarantee=PrivacyParams(math.log(3), 0.1)))
     losses, first, infinite = dominating_atoms(profile)
     assert losses == pytest.approx([-math.log(3), math.log(3)])
     assert [*first, infinite] == pytest.approx([0.9 * 0.25, 0.9 * 0.75, 0.1])
-    assert profile_of(Charge("a", guarantee=PrivacyParams(0, 0.1))).deltas == (0.1,)
+    assert profile_of(PrivacyCost("a", guarantee=PrivacyParams(0, 0.1))).deltas == (0.1,)
 
 
 @pytest.mark.parametrize("step", [0.01, 0.046875, 0.1, 0.7, 2.0])
@@ -147,16 +147,16 @@ def test_a_coarser_grid_lies_above(step: float) -> None:
 
 
 def test_many_queries_keep_the_gain_of_the_profile() -> None:
-    charge = Charge("a", guarantee=PrivacyParams(0.5, 0), profile=bernoulli_profile(0.5, 0.4), count=100_000)
+    charge = PrivacyCost("a", guarantee=PrivacyParams(0.5, 0), profile=bernoulli_profile(0.5, 0.4), count=100_000)
     found = {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(1e-5).bounds}
     assert found["pld"] < 0.5 * found["optimal"]
 
 
 def test_several_kinds_by_every_bound() -> None:
     charges = [
-        Charge("a", guarantee=QUERY, count=20),
-        Charge("b", guarantee=PrivacyParams(0.1, 1e-5), count=30),
-        Charge("c", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.of_pure(0.5), count=2),
+        PrivacyCost("a", guarantee=QUERY, count=20),
+        PrivacyCost("b", guarantee=PrivacyParams(0.1, 1e-5), count=30),
+        PrivacyCost("c", guarantee=PrivacyParams(0.5, 0), renyi=RenyiCurve.of_pure(0.5), count=2),
     ]
     spent = PrivacyAccountant(charges=charges).spent(0.01)
     found = {bound.name: bound.epsilon for bound in spent.bounds}
@@ -168,7 +168,7 @@ def test_several_kinds_by_every_bound() -> None:
 
 def test_renyi_sets_the_deltas_aside() -> None:
     curve = RenyiCurve.of(lambda order: order / 800.0)
-    mixed = [Charge("a", renyi=curve, count=5), Charge("b", guarantee=PrivacyParams(0.01, 0.004), count=2)]
+    mixed = [PrivacyCost("a", renyi=curve, count=5), PrivacyCost("b", guarantee=PrivacyParams(0.01, 0.004), count=2)]
     accountant = PrivacyAccountant(charges=mixed)
     assert [bound.name for bound in accountant.spent(0.01).bounds] == ["renyi"]
     left = 1.0 - (1.0 - 0.01) / (1.0 - 0.004) ** 2
@@ -181,17 +181,17 @@ def test_renyi_sets_the_deltas_aside() -> None:
 def test_nothing_and_too_little() -> None:
     assert PrivacyAccountant().spent(0.0).epsilon == 0.0
     assert "nothing spent" in str(PrivacyAccountant().spent(0.1))
-    spent = PrivacyAccountant(charges=[Charge("a", guarantee=QUERY)]).spent(1e-5)
+    spent = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY)]).spent(1e-5)
     assert spent.epsilon == math.inf
     assert spent.bounds == ()
-    assert not PrivacyAccountant(charges=[Charge("a", guarantee=QUERY)]).admits(PrivacyParams(10, 1e-5))
+    assert not PrivacyAccountant(charges=[PrivacyCost("a", guarantee=QUERY)]).admits(PrivacyParams(10, 1e-5))
 
 
 @pytest.mark.parametrize("reached", [1, 2, 11])
 def test_the_cap_of_private_models(reached: int) -> None:
     each = PrivacyParams(0.0892, 1e-4)
     voters = Voters(11, each, overlap=reached, models=True)
-    spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY, count=10_000)]).spent(0.01)
+    spent = PrivacyAccountant(voters, [PrivacyCost("a", guarantee=QUERY, count=10_000)]).spent(0.01)
     assert spent.bound == "private models"
     assert spent.epsilon == pytest.approx(compose_optimal(each, reached, 0.01).epsilon)
     assert "post-processing of models that are already private" in spent.explanation
@@ -201,13 +201,13 @@ def test_the_cap_of_private_models(reached: int) -> None:
 def test_the_cap_is_never_applied_unasked() -> None:
     each = PrivacyParams(0.0892, 1e-4)
     for voters in (None, Voters(11, each), Voters(11, each, overlap=1)):
-        spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY, count=100)]).spent(0.05)
+        spent = PrivacyAccountant(voters, [PrivacyCost("a", guarantee=QUERY, count=100)]).spent(0.05)
         assert "private models" not in {bound.name for bound in spent.bounds}
 
 
 def test_the_cap_does_not_hide_a_smaller_bound() -> None:
     voters = Voters(11, PrivacyParams(5.0, 1e-4), models=True)
-    spent = PrivacyAccountant(voters, [Charge("a", guarantee=QUERY)]).spent(0.01)
+    spent = PrivacyAccountant(voters, [PrivacyCost("a", guarantee=QUERY)]).spent(0.01)
     assert spent.bound == "optimal"
     assert models_bound(voters, 1e-5) is None
 
@@ -224,7 +224,7 @@ def test_queries_that_fit(kind: str) -> None:
 
 
 def test_adaptive_kinds_cost_more() -> None:
-    accountant = PrivacyAccountant(charges=[Charge("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
+    accountant = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
     spent = accountant.spent_adaptively(0.01)
     # half of δ is set aside; by squares, [WRRW23, Theorem 1], 0.5 + √(2·log 200) = 3.755
     assert accountant.spent(0.01).epsilon < spent.epsilon < 2.98
@@ -241,9 +241,9 @@ def test_adaptive_kinds_cost_more() -> None:
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (lambda: Charge("a"), "at least one of"),
-        (lambda: Charge("a", guarantee=QUERY, count=0), "count"),
-        (lambda: Charge("a", guarantee=QUERY).repeated(0), "times"),
+        (lambda: PrivacyCost("a"), "at least one of"),
+        (lambda: PrivacyCost("a", guarantee=QUERY, count=0), "count"),
+        (lambda: PrivacyCost("a", guarantee=QUERY).repeated(0), "times"),
         (lambda: Voters(0, QUERY), "K"),
         (lambda: Voters(3, QUERY, models="False"), "models must be True or False, got 'False'"),  # type: ignore[arg-type]
         (
@@ -278,7 +278,7 @@ def test_profile_inverts() -> None:
 
 
 def test_a_budget_can_be_used_up_exactly() -> None:
-    charge = Charge("a", guarantee=PrivacyParams("0.3", "1e-6"))
+    charge = PrivacyCost("a", guarantee=PrivacyParams("0.3", "1e-6"))
     for adaptive, delta in ((False, "2e-6"), (True, "4e-6")):
         account = PrivacyAccountant(charges=[charge.repeated(2)])
         assert account.admits(PrivacyParams("0.6", delta), adaptive=adaptive)
@@ -295,11 +295,11 @@ def table_of(voters: Voters, half: list[float], m: float = 1) -> Table:
 @pytest.mark.parametrize(
     "charge",
     [
-        GNMax(40.0).charge(100),
-        LNMax(0.05).charge(100),
-        ConfidentGNMax(200, 40.0, 40.0).charge(100),
-        InteractiveGNMax(100, 40.0, 40.0, 0.9).charge(),
-        InteractiveGNMax(100, 40.0, 40.0, 0.9).with_scores([[0.5, 0.5]]).charge(),
+        GNMax(40.0).privacy_cost(100),
+        LNMax(0.05).privacy_cost(100),
+        ConfidentGNMax(200, 40.0, 40.0).privacy_cost(100),
+        InteractiveGNMax(100, 40.0, 40.0, 0.9).privacy_cost(),
+        InteractiveGNMax(100, 40.0, 40.0, 0.9).with_scores([[0.5, 0.5]]).privacy_cost(),
         charge_of(
             certify(
                 Problem(Voters(250, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3")),
@@ -311,12 +311,12 @@ def table_of(voters: Voters, half: list[float], m: float = 1) -> Table:
     ],
     ids=lambda charge: charge.what[:9],
 )
-def test_a_charge_is_refused_for_people_who_reach_more_voters(charge: Charge) -> None:
+def test_a_charge_is_refused_for_people_who_reach_more_voters(charge: PrivacyCost) -> None:
     one, two = (Voters(250, PrivacyParams("inf"), overlap=reached) for reached in (1, 2))
     assert charge.reached == 1
     # the reach is no part of the cost: a stored charge keeps its text, and kinds are counted as before
     assert "reached" not in charge.to_text()
-    assert Charge.from_text(charge.to_text(), what="a") == charge.kind
+    assert PrivacyCost.from_text(charge.to_text(), what="a") == charge.kind
     assert PrivacyAccountant(one, [charge]).spent(0.01) == PrivacyAccountant(charges=[charge]).spent(0.01)
     for voters in (two, Voters(250, PrivacyParams("inf"))):
         with pytest.raises(ValueError, match=f"at most 1 of the voters.* reaches {voters.reached}: charge a release"):
@@ -336,7 +336,7 @@ def test_a_table_is_charged_for_the_overlap_it_was_proved_for() -> None:
     with pytest.raises(ValueError, match="reaches 11"):
         PrivacyAccountant(replace(voters, overlap=11, models=True), [charge])
     with pytest.raises(ValueError, match="reached must be an integer of at least 1, got 0"):
-        Charge("a", guarantee=QUERY, reached=0)
+        PrivacyCost("a", guarantee=QUERY, reached=0)
 
 
 MODELS = Voters(3, PrivacyParams("0.1"), models=True)
@@ -369,7 +369,7 @@ def test_costs_of_private_models_do_not_add_up() -> None:
 
     # a charge that a ledger kept before charges named their models
     text = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3])).to_text()
-    nameless = Charge.from_text('{"composes":false,' + text[1:], what="DaRRM")
+    nameless = PrivacyCost.from_text('{"composes":false,' + text[1:], what="DaRRM")
     assert nameless.alone
     assert nameless.models is None
     unknown = PrivacyAccountant(charges=[nameless.repeated(2)])
@@ -404,9 +404,9 @@ def test_costs_of_private_models_do_not_add_up() -> None:
 
 def test_nothing_adds_up_beside_private_models() -> None:
     charge = charge_of(table_of(MODELS, [1.0, 1 / 3]))
-    assert PrivacyAccountant(charges=[charge, Charge("b", guarantee=QUERY)]).spent(0.01).bound == "none"
+    assert PrivacyAccountant(charges=[charge, PrivacyCost("b", guarantee=QUERY)]).spent(0.01).bound == "none"
     # voters that were declared private models: no charge adds up, whatever it says of itself
-    spent = PrivacyAccountant(MODELS, [Charge("b", guarantee=PrivacyParams("0.001"), count=2)]).spent(0.01)
+    spent = PrivacyAccountant(MODELS, [PrivacyCost("b", guarantee=PrivacyParams("0.001"), count=2)]).spent(0.01)
     assert [bound.name for bound in spent.bounds] == ["private models"]
     other = charge_of(table_of(replace(MODELS, K=5), [0.1, 0.2, 0.3]))
     assert PrivacyAccountant(charges=[charge, other]).spent(0.01).bound == "none"
@@ -414,7 +414,7 @@ def test_nothing_adds_up_beside_private_models() -> None:
         PrivacyAccountant(MODELS, [charge, other])
     # models that are not private themselves: the release does not rest on their randomness
     plain = Voters(3, PrivacyParams("inf"), models=True)
-    assert PrivacyAccountant(plain, [Charge("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
+    assert PrivacyAccountant(plain, [PrivacyCost("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
     assert not charge_of(certify(Problem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).alone
 
 
@@ -435,38 +435,38 @@ def test_one_query_of_private_models_keeps_its_bounds() -> None:
 
 def test_stored_charges_keep_their_models() -> None:
     charge = charge_of(table_of(MODELS, [0.5, 1 / 3]))
-    again = Charge.from_text(charge.to_text(), what="a")
+    again = PrivacyCost.from_text(charge.to_text(), what="a")
     assert again == charge
     assert (again.models, again.alone) == (MODELS, True)
     assert again.as_for_plain_voters(2) == charge.as_for_plain_voters(2) is not None
     assert charge != charge_of(table_of(replace(MODELS, overlap=1), [0.5, 1 / 3]))
     assert '"composes":false' in charge.to_text()  # an older release that reads it adds nothing up
-    assert "composes" not in Charge("a", guarantee=QUERY).to_text()
+    assert "composes" not in PrivacyCost("a", guarantee=QUERY).to_text()
     for changed, word in (
         ("false", '"false"'),
         ('"plain":[[1,', '"plain":[[0,'),
         ('"voters":{', '"voters":{"x":0,"K":0,'),
     ):
         with pytest.raises(ValueError, match=r"composes|overlap|K must|stored charge"):
-            Charge.from_text(charge.to_text().replace(changed, word).replace('"K":3,', ""), what="a")
+            PrivacyCost.from_text(charge.to_text().replace(changed, word).replace('"K":3,', ""), what="a")
     plain = charge.for_plain_voters[0]
-    with pytest.raises(ValueError, match="beside one of private models"):
-        Charge("a", guarantee=QUERY, for_plain_voters=(plain,))
-    with pytest.raises(ValueError, match="beside one of private models"):
-        Charge("a", guarantee=QUERY, voters=MODELS, for_plain_voters=(charge,))
+    with pytest.raises(ValueError, match="for_plain_voters must contain"):
+        PrivacyCost("a", guarantee=QUERY, for_plain_voters=(plain,))
+    with pytest.raises(ValueError, match="for_plain_voters must contain"):
+        PrivacyCost("a", guarantee=QUERY, voters=MODELS, for_plain_voters=(charge,))
 
 
 def test_what_fits_is_counted_where_more_is_beyond_every_grid() -> None:
     noisy = NoisyMaximum(ExponentialMechanism(700), Voters(9, PrivacyParams("inf"), overlap=1), 3)
     budget = PrivacyParams(700, 0)
-    assert PrivacyAccountant().queries_that_fit(noisy.charge(), budget, most=10**6) == 1
-    assert PrivacyAccountant().queries_that_fit(noisy.charge(), budget, most=1) == 1
+    assert PrivacyAccountant().queries_that_fit(noisy.privacy_cost(), budget, most=10**6) == 1
+    assert PrivacyAccountant().queries_that_fit(noisy.privacy_cost(), budget, most=1) == 1
 
 
 def test_a_grid_that_would_end_beyond_every_profile_is_no_bound() -> None:
     # a million losses of up to 600 need cells of 572: the second begins below 700 and ends above
     profile = PrivacyProfile((0.0, 300.0, 600.0), (0.5, 0.1, 0.0))
     for count, within in ((3_000, True), (10**6, False)):
-        account = (Charge("a", profile=profile, count=count),)
+        account = (PrivacyCost("a", profile=profile, count=count),)
         assert (discretized_bound(account, 1e-5) is not None) == within
     assert PrivacyAccountant(charges=account).spent(1e-5).epsilon == math.inf

@@ -2,8 +2,10 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +16,14 @@ from darrm.account import __main__ as account
 from darrm.account import report
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
-from darrm.account.ledger import PrivacyLedger
-from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.release import Release
-from darrm.privacy import PrivacyParams
+from darrm.commands.command_line import run
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.majority.noise_function import NoiseFunction
+from darrm.optimize import optimize_gamma
+from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import Problem, Voters
-from darrm.proof.table import Table, certify
-from darrm.system.command_line import run
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
 from tests.doors import refused
 
 
@@ -32,14 +35,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    charge = Release(Table.load(folder / "table.json")).charge()
+    charge = Release(Table.load(folder / "table.json")).privacy_cost()
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3")).debit(charge.repeated(4), note="first")
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite")])) == 0
     out = capsys.readouterr().out
     ledger = PrivacyLedger(folder / "l.sqlite")
     spent = ledger.spent
-    assert out.startswith("budget: (2, 0.001)\n")
-    assert f"4 queries: ({spent.epsilon:.4f}, 0.001) by {spent.bound}" in out
+    budget, line = out.splitlines()[:2]
+    assert budget == "budget: (2, 0.001), which all labels together keep to"
+    assert f"4 queries: ({at_most(spent.epsilon)}, 0.001), {spent.condition}, by {spent.bound}" in line
     assert f"left:   {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in out
     assert out.splitlines()[-1].endswith("DaRRM over 3 voters  first")
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
@@ -47,12 +51,14 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert document["budget"] == {"epsilon": "2", "delta": "0.001"}
     assert document["spent"]["epsilon"] == spent.epsilon
     assert document["entries"][0]["count"] == 4
-    assert (document["head"]["text"], document["population"]) == (str(ledger.head()), "")
-    assert f"\nhead:   {ledger.head()}\n" in out
-    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--head"])) == 0
-    assert capsys.readouterr().out == f"{ledger.head()}\n"
-    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--head", "--format", "json"])) == 0
-    assert json.loads(capsys.readouterr().out) == document["head"]
+    assert (document["ledger_digest"]["text"], document["population"]) == (str(ledger.digest()), "")
+    assert f"\ndigest: {ledger.digest()}\n" in out
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--digest"])) == 0
+    assert capsys.readouterr().out == f"{ledger.digest()}\n"
+    assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--digest", "--format", "json"])) == 0
+    assert json.loads(capsys.readouterr().out) == document["ledger_digest"]
+    assert account.main([str(folder / "l.sqlite"), "--json"]) == 0  # a path is a ledger
+    assert json.loads(capsys.readouterr().out) == document
 
 
 def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,15 +68,15 @@ def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lines[2].split() == ["queries", "simple", "general", "optimal", "profile", "pld"]
     aggregator = Release(Table.load(folder / "table.json"))
     for line, count in zip(lines[3:5], (20, 50), strict=True):
-        spent = PrivacyAccountant(charges=[aggregator.charge(count)]).spent(1e-3)
+        spent = PrivacyAccountant(charges=[aggregator.privacy_cost(count)]).spent(1e-3)
         found = {bound.name: bound.epsilon for bound in spent.bounds}
         cells = line.split()
         assert cells[0] == str(count)
         printed = [float(cell.rstrip("*")) for cell in cells[1:]]
-        assert printed == pytest.approx([found[name] for name in lines[2].split()[1:]], abs=1e-4)
+        assert printed == [float(at_most(found[name])) for name in lines[2].split()[1:]]
         assert line.count("*") == 1
     # the last line explains the row of the most queries
-    most = PrivacyAccountant(charges=[aggregator.charge(50)]).spent(1e-3)
+    most = PrivacyAccountant(charges=[aggregator.privacy_cost(50)]).spent(1e-3)
     assert lines[-1] == f"* smallest; for 50 queries by {most.bound}: {most.explanation}"
     assert run(lambda: account.main([*base, "--models", "--format", "json"])) == 0
     document = json.loads(capsys.readouterr().out)
@@ -105,7 +111,7 @@ def test_a_table_for_models_keeps_its_word(folder: Path, capsys: pytest.CaptureF
 
 def test_an_overlap_above_that_of_the_table_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*models_table(folder), "1", "--models", "--overlap", "3"]
-    assert "reached as little" in refused(account.main, words, "reach at most 2 of them", capsys)
+    assert "no larger overlap" in refused(account.main, words, "reach at most 2 of them", capsys)
 
 
 def test_where_nothing_bounds_the_queries(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +125,27 @@ def test_where_nothing_bounds_the_queries(folder: Path, capsys: pytest.CaptureFi
     assert (folder / "none.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_delta_that_is_too_small_gets_the_one_that_is_needed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    optimize_gamma(problem).save(folder / "eleven.json")
+    words = ["--table", str(folder / "eleven.json"), "--queries", "1,20,50", "--delta"]
+    needed = {}
+    assert run(lambda: account.main([*words, "1e-6"])) == 0
+    for line in capsys.readouterr().out.splitlines()[2:]:
+        words_of = re.fullmatch(r"for (\d+) quer.* epsilon: a delta of at least (\S+) is needed", line)
+        assert words_of is not None, line
+        needed[words_of[1]] = float(words_of[2])
+    assert set(needed) == {"1", "20", "50"}
+    for queries, delta in needed.items():
+        # at the delta that it names there is a bound, and two thirds of it are not enough
+        for share, bounded in ((1.0, True), (0.66, False)):
+            words = ["--table", str(folder / "eleven.json"), "--queries", queries, "--delta", f"{share * delta:.12f}"]
+            assert run(partial(account.main, words)) == 0
+            assert ("*" in capsys.readouterr().out) is bounded
+
+
 def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = Figure()
 
@@ -128,7 +155,7 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
 
     monkeypatch.setattr(report, "saved_figure", kept)
     table = Table.load(folder / "table.json")
-    charge = Release(table).charge()
+    charge = Release(table).privacy_cost()
     report.plot_bounds(folder / "none.png", charge, 4, 1e-3, table.problem.voters)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines}
     assert set(drawn) >= {"simple", "optimal", "profile"}
@@ -148,9 +175,9 @@ def test_every_point_of_the_picture_is_a_bound(folder: Path, monkeypatch: pytest
         (["--table", "TABLE", "--queries", "0", "--delta", "0.1"], "at least 1"),
         (["--table", "TABLE", "--queries", "1.5", "--delta", "0.1"], "an integer of at least 1"),
         (["--table", "TABLE", "--queries", "5", "--delta", "1"], "--delta must be in"),
-        (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "--delta must be a finite number"),
+        (["--table", "TABLE", "--queries", "5", "--delta", "nan"], "delta must be a finite number"),
         (["--ledger", "LEDGER"], "no such file"),
-        (["--ledger", "LEDGER", "--delta", "0.1"], "--ledger goes with --log, --head, --plot, --format and"),
+        (["--ledger", "LEDGER", "--delta", "0.1"], "--delta is about a table"),
         (["--table", "LEDGER", "--queries", "5", "--delta", "0.1"], "No such file"),
     ],
 )

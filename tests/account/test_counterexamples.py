@@ -15,8 +15,8 @@ import mpmath
 import pytest
 
 from darrm import PrivacyAccountant, PrivacyParams, Problem, Voters, optimize_table
-from darrm.losses.charges import Charge
-from darrm.losses.composition import compose_optimal
+from darrm.loss.composition import compose_optimal
+from darrm.loss.privacy_cost import PrivacyCost
 from tests.oracle import exponential, signed_values
 
 Answers = tuple[int, ...]
@@ -115,7 +115,7 @@ def loss(ratio: Fraction) -> float:
 
 def reported(K: int, each: PrivacyParams, query: float, queries: int, delta: float = 0.0) -> float:
     """What an account of models says: the caller's charge is as small as the exact cost of a question."""
-    charge = Charge("a question", guarantee=PrivacyParams(query, 0), count=queries)
+    charge = PrivacyCost("a question", guarantee=PrivacyParams(query, 0), count=queries)
     return PrivacyAccountant(Voters(K, each, models=True), charges=[charge]).spent(delta).epsilon
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.laws.noise_function import NoiseFunction
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
 from darrm.privacy import PrivacyParams
-from darrm.probability import Array
 from darrm.problem import Problem, Voters
-from darrm.proof.charge import charge_of
-from darrm.proof.table import certify
+from darrm.table.cost import charge_of
+from darrm.table.table import certify
 
 CASES = [  # ε of each model, how many a person reaches, questions
     (["1"], 1, 1),

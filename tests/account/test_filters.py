@@ -12,54 +12,54 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.filters import HALF, _left_after_cut, filter_bound
-from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError
-from darrm.laws.noise_function import NoiseFunction
-from darrm.laws.priors import Dirichlet
-from darrm.losses.charges import Charge
-from darrm.losses.composition import optimal_epsilon
-from darrm.losses.profile import PrivacyProfile
-from darrm.losses.renyi import RenyiCurve
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.composition import optimal_epsilon
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.profile import PrivacyProfile
+from darrm.loss.renyi import RenyiCurve
+from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_table
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.charge import charge_of
-from darrm.proof.table import certify
+from darrm.table.cost import charge_of
+from darrm.table.table import certify
 
 UNIT = 0.1  # of privacy losses
-Kinds = Mapping[str, tuple[Charge, int, float]]  # what is charged, the loss in units, how often all is confessed
+Kinds = Mapping[str, tuple[PrivacyCost, int, float]]  # what is charged, the loss in units, how often all is confessed
 
 # that of ε = 0.3 is (0.2, 0.0547)-private, too: its own δ is set aside or, by its curve, does not count
-CURVED = Charge("curved", PrivacyParams("0.2", "0.055"), RenyiCurve.of_pure(0.3))
+CURVED = PrivacyCost("curved", PrivacyParams("0.2", "0.055"), RenyiCurve.of_pure(0.3))
 PROFILE = PrivacyProfile((0.0, 0.3), (0.01 + 0.99 * math.tanh(0.15), 0.01))
 KINDS: dict[str, tuple[PrivacyParams, Kinds]] = {
     "pure": (
         PrivacyParams("2", "0.05"),
-        {e: (Charge(e, PrivacyParams(e)), round(float(e) / UNIT), 0.0) for e in ("0.3", "0.5", "1")},
+        {e: (PrivacyCost(e, PrivacyParams(e)), round(float(e) / UNIT), 0.0) for e in ("0.3", "0.5", "1")},
     ),
     "confessing": (
         PrivacyParams("2", "0.2"),
         {
-            "all": (Charge("all", PrivacyParams("0", "0.1")), 0, 0.1),
-            "0.3": (Charge("0.3", PrivacyParams("0.3")), 3, 0.0),
-            "1": (Charge("1", PrivacyParams("1")), 10, 0.0),
+            "all": (PrivacyCost("all", PrivacyParams("0", "0.1")), 0, 0.1),
+            "0.3": (PrivacyCost("0.3", PrivacyParams("0.3")), 3, 0.0),
+            "1": (PrivacyCost("1", PrivacyParams("1")), 10, 0.0),
         },
     ),
     "curved": (
         PrivacyParams("1.2", "0.2"),
         {
-            "all": (Charge("all", PrivacyParams("0", "0.02")), 0, 0.02),
+            "all": (PrivacyCost("all", PrivacyParams("0", "0.02")), 0, 0.02),
             "curved": (CURVED, 3, 0.0),
-            "1": (Charge("1", PrivacyParams("1")), 10, 0.0),
+            "1": (PrivacyCost("1", PrivacyParams("1")), 10, 0.0),
         },
     ),
     "profiled": (
         PrivacyParams("1.5", "0.2"),
         {
-            "all": (Charge("all", PrivacyParams("0", "0.05")), 0, 0.05),
+            "all": (PrivacyCost("all", PrivacyParams("0", "0.05")), 0, 0.05),
             # no curve: confesses a little, tells with ε = 0.3, and is said to be (0.5, 0.01)-private
-            "profiled": (Charge("profiled", PrivacyParams("0.5", "0.01"), profile=PROFILE), 3, 0.01),
-            "1": (Charge("1", PrivacyParams("1")), 10, 0.0),
+            "profiled": (PrivacyCost("profiled", PrivacyParams("0.5", "0.01"), profile=PROFILE), 3, 0.01),
+            "1": (PrivacyCost("1", PrivacyParams("1")), 10, 0.0),
         },
     ),
 }
@@ -113,7 +113,7 @@ def test_the_order_is_that_of_the_budget(epsilon: float, delta: float) -> None:
         lambda a: 1e-4 * a**2,
     ]
     for curve in curves:
-        query = Charge("a", renyi=RenyiCurve.of(curve, np.unique([*np.arange(1.5, 80.0, 0.5), order])))
+        query = PrivacyCost("a", renyi=RenyiCurve.of(curve, np.unique([*np.arange(1.5, 80.0, 0.5), order])))
         admitted = PrivacyAccountant(set_aside=none).queries_that_fit(query, budget, most=10**6, adaptive=True)
         assert admitted == pytest.approx(room_there / float(curve(order)), rel=2e-4, abs=1.0)
 
@@ -123,7 +123,7 @@ def test_a_filter_lies_between_fixed_kinds_and_that_of_their_squares() -> None:
     for epsilon, count, delta in ((0.05, 100, 1e-3), (0.3, 30, 0.01), (1.0, 5, 0.2), (1e-3, 10**5, 1e-9)):
         params = PrivacyParams(epsilon, 1e-16)
         squares = count * epsilon**2
-        bound = filter_bound((Charge("a", params, count=count),), delta)
+        bound = filter_bound((PrivacyCost("a", params, count=count),), delta)
         known = min(count * epsilon, 0.5 * squares + math.sqrt(-2.0 * squares * math.log(delta / 2.0)))
         assert bound is not None
         assert optimal_epsilon([(params, count)], delta) <= bound.epsilon <= known * (1.0 + 1e-9)
@@ -166,14 +166,16 @@ def test_a_certain_answer_is_counted_by_its_profile() -> None:
 
 
 def test_what_has_neither_a_curve_nor_room_for_its_delta_is_refused() -> None:
-    ledger = PrivacyLedger.create(":memory:", PrivacyParams(8, "0.01"), kinds="renyi")
-    bare = Charge("a free γ", PrivacyParams("0.5", "1e-9"))
-    with pytest.raises(BudgetExceededError, match="needs a Rényi curve, or delta 0, on a ledger of kinds 'renyi'"):
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(8, "0.01"), composition="renyi")
+    bare = PrivacyCost("a free γ", PrivacyParams("0.5", "1e-9"))
+    with pytest.raises(
+        BudgetExceededError, match="needs a Rényi curve, or delta 0, on a ledger of composition 'renyi'"
+    ):
         ledger.debit(bare)
-    ledger.debit(Charge("pure", PrivacyParams("0.5")))
-    ledger.debit(Charge("known", PrivacyParams("0.5", "1e-3"), RenyiCurve.of_pure(0.6)).repeated(3))
+    ledger.debit(PrivacyCost("pure", PrivacyParams("0.5")))
+    ledger.debit(PrivacyCost("known", PrivacyParams("0.5", "1e-3"), RenyiCurve.of_pure(0.6)).repeated(3))
     assert ledger.spent.queries == 4
-    only = Charge("x", profile=PrivacyProfile((0.0, 0.1), (0.1, 0.0)))
+    only = PrivacyCost("x", profile=PrivacyProfile((0.0, 0.1), (0.1, 0.0)))
     assert PrivacyAccountant(charges=[only]).spent_adaptively(0.01).bound == "none"
 
 
@@ -194,7 +196,7 @@ def test_a_hospital_without_a_promise_joins_a_stream() -> None:
     for first in (0, 10, 20):
         answers = {}
         for kinds in ("adaptive", "renyi"):
-            ledger = PrivacyLedger.create(":memory:", budget, kinds=kinds)
+            ledger = PrivacyLedger.create(":memory:", budget, composition=kinds)
             if first:
                 ledger.debit(before.repeated(first))
             answers[kinds] = first + ledger.queries_that_fit(after)

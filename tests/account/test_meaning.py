@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm import Charge, PrivacyLedger, PrivacyParams
+from darrm import PrivacyLedger, PrivacyParams
 from darrm.account.__main__ import main
 from darrm.account.meaning import belief_after, power_of_test
-from darrm.account.report import plot_ledger
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
+from darrm.ledger.report import plot_ledger
+from darrm.loss.privacy_cost import PrivacyCost
 
 
 def test_no_event_of_a_private_pair_tells_more() -> None:
@@ -44,14 +45,14 @@ def test_the_worst_pair_of_laws_attains_both() -> None:
 def test_a_ledger_says_and_draws_what_its_total_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "1e-5"))
-    flags = ["--ledger", str(tmp_path / "l.sqlite"), "--plot", str(tmp_path / "m.svg")]
+    flags = ["--ledger", str(tmp_path / "l.sqlite"), "--plot", str(tmp_path / "m.svg"), "--force"]
     assert run(partial(main, flags)) == 0
     assert "means:" not in capsys.readouterr().out  # nothing was spent
-    ledger.debit(Charge("one", guarantee=PrivacyParams("0.5")))
+    ledger.debit(PrivacyCost("one", guarantee=PrivacyParams("0.5")))
     assert run(partial(main, flags)) == 0
     text = capsys.readouterr().out
     assert "times as likely, plus 1e-05" in text
-    assert "is right for the other in at most 8." in text  # 5 % times e^0.5, plus δ: 8.25 %
+    assert "is right for the other in at most 36.95 %" in text  # the budget: 5 % times e^2, plus δ
     assert "<svg" in (tmp_path / "m.svg").read_text(encoding="utf-8")
     assert run(partial(main, [*flags, "--format", "json"])) == 0
     assert json.loads(capsys.readouterr().out)["spent"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
@@ -72,7 +73,7 @@ def test_a_picture_of_an_empty_ledger_says_nothing_of_what_was_spent(
         return power_of_test(epsilon, delta, level)
 
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("darrm.account.report.power_of_test", noted)
+    monkeypatch.setattr("darrm.ledger.report.power_of_test", noted)
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "0.5"))
     plot_ledger(tmp_path / "m.svg", ledger)
     assert {(epsilon, delta) for epsilon, delta, _ in drawn} == {(2.0, 0.5)}

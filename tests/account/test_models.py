@@ -12,22 +12,22 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import MODELS_BOUNDS, models_bound, subsampling_bound
-from darrm.laws import baselines
-from darrm.laws.noise_function import NoiseFunction
-from darrm.losses.charges import Charge
-from darrm.losses.composition import optimal_epsilon
+from darrm.loss.composition import optimal_epsilon
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.majority import baselines
+from darrm.majority.noise_function import NoiseFunction
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.charge import charge_of
-from darrm.proof.sample import sample_of
-from darrm.proof.table import Table, certify
+from darrm.table.cost import charge_of
+from darrm.table.sample import sample_of
+from darrm.table.table import Table, certify
 
 ANSWERS = list(itertools.product((0, 1), repeat=2))  # of one model to two questions
 
 
 @cache
-def charged(voters: Voters, half: tuple[float, ...]) -> Charge:
+def charged(voters: Voters, half: tuple[float, ...]) -> PrivacyCost:
     return charge_of(table_for(voters, list(half)))
 
 
@@ -119,7 +119,7 @@ def test_labels_that_look_at_few_models_cost_these(m: int, drawn: int) -> None:
         charge = charge_of(table, count)
         assert charge.sample is not None
         assert charge.sample.voters == drawn
-        read = Charge.from_text(charge.to_text(), what=charge.what).repeated(count)
+        read = PrivacyCost.from_text(charge.to_text(), what=charge.what).repeated(count)
         found, again = (subsampling_bound(voters, (one,), 1e-4) for one in (charge, read))
         assert found == again
         if drawn * count < 31:
@@ -178,7 +178,7 @@ SENTENCE = "was proved for voters that draw fresh randomness at every query"
     ],
 )
 def test_a_sum_for_fresh_randomness_is_not_written_for_models(
-    ask: Callable[[PrivacyAccountant, Charge], object],
+    ask: Callable[[PrivacyAccountant, PrivacyCost], object],
 ) -> None:
     charge = charged(FRESH, tuple(HALF))
     with pytest.raises(ValueError, match=SENTENCE):
@@ -203,7 +203,7 @@ def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
         replace(MODELS, each=PrivacyParams("0.5", "1e-5")),
         PLAIN,
     ):
-        with pytest.raises(ValueError, match="reached as little"):
+        with pytest.raises(ValueError, match="no larger overlap"):
             charge_of(table, voters=voters)
     assert charge_of(table, voters=replace(MODELS, overlap=1)).models == replace(MODELS, overlap=1)
     plain = certify(Problem(PLAIN, PrivacyParams(1)), NoiseFunction(5, HALF))
@@ -213,7 +213,7 @@ def test_the_voters_of_a_charge_are_as_private_as_those_of_the_table() -> None:
 def test_votes_alone_count_for_models_too() -> None:
     """PATE's aggregators are private for plain voters of whom a person reaches one."""
     one = replace(MODELS, overlap=1)
-    query = GNMax(40.0).charge(10)
+    query = GNMax(40.0).privacy_cost(10)
     account = PrivacyAccountant(one, [query])
     alone = PrivacyAccountant(charges=[query]).spent(1e-5)
     found = {bound.name: bound.epsilon for bound in account.spent(1e-5).bounds}
@@ -243,11 +243,11 @@ def test_kinds_chosen_after_answers_share_delta_between_the_bounds() -> None:
 def test_equal_costs_hold_for_whom_they_were_proved() -> None:
     """One kind that holds for votes of anybody lends nothing to an equal cost that does not."""
     one = replace(MODELS, overlap=1)
-    votes = Charge("votes", guarantee=PrivacyParams("0.25"), reached=1)
-    silent = Charge("silent", guarantee=PrivacyParams("0.25"))
+    votes = PrivacyCost("votes", guarantee=PrivacyParams("0.25"), reached=1)
+    silent = PrivacyCost("silent", guarantee=PrivacyParams("0.25"))
     problem = Problem(replace(one, models=False), PrivacyParams("0.5", "1e-6"))
     fresh = charge_of(certify(problem, NoiseFunction(5, HALF)), exact=False)
-    equal = Charge("votes", guarantee=fresh.guarantee, reached=1)
+    equal = PrivacyCost("votes", guarantee=fresh.guarantee, reached=1)
     for pair in itertools.permutations([votes, silent]):
         assert {bound.name for bound in PrivacyAccountant(one, pair).spent(1e-3).bounds} == {"private models"}
     for pair in itertools.permutations([equal, fresh]):
@@ -256,9 +256,9 @@ def test_equal_costs_hold_for_whom_they_were_proved() -> None:
 
 
 def test_costs_for_plain_voters_of_another_overlap_are_of_another_kind() -> None:
-    def charge(overlap: int) -> Charge:
-        plain = Charge("plain", guarantee=PrivacyParams("0.01"), voters=replace(PLAIN, overlap=overlap))
-        return Charge("models", guarantee=PrivacyParams(1), voters=MODELS, for_plain_voters=(plain,))
+    def charge(overlap: int) -> PrivacyCost:
+        plain = PrivacyCost("plain", guarantee=PrivacyParams("0.01"), voters=replace(PLAIN, overlap=overlap))
+        return PrivacyCost("models", guarantee=PrivacyParams(1), voters=MODELS, for_plain_voters=(plain,))
 
     for pair in itertools.permutations([charge(1), charge(2)]):
         assert "plain voters" not in {bound.name for bound in PrivacyAccountant(None, pair).spent(1e-3).bounds}

@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.ledger import PrivacyLedger
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
-from darrm.laws import baselines
-from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_max import ShapedMax
-from darrm.mechanisms.release import Release
-from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.renyi import RenyiCurve
+from darrm.majority import baselines
+from darrm.noisy_max.mechanisms import AsymmetricMax
+from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.numerics.integer_noise import AsymmetricNoise
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisyMaximum
 from darrm.pate.confident import ScoredGNMax
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Problem, Voters
-from darrm.proof.table import certify
 from darrm.release import release_debited
+from darrm.table.release import Release
+from darrm.table.table import certify
 from darrm.votes import ABSTAIN, Votes
 
 PROBLEM = Problem.from_allowance(Voters(5, PrivacyParams("0.3", "1e-4")), 2)
@@ -50,6 +50,7 @@ TAKEN = {
     for name in (ABSTAIN, -1.0, np.float32(-1), "-1", " -1.0")
 }
 AMBIGUOUS = {"an array": MATRIX, "a list": MATRIX.tolist(), "counts without a name": [[7, 3]]}
+MISREAD = {"labels of five voters": MATRIX, "counts that nobody named": [[7, 3, 0]], "three columns": [[1, 2, 0]]}
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ CASES = {
         Release(optimize_plurality(Problem(Voters(10, PrivacyParams("inf"), 1), PrivacyParams(1, "1e-4"), 3))),
         THREE,
         {
-            **AMBIGUOUS,
+            **MISREAD,
             "nine voters": Votes.of_counts([[4, 3, 2]]),
             "two classes": Votes.of_counts([[4, 6]]),
             "four classes": Votes.of_counts([[4, 3, 3, 0]]),
@@ -93,13 +94,13 @@ CASES = {
         NoisyMaximum(GNMax(3.0), Voters(10, PrivacyParams("inf"), overlap=1), 3),
         THREE,
         {
-            **AMBIGUOUS,
+            **MISREAD,
             "eleven voters": Votes.of_counts([[5, 3, 3]]),
             "two classes": Votes.of_counts([[5, 5]]),
         },
     ),
     "ExponentialMechanism": Case(ExponentialMechanism(0.6), THREE, AMBIGUOUS),
-    "ShapedMax": Case(ShapedMax(ShapedNoise(3.0, 6.0, 3.0, 2.0), reached=2), THREE, AMBIGUOUS),
+    "AsymmetricMax": Case(AsymmetricMax(AsymmetricNoise(3.0, 6.0, 3.0, 2.0), reached=2), THREE, AMBIGUOUS),
     "PermuteAndFlip": Case(PermuteAndFlip(0.6, reached=2), THREE, AMBIGUOUS),
     "ConfidentGNMax": Case(
         ConfidentGNMax(5, 3.0, 2.0),
@@ -129,15 +130,15 @@ class TestEveryAggregator:
         assert isinstance(case.aggregator.guarantee, PrivacyParams | RenyiCurve)
 
     def test_its_charge_counts_and_carries_the_guarantee(self, case: Case) -> None:
-        charge = case.aggregator.charge(7)
+        charge = case.aggregator.privacy_cost(7)
         assert charge.count == 7
-        assert charge == case.aggregator.charge().repeated(7)
+        assert charge == case.aggregator.privacy_cost().repeated(7)
         assert case.aggregator.guarantee in (charge.guarantee, charge.renyi)
         assert not charge.data_dependent
         with pytest.raises(ValueError, match="count"):
-            case.aggregator.charge(0)
+            case.aggregator.privacy_cost(0)
         accountant = PrivacyAccountant(charges=[charge])
-        accountant.add(case.aggregator.charge(3))
+        accountant.add(case.aggregator.privacy_cost(3))
         assert accountant.spent(0.01).queries == 10
         assert PrivacyAccountant(charges=[charge]).spent(0.01).epsilon <= accountant.spent(0.01).epsilon < np.inf
 
@@ -202,7 +203,7 @@ def test_every_other_input_is_refused_in_one_line_and_costs_nothing(name: str, w
         release_debited(CASES[name].aggregator, CASES[name].refusals[what], ledger=ledger)
     assert "\n" not in str(caught.value)
     if what in AMBIGUOUS:
-        assert "say Votes.of_labels(labels, classes) or Votes.of_counts(counts)" in str(caught.value)
+        assert "use Votes.of_labels(labels, classes) or Votes.of_counts(counts)" in str(caught.value)
     if what in TAKEN:
         assert "other than -1" in str(caught.value)
     assert ledger.entries() == ()
@@ -218,7 +219,7 @@ def test_missing_votes_are_taken_as_coins_or_not_at_all(name: str) -> None:
     if tosses:
         assert case.aggregator.release(votes).shape == (1,)
     else:
-        with pytest.raises(ValueError, match=r"votes must be complete, got 2 missing: .*votes.completed\(\)"):
+        with pytest.raises(ValueError, match=r"votes must be complete, got 2 missing: .*votes.impute_missing\(\)"):
             case.aggregator.release(votes)
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm import NoiseFunction, PrivacyParams, Problem, Table, Voters, optimize_table
-from darrm.laws import priors
-from darrm.mechanisms.release import Release
+from darrm import NoiseFunction, PrivacyParams, Problem, Table, Voters, optimize_table, priors
+from darrm.commands.command_line import run
 from darrm.optimize.__main__ import main as optimize
 from darrm.release.__main__ import main as release
-from darrm.system.command_line import run
+from darrm.table.release import Release
 from darrm.votes import Votes
 from tests.doors import validated
 from tests.optimality import optimality_of

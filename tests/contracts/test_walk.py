@@ -8,9 +8,9 @@ import mpmath
 import pytest
 
 from darrm import PrivacyParams, Problem, Release, Table
+from darrm.commands.command_line import run
 from darrm.optimize.__main__ import main
 from darrm.problem import Voters
-from darrm.system.command_line import run
 from tests.oracle import exact_budget, exact_worst_cost, exponential
 
 
@@ -32,7 +32,7 @@ def test_from_the_text_to_the_file_and_back(tmp_path: Path) -> None:
     # and it is no gift: the optimum uses its budget up
     assert worst >= exact_budget(problem) * (1 - Fraction(1, 10**9))
     # what a release with it is charged: no less than the divergence over every assignment of corners
-    charge = Release(Table.load(path)).charge()
+    charge = Release(Table.load(path)).privacy_cost()
     assert charge.guarantee == target
     assert charge.profile is not None
     there = Problem(problem.voters, PrivacyParams("0.5", each.exact_delta))

@@ -19,7 +19,7 @@ from darrm.estimators import (
     PrivateModelsVotingClassifier,
     PrivateVotingClassifier,
 )
-from darrm.losses.charges import Charge
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.votes import Votes
 
@@ -37,8 +37,8 @@ class Truth:
     def guarantee(self) -> PrivacyParams:
         return PrivacyParams("1e-6")
 
-    def charge(self, queries: int = 1) -> Charge:
-        return Charge("the truth", guarantee=self.guarantee, count=queries)
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        return PrivacyCost("the truth", guarantee=self.guarantee, count=queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Any:
         del rng

@@ -42,7 +42,7 @@ def law(ones: tuple[int, ...], voters: int, run: LimitedConfident) -> dict[tuple
 
 def worst_share(voters: int, run: LimitedConfident) -> float:
     """Return the largest Rényi divergence of neighbors, as a share of what is charged."""
-    curve: Any = run.charge().renyi
+    curve: Any = run.privacy_cost().renyi
     laws = {ones: law(ones, voters, run) for ones in itertools.product(range(voters + 1), repeat=run.queries)}
     worst = 0.0
     for (ones, one), (others, other) in itertools.product(laws.items(), repeat=2):

@@ -1,6 +1,7 @@
 """Every estimator with every kind of teacher on every data set; labels of text, data frames, sparse inputs, groups."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
@@ -111,8 +114,8 @@ def test_classes_that_no_shard_has_may_be_named_and_others_are_refused() -> None
     vote = PrivateVotingClassifier(GaussianNB(), 5, epsilon=30, max_queries=60, classes=["class 9", *np.unique(y)])
     assert vote.fit(X, y).classes_.tolist()[-1] == "class 9"
     assert "was given" in vote.to_model_card()
-    assert f"Paid by the ledger whose head was then `{vote.ledger_.head()}`." in vote.to_model_card()
-    with pytest.raises(ValueError, match="classes contains NaN"):
+    assert f"Paid by the ledger whose digest was then `{vote.ledger_.digest()}`." in vote.to_model_card()
+    with pytest.raises(ValueError, match=r"classes must be text or numbers below 2\^53, got nan"):
         PrivateVotingClassifier(GaussianNB(), 5, classes=[0, 1, np.nan]).fit(X, np.unique(y, return_inverse=True)[1])
     vote.set_params(classes=["class 0", "class 1"])
     with pytest.raises(ValueError, match=r"one of the classes.*got 'class 2'"):
@@ -123,8 +126,53 @@ def test_more_teachers_than_rows_and_a_teacher_that_cannot_learn_are_refused() -
     X, _, y, _ = split("iris")
     with pytest.raises(ValueError, match="n_teachers must be at most the number of rows, n_samples=90"):
         PrivateVotingClassifier(GaussianNB(), 91).fit(X, y)
+    unlearned = LogisticRegression(class_weight={99: 1.0})
     with pytest.raises(ValueError, match=r"teacher 0 could not be trained on its .* rows"):
-        PrivateVotingClassifier(LogisticRegression(C=-1), 5, epsilon=300, max_queries=60).fit(X, y)
+        PrivateVotingClassifier(unlearned, 5, epsilon=300, max_queries=60).fit(X, y)
+
+
+class Fails(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+    """A classifier whose fit raises an error of the caller's."""
+
+    def __init__(self, error: Any = None) -> None:
+        self.error = error
+
+    def fit(self, _: Any, __: Any) -> Any:
+        raise self.error
+
+    def predict(self, X: Any) -> Any:
+        return np.zeros(len(X))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("two\nlines"), TypeError("t"), IndexError("i"), AssertionError()])
+def test_an_error_of_a_teacher_or_a_student_is_one_line_of_ours(error: Exception) -> None:
+    X, _, y, _ = split("iris")
+    with pytest.raises(ValueError, match=r"teacher 0 could not be trained on its .* rows \(.*\): take fewer") as caught:
+        PrivateVotingClassifier(Fails(error), 5, epsilon=300, max_queries=60).fit(X, y)
+    assert len(str(caught.value).splitlines()) == 1
+    pate = PATEClassifier(GaussianNB(), Fails(error), n_teachers=5, epsilon=300)
+    with pytest.raises(ValueError, match=r"the student could not be trained .* the next fit resumes there") as caught:
+        pate.fit(X, y, X[:40])
+    assert len(str(caught.value).splitlines()) == 1
+    assert (pate.answers_ >= 0).any()  # released, and told
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        DecisionTreeClassifier(max_depth=-1),
+        LogisticRegression(C="much"),
+        make_pipeline(StandardScaler(), LogisticRegression(C=-1)),
+        BaggingClassifier(DecisionTreeClassifier(min_samples_leaf=0)),
+    ],
+)
+def test_parameters_that_no_fit_takes_are_refused_before_anything_is_taught_or_paid(wrong: Any, tmp_path: Path) -> None:
+    X, _, y, _ = split("iris")
+    with pytest.raises(ValueError, match=r"estimator cannot be trained: The '\w+' parameter of"):
+        PrivateVotingClassifier(wrong, 5, ledger=tmp_path / "ledger").fit(X, y)
+    with pytest.raises(ValueError, match=r"student cannot be trained: The '\w+' parameter of"):
+        PATEClassifier(GaussianNB(), wrong, n_teachers=5, ledger=tmp_path / "ledger").fit(X, y, X[:40])
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from darrm import PrivacyParams
-from darrm.ensemble import privacy_of
 from darrm.estimators import PrivateModelsVotingClassifier
 from darrm.estimators.dpsgd import PrivateSGDClassifier
+from darrm.training import privacy_of
 
 
 @pytest.mark.slow
@@ -34,7 +34,7 @@ def test_models_of_dpsgd_vote_without_noise_and_say_what_they_cost() -> None:
 
 def test_labels_outside_the_public_classes_are_refused() -> None:
     model = PrivateSGDClassifier(partial(torch.nn.Linear, 1, 2), [0, 1], steps=2)
-    with pytest.raises(ValueError, match="y must be among the classes"):
+    with pytest.raises(ValueError, match="y must be one of the classes"):
         model.fit([[0.0]] * 4, [0, 1, 2, 1])
 
 
@@ -42,3 +42,10 @@ def test_labels_outside_the_public_classes_are_refused() -> None:
 def test_a_shard_of_one_class_is_trained_on_like_any_other() -> None:
     model = PrivateSGDClassifier(partial(torch.nn.Linear, 1, 2), [0, 1], steps=2)
     assert set(model.fit([[0.0]] * 4, [1, 1, 1, 1]).predict([[0.0], [1.0]])) <= {0, 1}
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_a_network_of_other_classes_is_refused_before_it_is_trained(outputs: int) -> None:
+    model = PrivateSGDClassifier(partial(torch.nn.Linear, 2, outputs), ["no", "yes"], steps=10**6)
+    with pytest.raises(ValueError, match=rf"build must be a network with 2 outputs, got {outputs} outputs|y must be"):
+        model.fit(np.zeros((4, 2)), ["no", "yes"] * 2)

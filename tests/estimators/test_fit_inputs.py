@@ -1,5 +1,6 @@
 """What `fit` takes and refuses: labels of every type, texts that are no table, teachers that are no classifiers."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+import torch
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
@@ -22,8 +26,10 @@ from darrm.estimators import (
     PrivateVotingClassifier,
     make_private_pipeline,
 )
+from darrm.estimators.dpsgd import PrivateSGDClassifier
+from darrm.estimators.fixmatch import FixMatchClassifier
 from darrm.pate import GNMax
-from darrm.system.progress import StatusLine
+from darrm.util.progress import StatusLine
 
 X, y = load_iris(return_X_y=True)
 TYPES = [
@@ -62,7 +68,7 @@ def test_labels_that_have_no_order_are_refused_in_words(estimator: str, odd: Any
     mixed = np.array(["a", odd, "b"], dtype=object)
     with pytest.raises(ValueError, match="y must be all numbers, or all text"):
         ESTIMATORS[estimator]().fit(X, mixed[y])
-    with pytest.raises(ValueError, match="classes must be all numbers, or all text"):
+    with pytest.raises(ValueError, match=r"classes must be (all numbers, or all text|text or numbers below 2\^53)"):
         ESTIMATORS[estimator]().set_params(classes=mixed).fit(X, y)
 
 
@@ -82,7 +88,7 @@ def test_settings_of_another_kind_are_refused_in_words(settings: Any, line: str)
 
 def test_a_share_of_models_that_are_none_is_refused() -> None:
     with pytest.raises(ValueError, match="estimator must be a classifier"):
-        PrivateModelsVotingClassifier(None, 3, epsilon_each=1, classes=[0, 1]).expected_share_right()
+        PrivateModelsVotingClassifier(None, 3, epsilon_each=1, classes=[0, 1]).expected_accuracy()
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -180,7 +186,7 @@ def test_weights_are_refused_in_words_and_the_rest_as_python_does(estimator: str
 @pytest.mark.parametrize("estimator", ["vote", "models"])
 def test_a_vote_says_why_it_has_no_probabilities(estimator: str) -> None:
     made = ESTIMATORS[estimator]()
-    with pytest.raises(AttributeError, match="a share of noisy votes is the probability of nothing"):
+    with pytest.raises(AttributeError, match="shares of noisy votes are no probabilities"):
         made.predict_proba(X)
     assert not hasattr(made, "predict_proba")
 
@@ -188,18 +194,18 @@ def test_a_vote_says_why_it_has_no_probabilities(estimator: str) -> None:
 @pytest.mark.slow
 def test_the_share_right_is_said_before_anything_is_paid(tmp_path: Path) -> None:
     made = PrivateVotingClassifier(GaussianNB(), 60, max_queries=20, epsilon=3, ledger=tmp_path / "l", random_state=0)
-    with pytest.raises(ValueError, match="classes must be said before a fit"):
-        made.expected_share_right()
-    share = made.set_params(classes=[2, 0, 1, 1]).expected_share_right()
+    with pytest.raises(ValueError, match="classes must be given before a fit"):
+        made.expected_accuracy()
+    share = made.set_params(classes=[2, 0, 1]).expected_accuracy()
     assert not (tmp_path / "l").exists()
     assert 1 / 3 < share < 1
     fitted = made.set_params(classes=None).fit(X, y)
-    assert fitted.expected_share_right() == share == fitted.plan_.right
+    assert fitted.expected_accuracy() == share == fitted.plan_.accuracy
     assert fitted.privacy_spent_.epsilon == 0
-    assert made.set_params(epsilon=8).expected_share_right() > share
+    assert made.set_params(epsilon=8).expected_accuracy() > share
     with pytest.raises(ValueError, match="aggregator must be 'best'"):
-        ESTIMATORS["vote"]().set_params(classes=[0, 1, 2]).expected_share_right()
-    assert ESTIMATORS["models"]().set_params(classes=[0, 1, 2]).expected_share_right() == pytest.approx(
+        ESTIMATORS["vote"]().set_params(classes=[0, 1, 2]).expected_accuracy()
+    assert ESTIMATORS["models"]().set_params(classes=[0, 1, 2]).expected_accuracy() == pytest.approx(
         1
     )  # no noise is needed
 
@@ -231,3 +237,80 @@ def test_steps_whose_output_is_set_hand_data_frames_to_teachers(monkeypatch: pyt
     make_private_pipeline(scaler, vote).fit(X, y).predict(X[:5])
     assert len(seen) == 5
     assert set(seen) == {pandas.DataFrame}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("mixed", [[1, "a", "b"], ["a", 2.5, 3], [float("nan"), "a", "b"], ["a", None, "b"]])
+def test_a_list_of_numbers_and_text_is_refused_and_not_made_text(estimator: str, mixed: list[Any]) -> None:
+    with pytest.raises(ValueError, match="y must be all numbers, or all text, got labels of several types"):
+        ESTIMATORS[estimator]().fit(X, [mixed[code] for code in y])
+    with pytest.raises(ValueError, match=r"classes must be (all numbers, or all text|text or numbers)"):
+        ESTIMATORS[estimator]().set_params(classes=mixed).fit(X, y)
+
+
+@pytest.mark.parametrize("labels", [np.array(["a", "b", "c"], dtype=object)[y], np.array(["a", "b", "c"])[y]])
+def test_text_where_the_classes_are_numbers_is_refused_in_words(labels: Any) -> None:
+    with pytest.raises(ValueError, match=r"y must be one of the classes \[0, 1, 2\], got 'a'"):
+        ESTIMATORS["vote"]().set_params(classes=[0, 1, 2]).fit(X, labels)
+
+
+@pytest.mark.parametrize("classes", [10, np.int64(10), np.array(10), range(10), tuple(range(10))])
+def test_a_number_of_classes_is_the_classes_from_zero_on(classes: Any) -> None:
+    vote = PrivateVotingClassifier(GaussianNB(), 6, aggregator=GNMax(90.0), classes=classes, random_state=0)
+    assert vote.fit(X, y).classes_.tolist() == list(range(10))
+    best = PrivateVotingClassifier(GaussianNB(), 6, epsilon=3, max_queries=20, classes=classes)
+    assert best.expected_accuracy() == best.set_params(classes=list(range(10))).expected_accuracy()
+
+
+@pytest.mark.parametrize(
+    ("classes", "line"),
+    [
+        ({"a", "b"}, "in order, the one for class 0 first, .*a set has no order"),
+        (frozenset((0, 1, 2)), "a set has no order"),
+        ("abc", "different labels.* or their number, got 'abc'"),
+        (True, "or their number, got True"),
+        (1, "an integer of at least 2, got 1"),
+        (3.0, r"or their number, got 3\.0"),
+        ([[0, 1, 2]], "text or numbers"),
+        ([0, 1, 1, 2], "different labels"),
+        ("open", "listed, or their number"),
+    ],
+)
+def test_what_is_no_list_of_classes_is_refused_in_words(classes: Any, line: str) -> None:
+    for estimator in (*ESTIMATORS, "model"):
+        model = PrivateSGDClassifier(partial(torch.nn.Linear, 4, 3), classes)
+        made = model if estimator == "model" else ESTIMATORS[estimator]().set_params(classes=classes)
+        with pytest.raises(ValueError, match=f"classes must be .*{line}"):
+            made.fit(X, y)
+
+
+@pytest.mark.parametrize("wrapper", [VotingClassifier, StackingClassifier])
+def test_wrappers_that_pass_numbers_for_names_are_named(wrapper: Any) -> None:
+    names = np.array(["no", "yes", "maybe"])[y]
+
+    def wrapped(classes: Any) -> Any:
+        vote = PrivateVotingClassifier(GaussianNB(), 6, aggregator=GNMax(90.0), classes=classes)
+        return wrapper([("private", vote), ("public", GaussianNB())])
+
+    with pytest.raises(ValueError, match="StackingClassifier pass numbers for names: use classes=3"):
+        wrapped(["no", "yes", "maybe"]).fit(X, names)
+    assert set(wrapped(3).fit(X, names).predict(X[:20])) <= set(names)
+
+
+def test_the_messages_of_scikit_learn_are_one_line() -> None:
+    vote = ESTIMATORS["vote"]()
+    for inputs, labels in ((X[0], y), (X, y + 1j), (np.where(X > 7, np.nan, X), y)):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            vote.fit(inputs, labels)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="Reshape your data") as caught:
+        vote.fit(X, y).predict(X[0])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("labels", [["a", "b"] * 10, [1, "a"] * 10, [0.5, 1] * 10, [None, 1] * 10])
+def test_labels_of_images_are_whole_numbers(labels: list[Any]) -> None:
+    with pytest.raises(ValueError, match="y must be"):
+        FixMatchClassifier().fit(np.zeros((20, 64)), labels)
+    with pytest.raises(ValueError, match="y must be"):
+        FixMatchClassifier().fit(np.zeros((20, 64)), np.array(labels, dtype=object))

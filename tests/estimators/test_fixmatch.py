@@ -13,10 +13,10 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 from darrm import PrivacyLedger
-from darrm.ensemble import student as training
-from darrm.ensemble.student import StudentRecipe
 from darrm.estimators import PATEClassifier, ResumeWarning, fixmatch, load, save
 from darrm.pate import GNMax
+from darrm.training import student as training
+from darrm.training.student import StudentRecipe
 
 X, y = load_digits(return_X_y=True)
 X = X / 16

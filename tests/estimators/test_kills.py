@@ -22,11 +22,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from darrm import PrivacyLedger
-from darrm.account.ledger_rows import Entry
 from darrm.errors import LedgerError
 from darrm.estimators import PATEClassifier, PrivateVotingClassifier, ResumeWarning
+from darrm.ledger.rows import Entry
 from darrm.pate import GNMax
-from darrm.system.files import replacing
+from darrm.util.files import replacing
 
 X, y = load_iris(return_X_y=True)
 ASKED = 3  # rows a call

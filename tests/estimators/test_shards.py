@@ -18,8 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.estimators.shards import assigned, seeds
-from darrm.mechanisms.selection import PermuteAndFlip
-from darrm.system.people import persons_of
+from darrm.noisy_max.selection import PermuteAndFlip
+from darrm.util.people import persons_of
 
 KEY = b"0123456789abcdef"
 TEACHERS = 12
@@ -152,7 +152,7 @@ def test_an_estimator_whose_clones_are_one_object_is_refused() -> None:
 
     X, y = load_wine(return_X_y=True)
     for each in (Shared(), FrozenEstimator(DecisionTreeClassifier().fit(X, y))):
-        with pytest.raises(ValueError, match="one whose clones learn anew"):
+        with pytest.raises(ValueError, match="one whose clones are unfitted"):
             PrivateVotingClassifier(each, 5, epsilon=20, max_queries=5).fit(X, y)
 
 

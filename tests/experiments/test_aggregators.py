@@ -12,21 +12,22 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from darrm.laws.priors import Dirichlet
-from darrm.optimize.closed_form import best_for_plain_voters
-from darrm.optimize.plurality_bounds import right_at_most
-from darrm.plan import FAMILIES
+from darrm.majority.closed_form import best_for_non_private_voters
+from darrm.plan import MECHANISMS, Mechanism
+from darrm.plurality.bounds import right_at_most
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
-from experiments.aggregators.comparison import BY_COUNTS, OURS, Comparison, compare, decide, listed
+from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide, listed
+from experiments.aggregators.names import name_of
 from experiments.aggregators.page import Results, page, shares_table
 from experiments.aggregators.pictures import save_margins, styles
 from experiments.aggregators.private_classes import compare_private
 from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
-from tests.planned import ONE, ORACLE, share
+from tests.planned import ONE, Oracle, share
 
 KNOWN_DIGITS = cache(digits)
 DOCS = Path(__file__).parents[2] / "docs"
@@ -63,7 +64,7 @@ def test_claims_can_fail() -> None:
 
 def test_one_workload() -> None:
     found, options = compare(ONE)
-    best = best_for_plain_voters(Problem(Voters(11, ONE.voters.each, overlap=1), ONE.total))
+    best = best_for_non_private_voters(Problem(Voters(11, ONE.voters.each, overlap=1), ONE.total))
     assert found.options[0]["truth"] == pytest.approx((0.5 + 0.5 * best.half).tolist(), abs=1e-6)
     assert found.options[0]["name"] == options[0].name == "ours"
     assert found.levels == [6, 7, 8, 9, 10, 11]
@@ -140,10 +141,10 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry of the list is all; every line shows the truth of its option."""
-    families = (*FAMILIES, ORACLE)
-    monkeypatch.setattr("experiments.aggregators.comparison.FAMILIES", families)
+    mechanisms = (*MECHANISMS, Oracle)
+    monkeypatch.setattr("experiments.aggregators.comparison.MECHANISMS", mechanisms)
     found, options = compare(ONE)
-    assert "oracle" in {option.name for option in options}
+    assert "oracle" in {name_of(option) for option in options}
     assert "LNMax" in {option["name"] for option in found.options}
     lines: dict[tuple[str, str], tuple[Any, float]] = {}
     original = Axes.plot
@@ -158,10 +159,10 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
     assert len({(each.color, str(each.dash)) for each in known.values()}) == len(listed())
     assert len(lines) == len(options) == len(found.options)
     for option in options:
-        (margins, truth), linewidth = lines[known[option.name].color, str(known[option.name].dash)]
+        (margins, truth), linewidth = lines[known[name_of(option)].color, str(known[name_of(option)].dash)]
         assert margins == [2 * level - 11 for level in found.levels]
-        assert truth == pytest.approx(option.truth.tolist(), abs=1e-6)
-        assert linewidth == known[option.name].width
+        assert truth == pytest.approx(option.curve.tolist(), abs=1e-6)
+        assert linewidth == known[name_of(option)].width
     results = Results([found], [], [], [], [], compare_private(quick=True))
     first, written = page(results, quick=True), page(results, quick=True, part="two_classes")
     assert "* *oracle*: knows the answer." in first
@@ -175,9 +176,9 @@ def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypa
 
 
 def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = (*FAMILIES[-1:], ORACLE)
-    found, options = compare(ONE, families=asked)
-    assert [option.name for option in options] == ["ours", "oracle", asked[0].name]
+    asked: tuple[type[Mechanism], ...] = (*MECHANISMS[-1:], Oracle)
+    found, options = compare(ONE, mechanisms=asked)
+    assert [name_of(option) for option in options] == ["ours", "oracle", name_of(asked[0])]
     colors: list[str] = []
 
     def plot(*_: Any, color: str, **how: Any) -> list[Line2D]:
@@ -185,8 +186,8 @@ def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeyp
         return [Line2D([], [], linewidth=how["linewidth"])]
 
     monkeypatch.setattr(Axes, "plot", plot)
-    save_margins(tmp_path / "margins.png", [found], families=asked)
-    assert sorted(colors) == sorted(each.color for each in (OURS, *asked))
+    save_margins(tmp_path / "margins.png", [found], mechanisms=asked)
+    assert sorted(colors) == sorted([Ours.color, *(each.color for each in asked)])
 
 
 def plurality(classes: int, shares: dict[str, float], *, at_most: float = 0.9, sigma: float = 8.0) -> Comparison:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.losses.label_given_votes import label_costs
+from darrm.noisy_max.cost_given_votes import label_costs
+from darrm.numerics.binomial import binomial_pmf
 from darrm.pate import GNMax, LNMax
-from darrm.probability.binomial import binomial_pmf
 from darrm.verify.attack import Intervals
 from darrm.votes import Votes
 from experiments.audits import noisy_maxima, poisoned
@@ -127,7 +127,7 @@ class TestCanaries:
         assert run.refuted > run.claimed
 
     def test_clipping_taken_out_of_the_code_is_refuted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        training = pytest.importorskip("darrm.ensemble.training")
+        training = pytest.importorskip("darrm.training.training")
 
         def unclipped(gradients: Any, mask: Any, clip: float) -> Any:  # noqa: ARG001 (that is the bug)
             return {

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.laws.noise_function import NoiseFunction
+from darrm.majority.noise_function import NoiseFunction
 from experiments.boundary.__main__ import decide, measure
 from experiments.boundary.losses import AllModels, same_question
 from experiments.boundary.search import Search, climb

@@ -1,4 +1,4 @@
-"""The README's picture shows what `advise` says, and all of it."""
+"""The README's picture shows what `darrm plan --sweep` prints, and all of it."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def test_the_data_are_of_the_panels_and_every_name_is_drawn_somewhere() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("panel", "point"), [(0, 2), (1, 2), (2, 4)])
-def test_the_data_are_what_advise_says(panel: int, point: int) -> None:
+def test_the_data_are_those_of_a_sweep(panel: int, point: int) -> None:
     saved = SAVED[panel]["points"][point]
     (again,) = budgets.points_of(panel, [budgets.PANELS[panel][2].split()[point]])
     assert again["right"] == pytest.approx(saved["right"], abs=1e-6)

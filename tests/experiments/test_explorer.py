@@ -17,16 +17,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from darrm import PrivacyParams, Problem, Voters, Workload, load_table
-from darrm.laws import priors
-from darrm.laws.noise_function import NoiseFunction
+from darrm import PrivacyParams, Problem, Voters, Workload, load_table, priors
+from darrm.majority.closed_form import best_for_non_private_voters
+from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.__main__ import main
-from darrm.optimize.closed_form import best_for_plain_voters
 from darrm.optimize.comparison import compare
-from darrm.plan.share_right import share_of_majorities
-from darrm.proof.library import available_tables
-from darrm.proof.table import certify
-from darrm.system.figures import COLORS
+from darrm.plan.accuracy import accuracy_of_majorities
+from darrm.table.library import available_tables
+from darrm.table.table import certify
+from darrm.util.figures import COLORS
 from experiments import explorer_data, make_tables
 from tests.exhaustive import EXHAUSTIVE
 from tests.planned import calibrated
@@ -87,7 +86,7 @@ SETTINGS = (
     ("table", private(11, "3", "0.1", "0.00001", shape="monotone", prior="common")),
     ("table", private(3, "1", "1", "0", overlap="3")),
     ("table", private(101, "10", "0.05", "1e-4", prior="point:0.6")),
-    ("no noise", private(12, "2.5", "0.3", "0", overlap="2", prior="common")),
+    ("no-noise", private(12, "2.5", "0.3", "0", overlap="2", prior="common")),
     ("none", private(11, "3", "0.1", "1e-5", overlap="5")),
     ("none", private(12, "3", "0.1", "1e-5")),
     ("none", private(11, "2.5", "0.1", "1e-5")),
@@ -170,7 +169,7 @@ def expected(place: int) -> dict[str, tuple[np.ndarray | None, float]]:
     """Python's γ of every mechanism, None where there is none, and how close the page has to come."""
     source, setting = SETTINGS[place]
     problem, prior = problem_of(setting), prior_of(setting)
-    K, half = problem.voters.K, problem.voters.half_size
+    K, half = problem.voters.K, problem.voters.num_upper_levels
     largest = certify(problem, NoiseFunction(K, np.ones(half))).gamma.half
     names = ("ours", "subsampling", "double_subsampling", "randomized_response", "constant")
     found: dict[str, tuple[np.ndarray | None, float]] = dict.fromkeys(names, (None, 0.0))
@@ -179,21 +178,21 @@ def expected(place: int) -> dict[str, tuple[np.ndarray | None, float]]:
         for name, entry in zip(names, compare(table, prior), strict=True):
             assert entry.table is not None
             found[name] = (entry.table.gamma.half, CERTIFIED if name == "constant" else FORMULA)
-    elif source == "no noise":
+    elif source == "no-noise":
         found["ours"] = (certify(problem, NoiseFunction(K, np.ones(half))).gamma.half, CERTIFIED)
     elif source == "closed form":
-        found["ours"] = (best_for_plain_voters(problem).half, FORMULA)
+        found["ours"] = (best_for_non_private_voters(problem).half, FORMULA)
     has_constant = source == "table" or setting["voters"] == "plain"
     found["constant"] = (largest, CERTIFIED) if has_constant else (None, 0.0)
     workload = Workload(problem.voters, 1, problem.target)
     gaussian = None
     if problem.target.delta > 0:  # the page's noise is continuous
-        sigma = calibrated(workload, "GNMax, tight σ").settings["sigma"]
+        sigma = calibrated(workload, "gnmax-analytic").settings["sigma"]
         gaussian = 2.0 * ndtr(np.arange(2 * (K // 2 + 1) - K, K + 1, 2) / (sigma * math.sqrt(2.0))) - 1.0
     found["gnmax"] = (gaussian, CERTIFIED)
     plain = replace(workload, voters=Voters(K, PrivacyParams("inf"), problem.voters.overlap))  # it asks for the votes
-    for name in ("LNMax", "exponential mechanism", "permute-and-flip"):
-        law = 2.0 * calibrated(plain, name).truth - 1.0
+    for name in ("LNMax", "exponential", "permute-and-flip"):
+        law = 2.0 * calibrated(plain, name).curve - 1.0
         found[name.lower().replace(" ", "_").replace("-", "_")] = (law, SEARCHED)
     return found
 
@@ -220,7 +219,7 @@ def test_the_numbers_of_the_page_are_those_of_python(pages: dict[str, Any], plac
         np.testing.assert_allclose(law, gamma, rtol=0, atol=tolerance, err_msg=key)
         np.testing.assert_allclose(shown[key]["truth"], (1 + law) / 2, rtol=0, atol=FORMULA)
         error = NoiseFunction(problem.voters.K, np.clip(law, 0, 1)).expected_error(prior)
-        right = share_of_majorities((1 + law) / 2, problem.voters.K, prior)
+        right = accuracy_of_majorities((1 + law) / 2, problem.voters.K, prior)
         assert right is not None
         assert shown[key]["expected_error"] == pytest.approx(error, rel=1e-9, abs=1e-15), key
         assert shown[key]["share_right"] == pytest.approx(right.value, rel=FORMULA), key

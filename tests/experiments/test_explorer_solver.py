@@ -12,15 +12,15 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, Problem, Table, Voters, Workload, certify, optimize_table
-from darrm.advise.__main__ import build_parser as parser_of_advise
-from darrm.laws import baselines, priors
-from darrm.laws.noise_function import NoiseFunction
-from darrm.losses.composition import compose_optimal
-from darrm.mechanisms.noisy_law import winning_probabilities
+from darrm import PrivacyParams, Problem, Table, Voters, Workload, certify, optimize_table, priors
+from darrm.loss.composition import compose_optimal
+from darrm.majority import baselines
+from darrm.majority.noise_function import NoiseFunction
+from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.optimize import SolveOptions
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
-from darrm.sampling import Sampling
+from darrm.plan.__main__ import plan as plan_command
+from darrm.subsampling import Subsampling
 from experiments.explorer_data import bundle
 from tests.experiments.test_explorer import BROWSERS, PAGE, SEARCHED
 from tests.planned import calibrated
@@ -138,7 +138,7 @@ def test_rows_cost_what_python_proves() -> None:
     settings = [setting for setting in SETTINGS if int(setting["K"]) < 40 and "." not in setting["m"]]
     for setting, (constant, sample) in zip(settings, ran(body, settings), strict=True):
         problem = problem_of(setting)
-        ones = NoiseFunction(problem.voters.K, np.ones(problem.voters.half_size))
+        ones = NoiseFunction(problem.voters.K, np.ones(problem.voters.num_upper_levels))
         assert constant == pytest.approx(certify(problem, ones).certificate.scale, abs=1e-9), setting
         double = certify(problem, baselines.double_subsampling(problem)).certificate.scale
         assert sample == pytest.approx(double, abs=1e-9), setting
@@ -181,7 +181,7 @@ def test_one_answer_of_many_fits_and_a_larger_one_does_not() -> None:
 def test_one_answer_to_rarely_drawn_people() -> None:
     setting = {"voters": "plain", "K": "11", "epsilon": "0.5", "delta": "1e-6", "sampled": "0.05"}
     [problem] = ran(f"{PROBLEM} return problem;", [setting])
-    certain = Sampling.of("0.05").for_certain(PrivacyParams("0.5", "1e-6"))
+    certain = Subsampling.of("0.05").conditional_on_inclusion(PrivacyParams("0.5", "1e-6"))
     assert problem["target"]["epsilon"] == pytest.approx(certain.epsilon, rel=1e-9)
     assert problem["target"]["delta"] == pytest.approx(certain.delta, rel=1e-9)
 
@@ -212,7 +212,7 @@ def test_laws_of_more_classes() -> None:
     tops = counts == counts.max(axis=1, keepdims=True)
     rate = found["pure"] / 2
     work = Workload(Voters(60, PrivacyParams("inf"), overlap=1), 10, PrivacyParams(3, "1e-5"))
-    assert found["sigma"] == pytest.approx(calibrated(work, "GNMax, tight σ").settings["sigma"], rel=SEARCHED)
+    assert found["sigma"] == pytest.approx(calibrated(work, "gnmax-analytic").settings["sigma"], rel=SEARCHED)
     assert compose_optimal(PrivacyParams(found["pure"], 0), 10, 1e-5).epsilon == pytest.approx(3, rel=1e-6)
     softmax = np.exp(rate * (counts - counts.max(axis=1, keepdims=True)))
     np.testing.assert_allclose(found["exponential"], (softmax * tops).sum(1) / softmax.sum(1), rtol=1e-12)
@@ -234,5 +234,6 @@ def test_its_commands_are_commands() -> None:
     ]
     for command in ran(f"{PROBLEM} return commandOf(setting);", settings):
         python, flag, module, *arguments = command.split()
-        assert (python, flag, module) == ("python", "-m", "darrm.advise")
-        parser_of_advise().parse_args(arguments)
+        assert (python, flag, module) == ("python", "-m", "darrm.plan")
+        with plan_command.make_context("darrm plan", arguments):
+            pass

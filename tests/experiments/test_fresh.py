@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from darrm.plan.families import named
+from darrm.plan.mechanisms import named
 from darrm.votes import Votes
 from experiments.fresh import __main__ as fresh
 from experiments.fresh import rivals
@@ -88,7 +88,7 @@ def test_what_is_kept_is_added_up_exactly() -> None:
 def test_a_row_keeps_more_than_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dp_accounting")
     monkeypatch.setattr(fresh, "EPSILONS", (3,))
-    monkeypatch.setattr("darrm.plan.search.FAMILIES", [named("GNMax by label"), named("exponential mechanism")])
+    monkeypatch.setattr("darrm.plan.planner.MECHANISMS", [named("gnmax"), named("exponential")])
     (row,) = rows_of(load("digits"), Setting(10, 4, 20))
     assert row["spent"] <= row["epsilon"] == 3
     assert row["still"]["kept"] < row["gaussian"]["kept"] < row["ours"]["kept"] <= 1.0

@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from darrm.ensemble.calibration import privacy_of
-from darrm.ensemble.teachers import majority
-from darrm.laws.noise_function import NoiseFunction
+from darrm.majority.noise_function import NoiseFunction
+from darrm.training.calibration import privacy_of
+from darrm.training.teachers import majority
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
 from experiments.knowledge_transfer.labels import accuracies, per_query, ways

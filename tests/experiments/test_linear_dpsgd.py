@@ -8,8 +8,8 @@ pytest.importorskip("dp_accounting")
 
 import torch
 
-from darrm.ensemble.recipes import PrivateSGD
-from darrm.ensemble.training import clipped_sums, per_example_gradients
+from darrm.training.recipes import PrivateSGD
+from darrm.training.training import clipped_sums, per_example_gradients
 from experiments.pate import linear_dpsgd
 from experiments.pate.scattering import CHANNELS, scattered
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.losses.renyi import RenyiCurve
+from darrm.loss.renyi import RenyiCurve
 from experiments.next_word import __main__ as next_word
 from experiments.next_word.models import CHARACTERS, LEAN, Corpus, Model, corpus, decoded, encoded
 from experiments.next_word.samplers import (

@@ -87,7 +87,6 @@ def test_a_door_prints_its_help_and_refuses_unknown_flags(
         ("knowledge_transfer", "--page", "holds no results"),
         ("ten_classes", "--page", "holds no results"),
         ("ten_classes", "--train cifar", "invalid choice"),
-        ("knowledge_transfer", "--no-progress", "--no-progress is now --quiet"),
         pytest.param("knowledge_transfer", "--device cuda:99", "device must be", marks=pytest.mark.slow),
     ],
 )

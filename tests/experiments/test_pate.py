@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from darrm.losses.renyi import DEFAULT_ORDERS, RenyiCurve
-from darrm.mechanisms.noisy_max import GNMax, LNMax
-from darrm.mechanisms.renyi_bounds import gaussian_renyi
+from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import printed_cost
 from darrm.pate.publication import search_parameters, search_publication
-from darrm.system.progress import StatusLine
+from darrm.pate.theorem_6 import gaussian_renyi, log_q
+from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, Votes
 from experiments.kept import kept
 from experiments.pages import read_json, write_json
@@ -168,7 +168,9 @@ def test_figures_4_and_5_count_every_query_once(run: Run) -> None:
     numbers = figure_4(run.recorded, 100, DELTA)
     (gnmax,) = [curve for curve in numbers["left"] if curve["name"] == "GNMax"]
     point = gnmax["points"][2]  # σ = 0.08 · 250
-    costs = gaussian_renyi(GNMax(20.0).log_q(run.recorded.votes.counts[:100]), 20.0, DEFAULT_ORDERS).sum(axis=0)
+    costs = gaussian_renyi(log_q(run.recorded.votes.counts[:100], 20.0, noise="discrete"), 20.0, DEFAULT_ORDERS).sum(
+        axis=0
+    )
     assert point["scale"] == 20.0
     assert point["epsilon"] == pytest.approx(RenyiCurve(DEFAULT_ORDERS, costs).best(DELTA).epsilon)
     assert point == numbers["right"][-1]["points"][2]  # the whole ensemble

@@ -6,9 +6,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("dp_accounting")
 
-from darrm.ensemble.calibration import privacy_of
-from darrm.ensemble.recipes import PrivateSGD, recipe_from
 from darrm.privacy import PrivacyParams
+from darrm.training.calibration import privacy_of
+from darrm.training.recipes import PrivateSGD, recipe_from
 from experiments.pate import dpsgd
 from experiments.pate.settings import STUDIES
 from experiments.teachers import Machine

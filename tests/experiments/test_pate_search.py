@@ -12,7 +12,7 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.publication import epsilon_at, search_publication
 from darrm.pate.report import quiet_analysis
 from darrm.pate.smooth_sensitivity import smooth_cost
-from darrm.system.progress import status_line
+from darrm.util.progress import status_line
 from darrm.votes import Votes
 from experiments.pate import rows, search
 from experiments.pate.accounting import published_by_logarithm

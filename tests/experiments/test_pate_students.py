@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from darrm.ensemble.student import StudentRecipe
+from darrm.training.student import StudentRecipe
 from darrm.votes import ABSTAIN, Votes
 from experiments.datasets import ALL_CLASSES, load
 from experiments.pate import students

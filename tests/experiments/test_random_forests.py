@@ -8,7 +8,7 @@ pytest.importorskip("torch")  # its experiments share a machine and a partition 
 
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier  # (after the check for torch)
 
-from darrm.ensemble.partition import Partition
+from darrm.training.partition import Partition
 from darrm.votes import ABSTAIN
 from experiments.census import LabeledTable
 from experiments.pate import random_forests

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from darrm.commands.command_line import run
 from darrm.random_dp.sample_size import sample_size
-from darrm.system.command_line import run
 from experiments.sensitivity import __main__ as sensitivity
 from experiments.sensitivity.curves import effort_bounds, index_share
 from experiments.sensitivity.kde import PEAK, density, mixture

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from darrm.laws import priors
+from darrm import priors
 from experiments.simulations import __main__ as simulations
 from experiments.simulations import claims, curves, page, pictures, settings
 from tests.doors import refused

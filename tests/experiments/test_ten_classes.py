@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.laws.plurality_law import PluralityLaw
-from darrm.losses.gaussian import gaussian_delta
+from darrm.loss.gaussian import gaussian_delta
+from darrm.numerics.integer_noise import DiscreteGaussian
+from darrm.plurality.plurality_law import PluralityLaw
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import DiscreteGaussian
 from darrm.problem import Problem, Voters
-from darrm.proof.table import certify
+from darrm.table.table import certify
 from experiments.pages import read_json
 from experiments.ten_classes import comparison
 from experiments.ten_classes.comparison import BARE, BEST_OF_PRIVATE, ONE_TEACHER, SUBSAMPLING, of_sample, rows, sums
@@ -145,8 +145,8 @@ def test_the_teachers_are_those_that_the_selection_prefers(name: str) -> None:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_teacher_keeps_its_promise(name: str) -> None:
     pytest.importorskip("torch")
-    from darrm.ensemble.calibration import privacy_of
-    from darrm.ensemble.recipes import PrivateSGD, recipe_from
+    from darrm.training.calibration import privacy_of
+    from darrm.training.recipes import PrivateSGD, recipe_from
 
     training, each = read_json(DATA / f"{name}-training.json"), SETUPS[name].each
     recipe = recipe_from(training["private_training"])

@@ -9,35 +9,29 @@ import os
 import shutil
 import sqlite3
 import warnings
-from argparse import Action
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import click
 import numpy as np
 
 import darrm.__main__ as front
-from darrm import (
-    NoiseFunction,
-    PrivacyLedger,
-    PrivacyParams,
-    Problem,
-    Voters,
-    Votes,
-    certify,
-    optimize_plurality,
-)
+from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, Votes, certify
+from darrm.aggregator import load_release
 from darrm.errors import DarrmError
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.mechanisms.release import Release
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax
-from darrm.pate.files import load_release
-from darrm.system.parquet_file import layout_of
+from darrm.table.release import Release
 from darrm.votes import class_names, vote_batches
+from darrm.votes.parquet_file import schema_of
 from tests.fuzz.harness import Case, Target
 
 DIGITS = "9" * 5000
@@ -51,13 +45,12 @@ WORDS += "no,yes a,a 2000000000 common uniform:0.6,1 two-sided:0.7,1 point:nan -
 OUTPUTS = ("out.json", "out.npy", "out.csv", "out.parquet", "folder", "none/out.json")
 DOORS = {
     "optimize": "--K 3 --m 2",
-    "plan": "--K 3 --voters plain --overlap 1 --queries 1 --total 1,1e-5",
-    "advise": "--K 3 --voters plain --overlap 1 --queries 1 --total 1,1e-5",
+    "plan": "--K 3 --non-private --overlap 1 --queries 1 --total 1,1e-5",
     "release": "votes.npy --table table.json --ledger out.sqlite --create-budget 8,1e-2 --output out.npy",
     "account": "--table table.json --queries 2 --delta 1e-2",
-    "pate": "counts.npy --threshold 20 --sigma1 9 --sigma2 4 --delta 1e-5 --votes-format counts --no-table-2",
+    "pate": "counts.npy --threshold 20 --sigma1 9 --sigma2 4 --delta 1e-5 --layout counts --no-table-2",
 }
-PLURALITY = "--K 3 --voters plain --overlap 1 --target 0.5,1e-5 --classes 3"
+PLURALITY = "--K 3 --non-private --overlap 1 --target 0.5,1e-5 --classes 3"
 JSON_VALUES: tuple[Callable[[Random], Any], ...] = (
     lambda rng: rng.choice([None, True, {}, [], "", "x", "\ud800", -1, 0, 1, 2.5, 1e308, -0.0, 10**400, {"a": [{}]}]),
     lambda rng: rng.choice([*WHOLE, *REAL]),
@@ -88,7 +81,7 @@ def prepare(folder: Path) -> None:
     np.savetxt(folder / "votes.csv", labels, fmt="%d", delimiter=",")
     np.save(folder / "counts.npy", rng.multinomial(32, [0.5, 0.3, 0.2], 6))
     np.save(folder / "scores.npy", rng.dirichlet([1, 1, 1], 6))
-    PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(2, "1e-3")).debit(Release(table).charge(4))
+    PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(2, "1e-3")).debit(Release(table).privacy_cost(4))
     if PYARROW:
         _write_parquet(folder, labels)
     if TORCH:
@@ -106,23 +99,19 @@ def command_line(rng: Random) -> tuple[str, Case]:
 
 def search(rng: Random) -> tuple[str, Case]:
     """The same for the two commands that try many tables, and so take seconds."""
-    return _command(rng.choice(["plan", "advise"]), rng)
+    return _command("plan", rng)
 
 
 def _command(door: str, rng: Random) -> tuple[str, Case]:
     words = (PLURALITY if door == "optimize" and rng.random() < 0.5 else DOORS[door]).split()
-    actions = [
-        action
-        for action in front.actions_of(import_module(f"darrm.{door}.__main__").build_parser())
-        if action.dest not in {"help", "cluster"}  # which waits for a network
-    ]
+    options = [one for one in options_of(door) if one.name not in {"help", "cluster"}]  # which waits for a network
     for _ in range(rng.randrange(1, 4)):
-        action = rng.choice(actions)
-        flag, value = (rng.choice(action.option_strings) if action.option_strings else None), _value(action, rng)
-        if flag in words and action.nargs != 0:
+        option = rng.choice(options)
+        flag, value = (rng.choice(option.spellings) if option.spellings else None), _value(option, rng)
+        if flag in words and option.takes_value:
             words[words.index(flag) + 1 : words.index(flag) + 2] = [value]
         else:
-            words += ([flag] if flag else []) + ([value] if action.nargs != 0 else [])
+            words += ([flag] if flag else []) + ([value] if option.takes_value else [])
     if rng.random() < 0.2:
         words[rng.randrange(len(words))] = rng.choice([*WORDS, *REAL])
     if rng.random() < 0.1:
@@ -174,10 +163,10 @@ def parquet_file(rng: Random) -> tuple[str, Case]:
     keep, kind = rng.choice([(), ("key",)]), rng.choice(["auto", "labels", "counts"])
 
     def read(path: Path) -> object:
-        layout = layout_of(path, classes and class_names(classes), voters, votes_format=kind, keep=keep)
-        return sum(votes.queries for votes, _ in vote_batches(path, layout))
+        schema = schema_of(path, classes and class_names(classes), voters, layout=kind, keep=keep)
+        return sum(votes.queries for votes, _ in vote_batches(path, schema))
 
-    shown = f"{raw[:200]!r} … {raw[-200:]!r} voters={voters} classes={classes} keep={keep} votes_format={kind}"
+    shown = f"{raw[:200]!r} … {raw[-200:]!r} voters={voters} classes={classes} keep={keep} layout={kind}"
     return shown, lambda: _load("out.parquet", raw, read)
 
 
@@ -228,19 +217,51 @@ TARGETS = (
 )
 
 
-def _value(action: Action, rng: Random) -> str:
-    """Draw a value for a flag: mostly of its kind."""
+@dataclass(frozen=True)
+class Taken:
+    """An option or argument that a command takes."""
+
+    name: str
+    spellings: tuple[str, ...]
+    takes_value: bool
+    kind: str
+    choices: tuple[str, ...] = ()
+
+
+@cache
+def options_of(door: str) -> list[Taken]:
+    """List what a command takes, with its sub-commands."""
+    return _of_click(getattr(import_module(f"darrm.{door}.__main__"), door))
+
+
+def _of_click(command: click.Command) -> list[Taken]:
+    own = [
+        Taken(
+            str(param.name),
+            tuple(param.opts) if isinstance(param, click.Option) else (),
+            not getattr(param, "is_flag", False),
+            "FILE" if isinstance(param.type, click.Path) else str(param.metavar),
+            tuple(param.type.choices) if isinstance(param.type, click.Choice) else (),
+        )
+        for param in command.params
+    ]
+    jobs = command.commands.values() if isinstance(command, click.Group) else ()
+    return own + [one for job in jobs for one in _of_click(job)]
+
+
+def _value(option: Taken, rng: Random) -> str:
+    """Draw a value for an option: mostly of its kind."""
     pools = {"INT": WHOLE, "C": WHOLE, "REAL": REAL, "SECONDS": REAL, "RELATIVE": REAL}
     if rng.random() < 0.1:
         pool: list[str] = [*WORDS, *REAL, *WHOLE]
-    elif action.choices is not None:
-        pool = [str(choice) for choice in action.choices]
-    elif action.type is Path:
-        pool = list(OUTPUTS) if action.dest in {"output", "plot", "ledger"} else FILES.split()
-    elif action.metavar in {"EPS,DELTA", "Q,Q,…"}:
+    elif option.choices:
+        pool = list(option.choices)
+    elif option.kind == "FILE":
+        pool = list(OUTPUTS) if option.name in {"output", "plot", "ledger"} else FILES.split()
+    elif option.kind in {"EPS,DELTA", "Q,Q,…"}:
         return ",".join(rng.choice([*REAL, *WHOLE]) for _ in range(2))
     else:
-        pool = pools.get(str(action.metavar), WORDS)
+        pool = pools.get(option.kind, WORDS)
     return rng.choice(pool)
 
 
@@ -279,14 +300,14 @@ def _open_ledger() -> object:
 
 
 def _build() -> Any:
-    return import_module("darrm.ensemble.network").convolutional_network(side=8)
+    return import_module("darrm.training.network").convolutional_network(side=8)
 
 
 def _teachers() -> Any:
     """Two teachers that nobody trained."""
-    rng, ensemble = np.random.default_rng(0), import_module("darrm.ensemble.teachers").TeacherEnsemble
+    rng, ensemble = np.random.default_rng(0), import_module("darrm.training.teachers").TeacherEnsemble
     shapes = {name: (2, *value.shape) for name, value in _build().state_dict().items()}
-    recipe = import_module("darrm.ensemble.recipes").PlainSGD(0.2, 8, 8)
+    recipe = import_module("darrm.training.recipes").PlainSGD(0.2, 8, 8)
     return ensemble({name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}, _build, recipe)
 
 
@@ -324,9 +345,9 @@ def _read_votes(rng: Random, suffix: str, raw: bytes) -> tuple[str, Case]:
     kind = rng.choice(["auto", "labels", "counts"])
 
     def read(path: Path) -> object:
-        return Votes.read(path, voters=voters, classes=classes, votes_format=kind)
+        return Votes.read(path, voters=voters, classes=classes, layout=kind)
 
-    shown = f"{suffix} {raw[:500]!r} voters={voters} classes={classes} votes_format={kind}"
+    shown = f"{suffix} {raw[:500]!r} voters={voters} classes={classes} layout={kind}"
     return shown, lambda: _load(f"out{suffix}", raw, read)
 
 

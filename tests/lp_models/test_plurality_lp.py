@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from lp_models.options import SolveOptions
-from lp_models.plurality_lp import BlockProgram, BlockSeparation, SparseRows, maximize_with_rows
+from lp_models.plurality_lp import BlockProgram, SparseRows
 from lp_models.program import Array, Status
+from lp_models.row_generation import Separation, beginning_at, minimize_with_rows
 
 # two blocks: one of shares of sizes 1 and 2, one of sizes 1, 1 and 1
 SIZES, BLOCKS = np.array([1.0, 2.0, 1.0, 1.0, 1.0]), np.array([0, 0, 1, 1, 1])
@@ -25,10 +26,11 @@ class Dense:
 
     safe = np.array([0.1, 0.45, 0.2, 0.3, 0.5])
 
-    def separate(self, point: Array) -> BlockSeparation:
+    def separate(self, point: Array, **_: object) -> Separation:
         broken = [int(row) for row in np.flatnonzero(DENSE @ point > LIMITS + 1e-12)]
         share = max([0.0, *((DENSE @ point - LIMITS) / (DENSE @ (point - self.safe)))[broken]])
-        return BlockSeparation(sparse(broken), broken, point + share * (self.safe - point))
+        rows = sparse(broken)
+        return Separation(rows, rows.limits, point + share * (self.safe - point), True, broken)
 
 
 @pytest.mark.parametrize("least", [0.0, 0.05])
@@ -49,7 +51,7 @@ def test_no_feasible_point_exceeds_the_bound_of_any_multipliers(least: float) ->
 
 def test_value_and_bound_meet_and_the_multipliers_make_the_bound() -> None:
     program = BlockProgram(GAINS, SIZES, BLOCKS)
-    result = maximize_with_rows(program, Dense(), SolveOptions(), start=Dense.safe)
+    result = minimize_with_rows(program, Dense(), SolveOptions(), start=beginning_at(Dense.safe))
     assert result.status is Status.OPTIMAL
     assert result.value == pytest.approx(result.bound, abs=1e-9)
     assert np.all(DENSE @ result.point <= LIMITS + 1e-9)
@@ -61,7 +63,7 @@ def test_value_and_bound_meet_and_the_multipliers_make_the_bound() -> None:
 
 def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
     program = BlockProgram(GAINS, SIZES, BLOCKS)
-    late = maximize_with_rows(program, Dense(), SolveOptions(time_limit=0.0), start=Dense.safe)
+    late = minimize_with_rows(program, Dense(), SolveOptions(time_limit=0.0), start=beginning_at(Dense.safe))
     assert late.status is Status.TIME_LIMIT
     assert late.value == pytest.approx(float(GAINS @ Dense.safe))
     assert late.bound == np.inf
@@ -69,12 +71,12 @@ def test_a_time_limit_and_an_interrupt_keep_the_best_so_far() -> None:
     class Interrupted(Dense):
         calls = 0
 
-        def separate(self, point: Array) -> BlockSeparation:
+        def separate(self, point: Array, **how: object) -> Separation:
             self.calls += 1
             if self.calls == 2:
                 raise KeyboardInterrupt
-            return super().separate(point)
+            return super().separate(point, **how)
 
-    stopped = maximize_with_rows(program, Interrupted(), SolveOptions(), start=Dense.safe)
+    stopped = minimize_with_rows(program, Interrupted(), SolveOptions(), start=beginning_at(Dense.safe))
     assert stopped.status is Status.INTERRUPTED
     assert float(GAINS @ Dense.safe) <= stopped.value <= stopped.bound < np.inf

@@ -1,8 +1,10 @@
 """Linear programs against scipy's solver, duality, and the full list of rows."""
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from lp_models import row_generation
+from darrm import PrivacyParams, Problem, Voters, optimize_table
+from darrm.majority.corners import full_set_size
+from lp_models import gamma_program, row_generation
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.highs import Master
 from lp_models.options import SolveOptions
@@ -147,6 +151,49 @@ def test_a_solver_that_gives_up_leaves_a_valid_bound(monkeypatch: pytest.MonkeyP
     assert solution.bound <= truth(program) + 1e-12
 
 
+@pytest.mark.parametrize("size", [0, 3])
+def test_a_solver_that_returns_nothing_leaves_a_valid_bound(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(0)
+    master = Master(program)
+    nothing = SimpleNamespace(col_value=[0.0] * size, row_dual=[0.0] * size)
+    monkeypatch.setattr(
+        master,
+        "_highs",
+        SimpleNamespace(
+            getSolution=lambda: nothing,
+            getRunTime=lambda: 0.0,
+            setOptionValue=lambda *_: None,
+            getOptionValue=lambda _: (None, None),
+            run=lambda: None,
+            clearSolver=lambda: None,
+            getModelStatus=lambda: None,
+        ),
+    )
+    solution = master.solve()
+    assert solution.status is Status.FAILED
+    assert solution.bound <= truth(program)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-320, 1e-305, 1e-289, 1e-200])
+def test_rows_of_tiny_coefficients_reach_the_solver(scale: float) -> None:
+    program = LinearProgram(np.array([-1.0, -2.0]), scale * np.ones((1, 2)), np.array([scale]))
+    solution = Master(program).solve()
+    assert solution.status is Status.OPTIMAL
+    assert solution.bound <= -2.0 + 1e-9
+
+
+def test_what_cvxpy_raises_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    cvxpy = pytest.importorskip("cvxpy")
+
+    def fails(*_: object, **__: object) -> None:
+        raise cvxpy.error.SolverError("Solver 'HIGHS' failed.")
+
+    monkeypatch.setattr(cvxpy.Problem, "solve", fails)
+    solution = solve_with_cvxpy(random_program(0))
+    assert solution.status is Status.FAILED
+    assert solution.bound <= truth(random_program(0))
+
+
 def test_a_master_stops_when_its_time_is_up_and_goes_on_afterwards() -> None:
     rng = np.random.default_rng(0)
     program = LinearProgram(-rng.random(60), rng.random((90, 60)), rng.random(90) * 5.0 + 1.0)
@@ -253,3 +300,33 @@ def test_a_look_that_outlasts_the_time_keeps_the_most_promising_point() -> None:
     result = minimize_with_rows(program, Endless(), SolveOptions())
     assert result.status is Status.TIME_LIMIT
     assert result.point.sum() == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("K", "delta", "m", "overlap"), [(7, "0", 2, None), (5, "0.01", 2, None), (6, "1e-3", 3, None), (5, "0.01", 2, 3)]
+)
+def test_the_whole_program_of_the_paper_has_the_optimum_of_the_generated_rows(
+    K: int, delta: str, m: int, overlap: int | None, tmp_path: Path
+) -> None:
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta), overlap=overlap), m)
+    optimality = optimize_table(problem).optimality
+    assert optimality is not None
+    whole = gamma_program(problem)
+    assert len(whole.names) == len(set(whole.names)) == len(whole.program.matrix) == full_set_size(problem.voters)
+    solved = whole.to_cvxpy()
+    solved.solve()
+    assert solved.value == pytest.approx(optimality.value, abs=1e-7)
+    assert whole.solve().value == pytest.approx(optimality.value, abs=1e-9)
+    whole.to_mps(tmp_path / "gamma.mps")
+    text = (tmp_path / "gamma.mps").read_text()
+    assert all(name in text for name in (*whole.variables, whole.names[-1]))
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.readModel(str(tmp_path / "gamma.mps"))
+    highs.run()
+    assert highs.getInfo().objective_function_value == pytest.approx(optimality.value, abs=1e-7)
+
+
+def test_a_program_too_large_to_write_down_is_refused() -> None:
+    with pytest.raises(ValueError, match="73,629,072 rows"):
+        gamma_program(Problem.from_allowance(Voters(41, PrivacyParams("0.1", "1e-5")), 3))

@@ -5,9 +5,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from darrm import PrivacyParams, Problem, Voters, optimize_many, optimize_table
+from darrm import PrivacyParams, Problem, Voters, optimize_table
 from darrm.optimize import batch
-from darrm.proof.table import Table
+from darrm.optimize.batch import optimize_many
+from darrm.table.table import Table
 from tests.optimality import optimality_of
 
 # two sweeps, taken in turns, so that order and groups differ

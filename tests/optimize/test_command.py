@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from darrm import Table
+from darrm.commands.command_line import run
 from darrm.optimize.__main__ import main
-from darrm.system.command_line import run
 from tests.doors import refused, validated
 from tests.optimality import optimality_of
 
@@ -43,22 +43,34 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         ["--each-delta", "0", "--m", "6"],
         ["--overlap", "4"],
         ["--missing", "10", "--prior", "two-sided:0.7,1", "--objective", "expected-error", "--draws", "500"],
-        ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "1"],
-        ["--voters", "plain", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
+        ["--non-private", "--target", "0.5,1e-6", "--overlap", "1"],
+        ["--non-private", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
     ):
-        assert main([*arguments, "--format", "json", "--output", str(path)]) == 0
+        assert main([*arguments, "--format", "json", "--output", str(path), "--force"]) == 0
         report = validated(capsys.readouterr().out, "optimize_report")
         assert report["noise_functions"][0]["gamma"] == Table.load(path).gamma.half.tolist()
         assert report["output"] == str(path)
         absent = [entry for entry in report["noise_functions"] if entry["gamma"] is None]
-        assert len(absent) == (2 if "2.5" in arguments or "plain" in arguments else 0)
+        assert len(absent) == (2 if "2.5" in arguments or "--non-private" in arguments else 0)
         assert all("integer" in entry["remark"] or "no allowance" in entry["remark"] for entry in absent)
 
 
 @pytest.mark.slow
 def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
-    arguments = ["--objective", "expected-error", "--K", "7", "--m", "2", "--draws", "2000", "--output", str(path)]
+    arguments = [
+        "--objective",
+        "expected-error",
+        "--K",
+        "7",
+        "--m",
+        "2",
+        "--draws",
+        "2000",
+        "--output",
+        str(path),
+        "--force",
+    ]
     assert main(arguments) == 0
     text = capsys.readouterr().out
     assert "--prior uniform:0,1" in text
@@ -110,15 +122,15 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--epsilon 0", "each.epsilon must be positive"),
         ("--epsilon -0.1", "epsilon must be"),
         ("--epsilon nan", "epsilon must be a finite number"),
-        ("--epsilon inf", "--epsilon must be finite for private voters: say --voters plain"),
+        ("--epsilon inf", "--epsilon must be finite for private voters: write --non-private"),
         ("--epsilon inf --each-delta 0", "--epsilon must be finite for private voters"),
         ("--voters some", "a file that ends in .csv"),
-        ("--voters plain", "--voters plain needs --target EPS,DELTA"),
-        ("--voters plain --target 1", "--target must be EPS,DELTA"),
-        ("--voters plain --target inf,0", "epsilon must be a finite number"),
-        ("--voters plain --target 0,0.1", "target.epsilon must be positive"),
-        ("--voters plain --target 1,1e-5 --m 3", "--m and --target both say"),
-        ("--voters plain --target 1,1e-5 --each-delta 0", "--each-delta is about private voters"),
+        ("--non-private", "--non-private needs --target EPS,DELTA"),
+        ("--non-private --target 1", "--target must be EPS,DELTA"),
+        ("--non-private --target inf,0", "epsilon must be a finite number"),
+        ("--non-private --target 0,0.1", "target.epsilon must be positive"),
+        ("--non-private --target 1,1e-5 --m 3", "--m and --target both set"),
+        ("--non-private --target 1,1e-5 --each-delta 0", "--each-delta is the Δ of private voters"),
         ("--target 2,1e-5", "m must be in [1, K]"),
         ("--epsilon 300", "would overflow"),
         ("--epsilon 1e307", "would overflow"),
@@ -136,8 +148,8 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--objective expected-error --solver reference", "solver must be 'production'"),
         ("--prior uniform:0.1,0.2", "the prior must be"),
         ("--prior point:1.5", "p must be in [0, 1]"),
-        ("--shape round", "invalid choice"),
-        ("--sahpe free", "there is no flag --sahpe (did you mean --shape?)"),
+        ("--shape round", "'round' is not one of"),
+        ("--sahpe free", "There is no option --sahpe (did you mean --shape?)"),
         ("--time-limit soon", "--time-limit must be"),
         ("--gap -1", "--gap must be"),
         ("--output /no/such/folder/t.json", "does not exist: create it first"),
@@ -145,7 +157,7 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--output /", "is a folder: name a file"),
         ("--output /dev/null", "is a device or a pipe, which would be replaced: name a file"),
         ("--K 41 --solver reference", "too many to write down"),
-        ("surplus", "'surplus' is one word too many"),
+        ("surplus", "Unexpected argument 'surplus'"),
     ],
 )
 def test_bad_input_gets_one_line_and_status_2(arguments: str, piece: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +174,7 @@ def test_an_existing_file_survives_bad_input(tmp_path: Path) -> None:
     path.write_text("precious")
     assert run(lambda: main(["--m", "99", "--output", str(path), "--quiet"])) == 2
     assert path.read_text() == "precious"
-    assert run(lambda: main(["--output", str(path), "--quiet"])) == 0
+    assert run(lambda: main(["--output", str(path), "--quiet", "--force"])) == 0
     assert Table.load(path).problem.voters.K == 11
 
 
@@ -182,9 +194,9 @@ class Forbid:
         if name.partition(".")[0] in {EXTRAS!r}:
             raise ImportError("forbidden: " + name)
 sys.meta_path.insert(0, Forbid())
-import darrm, darrm.laws, darrm.losses.composition
+import darrm, darrm.majority, darrm.loss.composition
 from darrm.optimize.__main__ import main
-from darrm.system.command_line import run
+from darrm.commands.command_line import run
 assert run(lambda: main(["--K", "5", "--m", "2"])) == 0
 print("status", run(lambda: main(["--K", "5", "--plot", "x.png", "--quiet"])))
 print("status", run(lambda: main(["--K", "5", "--solver", "reference"])))
@@ -194,7 +206,7 @@ print("status", run(lambda: main(["--K", "5", "--solver", "reference"])))
     assert out.count("status 2") == 2
 
 
-def test_the_command_imports_four_libraries_and_no_more() -> None:
+def test_the_command_imports_five_libraries_and_no_more() -> None:
     out = python(
         """
 import sys
@@ -211,7 +223,7 @@ print("stats" if "scipy.stats" in sys.modules or "scipy.optimize" in sys.modules
     libraries, weight = out.splitlines()
     of_numpy = {"charset_normalizer"}  # numpy.f2py, which scipy touches, takes it where it is installed
     found = set(libraries.split()) - of_numpy
-    assert found <= {"numpy", "scipy", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
+    assert found <= {"numpy", "scipy", "click", "highspy", "flint", "lp_models", "pyflint", "highspy_extras"}
     assert weight == "light"
 
 
@@ -237,3 +249,58 @@ def test_ctrl_c_still_gives_a_proven_table(tmp_path: Path) -> None:
     assert "interrupted" in out
     table = Table.load(path)
     assert optimality_of(table).bound <= optimality_of(table).value
+
+
+@pytest.mark.parametrize("classes", ["2", "3"])
+@pytest.mark.parametrize(
+    ("who", "shown"),
+    [
+        ("", "(0.1, 1e-05)-differentially private (default)\n"),
+        ("--epsilon 0.2", "(0.2, 1e-05)-differentially private (Δ: default)\n"),
+        ("--each-delta 0", "(0.1, 0)-differentially private (ε: default)\n"),
+        ("--epsilon 0.1 --each-delta 1e-5", "(0.1, 1e-05)-differentially private\n"),
+        ("--non-private --target 1,1e-5", "each voter is   not private\n"),
+    ],
+)
+def test_what_is_assumed_unasked_is_marked(
+    classes: str, who: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(lambda: main(["--K", "3", "--classes", classes, *who.split()])) == 0
+    assert shown in capsys.readouterr().out
+
+
+def test_several_allowances_print_a_row_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = []
+    for m in ("1", "3"):
+        assert main(["--m", m, "--json", "-o", str(tmp_path / f"{m}.json")]) == 0
+        rows.append(validated(capsys.readouterr().out, "optimize_report"))
+    assert main(["--m", "1,3", "--json"]) == 0
+    together = validated(capsys.readouterr().out, "optimize_rows")["rows"]
+    assert [row["m"] for row in together] == [1.0, 3.0]
+    assert [row["epsilon"] for row in together] == [0.1, 0.3]
+    for row, one in zip(together, rows, strict=True):
+        assert row["accuracy"] == pytest.approx(one["noise_functions"][0]["share_right"], rel=1e-12)
+        assert row["expected_error"] == pytest.approx(one["optimality"]["value"], rel=1e-12)
+    assert main(["--m", "1,3", "--format", "csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "m,epsilon,delta,accuracy,expected_error,gap"
+    assert [float(line.split(",")[3]) for line in lines[1:]] == [row["accuracy"] for row in together]
+    assert main(["--m", "1,3"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"{row['accuracy']:.4f}" in text for row in together)
+    refused(main, ["--m", "1,3", "-o", str(tmp_path / "t.json")], "--output is about one allowance --m", capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--K 5 --target 0.5 1e-4",
+        "--n-voters 5 --target 0.5,1e-4",
+        "--teachers 5 --target 0.5, 1e-4",
+    ],
+)
+def test_natural_spellings_mean_the_same(words: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    assert main([*words.split(), "-q", "-o", str(path)]) == 0
+    problem = Table.load(path).problem
+    assert (problem.voters.K, str(problem.target)) == (5, "(0.5, 0.0001)")

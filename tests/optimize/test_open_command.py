@@ -6,12 +6,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from darrm.commands.command_line import run
 from darrm.optimize.__main__ import main
 from darrm.release.__main__ import main as release
-from darrm.system.command_line import run
 
 SCHEMAS = Path(__file__).parents[2] / "darrm" / "schemas"
-ASKED = ["--classes", "open", "--K", "6", "--voters", "plain", "--overlap", "1", "--target", "3,0.05"]
+ASKED = ["--classes", "open", "--K", "6", "--non-private", "--overlap", "1", "--target", "3,0.05"]
 
 
 def test_from_a_table_to_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,7 @@ def test_the_report_as_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) 
         (["--prior", "dirichlet"], "ewens"),
         (["--plot", "x.png"], "two classes"),
         (["--prior", "ewens:-1"], "positive"),
-        (["--prior", "votes:recorded.csv"], "ewens or ewens:THETA"),
+        (["--prior", "votes:recorded.csv"], "ewens, ewens:THETA for open answers"),
         (["--K", "400"], "at most 80"),
     ],
 )

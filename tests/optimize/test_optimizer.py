@@ -13,23 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm import PrivacyParams, Problem, SolveOptions, Table, optimize_table
-from darrm.laws import priors
-from darrm.laws.noise_function import NoiseFunction
-from darrm.optimize import fitted_draws, noise_functions
+from darrm import PrivacyParams, Problem, Table, optimize_table, priors
+from darrm.errors import SolveError
+from darrm.majority.corners import CornerCounts, budget_below
+from darrm.majority.dominating import DominatingFamily
+from darrm.majority.full_set import FullSet
+from darrm.majority.noise_function import NoiseFunction
+from darrm.optimize import SolveOptions, fitted_draws, noise_functions
 from darrm.optimize.privacy_oracle import PrivacyOracle
 from darrm.problem import Voters
-from darrm.proof.corners import CornerCounts, budget_below
-from darrm.proof.definition import all_coefficients
-from darrm.proof.dominating import DominatingFamily
-from darrm.proof.full_set import FullSet
-from darrm.proof.table import certify
+from darrm.table.table import certify
 from lp_models.gamma_lp import Shape
 from lp_models.options import Progress
 from lp_models.program import LinearProgram, Status
 from lp_models.row_generation import Result, Separation, minimize_with_rows
 from tests.optimality import optimality_of
-from tests.oracle import lowest_partner, privacy_cost
+from tests.oracle import all_coefficients, lowest_partner, privacy_cost
 from tests.strategies import gammas, problems
 
 PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.Dirichlet(), priors.Point(0.8))
@@ -61,7 +60,7 @@ def check_against_the_reference(problem: Problem, prior: priors.Prior, shape: st
     assert slow.bound <= fast.value + 1e-15
     assert fast.gap <= 1e-8
     # and every row of the paper's set holds for the γ that is handed out
-    assert np.max(all_coefficients(problem) @ table.gamma.half) <= problem.budget
+    assert np.max(all_coefficients(problem) @ table.gamma.half) <= problem.budget + 1e-15
 
 
 @pytest.mark.parametrize(("delta", "uniform", "common"), [("1e-5", 0.0413, 0.0256), ("0", 0.0413, 0.0256)])
@@ -396,3 +395,10 @@ def test_a_large_free_solve_begins_with_the_rows_of_another(monkeypatch: pytest.
     assert len(begun) == 2
     assert begun[1]
     assert optimality_of(table).value < optimality_of(start).value
+
+
+@pytest.mark.parametrize("epsilon", ["40", "300"])
+def test_a_reference_solver_that_fails_says_what_to_do(epsilon: str) -> None:
+    problem = Problem.from_allowance(Voters(2, PrivacyParams(epsilon, "1e-300")), 1)
+    with pytest.raises(SolveError, match="the reference solver found no optimum: try --solver production"):
+        optimize_table(problem, solver="reference")

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from darrm.errors import CertificationError
-from darrm.laws.partitions import partitions_of
-from darrm.laws.plurality_law import ONE, PluralityLaw, random_law
-from darrm.laws.priors import Dirichlet, Prior, RecordedVotes
-from darrm.optimize.closed_form import best_for_plain_voters
+from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
+from darrm.plurality.accuracy_bound import PairMultipliers, upper_bound
+from darrm.plurality.histogram_costs import curve_of_law, profile_of_law
+from darrm.plurality.partitions import partitions_of
+from darrm.plurality.plurality_law import ONE, PluralityLaw, random_law
+from darrm.plurality.proof import prove
+from darrm.priors import Dirichlet, Prior, RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.histogram_costs import curve_of_law, profile_of_law
-from darrm.proof.pluralities import prove
-from darrm.proof.share_bound import PairMultipliers, upper_bound
-from darrm.proof.table import certify
+from darrm.table.table import certify
 from darrm.votes import Votes
 
 NOT_PRIVATE = PrivacyParams("inf")
@@ -116,7 +116,7 @@ def test_known_values(K: int, classes: int, share: float) -> None:
 @pytest.mark.parametrize("K", [7, 10])
 def test_two_classes_are_the_closed_form(K: int) -> None:
     voters, target = Voters(K, NOT_PRIVATE, overlap=1), PrivacyParams("0.5", "1e-3")
-    half = best_for_plain_voters(Problem(voters, target)).half
+    half = best_for_non_private_voters(Problem(voters, target)).half
     law = optimize_plurality(Problem(voters, target, 2)).plurality
     counts = [[most, K - most] for most in range(K // 2 + 1, K + 1)]
     assert law.probabilities(counts)[:, 0] == pytest.approx(0.5 + 0.5 * half, abs=1e-9)
@@ -252,8 +252,10 @@ def test_a_prior_that_is_no_law_is_refused_before_the_solver_sees_it(value: floa
 
 
 def test_what_is_no_prior_is_refused() -> None:
-    with pytest.raises(ValueError, match="prior must be a Prior"):
-        optimize_plurality(problem_of(4, 3), prior="dirichlet")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the prior must be spread, dirichlet"):
+        optimize_plurality(problem_of(4, 3), prior="uniform")
+    with pytest.raises(ValueError, match=r"prior must be a darrm\.priors\.Prior"):
+        optimize_plurality(problem_of(4, 3), prior=0.5)  # type: ignore[arg-type]
 
 
 def test_too_large_a_problem_is_refused_before_the_work() -> None:

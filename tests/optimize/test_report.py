@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, Problem, Table, Voters, certify, load_table
-from darrm.laws import baselines, priors
+from darrm import PrivacyParams, Problem, Table, Voters, certify, load_table, priors
+from darrm.majority import baselines
 from darrm.optimize.__main__ import main
 from darrm.optimize.comparison import with_missing
 from darrm.optimize.report import GammaReport
+from tests.doors import refused
 from tests.optimality import held_out_of, optimality_of
 
 BASELINES = {
@@ -30,7 +31,7 @@ SETTINGS = (
     "--K 41 --m 5 --prior dirichlet:1 --gap 0.05",
     "--K 11 --m 3 --prior uniform:0.6666667,1",
     "--K 10 --m 2 --each-delta 0 --prior point:0.7 --shape monotone --overlap 4",
-    "--K 12 --voters plain --target 0.5,1e-6 --overlap 3 --prior dirichlet:1",
+    "--K 12 --non-private --target 0.5,1e-6 --overlap 3 --prior dirichlet:1",
     "--K 7 --m 2.5 --epsilon 0.3 --prior dirichlet:1",
     "--K 11 --m 5 --prior uniform:0.5,1",
 )
@@ -93,7 +94,7 @@ def printed(arguments: list[str]) -> str:
 @pytest.fixture(scope="module", params=SETTINGS)
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
     path = tmp_path_factory.mktemp("report") / "table.json"
-    arguments = [*request.param.split(), "--output", str(path)]
+    arguments = [*request.param.split(), "--output", str(path), "--force"]
     data = json.loads(printed([*arguments, "--format", "json"]))
     return Report(request.param, printed(arguments), data, Table.load(path))
 
@@ -201,7 +202,7 @@ def test_the_same_as_plain_data(report: Report) -> None:
 def test_the_numbers_of_a_sampled_objective(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     arguments = ["--K", "7", "--m", "2", "--objective", "expected-error", "--draws", "300"]
-    text = printed([*arguments, "--output", str(path)])
+    text = printed([*arguments, "--output", str(path), "--force"])
     table = Table.load(path)
     report, held_out = Report("", text, {}, table), held_out_of(table)
     mean, error, draws = report.numbers("held out expected error # ± # (# draws)")
@@ -212,7 +213,7 @@ def test_the_numbers_of_a_sampled_objective(tmp_path: Path) -> None:
 
 def test_what_missing_votes_do(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
-    arguments = ["--K", "6", "--m", "2", "--prior", "point:0.7", "--missing", "5", "--output", str(path)]
+    arguments = ["--K", "6", "--m", "2", "--prior", "point:0.7", "--missing", "5", "--output", str(path), "--force"]
     text, rows = printed(arguments), json.loads(printed([*arguments, "--format", "json"]))["missing"]
     gamma, prior = Table.load(path).gamma, priors.Point(0.7)
     lines = [line.split() for line in text[text.index(" missing    right") :].splitlines()]
@@ -239,6 +240,6 @@ def test_many_missing_votes_are_shown_in_few_lines() -> None:
 
 
 @pytest.mark.parametrize("most", ["11", "0", "-1", "two", "1.5"])
-def test_how_many_votes_may_be_missing(most: str) -> None:
-    with pytest.raises(ValueError, match=r"--missing must be (below K = 11|an integer of at least 1)"):
-        main(["--missing", most])
+def test_how_many_votes_may_be_missing(most: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(main, ["--missing", most], "--missing must be", capsys)
+    assert re.search("below K = 11|an integer of at least 1", said)

@@ -7,11 +7,10 @@ import pytest
 
 from darrm.account.accountant import PrivacyAccountant
 from darrm.errors import PrivateFigureError
-from darrm.losses.charges import PRIVATE_TOTAL
-from darrm.losses.label_given_votes import label_costs
-from darrm.losses.renyi import RenyiGridWarning
-from darrm.mechanisms import renyi_bounds
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.loss.privacy_cost import PRIVATE_TOTAL
+from darrm.loss.renyi import RenyiGridWarning
+from darrm.noisy_max.cost_given_votes import label_costs
+from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate import analysis
 from darrm.pate.analysis import PateAggregator, PrivateFigureWarning, analyze, answer_of
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
@@ -128,7 +127,7 @@ def test_order_of_queries_and_of_classes_does_not_matter() -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS).curve.values
     monkeypatch.setattr(analysis, "_PAIRS_AT_ONCE", 11 * len(ORDERS))
-    monkeypatch.setattr(renyi_bounds, "_ENTRIES_AT_ONCE", 4 * len(ORDERS))
+    monkeypatch.setattr("darrm.pate.theorem_6._ENTRIES_AT_ONCE", 4 * len(ORDERS))
     assert quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS).curve.values == pytest.approx(whole, rel=1e-13)
 
 
@@ -201,7 +200,7 @@ def test_it_warns_that_the_figure_is_private_and_of_a_best_order_at_the_edge() -
 
 
 def test_the_accountant_refuses_it_unless_told_in_words() -> None:
-    charge = quiet(VOTES, CONFIDENT, 1e-5).charge()
+    charge = quiet(VOTES, CONFIDENT, 1e-5).privacy_cost()
     accountant = PrivacyAccountant()
     for consent in (None, "yes", ""):
         with pytest.raises(PrivateFigureError, match="is private itself"):
@@ -211,7 +210,7 @@ def test_the_accountant_refuses_it_unless_told_in_words() -> None:
     assert accountant.queries == 0
     accountant.add(charge, consent=PRIVATE_TOTAL)
     assert accountant.spent(1e-5).epsilon == pytest.approx(quiet(VOTES, CONFIDENT, 1e-5).epsilon, rel=1e-9)
-    accountant.add(GNMax(40.0).charge(3))  # what the votes do not enter needs no consent
+    accountant.add(GNMax(40.0).privacy_cost(3))  # what the votes do not enter needs no consent
 
 
 @pytest.mark.parametrize("votes", [VOTES, VOTES.tolist(), VOTES % 2])
@@ -222,7 +221,7 @@ def test_arrays_that_may_be_labels_or_counts_are_refused(votes: Any) -> None:
         lambda: CONFIDENT.statistic(votes),
         lambda: interactive.statistic(votes, SCORES),
     ):
-        with pytest.raises(ValueError, match=r"say Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"):
+        with pytest.raises(ValueError, match=r"use Votes.of_labels\(labels, classes\) or Votes.of_counts\(counts\)"):
             call()
 
 

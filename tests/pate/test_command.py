@@ -5,14 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from darrm.commands.command_line import run
 from darrm.pate.__main__ import main
-from darrm.system.command_line import run
 from tests.doors import refused
 
 RNG = np.random.default_rng(9)
 SHARES = RNG.beta(6.0, 1.2, size=60)
 COUNTS = np.array([RNG.multinomial(250, [share, *[(1 - share) / 3] * 3]) for share in SHARES])
 LABELS = np.array([np.repeat(np.arange(4), row) for row in COUNTS])
+SAID = ("--layout", "counts")
 EXAMPLE = ["--threshold", "200", "--sigma1", "150", "--sigma2", "40", "--delta", "1e-5"]
 
 
@@ -24,7 +25,8 @@ def votes(tmp_path: Path) -> Path:
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict:
-    assert run(lambda: main([*map(str, arguments), "--format", "json"])) == 0
+    said = () if "labels" in Path(arguments[0]).name else SAID
+    assert run(lambda: main([*map(str, arguments), *said, "--format", "json"])) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -50,7 +52,7 @@ def test_labels_and_counts_in_both_formats_give_the_same_rows(
 def test_the_votes_are_never_overwritten(flag: str, votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = votes.read_bytes()
     assert run(lambda: main([str(votes), *EXAMPLE, "--no-table-2", flag, str(votes)])) == 2
-    assert f"{flag} must be a file of its own" in capsys.readouterr().err
+    assert f"{flag} must be another file" in capsys.readouterr().err
     twice = votes.with_name("both.png")
     votes.with_name("other.npy").hardlink_to(votes)
     assert run(lambda: main([str(votes), *EXAMPLE, flag, str(votes.with_name("other.npy"))])) == 2
@@ -58,6 +60,14 @@ def test_the_votes_are_never_overwritten(flag: str, votes: Path, capsys: pytest.
     assert "it would overwrite plot" in capsys.readouterr().err
     assert votes.read_bytes() == before
     assert not twice.exists()
+
+
+def test_votes_that_may_be_turned_round_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = [*EXAMPLE, "--no-table-2", "--classes", "4"]
+    for labels, has_note in ((LABELS[:9], True), (LABELS[:9].T, False)):
+        np.save(tmp_path / "labels.npy", labels)
+        assert run(lambda: main([str(tmp_path / "labels.npy"), *example])) == 0
+        assert ("9 rows, which are queries, and 250 columns" in capsys.readouterr().err) == has_note
 
 
 def test_fewer_queries_cost_less(votes: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,8 +114,8 @@ def test_parameters_fixed_beforehand(votes: Path, capsys: pytest.CaptureFixture[
 def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target, picture = tmp_path / "rows.json", tmp_path / "figure_5.png"
     for aggregator in (EXAMPLE, ["--sigma2", "40", "--delta", "1e-5"]):
-        outputs = ["--output", str(target), "--plot", str(picture), "--quiet", "--no-table-2"]
-        assert run(partial(main, [str(votes), *aggregator, *outputs])) == 0
+        outputs = ["--output", str(target), "--plot", str(picture), "--quiet", "--no-table-2", "--force"]
+        assert run(partial(main, [str(votes), *SAID, *aggregator, *outputs])) == 0
         assert picture.read_bytes().startswith(b"\x89PNG")
         picture.unlink()
     assert json.loads(target.read_text())["table_1"]["queries"] == 60
@@ -113,14 +123,19 @@ def test_pictures_and_json_files(votes: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 BAD = [
-    (np.where(np.eye(60, 4) > 0, np.nan, COUNTS), EXAMPLE, "must be finite, got nan"),
-    (COUNTS + np.eye(60, 4, dtype=int), EXAMPLE, "no counts (row 4 sums to 250, row 0 to 251)"),
+    (COUNTS, EXAMPLE, "counts go to Votes.of_counts (--layout counts)"),
+    (np.where(np.eye(60, 4) > 0, np.nan, COUNTS), [*EXAMPLE, *SAID], "must be finite, got nan"),
+    (
+        COUNTS + np.eye(60, 4, dtype=int),
+        [*EXAMPLE, *SAID],
+        "the sum of row 4 of the vote counts must be K = 251, got 250",
+    ),
     (np.zeros((3, 2), dtype=int), EXAMPLE, "could be labels or counts"),
-    (COUNTS, [*EXAMPLE, "--queries", "61"], "from 1 to the number of rows, 60, got 61"),
-    (COUNTS, [*EXAMPLE, "--queries", "0"], "--queries must be an integer of at least 1, got 0"),
+    (COUNTS, [*EXAMPLE, *SAID, "--queries", "61"], "from 1 to the number of rows, 60, got 61"),
+    (COUNTS, [*EXAMPLE, *SAID, "--queries", "0"], "--queries must be an integer of at least 1, got 0"),
     (COUNTS, [*EXAMPLE[:-2]], "--delta"),
-    (COUNTS, [*EXAMPLE[:-1], "1"], "delta must be in (0, 1)"),
-    (COUNTS, ["--delta", "1e-5"], "say which aggregator"),
+    (COUNTS, [*EXAMPLE[:-1], "1", *SAID], "delta must be in (0, 1)"),
+    (COUNTS, ["--delta", "1e-5"], "The aggregator is missing"),
     (COUNTS, ["--sigma2", "40", "--threshold", "3", "--delta", "1e-5"], "give both or neither"),
     (COUNTS, ["--gamma", "1", "--sigma2", "40", "--delta", "1e-5"], "does not go with --sigma2"),
     (COUNTS, [*EXAMPLE, "--confidence", "0.5"], "give both or neither"),
@@ -129,7 +144,7 @@ BAD = [
     (COUNTS, [*EXAMPLE, "--order", "9", "--expect-epsilon", "1"], "give it alone"),
     (COUNTS, [*EXAMPLE, "--order", "9", "--deviation", "6", "--no-table-2"], "give no parameters of them"),
     (COUNTS, [*EXAMPLE, "--sigma1", "nan"], "--sigma1 must be a number of at least 0"),
-    (COUNTS, [*EXAMPLE, "--classes", "7"], "the number of columns of the counts, 4"),
+    (COUNTS, [*EXAMPLE, *SAID, "--classes", "7"], "the number of columns of the counts, 4"),
     (COUNTS, [*EXAMPLE, "--plot", "/no/such/folder/p.png"], "does not exist"),
     (LABELS, [*EXAMPLE, "--classes", "3"], "votes must be 0, 1 or 2, got 3"),
 ]

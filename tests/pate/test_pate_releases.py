@@ -4,13 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.losses.label import label_curve, label_profile, threshold_curve
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.noisy_max.label_cost import label_curve, label_profile, threshold_curve
+from darrm.noisy_max.mechanisms import GNMax, LNMax
+from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.votes import ABSTAIN, Votes
-from tests.losses.test_label import label_laws
+from tests.noisy_max.test_label_cost import label_laws
 from tests.pate.pate_oracles import gaussian_log_mass, log_win_probabilities
 
 ROW = np.array([[6, 4, 2]])
@@ -111,24 +111,24 @@ def test_continuous_noise_costs_what_the_paper_says() -> None:
 
 @pytest.mark.slow
 def test_discrete_noise_is_charged_for_the_label() -> None:
-    label = GNMax(40.0).charge(7)
+    label = GNMax(40.0).privacy_cost(7)
     assert label.renyi == label_curve(DiscreteGaussian(40.0)) == GNMax(40.0).guarantee
     assert label.profile == label_profile(DiscreteGaussian(40.0))
     assert (label.count, label.reached) == (7, 1)
     check = NoisyCheck(200, 150.0).guarantee
     assert check == threshold_curve(DiscreteGaussian(150.0))
     assert ConfidentGNMax(200, 150.0, 40.0).guarantee == check + GNMax(40.0).guarantee
-    assert LNMax(0.3).charge().renyi == label_curve(DiscreteLaplace(0.3))
-    assert LNMax(0.3).charge().guarantee == PrivacyParams(0.6)
+    assert LNMax(0.3).privacy_cost().renyi == label_curve(DiscreteLaplace(0.3))
+    assert LNMax(0.3).privacy_cost().guarantee == PrivacyParams(0.6)
 
 
 def test_a_person_who_moves_more_votes_costs_more() -> None:
-    one, two = (GNMax(9.0, reached=reached).charge() for reached in (1, 2))
+    one, two = (GNMax(9.0, reached=reached).privacy_cost() for reached in (1, 2))
     assert two.reached == 2
     assert one.renyi is not None
     assert two.renyi is not None
     assert np.all(two.renyi.values > 2 * one.renyi.values)
-    laplace = LNMax(0.3, reached=2).charge()
+    laplace = LNMax(0.3, reached=2).privacy_cost()
     assert (laplace.guarantee, laplace.reached) == (PrivacyParams("1.2"), 2)
     with pytest.raises(ValueError, match="reached must be"):
         GNMax(9.0, reached=0)

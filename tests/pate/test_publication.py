@@ -1,16 +1,17 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.report import ledger_text
 from darrm.errors import PrivateFigureError
-from darrm.losses.charges import ESTIMATED_TOTAL, PRIVATE_TOTAL, Charge
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.ledger.report import ledger_text
+from darrm.loss.privacy_cost import ESTIMATED_TOTAL, PRIVATE_TOTAL, PrivacyCost
+from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate import publication
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
@@ -18,9 +19,10 @@ from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.publication import Sanitized, expected_publication, sanitize, search_parameters
 from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
+from darrm.pate.vote_scale import PublicationParameters
+from darrm.privacy import at_most
 from darrm.verify.audit import audit
-from darrm.verify.plain_words import who_may_know
-from darrm.verify.verdicts import CLAIMED
+from darrm.verify.verdicts import ASSUMED, TOTAL
 from tests.pate.pate_oracles import quiet
 
 RNG = np.random.default_rng(6)
@@ -68,9 +70,9 @@ def test_safety_makes_the_figure_an_upper_bound_almost_always(released: Analysis
     safe = GnssParameters(14.0, 0.02, 7.0, safety=4.0)
     drawn = sanitized(released, safe, 50)
     assert all(one.noisy_cost >= smooth.value(WEIGHTS) for one in drawn)
-    assert drawn[0].understated_with == pytest.approx(3.17e-5, rel=1e-2)
+    assert drawn[0].failure_probability == pytest.approx(3.17e-5, rel=1e-2)
     assert safe.cost > PARAMETERS.cost
-    assert sanitize(released, PARAMETERS).understated_with == 0.5
+    assert sanitize(released, PARAMETERS).failure_probability == 0.5
 
 
 @pytest.mark.usefixtures("smooth")
@@ -84,42 +86,42 @@ def test_a_sanitized_run_enters_a_total_that_is_called_an_estimate(released: Ana
     run, words = sanitize(released, PARAMETERS), "no guarantee: it holds published estimates about the data at hand, "
     words += "too small with probability up to"
     assert str(run) == (
-        f"epsilon = {run.epsilon:.4f} at delta = 1e-05 (sanitized, may be published; order 14, classic conversion; "
-        "about the data at hand, too small with probability 0.5)"
+        f"epsilon = {at_most(run.epsilon)} at delta = 1e-05 (sanitized, may be published; order 14, classic "
+        "conversion; about the data at hand, too small with probability 0.5 for the one direction of Theorem 6, "
+        "with an unknown one for both)"
     )
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"))
-    for refused in (run.charge(), run.charge(consent=PRIVATE_TOTAL)):
+    for refused in (run.privacy_cost(), run.privacy_cost(consent=PRIVATE_TOTAL)):
         with pytest.raises(PrivateFigureError, match="about the data at hand and no guarantee, too small with prob"):
             PrivacyAccountant(charges=[refused])
         with pytest.raises(PrivateFigureError, match=f"say consent='{ESTIMATED_TOTAL}'"):
             ledger.debit(refused)
     with pytest.raises(PrivateFigureError, match="keeps no cost that is private data"):
-        ledger.debit(replace(released.charge(), consent=PRIVATE_TOTAL))
+        ledger.debit(replace(released.privacy_cost(), consent=PRIVATE_TOTAL))
     accountant = PrivacyAccountant()
-    accountant.add(run.charge(), consent=ESTIMATED_TOTAL)
+    accountant.add(run.privacy_cost(), consent=ESTIMATED_TOTAL)
     assert accountant.spent(1e-5).epsilon == pytest.approx(run.epsilon)
-    assert f"{words} 0.5" in str(accountant.spent(1e-5))
-    for times, understated in ((1, 0.5), (2, 1.0)):
-        ledger.debit(run.charge(consent=ESTIMATED_TOTAL))
+    assert f"{words} 1" in str(accountant.spent(1e-5))
+    for times, failure_probability in ((1, 1.0), (2, 1.0)):
+        ledger.debit(run.privacy_cost(consent=ESTIMATED_TOTAL))
         again = PrivacyLedger(ledger.path)
-        assert again.spent.understated == again.spent.to_json()["understated"] == understated
-        assert f"{words} {understated:g}" in ledger_text(again)
+        assert again.spent.failure_probability == again.spent.to_json()["failure_probability"] == failure_probability
+        assert f"{words} {failure_probability:g}" in ledger_text(again)
         assert again.spent.queries == times
-    mixed = PrivacyAccountant(charges=[run.charge(consent=ESTIMATED_TOTAL), Charge("x", PrivacyParams(1))])
-    assert mixed.spent(1e-4).understated == 0.5
-    assert PrivacyAccountant(charges=[Charge("x", PrivacyParams(1))]).spent(1e-4).understated is None
+    mixed = PrivacyAccountant(charges=[run.privacy_cost(consent=ESTIMATED_TOTAL), PrivacyCost("x", PrivacyParams(1))])
+    assert mixed.spent(1e-4).failure_probability == 1.0
+    assert PrivacyAccountant(charges=[PrivacyCost("x", PrivacyParams(1))]).spent(1e-4).failure_probability is None
 
 
 def test_an_audit_promises_nothing_by_an_estimate(released: Analysis, tmp_path: Path) -> None:
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"))
-    ledger.debit(sanitize(released, PARAMETERS).charge(consent=ESTIMATED_TOTAL))
+    ledger.debit(sanitize(released, PARAMETERS).privacy_cost(consent=ESTIMATED_TOTAL))
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2")), 2)
     certify(problem, NoiseFunction(3, [0.1, 0.2])).save(tmp_path / "table.json")
     found = audit([tmp_path / "table.json", tmp_path / "ledger.sqlite"])
-    about = ("together are", "the total")
-    sums = {verdict.verdict for verdict in found.verdicts if any(words in verdict.claim for words in about)}
-    assert sums == {CLAIMED}
-    assert "is not bounded: no guarantee" in "\n".join(who_may_know(found))
+    sums = [verdict for verdict in found.verdicts if verdict.about == TOTAL]
+    assert {verdict.verdict for verdict in sums} == {ASSUMED}
+    assert "no guarantee" in sums[0].reason
 
 
 @pytest.mark.slow
@@ -203,9 +205,34 @@ def test_gnmax_without_a_check_needs_no_pattern() -> None:
 
 
 def test_it_refuses_what_cannot_be_published() -> None:
-    with pytest.raises(ValueError, match="needs the answers that were given"):
+    with pytest.raises(ValueError, match="needs the pattern of answers"):
         sanitize(quiet(VOTES[:1], CONFIDENT, 1e-5), PARAMETERS)
     with pytest.raises(ValueError, match="no smooth sensitivity for LNMax"):
         sanitize(quiet(VOTES[:1], LNMax(0.05), 1e-5), PARAMETERS)
     with pytest.raises(ConditionError, match="C6"):
         sanitize(quiet([[12, 0]], GNMax(2.0), 1e-5), GnssParameters(4.0, 0.02, 7.0))
+
+
+def test_a_figure_by_theorem_6_says_nothing_of_how_often_it_is_below_the_cost_of_both_directions() -> None:
+    analysis = quiet(np.tile([53, 47], (20, 1)), GNMax(1.0), 1e-5, answered=np.ones(20, dtype=bool))
+    one = GnssParameters(2.0, 0.3, 0.1, safety=3.0)
+    figures = [sanitize(analysis, one, rng=np.random.default_rng(seed)) for seed in range(200)]
+    here, near = NormalDist().cdf(6.0 / math.sqrt(2.0)), NormalDist().cdf(4.0 / math.sqrt(2.0))
+    both = 20.0 * max(math.log(p * p / q + (1.0 - p) ** 2 / (1.0 - q)) for p, q in ((here, near), (near, here)))
+    assert np.mean([figure.noisy_cost < both for figure in figures]) > 0.3
+    assert figures[0].failure_probability == pytest.approx(0.00135, rel=1e-2)
+    assert "probability 0.00135 for the one direction of Theorem 6, with an unknown one for both" in str(figures[0])
+    account = PrivacyAccountant(charges=[figures[0].privacy_cost(consent=ESTIMATED_TOTAL)])
+    assert "too small with probability up to 1" in str(account.spent(1e-5))
+
+
+def test_a_figure_on_the_scale_of_votes_is_about_both_directions(released: Analysis) -> None:
+    figure = sanitize(analysis_of_whole_noise(), PublicationParameters(8.0, 8.0, safety=2.0))
+    assert not figure.is_of_one_direction
+    assert figure.privacy_cost(consent=ESTIMATED_TOTAL).failure_probability == pytest.approx(NormalDist().cdf(-2.0))
+    assert "direction" not in str(figure)
+    assert sanitize(released, PARAMETERS).is_of_one_direction
+
+
+def analysis_of_whole_noise() -> Analysis:
+    return quiet(VOTES, GNMax(40.0, noise="discrete"), 1e-5, answered=np.ones(200, dtype=bool))

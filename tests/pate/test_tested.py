@@ -9,24 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.account.ledger import PrivacyLedger
-from darrm.account.ledger_rows import Entry
+from darrm.aggregator import load_release, save_release
 from darrm.errors import BudgetExceededError, TableError
-from darrm.losses.label_given_votes import LEAST_MISSED, missed_probabilities
-from darrm.losses.missed_label import MissedByLosses, MissedLabel, missed_label
-from darrm.losses.renyi import RenyiCurve
-from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.mechanisms.noisy_max import GNMax, LNMax, NoisyMax, ShapedMax
-from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
-from darrm.mechanisms.selection import PermuteAndFlip
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.rows import Entry
+from darrm.loss.renyi import RenyiCurve
+from darrm.noisy_max import cost_given_votes
+from darrm.noisy_max.cost_given_votes import LEAST_MISSED, missed_probabilities
+from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax, NoisyMax
+from darrm.noisy_max.mislabel_bound import MislabelBound, MissedByLosses, missed_label
+from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
+from darrm.noisy_max.selection import PermuteAndFlip
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.pate import checked_cost
 from darrm.pate.budget_test import BudgetTest
 from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import NoisyCheck
-from darrm.pate.files import load_release, save_release
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import DiscreteLaplace, IntegerNoise, ShapedNoise
 from darrm.problem import Voters
 from darrm.release.debited import release_debited
 from darrm.release.one_by_one import open_release
@@ -68,7 +69,7 @@ def outcomes(run: TestedRun, voters: tuple[tuple[int, ...], ...]) -> tuple[np.nd
     return np.append(chance * passing.ravel(), (1.0 - chance) * np.asarray(failing)), chance
 
 
-SHAPED = ShapedMax(ShapedNoise(1.0, 1.5, 1.5, 1.5))
+SHAPED = AsymmetricMax(AsymmetricNoise(1.0, 1.5, 1.5, 1.5))
 RUNS = [
     (6, 2, GNMax(0.7), None, None, (4.0, 0.05), 1.5),
     (6, 2, GNMax(0.6), NoisyCheck(4.0, 0.6), None, (4.0, 0.05), 1.5),
@@ -110,10 +111,10 @@ def test_all_neighbors_of_all_votes_are_within_the_budget(
 def random_run(rng: np.random.Generator) -> TestedRun:
     """A run of two questions or more, of any noise, check, order and budget."""
 
-    def noisy() -> GNMax | LNMax | ShapedMax:
+    def noisy() -> GNMax | LNMax | AsymmetricMax:
         size = 0.5 + 10.0 ** rng.uniform(-1.5, 1.0)
-        shaped = ShapedNoise(round(size, 3), round(0.5 + 10.0 ** rng.uniform(-1.5, 1.0), 3), 1.5, 3.0)
-        return (GNMax(size), LNMax(1.0 / size), ShapedMax(shaped))[rng.choice(3, p=[0.6, 0.2, 0.2])]
+        shaped = AsymmetricNoise(round(size, 3), round(0.5 + 10.0 ** rng.uniform(-1.5, 1.0), 3), 1.5, 3.0)
+        return (GNMax(size), LNMax(1.0 / size), AsymmetricMax(shaped))[rng.choice(3, p=[0.6, 0.2, 0.2])]
 
     K, C, mechanism = int(rng.integers(2, 8)), int(rng.integers(2, 4)), noisy()
     sigma = 0.5 + float(rng.exponential(2.0))
@@ -172,8 +173,8 @@ def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
         (14, 2, GNMax(0.5), NoisyCheck(14.0, 0.5), 2.0),  # many are missed by less than what is told: the check costs
         (10, 3, LNMax(0.6), None, 5.0),
         (8, 3, LNMax(2.5), None, 1.5),
-        (9, 3, ShapedMax(ShapedNoise(2.0, 4.0, 3.0, 2.0)), None, 4.0),
-        pytest.param(12, 2, ShapedMax(ShapedNoise(1.5, 1.0, 1.0, 3.0)), None, 2.0, marks=pytest.mark.slow),
+        (9, 3, AsymmetricMax(AsymmetricNoise(2.0, 4.0, 3.0, 2.0)), None, 4.0),
+        pytest.param(12, 2, AsymmetricMax(AsymmetricNoise(1.5, 1.0, 1.0, 3.0)), None, 2.0, marks=pytest.mark.slow),
     ],
 )
 def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
@@ -208,7 +209,7 @@ def test_a_cost_that_no_vote_moves_has_few_levels(check: NoisyCheck | None) -> N
 
 
 def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> None:
-    wild = NoisyMaximum(ShapedMax(ShapedNoise(2.355, 0.608, 1.5, 3.0)), plain(7), 3)
+    wild = NoisyMaximum(AsymmetricMax(AsymmetricNoise(2.355, 0.608, 1.5, 3.0)), plain(7), 3)
     for order in (1.5, 10.25):
         run = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), order)
         try:
@@ -274,7 +275,7 @@ def test_what_a_run_cannot_be_is_said() -> None:
         ({"order": 1.0}, "order"),
         ({"answer": NoisyMaximum(GNMax(5.0, reached=2), plain(20), 3)}, "one person reaches one"),
         ({"answer": NoisyMaximum(GNMax(5.0), Voters(20, PrivacyParams(1), overlap=1), 3)}, "plain"),
-        ({"answer": NoisyMaximum(PermuteAndFlip(1.0), plain(20), 3)}, "GNMax, LNMax or ShapedMax"),
+        ({"answer": NoisyMaximum(PermuteAndFlip(1.0), plain(20), 3)}, "GNMax, LNMax or AsymmetricMax"),
         ({"answer": NoisyMaximum(LNMax(1.0), plain(20), 3), "check": NoisyCheck(15.0, 3.0)}, "GNMax"),
         ({"otherwise": NoisyMaximum(GNMax(5.0), plain(20), 4)}, "same voters and classes"),
         ({"answer": NoisyMaximum(LNMax(1e-9), plain(20), 3)}, "at most 1000 votes"),
@@ -291,7 +292,7 @@ def test_what_a_run_cannot_be_is_said() -> None:
         with pytest.raises(ValueError, match=words):
             run.release(votes)
     with pytest.raises(ValueError, match="queries"):
-        run.charge(6)
+        run.privacy_cost(6)
 
 
 @pytest.mark.slow
@@ -381,7 +382,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(checked_cost, "_TOLERANCE", tolerance)
-    bound = CheckedCost(MissedLabel(sigma, order), NoisyCheck(*check), K, C)
+    bound = CheckedCost(MislabelBound(sigma, order), NoisyCheck(*check), K, C)
     rows = all_histograms(K, C)
     largest, missed = rows.max(axis=1), missed_probabilities(noise_of(GNMax(sigma)), rows)
     q, shift = bound.label.places
@@ -400,7 +401,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
-    "noise", [DiscreteLaplace(0.7), ShapedNoise(2.0, 3.0, 2.0, 1.5), ShapedNoise(3.0, 2.5, 1.5, 2.0)], ids=str
+    "noise", [DiscreteLaplace(0.7), AsymmetricNoise(2.0, 3.0, 2.0, 1.5), AsymmetricNoise(3.0, 2.5, 1.5, 2.0)], ids=str
 )
 @pytest.mark.parametrize("order", [2.0, 6.0])
 def test_losses_of_two_counts_are_those_of_all_their_pairs(noise: IntegerNoise, order: float) -> None:
@@ -465,3 +466,17 @@ def test_a_run_that_costs_anything_leaves_with_the_chance_delta_and_no_larger_on
     test, endless = BudgetTest(8.0, PrivacyParams(1, delta)), 1e6
     assert 0.99 * delta < test.chances(np.array([endless]))[0] < delta
     assert not test.holds(delta, delta, endless)
+
+
+def test_queries_with_equal_votes_are_computed_as_often_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed, histogram = [], cost_given_votes._histogram
+
+    def counted(*arguments: Any) -> Any:
+        computed.append(arguments)
+        return histogram(*arguments)
+
+    monkeypatch.setattr(cost_given_votes, "_histogram", counted)
+    for counts in ([[250, 0, 0]] * 40, [[250 - n, n, 0] for n in range(40)]):
+        missed_probabilities(DiscreteGaussian(20.0), np.array(counts))
+        assert len(computed) == 40
+        computed.clear()

@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from darrm.losses.label_given_votes import LEAST_MISSED, label_costs
-from darrm.losses.missed_label import MissedLabel, missed_label
-from darrm.mechanisms.noisy_max import GNMax, LNMax
+from darrm.noisy_max.cost_given_votes import LEAST_MISSED, label_costs
+from darrm.noisy_max.mechanisms import GNMax, LNMax
+from darrm.noisy_max.mislabel_bound import MislabelBound, missed_label
+from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.publication import epsilon_at, expected_on_vote_scale, sanitize, search_publication
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace
-from tests.losses.test_label import histograms, neighbors
-from tests.pate.pate_oracles import quiet
+from tests.noisy_max.test_label_cost import histograms, neighbors
+from tests.pate.pate_oracles import bound_of, quiet
 
 RNG = np.random.default_rng(6)
 VOTES = np.array([RNG.multinomial(250, [share, *[(1 - share) / 4] * 4]) for share in RNG.beta(6.0, 1.2, size=40)])
@@ -38,7 +38,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
         rows = histograms(K, C)
         found = label_costs(DiscreteGaussian(sigma), rows, [order])
         missed |= dict(zip(rows, found.missed[found.which].tolist(), strict=True))
-    bound = VoteScale(MissedLabel(sigma, order), 1).bound
+    bound = MislabelBound(sigma, order)
     cost = dict(zip(missed, bound.cost(np.array(list(missed.values()))).tolist(), strict=True))
     here = np.array(list(cost.values()))
     there = np.array([max(cost[one] for one in neighbors(row)) for row in cost])
@@ -46,7 +46,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
     rng = np.random.default_rng(1)
     moved_most = 0
     for answers in (1, 3, 20):
-        scale = VoteScale(MissedLabel(sigma, order), answers)
+        scale = VoteScale(MislabelBound(sigma, order), answers)
         for _ in range(300):
             run = rng.choice(here.size, size=answers, p=rng.dirichlet(np.full(here.size, 0.05)))
             mark = scale.mark_of(float(here[run].sum()))
@@ -67,7 +67,7 @@ def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
     noise: DiscreteGaussian | DiscreteLaplace, order: float
 ) -> None:
     scale = VoteScale(missed_label(noise, order), 10_000_000)
-    (low, high, shift), (places, _) = scale.bound.costs_at_places, scale.bound.places
+    (low, high, shift), (places, _) = bound_of(scale).costs_at_places, bound_of(scale).places
     told = np.flatnonzero(places >= LEAST_MISSED)[shift + 1 :: 5]
     moved_most = 0
     for queries in np.geomspace(1, 10_000_000, 30).astype(int).tolist():
@@ -77,7 +77,7 @@ def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
 
 
 def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
-    scale = VoteScale(MissedLabel(40.0, 14.0), 20)
+    scale = VoteScale(MislabelBound(40.0, 14.0), 20)
     assert released.label is not None
     mark = mark_of_run(scale, released.label, ANSWERED.astype(float))
     exact = np.minimum(released.label.both[released.label.which], 1.0)[ANSWERED]
@@ -97,26 +97,26 @@ def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -
 def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
     safe = PublicationParameters(14.0, 3.0, safety=4.0)
     assert safe.cost == PARAMETERS.cost == 14.0 / 18.0
-    scale = VoteScale(MissedLabel(40.0, 14.0), 20)
+    scale = VoteScale(MislabelBound(40.0, 14.0), 20)
     assert released.label is not None
-    total = float(ANSWERED @ scale.bound.cost(released.label.missed[released.label.which]))
+    total = float(ANSWERED @ bound_of(scale).cost(released.label.missed[released.label.which]))
     drawn = [sanitize(released, safe, rng=np.random.default_rng(seed)) for seed in range(50)]
     assert all(one.noisy_cost >= total for one in drawn)
-    assert drawn[0].understated_with == pytest.approx(3.17e-5, rel=1e-2)
+    assert drawn[0].failure_probability == pytest.approx(3.17e-5, rel=1e-2)
 
 
 def test_nothing_more_than_the_worst_case_and_nothing_less_than_the_first_mark_is_published() -> None:
-    scale = VoteScale(MissedLabel(40.0, 14.0), 20)
+    scale = VoteScale(MislabelBound(40.0, 14.0), 20)
     wide = PublicationParameters(14.0, 1e6)
     found = {scale.published(100, wide, rng=np.random.default_rng(seed)) for seed in range(20)}
-    assert found == {float(scale.marks[0]), 20 * scale.bound.ceiling}
-    assert VoteScale(MissedLabel(40.0, 14.0), 0).marks.tolist() == [0.0]
+    assert found == {float(scale.marks[0]), 20 * bound_of(scale).ceiling}
+    assert VoteScale(MislabelBound(40.0, 14.0), 0).marks.tolist() == [0.0]
 
 
 def test_the_marks_end_where_q_alone_bounds_less_than_the_ceiling() -> None:
-    scale = VoteScale(MissedLabel(16.0, 97.0), 3)
-    assert scale.bound.cost(np.ones(1))[0] < scale.bound.ceiling
-    assert scale.marks[-1] == 3 * scale.bound.cost(np.ones(1))[0]
+    scale = VoteScale(MislabelBound(16.0, 97.0), 3)
+    assert bound_of(scale).cost(np.ones(1))[0] < bound_of(scale).ceiling
+    assert scale.marks[-1] == 3 * bound_of(scale).cost(np.ones(1))[0]
 
 
 @pytest.mark.slow
@@ -130,8 +130,8 @@ def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -
 
 
 def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() -> None:
-    scale = VoteScale(MissedLabel(40.0, 20.0), 100)
-    marks, (before, after) = scale.marks, scale.bound.after_one_vote
+    scale = VoteScale(MislabelBound(40.0, 20.0), 100)
+    marks, (before, after) = scale.marks, bound_of(scale).after_one_vote
     moved = 100 * np.interp(marks / 100, before, after)
     later = marks[MARKS_A_VOTE:-1]
     assert later.size > 100
@@ -140,13 +140,13 @@ def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() 
 
 def test_what_has_no_scale_of_votes_is_refused() -> None:
     for aggregator, message in (
-        (LNMax(0.05), "there is no scale of votes for LNMax"),
+        (LNMax(0.05), "LNMax has no scale of votes"),
         (GNMax(40.0, noise="continuous"), "needs exact costs: use discrete noise"),
     ):
         with pytest.raises(ValueError, match=message):
             sanitize(quiet(VOTES, aggregator, 1e-5), PARAMETERS)
     sharp = quiet(VOTES, ConfidentGNMax(200, 20.0, 40.0), 1e-5, answered=ANSWERED, check="data-dependent")
-    with pytest.raises(ValueError, match="only answers are counted"):
+    with pytest.raises(ValueError, match="covers answers only"):
         sanitize(sharp, PARAMETERS)
     with pytest.raises(ValueError, match="parameters must be PublicationParameters or GnssParameters"):
         sanitize(sharp, None)  # type: ignore[arg-type]  # what the test is about

@@ -1,4 +1,4 @@
-"""Three beliefs beside the one that is planned for, and what is planned where none is said."""
+"""The reference priors of low, medium and high consensus, and minimax regret over them."""
 
 from fractions import Fraction
 from itertools import product
@@ -7,21 +7,22 @@ from math import factorial
 import numpy as np
 import pytest
 
-from darrm.laws.priors import Dirichlet, Ewens, Spread, columns_of, parse, to_json
 from darrm.plan import Plan, plan
-from darrm.plan.families import named
-from darrm.plan.share_right import Measure, share_right
+from darrm.plan.accuracy import Measure
+from darrm.plan.mechanisms import named
+from darrm.priors import Dirichlet, Ewens, Spread, columns_of, parse, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters, Workload
+from tests.planned import accuracy_of
 
 PLAIN = PrivacyParams("inf")
 WORK = Workload(Voters(6, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), 3)
-FEW = [named(name) for name in ("GNMax by label", "exponential mechanism", "permute-and-flip")]
+FEW = [named(name) for name in ("gnmax", "exponential", "permute-and-flip")]
 
 
 @pytest.fixture(scope="module")
 def found() -> Plan:
-    return plan(WORK, families=FEW)
+    return plan(WORK, mechanisms=FEW)
 
 
 def chances(K: int, concentrations: list[Fraction]) -> dict[tuple[int, ...], Fraction]:
@@ -42,8 +43,8 @@ def chances(K: int, concentrations: list[Fraction]) -> dict[tuple[int, ...], Fra
 
 
 def test_columns_are_polyas_urns_and_their_mean_is_what_decides(found: Plan) -> None:
-    three = {"divided": Fraction(1), "mixed": Fraction(1, 3), "agreeing": Fraction(1, 30)}
-    for option in found.options:
+    three = {"low": Fraction(1), "medium": Fraction(1, 3), "high": Fraction(1, 30)}
+    for option in found.rows:
         assert option.law is not None
         shares = {}
         for name, asked in [*((name, [a]) for name, a in three.items()), ("all", list(three.values()))]:
@@ -53,45 +54,46 @@ def test_columns_are_polyas_urns_and_their_mean_is_what_decides(found: Plan) -> 
                 1
             )
             shares[name] = float(right @ np.array(list(law.values()), dtype=float))
-        assert option.right == pytest.approx(shares.pop("all"), abs=1e-12)
-        assert {name: column.value for name, column in option.columns.items()} == pytest.approx(shares, abs=1e-12)
+        assert option.accuracy == pytest.approx(shares.pop("all"), abs=1e-12)
+        assert {name: column.value for name, column in option.consensus.items()} == pytest.approx(shares, abs=1e-12)
 
 
 def test_first_is_what_loses_least_to_the_best_of_a_column(found: Plan) -> None:
     assert found.prior == Spread()
-    table = np.array([[column.value for column in option.columns.values()] for option in found.options])
+    table = np.array([[column.value for column in option.consensus.values()] for option in found.rows])
     regret = (table.max(axis=0) - table).max(axis=1)
-    assert [option.regret for option in found.options] == regret.tolist() == sorted(regret)
-    said = plan(WORK, families=FEW, prior=Dirichlet(0.1))
-    shares = [option.right for option in said.options]
+    assert [option.regret for option in found.rows] == regret.tolist() == sorted(regret)
+    said = plan(WORK, mechanisms=FEW, prior=Dirichlet(0.1))
+    shares = [option.accuracy for option in said.rows]
     assert shares == sorted(shares, reverse=True)
-    assert said.best.columns.keys() == {"divided", "mixed", "agreeing"}
+    assert said.best.consensus.keys() == {"low", "medium", "high"}
 
 
 def test_drawn_columns_are_samples_of_their_own() -> None:
     work = Workload(Voters(60, PLAIN, overlap=1), 50, PrivacyParams(2, "1e-5"), 8)
-    best = plan(work, families=[named("exponential mechanism")]).best
+    best = plan(work, mechanisms=[named("exponential")]).best
     assert best.law is not None
-    for name, prior in columns_of(8).items():
-        column, alone = best.columns[name], share_right(best.law, 60, 8, prior)
+    for name, prior in zip(("low", "medium", "high"), columns_of(8).values(), strict=True):
+        column, alone = best.consensus[name], accuracy_of(best.law, 60, 8, prior)
         assert 0.0 < column.standard_error < 0.02
         assert abs(column.value - alone.value) < 5.0 * np.hypot(column.standard_error, alone.standard_error)
-    assert best.right == pytest.approx(np.mean([column.value for column in best.columns.values()]), abs=1e-4)
+    assert best.accuracy == pytest.approx(np.mean([column.value for column in best.consensus.values()]), abs=1e-4)
 
 
-def test_of_two_classes_the_published_belief_stays() -> None:
+def test_two_classes_have_reference_priors_too() -> None:
     work = Workload(Voters(5, PLAIN, overlap=1), 1, PrivacyParams(1))
-    assert Measure(work, None).prior == Dirichlet()
-    columns = Measure(work, None).columns(lambda counts: np.eye(2)[np.zeros(len(counts), dtype=int)])
+    assert Measure(work, None).prior == Spread()
+    assert Measure(work, None).is_regret
+    columns = Measure(work, None).consensus(lambda counts: np.eye(2)[np.zeros(len(counts), dtype=int)])
     assert [share.value for share in columns.values()] == pytest.approx([1.0] * 3, abs=1e-12)
 
 
 @pytest.mark.slow
 def test_open_answers_have_columns_of_ewens() -> None:
     work = Workload(Voters(9, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), OPEN)
-    best = plan(work, families=[named("GNMax by label")]).best
+    best = plan(work, mechanisms=[named("gnmax")]).best
     assert best.law is not None
-    for name, theta in (("divided", 10), ("mixed", 1), ("agreeing", 0.1)):
-        assert best.columns[name] == share_right(best.law, 9, OPEN, Ewens(theta))
-    assert best.right == pytest.approx(np.mean([column.value for column in best.columns.values()]))
+    for name, theta in (("low", 10), ("medium", 1), ("high", 0.1)):
+        assert best.consensus[name] == accuracy_of(best.law, 9, OPEN, Ewens(theta))
+    assert best.accuracy == pytest.approx(np.mean([column.value for column in best.consensus.values()]))
     assert (parse("spread", OPEN), to_json(Spread(), 9, OPEN)) == (Spread(), {"kind": "spread"})

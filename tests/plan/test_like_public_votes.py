@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.laws.priors import Led
-from darrm.mechanisms.noisy_law import winning_probabilities
-from darrm.plan.share_right import share_right
-from darrm.probability.integer_noise import DiscreteGaussian
+from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.numerics.integer_noise import DiscreteGaussian
+from darrm.priors import Led
 from darrm.votes import Votes
 from experiments.pate.recorded import load_counts
 from experiments.ten_classes.votes import KeptVotes
+from tests.planned import accuracy_of
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
 DRAWS = 1024
@@ -41,5 +41,5 @@ def test_the_share_is_predicted_within_three_points(name: str, kind: str) -> Non
         right = np.where(counts == counts[:, :1], winning_probabilities(noise, counts), 0.0).sum(axis=1)
         realized = float(right @ times) / other.queries
         law = lambda rows, noise=noise: winning_probabilities(noise, rows)  # noqa: E731
-        predicted = share_right(law, votes.voters, 10, prior, draws=DRAWS)
+        predicted = accuracy_of(law, votes.voters, 10, prior, draws=DRAWS)
         assert predicted.value == pytest.approx(realized, abs=POINTS), share

@@ -9,42 +9,38 @@ import numpy as np
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.ledger import PrivacyLedger
-from darrm.advise.__main__ import main as advise
-from darrm.advise.long_lists import where_open_wins
+from darrm.aggregator import load_release, save_release
 from darrm.errors import TableError
-from darrm.laws.priors import Dirichlet, Ewens
-from darrm.losses.vanishing import vanishing
-from darrm.mechanisms.noisy_law import answering_probabilities, winning_probabilities
-from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.mechanisms.selection import PermuteAndFlip
-from darrm.pate.files import load_release, save_release
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
+from darrm.noisy_max.noisy_law import answering_probabilities
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.noisy_max.selection import PermuteAndFlip
+from darrm.noisy_max.vanishing import vanishing
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from darrm.pate.tested import TestedRun
 from darrm.plan import Plan, plan
 from darrm.plan.__main__ import main
-from darrm.plan.families import named
-from darrm.plan.family import calibrate
-from darrm.plan.report import text_report
-from darrm.plan.share_right import Measure, histograms
+from darrm.plan.mechanisms import named
+from darrm.priors import Dirichlet, Ewens
 from darrm.privacy import PrivacyParams
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, ShapedNoise
 from darrm.problem import OPEN, Voters, Workload
 from darrm.release import release_debited
-from darrm.sampling import Sampling
+from darrm.subsampling import Subsampling
 from darrm.verify.__main__ import main as verify
+from darrm.verify.costs import judge_charge
 from darrm.verify.label_law import open_law_of
-from darrm.verify.mechanism import ExactMechanism, judge_costs
-from darrm.verify.totals import smallest
-from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED
+from darrm.verify.totals import smallest_total
+from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
 from darrm.votes import Votes
 from tests.doors import refused, validated
-from tests.losses.test_vanishing import law_of
+from tests.noisy_max.test_vanishing import law_of
+from tests.verify.support import charge_of, cost_of
 
 PLAIN = PrivacyParams("inf")
 WORK = Workload(Voters(60, PLAIN, overlap=1), 8, PrivacyParams("3", "1e-4"), classes=OPEN)
-DRAWN = Sampling(Fraction(1, 10))
-FLAGS = ["--K", "60", "--voters", "plain", "--overlap", "1", "--classes", "open", "--queries", "8", "--total", "3,1e-4"]
+DRAWN = Subsampling(Fraction(1, 10))
+FLAGS = ["--K", "60", "--non-private", "--overlap", "1", "--classes", "open", "--queries", "8", "--total", "3,1e-4"]
 
 _plans: list[Plan] = []
 
@@ -59,17 +55,17 @@ def planned() -> Plan:
 
 @pytest.mark.parametrize(
     ("noise", "reach"),
-    [(DiscreteGaussian(1.0), 8), (DiscreteLaplace(1.0), 30), (ShapedNoise(1.5, 2.5, 3.0, 1.5), 26)],
+    [(DiscreteGaussian(1.0), 8), (DiscreteLaplace(1.0), 30), (AsymmetricNoise(1.5, 2.5, 3.0, 1.5), 26)],
 )
 @pytest.mark.parametrize("threshold", [1, 3, 5, 30])
 def test_the_law_of_an_answer_is_the_sum_over_all_noises(
-    noise: DiscreteGaussian | DiscreteLaplace | ShapedNoise, reach: int, threshold: int
+    noise: DiscreteGaussian | DiscreteLaplace | AsymmetricNoise, reach: int, threshold: int
 ) -> None:
     counts = np.array([[4, 0, 0], [3, 1, 0], [2, 1, 1], [2, 2, 0], [0, 0, 0], [300, 299, 0]])
     expected = [law_of(tuple(row), noise, threshold, reach)[:-1] for row in counts.tolist()]
     assert answering_probabilities(noise, counts, threshold) == pytest.approx(np.array(expected), abs=1e-12)
-    mechanism: GNMax | LNMax | ShapedMax = GNMax(1.0) if isinstance(noise, DiscreteGaussian) else LNMax(1.0)
-    mechanism = ShapedMax(noise) if isinstance(noise, ShapedNoise) else mechanism
+    mechanism: GNMax | LNMax | AsymmetricMax = GNMax(1.0) if isinstance(noise, DiscreteGaussian) else LNMax(1.0)
+    mechanism = AsymmetricMax(noise) if isinstance(noise, AsymmetricNoise) else mechanism
     own = open_law_of(NoisyMaximum(mechanism, Voters(4, PLAIN, overlap=1), OPEN, threshold))
     assert own(counts) == pytest.approx(np.array(expected), abs=1e-12)
 
@@ -96,49 +92,48 @@ def test_the_plan_stays_within_the_budget(planned: Plan) -> None:
     best = planned.aggregator
     assert isinstance(best, NoisyMaximum)
     assert best.threshold is not None
-    charge = best.charge()
+    charge = best.privacy_cost()
     assert charge.vanishing == vanishing(best.mechanism.law, best.threshold)  # type: ignore[union-attr]
     assert 0.0 < charge.vanishing <= 1e-4 / (2 * 8)
     assert 2.8 < planned.spent.epsilon <= 3.0
-    assert {option.name for option in planned.options} == {"GNMax by label", "shaped noise"}
-    for option in planned.options:
-        assert option.share_right is not None
+    assert {option.slug for option in planned.rows} == {"gnmax", "asymmetric"}
+    for option in planned.rows:
         assert option.answered is not None
-        assert option.right <= option.answered
+        assert option.accuracy <= option.answered
 
 
 @pytest.mark.slow
 def test_a_short_right_tail_answers_more_than_the_published_rules() -> None:
     work = Workload(Voters(200, PLAIN, overlap=1), 100, PrivacyParams("2", "1e-5"), classes=OPEN)
-    found = plan(work, prior=Ewens(), families=[named("GNMax by label"), named("shaped noise")])
-    shaped, gaussian = found.options
-    assert (shaped.name, gaussian.name) == ("shaped noise", "GNMax by label")
-    even = [int(np.argmax(option.truth >= 0.5)) for option in found.options]
+    found = plan(work, prior=Ewens(), mechanisms=[named("gnmax"), named("asymmetric")])
+    shaped, gaussian = found.rows
+    assert (shaped.slug, gaussian.slug) == ("asymmetric", "gnmax")
+    even = [int(np.argmax(option.curve >= 0.5)) for option in found.rows]
     levels = np.arange(1, 201)[np.linspace(0, 199, 128).round().astype(int)]
     assert levels[even[1]] < 140  # 168 by counts, 135 by label with continuous noise, 119 by coins
     assert levels[even[0]] < 90
-    assert shaped.right > 1.8 * gaussian.right
+    assert shaped.accuracy > 1.8 * gaussian.accuracy
 
 
 @pytest.mark.slow
 def test_one_question_is_answered_by_the_optimum() -> None:
     work = Workload(Voters(14, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
     found = plan(work, prior=Ewens())
-    assert found.best.name == "per query"
-    assert found.best.right == pytest.approx(0.2558, abs=5e-5)
+    assert found.best.slug == "optimal"
+    assert found.best.accuracy == pytest.approx(0.2558, abs=5e-5)
     assert found.best.answered == pytest.approx(found.table.law.share_answered(Ewens()), abs=1e-9)
     wide = Workload(Voters(30, PLAIN, overlap=1), 1, PrivacyParams("1", "1e-5"), classes=OPEN)
     best = plan(wide, prior=Ewens()).best
     assert best.table is not None
-    assert best.right == pytest.approx(best.table.law.share_right(Ewens()), abs=0.02)  # of drawn partitions
+    assert best.accuracy == pytest.approx(best.table.law.share_right(Ewens()), abs=0.02)  # of drawn partitions
 
 
 @pytest.mark.slow
 def test_plan_release_ledger_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, ledger, out = tmp_path / "plan.json", tmp_path / "ledger.sqlite", tmp_path / "labels.csv"
-    assert main([*FLAGS, "--family", "shaped noise", "--output", str(file), "--format", "json"]) == 0
+    assert main([*FLAGS, "--mechanism", "asymmetric", "--output", str(file), "--format", "json"]) == 0
     report = validated(capsys.readouterr().out, "plan_report")
-    assert report["candidates"][0]["share_answered"] > 0.1
+    assert report["mechanisms"][0]["answered"] > 0.1
     validated(file.read_text(), "release")
     release = load_release(file)
     votes = Votes.of_answers([["tea"] * 60, [""] * 60] * 4, missing="blank")
@@ -146,11 +141,10 @@ def test_plan_release_ledger_and_audit(tmp_path: Path, capsys: pytest.CaptureFix
     drawn = release_debited(release, votes, ledger=budget, output=out)
     assert drawn[1::2].tolist() == [None] * 4
     assert set(drawn[::2].tolist()) == {"tea"}  # of 60 votes all but surely
-    assert verify([str(file), str(ledger), str(out)]) == 0
+    assert verify([str(file), str(ledger), str(out), "--all"]) == 0
     told = capsys.readouterr().out
-    assert "what one person alone says is an answer with probability" in told
-    assert "share right" in told
-    assert "the labels are 1 answer" in told  # an empty field is none
+    assert "a string that one person alone says is an answer with probability" in told
+    assert "the labels are 1 answers" in told  # an empty field is none
     stored = json.loads(file.read_text())
     stored["threshold"] -= 10
     lied = tmp_path / "lied.json"
@@ -163,20 +157,19 @@ def test_a_filter_over_open_questions_is_believed_to_the_accountant_only(
 ) -> None:
     """The audit's own sums of a filter know of no strings that vanish."""
     release = NoisyMaximum(GNMax(4.0), Voters(60, PLAIN, overlap=1), OPEN, threshold=24)
-    budget = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("3", "1e-4"), kinds="adaptive")
+    budget = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("3", "1e-4"), composition="adaptive")
     release_debited(release, Votes.of_answers([["tea"] * 60]), ledger=budget)
     save_release(tmp_path / "r.json", release)
     assert verify([str(tmp_path / "r.json"), str(tmp_path / "l.sqlite")]) == 0
-    (total,) = [line for line in capsys.readouterr().out.splitlines() if "the total stays within the budget" in line]
-    assert total.startswith("consistent")
+    assert capsys.readouterr().out.startswith("OPEN  1 label keeps to the budget (3, 0.0001) is unknown: no filter")
 
 
 def verdict_of(mechanism: GNMax | LNMax, share: float) -> str:
     """Judge a statement of what one person alone says that is so many times the honest one."""
     release = NoisyMaximum(mechanism, Voters(9, PLAIN, overlap=mechanism.reached), OPEN, threshold=25)
-    charge = release.charge()
+    charge = release.privacy_cost()
     stated = replace(charge, vanishing=charge.vanishing * share)
-    (told,) = [one for one in judge_costs(ExactMechanism(release), stated, "it") if "one person alone" in one.claim]
+    (told,) = [one for one in judge_charge(cost_of(release), charge_of(stated)) if "one person alone" in one.claim]
     return told.verdict
 
 
@@ -188,24 +181,24 @@ def test_an_audit_adds_up_what_vanishes(mechanism: GNMax | LNMax) -> None:
     if mechanism.reached == 1:
         assert verdict_of(mechanism, 0.99) == FALSE
     if mechanism.reached == 3:  # three strings of one vote each: their events overlap, and their sum is a bound
-        assert verdict_of(mechanism, 0.9) == CONSISTENT
+        assert verdict_of(mechanism, 0.9) == UNKNOWN
 
 
 def test_an_audit_pays_for_what_vanishes_before_its_sums() -> None:
-    charge = NoisyMaximum(GNMax(8.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=30).charge(10)
+    charge = NoisyMaximum(GNMax(8.0), Voters(9, PLAIN, overlap=1), OPEN, threshold=30).privacy_cost(10)
     lost, delta = Fraction(charge.vanishing) * 10, Fraction(1, 100)
-    own = smallest([(charge, None)], delta, enough=0.0)
-    rest = smallest([(replace(charge, vanishing=0.0), None)], delta - lost, enough=0.0)
+    own = smallest_total([(charge_of(charge), None)], delta, enough=0.0)
+    rest = smallest_total([(charge_of(replace(charge, vanishing=0.0)), None)], delta - lost, enough=0.0)
     assert own is not None
     assert rest is not None
     assert own.epsilon == rest.epsilon
-    assert smallest([(charge, None)], lost * Fraction(9, 10), enough=0.0) is None
+    assert smallest_total([(charge_of(charge), None)], lost * Fraction(9, 10), enough=0.0) is None
 
 
 @pytest.mark.parametrize("mechanism", [LNMax(0.4), LNMax(0.4, reached=2), GNMax(3.0, reached=2)])
 def test_a_charge_has_no_pair_and_the_guarantee_holds(mechanism: GNMax | LNMax) -> None:
     release = NoisyMaximum(mechanism, Voters(9, PLAIN, overlap=mechanism.reached), OPEN, threshold=20)
-    charge, guarantee = release.charge(), release.guarantee
+    charge, guarantee = release.privacy_cost(), release.guarantee
     assert charge.guarantee is None
     assert charge.vanishing == vanishing(mechanism.law, 20, moved=mechanism.reached)
     assert isinstance(guarantee, PrivacyParams)
@@ -221,17 +214,17 @@ def test_a_threshold_of_one_vote_has_a_guarantee() -> None:
 @pytest.mark.slow
 def test_a_person_of_two_votes_needs_a_higher_threshold() -> None:
     work = Workload(Voters(60, PLAIN, overlap=2), 8, PrivacyParams("3", "1e-4"), classes=OPEN)
-    found = plan(work, families=[named("GNMax by label")]).aggregator
+    found = plan(work, mechanisms=[named("gnmax")]).aggregator
     assert isinstance(found, NoisyMaximum)
-    assert 0.0 < found.charge().vanishing <= 1e-4 / (2 * 8)
+    assert 0.0 < found.privacy_cost().vanishing <= 1e-4 / (2 * 8)
 
 
 @pytest.mark.slow
-def test_advice_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
-    assert advise([*FLAGS, "--format", "json"]) == 0
-    report = validated(capsys.readouterr().out, "advice")
-    assert all(0.0 <= option["share_right"]["value"] <= option["share_answered"] for option in report["options"])
-    assert advise(FLAGS) == 0
+def test_a_plan_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FLAGS, "--format", "json"]) == 0
+    report = validated(capsys.readouterr().out, "plan_report")
+    assert all(0.0 <= row["accuracy"]["value"] <= row["answered"] for row in report["mechanisms"])
+    assert main(FLAGS) == 0
     assert "answered" in capsys.readouterr().out
 
 
@@ -240,15 +233,15 @@ def test_advice_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -
     [
         ({"--total": "3,0"}, "a threshold hides"),
         ({"--K": "5001"}, "at most 5000"),
-        ({"--family": "permute-and-flip"}, "it is for 2 to 1,000 classes only"),
+        ({"--mechanism": "permute-and-flip"}, "it is for 2 to 1,000 classes only"),
         ({"--prior": "dirichlet"}, "ewens"),
     ],
 )
 def test_what_cannot_be_planned_is_said_in_a_line(
     changed: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = dict(zip(FLAGS[::2], FLAGS[1::2], strict=True)) | changed
-    refused(main, [part for pair in flags.items() for part in pair], message, capsys)
+    words = [*FLAGS, *(part for pair in changed.items() for part in pair)]  # of an option the last value counts
+    refused(main, words, message, capsys)
 
 
 @pytest.mark.parametrize(
@@ -256,8 +249,8 @@ def test_what_cannot_be_planned_is_said_in_a_line(
     [
         ({"threshold": None}, "threshold"),
         ({"threshold": 0}, "at least 1"),
-        ({"classes": 3}, "it is for open answers"),
-        ({"mechanism": PermuteAndFlip(1.0)}, "GNMax, LNMax or ShapedMax"),
+        ({"classes": 3}, "it is for open-set answers"),
+        ({"mechanism": PermuteAndFlip(1.0)}, "GNMax, LNMax or AsymmetricMax"),
         (
             {"voters": Voters(9, PLAIN, overlap=1, sampled=DRAWN)},
             "the same for every open question",
@@ -271,7 +264,7 @@ def test_no_open_release_without_its_threshold(made: dict[str, object], message:
     good = {"mechanism": GNMax(2.0), "voters": Voters(9, PLAIN, overlap=1), "classes": OPEN, "threshold": 8}
     with pytest.raises(ValueError, match=message):
         NoisyMaximum(**(good | made))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="about listed classes"):
+    with pytest.raises(ValueError, match="for listed classes"):
         TestedRun(NoisyMaximum(**good), 5, PrivacyParams(1, "1e-5"), 8.0)  # type: ignore[arg-type]
     stored = NoisyMaximum(**good).to_json()  # type: ignore[arg-type]
     assert NoisyMaximum.from_json(stored).threshold == 8
@@ -283,26 +276,12 @@ def test_no_open_release_without_its_threshold(made: dict[str, object], message:
 @pytest.mark.slow
 def test_a_long_list_is_planned_like_open_answers() -> None:
     work = Workload(Voters(30, PLAIN, overlap=1), 2, PrivacyParams(4, "1e-3"), classes=20_000)
-    long = plan(work, prior=Dirichlet(1.5 / 20_000), families=[named("GNMax by label")])
-    same = plan(replace(work, classes=OPEN), prior=Ewens(1.5), families=[named("GNMax by label")])
+    long = plan(work, prior=Dirichlet(1.5 / 20_000), mechanisms=[named("gnmax")])
+    same = plan(replace(work, classes=OPEN), prior=Ewens(1.5), mechanisms=[named("gnmax")])
     assert long.best.settings == same.best.settings
-    assert long.best.right == same.best.right
+    assert long.best.accuracy == same.best.accuracy
     assert (long.listed, same.listed) == (20_000, 0)
-    assert "20,000 classes is planned like open answers" in text_report(long, None)
+    assert "20,000 classes is planned like open answers" in str(long)
     private = replace(work, voters=Voters(30, PrivacyParams("0.1"), overlap=1))
-    with pytest.raises(ValueError, match="longer lists are planned for plain voters"):
+    with pytest.raises(ValueError, match="longer lists are planned for non-private voters"):
         plan(private)
-
-
-@pytest.mark.slow
-def test_advice_says_how_much_longer_lists_cost() -> None:
-    voters = Voters(60, PLAIN, overlap=1)
-    work = Workload(voters, 1, PrivacyParams(1, "1e-4"), classes=120)
-    measure = Measure(work, Dirichlet(0.01))
-    noisy = calibrate(work, named("GNMax by label"), measure=measure)
-    (said,) = where_open_wins(work, measure, [noisy])
-    counts = histograms(measure.prior, 60, 120, 512)[0]
-    law = winning_probabilities(noisy.aggregator.mechanism.law, counts)  # type: ignore[union-attr]
-    assert f"noise on all classes in {np.mean(np.sum(law * (counts == counts[:, :1]), axis=1)):.1%}" in said
-    assert where_open_wins(replace(work, classes=50), measure, [noisy]) == ()
-    assert where_open_wins(work, measure, []) == ()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.losses.charges import Charge
-from darrm.losses.composition import compose_general, compose_optimal, compose_simple
+from darrm.loss.composition import compose_general, compose_optimal, compose_simple
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.random_dp.guarantee import RandomDP, compose
@@ -29,7 +29,7 @@ def test_it_does_not_pass_for_plain_privacy(name: str) -> None:
 
 def account_for_it() -> None:
     accountant = PrivacyAccountant()
-    accountant.add(Charge("a release", guarantee=promise()))
+    accountant.add(PrivacyCost("a release", guarantee=promise()))
     accountant.spent(1e-5)
 
 
@@ -105,8 +105,8 @@ def test_bad_arguments(change: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match="must be") as info:
         promise(**change)  # type: ignore[arg-type]
     assert words in str(info.value)
-    with pytest.raises(ValueError, match="on_covered_pairs must be a PrivacyParams"):
-        RandomDP((0.1, 0.0), 0.1, 3, "P")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="on_covered_pairs must be a pair"):
+        RandomDP(0.1, 0.1, 3, "P")  # type: ignore[arg-type]
 
 
 def test_it_is_frozen_and_prints_itself() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from darrm.losses.gaussian import _concentrated_log_delta, concentrated_sigma
+from darrm.loss.gaussian import _concentrated_log_delta, concentrated_sigma
+from darrm.numerics.exact_sampling import uniform_below
 from darrm.privacy import PrivacyParams
-from darrm.probability.exact_sampling import uniform_below
 from darrm.random_dp import mechanisms
 from darrm.random_dp.bernstein import Bernstein, lattice
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, from_lattice, step_for, to_lattice

@@ -1,7 +1,11 @@
 """A private classifier keeps nothing but what was released."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
@@ -68,6 +72,7 @@ def test_bad_data(sensitivity: SampledSensitivity) -> None:
         (X, y[1:], "shapes"),
         (X[:, 0], y, "shapes"),
         (X, y + 1, "among the classes"),
+        (X, np.array([1, "a"] * (RECORDS // 2), dtype=object), "among the classes"),
         (X[:, :1], y, "parameters' shape"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -77,8 +82,10 @@ def test_bad_data(sensitivity: SampledSensitivity) -> None:
 def test_bad_constructions(sensitivity: SampledSensitivity) -> None:
     with pytest.raises(ValueError, match="norm must be 'l2'"):
         PrivateClassifier(ESTIMATOR, Gaussian(PrivacyParams(1, 1e-5)), sensitivity)
-    with pytest.raises(ValueError, match="two classes"):
-        PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity, classes=(1, 0))
+    wrong: list[Any] = [(1, 0), ("a", 1), (None, 1), {0, 1}, 2]
+    for classes in wrong:
+        with pytest.raises(ValueError, match="two classes"):
+            PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), sensitivity, classes=classes)
     with pytest.raises(ValueError, match="attributes must be"):
         ParametersOf(GaussianNB())(two_clouds(np.random.default_rng(1), RECORDS))
 
@@ -94,3 +101,36 @@ def test_other_estimators(estimator: object, attributes: tuple[str, ...]) -> Non
     X, y = two_clouds(np.random.default_rng(1), RECORDS)
     voter.fit(X, y, rng=np.random.default_rng(1))
     assert np.mean(voter.predict(X) == y) > 0.9
+
+
+class Means:
+    """A classifier without get_params."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        self.coef_, self.intercept_ = np.array([X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0)]), np.array([0.0])
+
+
+def test_what_an_earlier_fit_left_is_not_released(sensitivity: SampledSensitivity) -> None:
+    X, y = two_clouds(np.random.default_rng(1), RECORDS)
+    fitted = LinearSVC(C=0.1, random_state=0).fit(X, y)
+    assert hasattr(fitted, "n_iter_")
+    voter = PrivateClassifier(fitted, Laplace(PRIVACY), sensitivity).fit(X, y)
+    kept = {name for name in vars(voter.released) if name.endswith("_")}
+    assert kept == {"coef_", "intercept_", "classes_", "n_features_in_"}
+
+
+def test_a_fitted_estimator_that_cannot_be_cloned_is_refused() -> None:
+    data = two_clouds(np.random.default_rng(1), RECORDS)
+    frozen = FrozenEstimator(LinearSVC(C=0.1).fit(*data))
+    means = Means()
+    assert ParametersOf(means)(data).shape == (3,)
+    means.fit(*data)
+    for estimator in (frozen, means):
+        with pytest.raises(ValueError, match="estimator must be unfitted, got a fitted"):
+            ParametersOf(estimator)(data)
+
+
+def test_a_voter_without_noise_warns(sensitivity: SampledSensitivity) -> None:
+    voter = PrivateClassifier(ESTIMATOR, Laplace(PRIVACY), replace(sensitivity, value=0.0))
+    with pytest.warns(UserWarning, match="no noise is added"):
+        voter.fit(*two_clouds(np.random.default_rng(1), RECORDS))

@@ -1,5 +1,9 @@
 """Algorithm 2: a sampled sensitivity goes into a mechanism of the same norm, and the guarantee says so."""
 
+import io
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,7 +63,8 @@ def test_every_mechanism_responds() -> None:
 
 def test_a_constant_function_is_released_as_it_is_and_the_guarantee_says_so() -> None:
     sampler = SensitivitySampler(lambda _: 7.0, uniform, "l1")
-    answer = sample_then_respond(DATA, Laplace(ONE), sampler, gamma=0.3)
+    with pytest.warns(UserWarning, match=r"the sampled sensitivity is 0, so no noise is added.* a share 0\.3 at most"):
+        answer = sample_then_respond(DATA, Laplace(ONE), sampler, gamma=0.3)
     assert answer.value == 7.0
     assert "no noise: the sampled sensitivity is 0" in answer.guarantee.noise
 
@@ -68,3 +73,41 @@ def test_a_failure_on_the_real_data_is_reported() -> None:
     sampler = SensitivitySampler(lambda data: np.log(data[0]) if data[0] > 0 else np.nan, uniform, "l1")
     with pytest.raises(ValueError, match="function's value must be finite"):
         sample_then_respond(DATA, Laplace(ONE), sampler, gamma=0.4)
+
+
+@pytest.mark.filterwarnings("ignore:the sampled sensitivity is 0")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda data: np.rint(np.mean(data)),  # 0.0 or -0.0
+        lambda data: np.zeros(3) * (1.0 if data[0] < 0 else -1.0),
+        lambda data: np.ones((2, 3), order="F" if data[0] < 0 else "C"),
+        lambda data: np.ones(2, dtype=np.float32 if data[0] < 0 else np.int8),
+        lambda data: np.longdouble(1.0) + (np.longdouble(2.0) ** -60 if data[0] < 0 else 0),
+        lambda data: 2**53 + int(data[0] < 0),  # one float
+        lambda data: np.ones((3, 2)).T if data[0] < 0 else np.ones((2, 3)),
+        lambda data: [True] if data[0] < 0 else (1.0,),
+        lambda data: np.ma.array([1.0, 2.0], mask=[data[0] < 0, False]),
+    ],
+)
+def test_at_sensitivity_zero_covered_pairs_give_the_same_bytes(function: Callable[[Any], Any]) -> None:
+    sampler = SensitivitySampler(function, lambda rng, count: rng.uniform(-0.4, 0.4, count), "l1", distribution="U")
+    sampled = sampler.estimate(3, gamma=0.2, seed=1)
+    assert sampled.value == 0.0
+    seen = set()
+    for index in range(40):
+        value = respond(sampler.replay(3, 9, index)[0], Laplace(ONE), sampler, sampled).value
+        buffer = io.BytesIO()
+        np.save(buffer, value)
+        seen.add((buffer.getvalue(), type(value), value.strides))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("mechanism", [Laplace(ONE), Gaussian(PrivacyParams(1, 1e-5)), Bernstein(ONE, size=1)])
+def test_minus_zero_is_released_as_zero(mechanism: Any) -> None:
+    released = mechanism.release([-0.0, 0.0], 0.0)
+    assert not np.signbit(getattr(released, "values", released)).any()
+
+
+def test_the_exponential_mechanism_chooses_between_equal_zeros() -> None:
+    assert {Exponential(ONE, (0, 1)).release([-0.0, 0.0], 0.0) for _ in range(60)} == {0, 1}

@@ -13,7 +13,7 @@ from scipy.special import bdtr
 from darrm.errors import SamplingError
 from darrm.random_dp.draws import Function, RecordSampler
 from darrm.random_dp.sensitivity_sampler import Execution, SensitivitySampler, order_statistic_of
-from darrm.system import progress
+from darrm.util import progress
 
 FALSE_ALARM = 1e-6
 

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 
 from darrm.account import __main__ as account
-from darrm.account.ledger import PrivacyLedger
-from darrm.errors import LedgerError, PaidError
-from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.release import Release
+from darrm.commands.command_line import run
+from darrm.errors import DeliveryError, LedgerError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import Table, certify
 from darrm.release import __main__ as release
 from darrm.release import debited, release_debited
 from darrm.release.debited import recover
-from darrm.system import progress, votes_file
-from darrm.system.command_line import run
-from darrm.system.votes_file import labels_digest, save_labels
-from darrm.votes import Votes
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
+from darrm.util import progress
+from darrm.votes import Votes, labels_file
+from darrm.votes.labels_file import labels_digest, save_labels
 from tests.doors import refused, validated
 
 VOTES = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
@@ -82,7 +82,7 @@ def test_what_the_ledger_keeps(suffix: str, classes: tuple[Any, Any], folder: Pa
     assert written.astype(labels.dtype).tolist() == labels.tolist()
     with pytest.raises(ValueError, match="undelivered, and none is"):
         recover(ledger, 1, folder / "again.csv")
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+    assert list(folder.glob(".labels-*")) == []
 
 
 def test_labels_in_memory_count_as_delivered(folder: Path, aggregator: Release) -> None:
@@ -106,7 +106,7 @@ def test_what_fails_after_the_debit_is_recovered_once(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(debited, "save_labels", failing(FAILURES[name]))
-    assert releasing(folder) == release.PAID_STATUS
+    assert releasing(folder) == 3
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     command = f"python -m darrm.release recover 1 --ledger {folder / 'l.sqlite'} --output labels-1.csv"
@@ -134,8 +134,8 @@ def test_what_fails_after_the_debit_is_recovered_once(
 def test_a_name_that_is_taken_after_the_debit_is_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overtaken(path: Path, labels: np.ndarray, line: Any) -> None:
-        save_labels(path, labels, line)
+    def overtaken(path: Path, labels: np.ndarray, *_: Any) -> None:
+        save_labels(path, labels)
         (folder / "labels.npy").write_text("mine")
 
     monkeypatch.setattr(debited, "save_labels", overtaken)
@@ -272,15 +272,25 @@ def test_ctrl_c_after_the_delivery_says_what_was_paid(
 def test_ctrl_c_after_labels_in_memory_says_what_was_paid(
     folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", failing(KeyboardInterrupt()))
+    ledger = PrivacyLedger(folder / "l.sqlite")
+    with pytest.raises(DeliveryError, match="interrupted; the budget is spent and the labels are kept"):
+        release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+
+
+def test_labels_whose_debit_nobody_heard_of_are_kept(
+    folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger, debit = PrivacyLedger(folder / "l.sqlite"), PrivacyLedger.debit
 
-    def interrupted(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
+    def interrupted(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
         debit(self, *arguments, **options)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PrivacyLedger, "debit", interrupted)
-    with pytest.raises(PaidError, match="interrupted; the budget is spent"):
+    with pytest.raises(KeyboardInterrupt):
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
+    assert ledger.kept_labels(1).size == len(VOTES)
 
 
 def test_an_output_has_one_name(folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +301,7 @@ def test_an_output_has_one_name(folder: Path, aggregator: Release, monkeypatch: 
     release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "dangling.csv")
     assert (folder / "dangling.csv").read_text().count("\n") == 4
     monkeypatch.setattr(debited, "save_labels", failing(OSError(28, "No space left on device")))
-    with pytest.raises(PaidError):
+    with pytest.raises(DeliveryError):
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "real" / "labels.csv")
     for other in (folder / "alias" / "labels.csv", folder / "alias" / ".." / "real" / "labels.csv"):
         with pytest.raises(ValueError, match="paid for already and are not delivered yet"):
@@ -305,7 +315,7 @@ def test_published_labels_are_durable_before_the_ledger_forgets_them(
     ledger, output = PrivacyLedger(folder / "l.sqlite"), folder / "labels.csv"
     with monkeypatch.context() as patch:
         patch.setattr(debited, "sync", failing(OSError(5, "Input/output error")))  # published, and not synced
-        with pytest.raises(PaidError):
+        with pytest.raises(DeliveryError):
             release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=output)
     synced: set[int] = set()
     forget, sync = PrivacyLedger.forget_labels, os.fsync
@@ -345,10 +355,10 @@ def test_labels_are_on_no_disk_before_they_are_paid(
 ) -> None:
     debit, sizes = PrivacyLedger.debit, []
 
-    def watched(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
+    def watched(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
         files = [path for path in folder.rglob("*") if path.is_file()]
         sizes.append({path.name: path.stat().st_size for path in files if path.parent != folder})
-        debit(self, *arguments, **options)
+        return debit(self, *arguments, **options)
 
     monkeypatch.setattr(PrivacyLedger, "debit", watched)
     ledger = PrivacyLedger(folder / "l.sqlite")
@@ -361,7 +371,7 @@ def test_a_long_release_says_how_far_it_is(
     output: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "LOGGED_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(votes_file, "_LABELS_AT_ONCE", 3)
+    monkeypatch.setattr(labels_file, "_LABELS_AT_ONCE", 3)
     assert releasing(folder, output=output) == 0
     lines = capsys.readouterr().err.splitlines()
     shown = [re.sub(r" \[.*\]", "", line).partition(", ")[0] for line in lines]
@@ -383,7 +393,7 @@ def test_python_gets_an_error_that_knows_the_entry(
 ) -> None:
     ledger = PrivacyLedger(folder / "l.sqlite")
     monkeypatch.setattr(debited, "save_labels", failing(OSError(28, "No space left on device")))
-    with pytest.raises(PaidError) as caught:
+    with pytest.raises(DeliveryError) as caught:
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
     monkeypatch.undo()
     assert caught.value.entry is not None
@@ -396,20 +406,17 @@ def test_python_gets_an_error_that_knows_the_entry(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--recover", "1"], "--recover is now python -m darrm.release recover ENTRY"),
-        (["recover", "1", "--table", "t.json"], "there is no flag --table"),
-        (["streem"], "'streem' is neither a job (did you mean stream?) nor a file of votes"),
-        (["recover", "x"], "ENTRY must be an integer of at least 1, got 'x'"),
+        (["recover", "1", "--table", "t.json"], "There is no option --table"),
+        (["streem"], "'streem' is neither a sub-command (did you mean stream?) nor a file of votes"),
+        (["recover", "x"], "must be an integer of at least 1, got 'x'"),
         (["recover", "5"], "the entry must be undelivered, and none is, got 5"),
-        (["recover"], "the following arguments are required: ENTRY"),
-        ([], "the following arguments are required: VOTES, --table"),
-        (["-", "--table", "t.json"], "- is now python -m darrm.release stream"),
-        (["--votes", "-"], "--votes is now python -m darrm.release file VOTES, or, for questions"),
-        (["v.npy", "--first", "1"], "--first is now a flag of python -m darrm.release stream"),
-        (["stream", "--votes", "-"], "--votes is now standard input"),
+        (["recover"], "ENTRY is required: the number of the ledger's entry"),
+        ([], "VOTES is required: .csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these"),
+        (["v.npy", "--first", "1"], "There is no option --first"),
+        (["stream", "--votes", "-"], "There is no option --votes"),
     ],
 )
-def test_each_job_has_its_own_flags_and_old_spellings_say_the_new_ones(
+def test_each_sub_command_has_its_own_options(
     words: list[str], line: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = ["--ledger", str(folder / "l.sqlite")]

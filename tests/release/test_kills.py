@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darrm.account.ledger import PrivacyLedger
-from darrm.account.ledger_rows import Entry
-from darrm.laws.noise_function import NoiseFunction
+from darrm.commands.command_line import run
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.rows import Entry
+from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import certify
 from darrm.release import __main__ as release
 from darrm.release import debited
-from darrm.system.command_line import run
-from darrm.system.votes_file import labels_digest, save_labels
+from darrm.table.table import certify
+from darrm.votes.labels_file import labels_digest, save_labels
 from tests.exhaustive import EXHAUSTIVE
 from tests.killed import KILLED, apart, ended
 

@@ -5,14 +5,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
-from darrm.errors import PaidError
-from darrm.laws import baselines
+from darrm.commands.command_line import run
+from darrm.errors import DeliveryError
+from darrm.majority import baselines
 from darrm.release import debited
 from darrm.release.__main__ import main
-from darrm.system.command_line import run
 
 PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
 VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
@@ -21,7 +22,6 @@ VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PrivacyLedger:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(debited, "_SECONDS_TO_LOCK", -1.0)
     return PrivacyLedger.create("ledger.sqlite", PrivacyParams(9))
 
 
@@ -43,6 +43,27 @@ def test_a_folder_that_somebody_holds_stays(tmp_path: Path, ledger: PrivacyLedge
     assert left(tmp_path) == [".labels-other.npy-abc"]
 
 
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aggregator = Release(certify(PROBLEM, baselines.double_subsampling(PROBLEM)))
+    lock = fcntl.flock
+    made: list[str] = []
+
+    def overtaken(handle: int, how: int) -> None:
+        folders = left(tmp_path)
+        if how == fcntl.LOCK_EX and folders and len(made) < 2:
+            made.append(*folders)
+            debited.remove_left(tmp_path / "labels.npy")
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", overtaken)
+    labels = release_debited(aggregator, VOTES, ledger=ledger, output="labels.npy")
+    assert len(set(made)) == 2
+    assert np.load("labels.npy").tolist() == labels.tolist()
+    assert left(tmp_path) == []
+
+
 def test_who_is_interrupted_after_the_delivery_learns_where_the_labels_are(
     ledger: PrivacyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +75,7 @@ def test_who_is_interrupted_after_the_delivery_learns_where_the_labels_are(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PrivacyLedger, "forget_labels", interrupted)
-    with pytest.raises(PaidError, match=r"budget is spent and the labels are in '.*labels.npy'"):
+    with pytest.raises(DeliveryError, match=r"budget is spent and the labels are in '.*labels.npy'"):
         release_debited(aggregator, VOTES, ledger=ledger, output="labels.npy")
 
 
@@ -66,7 +87,7 @@ def test_a_ledger_is_made_for_its_kinds(
     certify(PROBLEM, baselines.double_subsampling(PROBLEM)).save("table.json")
     (tmp_path / "votes.csv").write_text("0,1,1\n")
     given = ["votes.csv", "--table", "table.json", "--ledger", "new.sqlite", "--output", "l.csv", "--quiet"]
-    assert run(lambda: main([*given, "--kinds", kinds])) == 2
-    assert "give it with --create-budget" in capsys.readouterr().err
-    assert run(lambda: main([*given, "--kinds", kinds, "--create-budget", "2,1e-5"])) == 0
-    assert PrivacyLedger("new.sqlite").kinds == kinds
+    assert run(lambda: main([*given, "--composition", kinds])) == 2
+    assert "needs --create-budget" in capsys.readouterr().err
+    assert run(lambda: main([*given, "--composition", kinds, "--create-budget", "2,1e-5"])) == 0
+    assert PrivacyLedger("new.sqlite").composition == kinds

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from darrm import open_release
-from darrm.account.ledger import PrivacyLedger
 from darrm.errors import BudgetExceededError, LedgerError
-from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.noisy_maximum import NoisyMaximum
-from darrm.mechanisms.release import Release
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.majority.noise_function import NoiseFunction
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import Table, certify
 from darrm.release.debited import recover
-from darrm.system.votes_file import labels_digest
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
 from darrm.votes import Votes
+from darrm.votes.labels_file import labels_digest
 
 VOTES = [[1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]]
 MAJORITIES = [1, 0, 1, 0]
@@ -128,7 +128,7 @@ def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: Table, ledger:
     open_release(table, ledger).answer(VOTES[0])
     with pytest.raises(ValueError, match="this ledger accounts for queries of one kind"):
         open_release(other, ledger, stream="other").answer(VOTES[0])
-    adaptive = PrivacyLedger.create(":memory:", PrivacyParams("0.5", "1e-3"), kinds="adaptive")
+    adaptive = PrivacyLedger.create(":memory:", PrivacyParams("0.5", "1e-3"), composition="adaptive")
     first, second = open_release(table, adaptive), open_release(other, adaptive, stream="other")
     assert [first.answer(VOTES[0]), first.answer(VOTES[1])] == [1, 0]
     assert second.answer(VOTES[0]) in {0, 1}
@@ -154,8 +154,8 @@ def test_what_opens_nothing(table: Table, ledger: PrivacyLedger, tmp_path: Path)
         open_release(Release, ledger)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the name of a stream must be printable"):
         open_release(table, ledger, stream="a\nb")
-    planned = PrivacyLedger.create(tmp_path / "planned", PrivacyParams(1), kinds="planned")
-    with pytest.raises(ValueError, match="the ledger's kinds must be one, renyi or adaptive, got 'planned'"):
+    planned = PrivacyLedger.create(tmp_path / "planned", PrivacyParams(1), composition="planned")
+    with pytest.raises(ValueError, match="the ledger's composition must be one, renyi or adaptive, got 'planned'"):
         open_release(table, planned)
     open_release(Release(table), PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))).answer(VOTES[0])
 

@@ -11,24 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.account.ledger import PrivacyLedger
-from darrm.errors import PaidError
-from darrm.laws.noise_function import NoiseFunction
-from darrm.losses.charges import Charge
+from darrm.commands.command_line import run
+from darrm.commands.values import classes_of
+from darrm.errors import DeliveryError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.majority.noise_function import NoiseFunction
 from darrm.pate import __main__ as pate
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Problem, Voters
-from darrm.proof.table import certify
 from darrm.release import __main__ as command
 from darrm.release import debited, open_release, partitions, release_debited
 from darrm.release.debited import recover
-from darrm.release.partitions import recover_partitions, release_partitions
-from darrm.system.command_line import run
-from darrm.system.flags import classes_of
-from darrm.system.votes_file import labels_digest, load_labels, save_labels
+from darrm.release.partitions import release_partitions
+from darrm.table.table import certify
 from darrm.verify import __main__ as verify
+from darrm.verify.label_files import read_labels
 from darrm.votes import ABSTAIN, Votes
-from tests.test_open_votes import STRANGE
+from darrm.votes.labels_file import labels_digest, save_labels
+from tests.votes.test_open_votes import STRANGE
 
 ROWS = [[word, "other", word] for word in STRANGE] + [["all", "of them", "differ"]]
 LABELS = [*STRANGE, None]
@@ -40,8 +41,8 @@ class MostSaid:
     voters, classes = Voters(3, PrivacyParams("inf"), overlap=1), OPEN
     guarantee = PrivacyParams(1)
 
-    def charge(self, queries: int = 1) -> Charge:
-        return Charge("open answers of 3", guarantee=self.guarantee).repeated(queries)
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        return PrivacyCost("open answers of 3", guarantee=self.guarantee).repeated(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Any:  # noqa: ARG002
         places = np.full(votes.of_voters(3).queries, ABSTAIN)
@@ -54,7 +55,6 @@ class MostSaid:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "load_release", lambda _: MostSaid())
     monkeypatch.setattr(partitions, "document_of", lambda _: {"format": "most said"})
-    monkeypatch.setattr(partitions, "release_of", lambda _: MostSaid())
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(1000, "0.1"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -77,7 +77,7 @@ def read(path: Path) -> list[str | None]:
     if path.suffix == ".parquet":
         labels: list[str | None] = pytest.importorskip("pyarrow.parquet").read_table(path)["label"].to_pylist()
         return labels
-    return [label or None for label in load_labels(path).tolist()]
+    return [label or None for label in read_labels(path).labels.tolist()]
 
 
 def do(*words: str) -> int:
@@ -106,11 +106,11 @@ def test_labels_in_memory_in_a_file_and_in_the_ledger_are_the_same(folder: Path)
     labels = MostSaid().release(Votes.of_answers(ROWS))
     for name in ("a.csv", "a.npy"):
         save_labels(folder / name, labels)
-        assert labels_digest(load_labels(folder / name)) == labels_digest(labels)
+        assert labels_digest(read_labels(folder / name).labels) == labels_digest(labels)
     assert labels_digest(labels) != labels_digest(np.array([*LABELS[:-1], "None"], dtype=object))
     save_labels(folder / "none.csv", np.array([None, None], dtype=object))
     assert (folder / "none.csv").read_bytes() == b'""\n""\n'
-    assert load_labels(folder / "none.csv").tolist() == ["", ""]
+    assert read_labels(folder / "none.csv").labels.tolist() == ["", ""]
     save_labels(folder / "short.npy", np.array(["ab", None], dtype=object))
     assert np.load(folder / "short.npy").dtype == np.dtype("<U2")  # as wide as what leaves, not as what was said
 
@@ -119,7 +119,7 @@ def test_what_was_paid_for_and_not_delivered_is_recovered(folder: Path, monkeypa
     ledger = PrivacyLedger(folder / "l.sqlite")
     with monkeypatch.context() as broken:
         broken.setattr(debited, "save_labels", lambda *_: os.fsync(-1))
-        with pytest.raises(PaidError):
+        with pytest.raises(DeliveryError):
             release_debited(MostSaid(), Votes.of_answers(ROWS), ledger=ledger, output=folder / "l.csv")
     (entry,) = ledger.undelivered()
     assert recover(ledger, entry.number, folder / "l.csv").tolist() == [label or "" for label in LABELS]
@@ -188,16 +188,16 @@ def test_a_folder_of_answers_is_drawn_again_where_it_was_left(folder: Path, monk
         write(folder / "votes" / f"{name}.parquet", ROWS)
     ledger = PrivacyLedger(folder / "l.sqlite")
     with monkeypatch.context() as broken:
-        broken.setattr(partitions, "_finish", lambda *_: os.fsync(-1))
-        with pytest.raises(PaidError):
+        broken.setattr(partitions.PartitionDestination, "publish", lambda *_: os.fsync(-1))
+        with pytest.raises(DeliveryError):
             release_partitions(MostSaid(), "votes", ledger=ledger, output="labels", normalize="casefold")
     for named, message in (
-        ({"normalize": str.upper}, "normalize must be a str, .* a function of yours does not stand in the manifest"),
+        ({"normalize": str.upper}, "normalize must be a str, .* a function cannot be written into the plan"),
         ({"missing": "coin"}, "must be 'refuse', or 'blank' for open answers"),
     ):
         with pytest.raises(ValueError, match=message):
             release_partitions(MostSaid(), "votes", ledger=ledger, output="more", **named)
-    done = recover_partitions(ledger, 1, "labels")
+    done = release_partitions(MostSaid(), "votes", ledger=ledger, output="labels", normalize="casefold")
     assert (done.rows, paid(folder)) == (2 * len(ROWS), 2 * len(ROWS))
     for name in "ab":
         expected = [label and label.casefold() for label in LABELS]
@@ -206,8 +206,8 @@ def test_a_folder_of_answers_is_drawn_again_where_it_was_left(folder: Path, monk
 
 
 FLAGS: dict[str, tuple[list[str], str]] = {
-    "a coin": (["--missing", "coin"], "must be 'refuse', or 'blank' for open answers, got 'coin': there is no die"),
-    "counts": (["--votes-format", "counts"], "counts have a column for each class, and open answers have none"),
+    "a coin": (["--missing", "coin"], "must be 'refuse', or 'blank' for open answers, got 'coin': open answers"),
+    "counts": (["--layout", "counts"], "counts have a column for each class, and open answers have none"),
     "no normalizer": (["--normalize", "upper"], "must be some of casefold, nfc, spaces, strip"),
     "classes": (["--classes", "a,b"], "--classes must be open, or left out, got 'a,b': t.json is for open answers"),
 }
@@ -252,7 +252,7 @@ def test_open_answers_are_refused_where_classes_are_listed(
 def test_answers_that_are_missing_count_for_no_string(
     door: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [["", "", ""], ["a", "", "a"], ["NA", "NA", ""]]
+    rows = [["", "b", ""], ["a", "", "a"], ["NA", "NA", ""]]
     if door == ".parquet":
         rows = [[None if word == "" else word for word in row] for row in rows]  # type: ignore[misc]
     if door in {"json", "lines"}:
@@ -267,29 +267,28 @@ def test_answers_that_are_missing_count_for_no_string(
         words = ["file", f"v{door}", "--table", "t.json", "--output", f"l{door}", "--ledger", "l.sqlite"]
         assert run(lambda: command.main([*words, "--missing", "blank"])) == 0
         labels = read(folder / f"l{door}")
-        assert ("5 of 9 answers are missing and count for no string" in capfd.readouterr().err) == (door != ".parquet")
+        assert ("4 of 9 answers are missing and count for no string" in capfd.readouterr().err) == (door != ".parquet")
     assert labels == [None, "a", "NA"]
     assert do("stream", "--table", "t.json", "--missing", "drop") == 2
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "an empty field": (lambda path: path.write_text("a,b,c\na,,c\n"), "line 2, field 2: an answer must be text with"),
-    "too few": (lambda path: path.write_text("a,b,c\na,b\n"), "line 2 has 2 answers, and those before it 3"),
-    "a blank line": (lambda path: path.write_text("a,b,c\n\n"), "line 2 is blank"),
+    "too few": (lambda path: path.write_text("a,b,c\na,b\n"), "line 2 has 2 fields, the lines before it 3"),
+    "a blank line": (lambda path: path.write_text("a,b,c\n\na,b,c\n"), "line 2 is blank"),
     "no line": (lambda path: path.write_text(""), "at least one line"),
     "other voters": (lambda path: path.write_text("a,b\n"), "of K = 3 voters, got 2 columns"),
-    "numbers of columns": (lambda path: path.write_text("0,1,2,3,4\n"), "line 1 looks like a header"),
     "no UTF-8": (lambda path: path.write_bytes(b"a,b,\xe9\n"), "line 1 is not in UTF-8"),
     "too long": (lambda path: path.write_text(f"a,b,{'c' * 201}\n"), "line 1, field 3: .* at most 200 characters"),
     "no text": (lambda path: np.save(path, [[1, 2, 3]]), "open answers are text, and its type is int64"),
     "nothing in an array": (lambda path: np.save(path, [["a", "", "b"]]), "query 0, voter 1: an answer must be text"),
     "a null": (
         lambda path: write(path, [["a", "b", "c"], ["a", "b", None]]),  # type: ignore[list-item]
-        "row 1, column 'v2' holds no vote: it is missing",
+        "row 1, column 'v2': an answer must be text with at least one",
     ),
     "an empty string": (
         lambda path: write(path, [["a", "b", "c"], ["a", "", "c"]]),
-        "column 'v1', row 1: an answer must be text with at least one",
+        "row 1, column 'v1': an answer must be text with at least one",
     ),
     "four columns": (lambda path: write(path, [["a", "b", "c", "d"]]), "3 columns, one a voter"),
 }
@@ -329,7 +328,7 @@ def test_a_long_list_is_read_from_a_file(suffix: str, tmp_path: Path) -> None:
         write(tmp_path / "n.parquet", numbers)  # type: ignore[arg-type]
         listed = tuple(range(0, 3000, 3))
         assert np.array_equal(Votes.read(tmp_path / "n.parquet", classes=listed).counts, votes.counts)
-        with pytest.raises(ValueError, match=r"row 0, column 'v0' holds '\d+', and a vote is one of 1, 4"):
+        with pytest.raises(ValueError, match=r"row 0, column 'v0': '\d+' is none of the classes '1', '4'"):
             Votes.read(tmp_path / "n.parquet", classes=tuple(range(1, 3000, 3)))
 
 
@@ -338,6 +337,6 @@ def test_bytes_that_are_no_text_are_named_with_their_row(tmp_path: Path) -> None
     offsets, content = arrow.py_buffer(np.array([0, 1, 2, 4], dtype=np.int32)), arrow.py_buffer(b"aa\xe9a")
     column = arrow.Array.from_buffers(arrow.string(), 3, [None, offsets, content])
     parquet.write_table(arrow.table({"v": column}), tmp_path / "v.parquet")
-    with pytest.raises(ValueError, match=r"v\.parquet', column 'v', row 2: ") as caught:
+    with pytest.raises(ValueError, match=r"v\.parquet', row 2, column 'v': ") as caught:
         Votes.read(tmp_path / "v.parquet", classes=OPEN)
     assert type(caught.value) is ValueError

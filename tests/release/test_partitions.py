@@ -1,5 +1,6 @@
-"""Labels of Parquet files: one debit for all rows, one label for each, whoever dies on the way."""
+"""Labels of Parquet files: a debit for each file, one label for each row, also if processes die on the way."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -7,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,29 @@ from hypothesis import strategies as st
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-from darrm.account.ledger import PrivacyLedger  # noqa: E402 (after the check for pyarrow)
-from darrm.errors import BudgetExceededError, PaidError  # noqa: E402 (as above)
-from darrm.laws.noise_function import NoiseFunction  # noqa: E402 (as above)
-from darrm.mechanisms.release import Release  # noqa: E402 (as above)
+from darrm.commands.command_line import run  # noqa: E402 (as above)
+from darrm.errors import BudgetExceededError, DeliveryError, LedgerError  # noqa: E402 (as above)
+from darrm.ledger.ledger import PrivacyLedger  # noqa: E402 (after the check for pyarrow)
+from darrm.majority.noise_function import NoiseFunction  # noqa: E402 (as above)
 from darrm.privacy import PrivacyParams  # noqa: E402 (as above)
 from darrm.problem import Problem, Voters  # noqa: E402 (as above)
-from darrm.proof.table import certify  # noqa: E402 (as above)
 from darrm.release import __main__ as command  # noqa: E402 (as above)
-from darrm.release import partitions  # noqa: E402 (as above)
-from darrm.release.debited import recover  # noqa: E402 (as above)
-from darrm.release.engine import engine_of  # noqa: E402 (as above)
+from darrm.release import debited, partitions  # noqa: E402 (as above)
+from darrm.release.debited import release_debited  # noqa: E402 (as above)
 from darrm.release.partitions import (  # noqa: E402 (as above)
     ReleasedPartitions,
-    recover_partitions,
     release_partitions,
 )
-from darrm.system import parquet_file  # noqa: E402 (as above)
-from darrm.system.command_line import run  # noqa: E402 (as above)
-from darrm.system.parquet_file import layout_of  # noqa: E402 (as above)
-from darrm.votes import Votes, class_names, vote_batches  # noqa: E402 (as above)
+from darrm.table.release import Release  # noqa: E402 (as above)
+from darrm.table.table import certify  # noqa: E402 (as above)
+from darrm.votes import (  # noqa: E402 (as above)
+    Votes,
+    class_names,
+    parquet_file,
+    vote_batches,
+)
+from darrm.votes.labels_file import labels_digest  # noqa: E402 (as above)
+from darrm.votes.parquet_file import read_label_column, schema_of  # noqa: E402 (as above)
 from tests.exhaustive import EXHAUSTIVE  # noqa: E402 (as above)
 from tests.killed import KILLED, apart, ended  # noqa: E402 (as above)
 
@@ -87,9 +91,9 @@ def ledger_in(folder: Path) -> PrivacyLedger:
 
 
 def release(folder: Path, output: str = "labels", **options: Any) -> ReleasedPartitions:
-    options = {"keep": ["id"], **options}
+    options = {"keep": ["id"], "aggregator": Release(table()), **options}
     return release_partitions(
-        Release(table()), folder / "votes", ledger=ledger_in(folder), output=folder / output, **options
+        options.pop("aggregator"), folder / "votes", ledger=ledger_in(folder), output=folder / output, **options
     )
 
 
@@ -100,18 +104,20 @@ def labels_of(folder: Path, output: str = "labels") -> dict[str, list[int]]:
 
 
 def check_whole(folder: Path, output: str = "labels") -> None:
-    """One debit that is delivered, a label beside each key, and nothing left."""
+    """A debit a file that is delivered, a label beside each key, and nothing left."""
     entries = ledger_in(folder).entries()
-    assert [entry.count for entry in entries] == [len(NAMES) * QUERIES]
-    assert entries[0].delivered
-    found = sorted(path.relative_to(folder / output).as_posix() for path in (folder / output).rglob("*.parquet"))
-    assert found == sorted(NAMES)
+    assert [(entry.count, entry.delivered) for entry in entries] == [(QUERIES, True)] * len(NAMES)
+    assert sorted(entry.output for entry in entries) == [str(folder / output / name) for name in sorted(NAMES)]
+    found = sorted(path.relative_to(folder / output).as_posix() for path in (folder / output).rglob("*"))
+    assert [name for name in found if not (folder / output / name).is_dir()] == sorted(NAMES)
     for seed, name in enumerate(NAMES):
         rows = parquet.ParquetFile(folder / output / name).read()
         assert rows.column_names == ["id", "label"]
         assert rows["id"].to_pylist() == list(range(100 * seed, 100 * seed + QUERIES))
         assert set(rows["label"].to_pylist()) <= {0, 1}
-    assert not list(folder.glob(".*"))
+    for entry in entries:
+        assert labels_digest(read_label_column(Path(entry.output))) == entry.labels
+    assert [path.name for path in folder.glob(".*")] == [".l.sqlite.lock"]
 
 
 def untouched(folder: Path) -> bool:
@@ -120,6 +126,7 @@ def untouched(folder: Path) -> bool:
         "votes",
         "table.json",
         "l.sqlite",
+        ".l.sqlite.lock",
     }
 
 
@@ -131,15 +138,8 @@ class Sure(Release):
         return votes.labeled((2 * votes.ones > K).astype(np.int64))
 
 
-@pytest.fixture
-def sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "release_of", lambda document: Sure(type(table()).from_json(document)))
-    partitions._manifest.cache_clear()
-
-
-@pytest.mark.usefixtures("sure")
 def test_a_folder_becomes_a_folder_with_each_label_at_its_row(folder: Path) -> None:
-    done = release(folder)
+    done = release(folder, aggregator=Sure(table()))
     assert (done.rows, done.files) == (len(NAMES) * QUERIES, len(NAMES))
     check_whole(folder)
     found = labels_of(folder)
@@ -147,11 +147,10 @@ def test_a_folder_becomes_a_folder_with_each_label_at_its_row(folder: Path) -> N
         assert found[name] == (matrix(seed).sum(axis=1) >= 2).astype(int).tolist()
 
 
-@pytest.mark.usefixtures("sure")
 def test_a_file_becomes_a_file(folder: Path) -> None:
     ledger = ledger_in(folder)
     done = release_partitions(
-        Release(table()),
+        Sure(table()),
         folder / "votes" / NAMES[1],
         ledger=ledger,
         output=folder / "labels.parquet",
@@ -163,7 +162,7 @@ def test_a_file_becomes_a_file(folder: Path) -> None:
     assert rows["label"].to_pylist() == (matrix(1).sum(axis=1) >= 2).astype(int).tolist()
     assert (done.rows, done.files) == (QUERIES, 1)
     assert [(entry.count, entry.note, entry.delivered) for entry in ledger.entries()] == [(QUERIES, "one file", True)]
-    assert not list(folder.glob(".*"))
+    assert [path.name for path in folder.glob(".*")] == [".l.sqlite.lock"]
 
 
 def test_the_command_line_says_what_the_library_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,10 +213,10 @@ def test_batches_hold_the_votes_of_the_whole_matrix(
     parquet.write_table(schema, path, row_group_size=group)
     if queries == 0 and kind in {"text", "dictionary"}:  # a column without a row has no type of text
         return
-    layout = layout_of(path, class_names(names), K + 1, keep=("key",))
+    schema = schema_of(path, class_names(names), K + 1, keep=("key",))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet_file, "ROWS_AT_ONCE", at_once)
-        found = list(vote_batches(path, layout))
+        found = list(vote_batches(path, schema))
     assert all(0 < each.queries <= at_once for each, _ in found)
     expected = Votes.of_labels(votes, number).counts
     assert np.array_equal(np.concatenate([np.empty((0, number), int), *(each.counts for each, _ in found)]), expected)
@@ -228,16 +227,15 @@ def test_batches_hold_the_votes_of_the_whole_matrix(
 def test_a_file_is_read_whole_as_any_other(tmp_path: Path) -> None:
     write(tmp_path / "votes.parquet", matrix(5))
     np.save(tmp_path / "votes.npy", matrix(5))
-    read = [Votes.read(tmp_path / f"votes.{end}", classes=2, votes_format="labels") for end in ("parquet", "npy")]
+    read = [Votes.read(tmp_path / f"votes.{end}", classes=2, layout="labels") for end in ("parquet", "npy")]
     assert np.array_equal(read[0].counts, read[1].counts)
     assert Votes.read(tmp_path / "votes.parquet", voters=K).voters == K
     with pytest.raises(ValueError, match="5 columns, one a voter, got 3 columns"):
         Votes.read(tmp_path / "votes.parquet", voters=5)
-    with pytest.raises(ValueError, match=r"must be 'refuse' for \.parquet files, got 'coin'"):
-        Votes.read(tmp_path / "votes.parquet", missing="coin")
+    assert Votes.read(tmp_path / "votes.parquet", missing="coin").missing is None
     write(tmp_path / "counts.parquet", np.array([[3, 0], [1, 2]]))
     assert Votes.read(tmp_path / "counts.parquet", voters=3).ones.tolist() == [0, 2]
-    assert Votes.read(tmp_path / "counts.parquet", votes_format="counts").voters == 3
+    assert Votes.read(tmp_path / "counts.parquet", layout="counts").voters == 3
     with pytest.raises(ValueError, match="could be labels or counts"):
         Votes.read(tmp_path / "counts.parquet")
     write(tmp_path / "none.parquet", matrix(0, 0))
@@ -247,29 +245,40 @@ def test_a_file_is_read_whole_as_any_other(tmp_path: Path) -> None:
 def test_counts_are_told_by_the_number_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "counts.parquet"
     write(path, np.array([[3, 0], [1, 2]]))
-    (votes, _) = next(vote_batches(path, layout_of(path, (0, 1), K)))
+    (votes, _) = next(vote_batches(path, schema_of(path, (0, 1), K)))
     assert votes.ones.tolist() == [0, 2]
     write(path, np.array([[3, 0], [1, 1]]))
     with pytest.raises(ValueError, match="the sum of row 1 of the vote counts must be K = 3, got 2"):
-        list(vote_batches(path, layout_of(path, (0, 1), K)))
+        list(vote_batches(path, schema_of(path, (0, 1), K)))
     with pytest.raises(ValueError, match="could be labels or counts"):
-        layout_of(path, (0, 1), 2)
+        schema_of(path, (0, 1), 2)
 
 
 @pytest.mark.parametrize(
     ("column", "classes", "message"),
     [
-        (arrow.array([0, 1, None]), 2, "row 9, column 'v0' holds no vote: it is missing"),
-        (arrow.array(["no", None, "yes"]), ("no", "yes"), "row 8, column 'v0' holds no vote: it is missing"),
-        (arrow.array([0, 1, 2]), 2, "row 9, column 'v0' holds '2', and a vote is one of 0, 1"),
-        (arrow.array([0, -1, 1]), 2, "row 8, column 'v0' holds '-1', and a vote is one of 0, 1"),
-        (arrow.array([0, 2**64 - 1, 1], arrow.uint64()), 2, "row 8, column 'v0' holds '18446744073709551615'"),
-        (arrow.array(["no", "yes", "?"]), ("no", "yes"), r"row 9, column 'v0' holds '\?', and a vote is one of 'no'"),
-        (arrow.array([3, 7, 0]), ("3", "7"), "row 9, column 'v0' holds '0', and a vote is one of 3, 7"),
-        (arrow.array([0.0, 1.0, 1.0]), 2, "column 'v0' of .* must be whole numbers, got double"),
-        (arrow.array(["no", "yes", "no"]), 2, "column 'v0' of .* must be whole numbers, got string"),
-        (arrow.array([[0], [1], [1]]), 2, "column 'v0' of .* must be whole numbers, got list"),
-        (arrow.array([True, False, True]), ("no", "yes"), "column 'v0' of .* must be text, of the classes no, yes"),
+        (arrow.array([0, 1, None]), 2, "row 9, column 'v0': the vote is missing"),
+        (arrow.array(["no", None, "yes"]), ("no", "yes"), "row 8, column 'v0': the vote is missing"),
+        (arrow.array([0, 1, 2]), 2, "row 9, column 'v0': '2' is none of the classes '0', '1'"),
+        (arrow.array([0, -1, 1]), 2, "row 8, column 'v0': '-1' is none of the classes '0', '1'"),
+        (arrow.array([0, 2**64 - 1, 1], arrow.uint64()), 2, "row 8, column 'v0': '18446744073709551615' is none"),
+        (arrow.array(["no", "yes", "?"]), ("no", "yes"), r"row 9, column 'v0': the vote is missing \('\?'\)"),
+        (arrow.array([3, 7, 0]), ("3", "7"), "row 9, column 'v0': '0' is none of the classes '3', '7'"),
+        (arrow.array([0.0, 1.0, 0.5]), 2, "row 2, column 'v0': '0.5' is none of the classes"),
+        (arrow.array([0.0, np.nan, 0.5]), 2, "row 1, column 'v0': the vote is missing"),
+        (arrow.array([Decimal("1.0"), Decimal("1.5")]), 2, "row 1, column 'v0': '1.5' is none of the classes"),
+        (arrow.array(["no", "yes", "no"]), 2, "row 7, column 'v0': 'yes' is no number|row 0, column 'v0': 'no' is no"),
+        (arrow.array([[0], [1], [2]]), 2, r"row 2, column 'v0\[0\]': '2' is none of the classes"),
+        (arrow.array([[0], [1, 1], [1]]), 2, "row 1 holds 2 votes, and the first one 1"),
+        (arrow.array([[0], None, [1]]), 2, "row 1 holds no list, and the first one 1"),
+        (arrow.array([[0, 1, 1]]), 2, "1 columns, one a voter, got 3 votes in"),
+        (arrow.array([True, False, True]), ("no", "yes"), "row 0, column 'v0': 'True' is none of the classes 'no', "),
+        (
+            arrow.array([b"no", b"yes"]),
+            ("no", "yes"),
+            "column 'v0' of .* must be numbers or text, of the .*, got binary",
+        ),
+        (arrow.array([0, 1], arrow.timestamp("s")), 2, "must be numbers or text, of the classes 0, 1, got timestamp"),
     ],
 )
 def test_what_is_no_vote_is_named(
@@ -283,14 +292,14 @@ def test_what_is_no_vote_is_named(
     parquet.write_table(rows, path)
     monkeypatch.setattr(parquet_file, "ROWS_AT_ONCE", 2)
     with pytest.raises(ValueError, match=message):
-        list(vote_batches(path, layout_of(path, class_names(classes), 1)))
+        list(vote_batches(path, schema_of(path, class_names(classes), 1)))
 
 
 def test_bad_votes_in_the_last_file_are_refused_before_anything_is_paid(folder: Path) -> None:
     votes = matrix(2)
     votes[QUERIES - 1, 1] = 2
     write(folder / "votes" / NAMES[2], votes, id=np.arange(QUERIES))
-    with pytest.raises(ValueError, match=r"year=2025/a\.parquet', row 39, column 'v1' holds '2'"):
+    with pytest.raises(ValueError, match=r"year=2025/a\.parquet', row 39, column 'v1': '2' is none of"):
         release(folder)
     assert untouched(folder)
 
@@ -328,7 +337,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         ("another column", "the columns must be in .*b.parquet', got 'v0': every partition has the same columns"),
         ("too many columns", "3 columns, one a voter, got 4 columns in .*name those that hold votes"),
         ("no such column", "the columns must be in .*, got 'v9'"),
-        ("kept and a vote", "got the same name twice: a column is votes or kept, once"),
+        ("kept and a vote", "got the same name twice: a column holds votes or is kept"),
         ("a file of another kind", "votes must be a file that ends in .parquet, got .*more.csv"),
         ("a link to a folder", "votes must be no link to a folder"),
         ("no Parquet", "b.parquet' is no Parquet file that can be read, or it is damaged"),
@@ -342,6 +351,57 @@ def test_what_cannot_be_released_is_not_paid(what: str, message: str, folder: Pa
         SPOILING[what](folder / "votes")
     with pytest.raises(ValueError, match=message):
         release(folder, **OPTIONS.get(what, {}))
+    assert untouched(folder)
+
+
+@pytest.mark.parametrize("place", ["file of votes", "folder of votes", "output", "folder of the output"])
+@pytest.mark.parametrize("single", [False, True])
+def test_a_name_that_is_no_text_is_refused_before_anything_is_paid(place: str, single: bool, folder: Path) -> None:
+    """A receipt cannot name it, and pyarrow cannot open it: the debit stayed, and its recovery failed likewise."""
+    odd = os.fsdecode(b"s\xe9")
+    source, output = folder / "votes" / "year=2024", folder / "labels"
+    if place == "file of votes":
+        (source / "a.parquet").rename(source / f"{odd}.parquet")
+    elif place == "folder of votes":
+        (folder / "votes").rename(folder / odd)
+        source = folder / odd / "year=2024"
+    else:
+        output = folder / (odd if place == "output" else f"{odd}/labels")
+        output.parent.mkdir(exist_ok=True)
+    if single:
+        source, output = next(source.iterdir()), output.with_name(f"{output.name}.parquet")
+        if place == "file of votes":
+            source = source.with_name(f"{odd}.parquet")
+    with pytest.raises(ValueError, match=r"the name of a Parquet file must be in UTF-8, got '.*s\\udce9.*': rename"):
+        release_partitions(Release(table()), source, ledger=ledger_in(folder), output=output, keep=["id"])
+    assert not ledger_in(folder).entries()
+    assert not os.path.lexists(output)
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise OSError(28, "it fails")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(partitions, "label_file"), (partitions, "check_space"), (debited, "check_links"), (partitions, "sync")],
+)
+def test_what_can_fail_without_votes_fails_before_anything_is_paid(
+    owner: Any, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, fails)
+    with pytest.raises(OSError, match="it fails"):
+        release(folder)
+    assert untouched(folder)
+
+
+def test_a_full_disk_is_refused_before_anything_is_paid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(folder)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**16))
+    with pytest.raises(ValueError, match=r"65,656 bytes are needed in .*, and 65,536 are free: free some space"):
+        release(folder)
+    with pytest.raises(ValueError, match="bytes are needed in"):
+        release_debited(Release(table()), matrix(0), ledger=ledger_in(folder), output=folder / "labels.csv")
     assert untouched(folder)
 
 
@@ -363,84 +423,78 @@ def test_names_that_spark_leaves_are_not_read(folder: Path) -> None:
 # what is paid, and what is kept
 
 
-def test_the_ledger_holds_nothing_of_the_votes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = []
-    debit = PrivacyLedger.debit
+def test_nobody_else_reads_the_digests_of_votes_and_they_do_not_stay(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A digest could be guessed back to votes."""
+    debit, digests = PrivacyLedger.debit, [hashlib.sha256((folder / "votes" / name).read_bytes()) for name in NAMES]
 
-    def look(self: PrivacyLedger, charge: Any, *, manifest: bytes, **options: Any) -> None:
-        kept.append(json.loads(manifest))
-        stands = next(folder.glob(".labels*-*"))
-        assert stands.stat().st_mode & 0o077 == 0
-        debit(self, charge, manifest=manifest, **options)
+    def look(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
+        plan = folder / ".labels.release.json"
+        assert plan.stat().st_mode & 0o077 == 0
+        assert all(digest.hexdigest() in plan.read_text() for digest in digests)
+        return debit(self, *arguments, **options)
 
     monkeypatch.setattr(PrivacyLedger, "debit", look)
     release(folder)
-    release(folder, "labels-2")
-    assert set(kept[0]) == {"format", "release", "manifest"}
-    assert kept[0]["manifest"] != kept[1]["manifest"]  # the same votes: a digest without a random number would be equal
+    left = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file() and "votes" not in path.parts)
+    assert not any(digest.hexdigest().encode() in left or digest.digest() in left for digest in digests)
 
 
 def test_sizes_do_not_depend_on_labels(tmp_path: Path) -> None:
     sizes = set()
     for name, labels in (("a", np.zeros(1000, int)), ("b", np.ones(1000, int)), ("c", np.arange(1000) % 2)):
         path = tmp_path / name
-        with parquet_file.label_file(path, [], (0, 1, -1), "x") as add:
+        with parquet_file.label_file(path, [], (0, 1, -1)) as add:
             add(labels, arrow.record_batch({}))
         sizes.add(path.stat().st_size)
         assert parquet.ParquetFile(path).schema_arrow.field("label").type == arrow.int8()
     assert len(sizes) == 1
 
 
-def test_of_two_attempts_at_once_the_first_decides(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decided: dict[int, bytes] = {}
-    draw = partitions._draw
+def test_of_two_releases_at_once_one_pays_for_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, others = partitions._InBatches.release, []
 
-    def twice(staging: str, digest: str, index: int, advance: Any) -> Any:
-        def other(path: Path) -> Any:
-            """Another worker gets the same partition, and ends, while this one reads the votes."""
-            monkeypatch.setattr(partitions, "stamp_of", parquet_file.stamp_of)
-            draw(staging, digest, index, advance)
-            decided[index] = (Path(staging) / "labels" / NAMES[index]).read_bytes()
-            return parquet_file.stamp_of(path)
+    def overtaken(self: Any, file: Any) -> Any:
+        """Another process gets the same file, and ends all of it, while this one draws."""
+        monkeypatch.setattr(partitions._InBatches, "release", draw)
+        others.append(release(folder))
+        return draw(self, file)
 
-        monkeypatch.setattr(partitions, "stamp_of", other)
-        return draw(staging, digest, index, advance)
-
-    monkeypatch.setattr(partitions, "_draw", twice)
-    release(folder)
+    monkeypatch.setattr(partitions._InBatches, "release", overtaken)
+    with pytest.raises(DeliveryError, match=r"exists already.*3 of 3 files are delivered"):
+        release(folder)
+    assert others[0].files == len(NAMES)
     check_whole(folder)
-    assert [decided[index] for index in range(3)] == [(folder / "labels" / name).read_bytes() for name in NAMES]
 
 
 def test_a_file_that_changed_after_the_survey_stops_and_goes_on_when_it_is_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = folder / "votes" / NAMES[1]
-    good = changed.read_bytes()
-    debit = PrivacyLedger.debit
+    good, debit = changed.read_bytes(), PrivacyLedger.debit
 
-    def change(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
+    def change(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
         write(changed, 1 - matrix(1), id=np.arange(QUERIES))
-        debit(self, *arguments, **options)
+        return debit(self, *arguments, **options)
 
+    words = [str(folder / "votes"), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
+    words += ["--keep", "id", "--output", str(folder / "labels"), "--quiet"]
     monkeypatch.setattr(PrivacyLedger, "debit", change)
-    with pytest.raises(PaidError, match=r"changed after its votes were checked: put the file back.*recover 1") as found:
-        release(folder)
+    assert run(lambda: command.main(words)) == 3
+    error = capsys.readouterr().err
+    assert "changed after its votes were checked: put the file back as it was" in error
+    assert "1 of 3 files are delivered: release again into the same output" in error
     monkeypatch.undo()
-    assert found.value.entry == 1
-    assert not (folder / "labels").exists()
-    (staging,) = folder.glob(".labels-*")
-    first = (staging / "labels" / NAMES[0]).read_bytes()
-    assert not list((staging / "drawing").glob("*.parquet"))
-    words = ["recover", "1", "--ledger", str(folder / "l.sqlite"), "--output", str(folder / "labels"), "--quiet"]
-    assert run(lambda: command.main(words)) == 2
-    assert "put the file back as it was" in capsys.readouterr().err
+    first = (folder / "labels" / NAMES[0]).read_bytes()
+    assert run(lambda: command.main(words)) == 2  # with other votes it does not go on
+    assert "is of another release into this output, which did not end" in capsys.readouterr().err
     changed.write_bytes(good)
     assert run(lambda: command.main(words)) == 0
     check_whole(folder)
-    assert (folder / "labels" / NAMES[0]).read_bytes() == first  # decided before, so never drawn again
+    assert (folder / "labels" / NAMES[0]).read_bytes() == first
     assert run(lambda: command.main(words)) == 2
-    assert "the entry must be undelivered, and none is" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -452,187 +506,143 @@ def test_a_death_after_publishing_is_only_written_down(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def go() -> ReleasedPartitions:
+        return release_partitions(Release(table()), folder / source, ledger=ledger, output=output, keep=["id"])
+
     monkeypatch.setattr(PrivacyLedger, "forget_labels", die)
     ledger, output = ledger_in(folder), folder / name
-    with pytest.raises(PaidError, match="interrupted; the budget is spent and what was not drawn yet is paid for"):
-        release_partitions(Release(table()), folder / source, ledger=ledger, output=output, keep=["id"])
+    with pytest.raises(DeliveryError, match=r"interrupted.*release again into the same output"):
+        go()
     monkeypatch.undo()
     before = {path: path.read_bytes() for path in [output, *output.rglob("*")] if path.is_file()}
-    monkeypatch.setattr(partitions, "_draw", die)
-    done = recover_partitions(ledger, 1, output)
-    assert (done.rows, done.files) == (QUERIES * len(before), len(before))
+    assert len(before) == 1
+    assert [entry.delivered for entry in ledger.entries()] == [False]
+    go()
     assert {path: path.read_bytes() for path in before} == before
+    assert [entry.count for entry in ledger.entries()] == [QUERIES] * (1 if single else 3)
     assert ledger.undelivered() == ()
 
 
+def test_labels_that_wait_are_published_and_not_drawn_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(partitions.PartitionDestination, "publish", lambda *_: 1 / 0)
+        with pytest.raises(DeliveryError, match=r"division by zero.*0 of 3 files are delivered"):
+            release(folder)
+    ledger = ledger_in(folder)
+    kept = ledger.kept_labels(1)
+    assert kept.dtype == np.int8  # a byte for each of them waits in the ledger
+    release(folder)
+    check_whole(folder)
+    assert labels_of(folder)[NAMES[0]] == kept.tolist()
+
+
 def test_what_another_program_put_at_the_output_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = partitions._draw
+    draw, theirs = partitions._InBatches.release, folder / "labels" / NAMES[0]
 
     def meanwhile(*arguments: Any) -> Any:
-        (folder / "labels").mkdir(exist_ok=True)
-        (folder / "labels" / "theirs").write_text("theirs")
+        theirs.write_text("theirs")
         return draw(*arguments)
 
-    monkeypatch.setattr(partitions, "_draw", meanwhile)
-    with pytest.raises(PaidError, match="was made by another program meanwhile: move it away"):
+    monkeypatch.setattr(partitions._InBatches, "release", meanwhile)
+    with pytest.raises(ValueError, match=r"a.parquet' exists already: labels are paid for"):
         release(folder)
-    assert (folder / "labels" / "theirs").read_text() == "theirs"
-    shutil.rmtree(folder / "labels")
-    recover_partitions(ledger_in(folder), 1, folder / "labels")
+    assert theirs.read_text() == "theirs"
+    assert not ledger_in(folder).entries()
+
+
+def test_labels_that_were_paid_for_and_are_gone_are_not_paid_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget, calls = PrivacyLedger.forget_labels, []
+
+    def die(self: PrivacyLedger, *arguments: Any) -> None:
+        forget(self, *arguments)
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", die)
+    with pytest.raises(DeliveryError, match="2 of 3 files are delivered"):
+        release(folder)
+    monkeypatch.undo()
+    (folder / "labels" / NAMES[0]).rename(folder / "aside")
+    with pytest.raises(ValueError, match="was paid for and delivered, and is gone: put it back"):
+        release(folder)
+    assert len(ledger_in(folder).entries()) == 2
+    (folder / "aside").rename(folder / "labels" / NAMES[0])
+    release(folder)
     check_whole(folder)
 
 
-def test_without_the_staging_nothing_is_drawn_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "_draw", lambda *_: 1 / 0)
-    with pytest.raises(PaidError):
+def test_labels_that_fill_the_memory_are_refused_before_anything_is_paid(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "MOST_KEPT", QUERIES - 1)
+    with pytest.raises(ValueError, match=r"a.parquet' has 40 rows, too many for one debit: split it into files of at"):
         release(folder)
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match="which is not there: say the output that the entry names"):
-        recover_partitions(ledger_in(folder), 1, folder / "elsewhere")
-    (staging,) = folder.glob(".labels-*")
-    manifest = staging / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes().replace(b'"rows": 40', b'"rows": 41'))
-    partitions._manifest.cache_clear()
-    with pytest.raises(ValueError, match="was changed after the debit: restore it"):
-        recover_partitions(ledger_in(folder), 1, folder / "labels")
-
-
-def test_the_two_kinds_of_recovery_are_not_mistaken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "_draw", lambda *_: 1 / 0)
-    with pytest.raises(PaidError):
-        release(folder)
-    ledger = ledger_in(folder)
-    with pytest.raises(ValueError, match="those of this one are drawn file by file"):
-        recover(ledger, 1, folder / "labels.npy")
-    assert f"--output {folder}/labels" in ledger.recovery(1, ledger.undelivered()[0].output)
-
-
-def _changes(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, *, while_drawing: bool) -> list[int]:
-    """Let the first file be another one, of so many rows, once it was compared or once its first votes were read.
-
-    Returns how many labels were drawn at once, call by call.
-    """
-    first, drawn = folder / "votes" / NAMES[0], list[int]()
-    write(folder / "another", matrix(9, rows), id=np.arange(rows))
-    debit, draw = PrivacyLedger.debit, Release.release
-
-    def change() -> None:
-        with suppress(FileNotFoundError):  # once
-            (folder / "another").replace(first)  # whoever reads the old one reads on
-
-    def compared(path: Path) -> Any:
-        stamp = parquet_file.stamp_of(path)
-        change()
-        return stamp
-
-    def release_(self: Release, votes: Any, **options: Any) -> Any:
-        drawn.append(votes.queries)
-        if while_drawing:
-            change()
-        return draw(self, votes, **options)
-
-    def debited(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
-        if not while_drawing:
-            monkeypatch.setattr(partitions, "stamp_of", compared)
-        debit(self, *arguments, **options)
-
-    monkeypatch.setattr(Release, "release", release_)
-    monkeypatch.setattr(PrivacyLedger, "debit", debited)
-    return drawn
+    assert untouched(folder)
 
 
 @pytest.mark.parametrize(
     ("rows", "while_drawing"),
     [(QUERIES - 1, False), (QUERIES, False), (QUERIES + 1, False), (3 * QUERIES, False), (QUERIES, True)],
 )
-def test_votes_that_change_while_they_are_read_decide_nothing(
+def test_votes_that_change_while_they_are_read_are_not_paid_for(
     rows: int, while_drawing: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = (folder / "votes" / NAMES[0]).read_bytes()
-    drawn = _changes(folder, monkeypatch, rows, while_drawing=while_drawing)
-    with pytest.raises(PaidError, match="changed after its votes were checked"):
+    first, draw, stamps = folder / "votes" / NAMES[0], Release.release, list[Any]()
+    write(folder / "another", matrix(9, rows), id=np.arange(rows))
+
+    def change() -> None:
+        with suppress(FileNotFoundError):  # once
+            (folder / "another").replace(first)  # whoever reads the old one reads on
+
+    def compared(path: Path) -> Any:
+        stamps.append(parquet_file.stamp_of(path))
+        if len(stamps) == len(NAMES) + 1 and not while_drawing:  # after the survey
+            change()
+        return stamps[-1]
+
+    def drawing(self: Release, votes: Any, **options: Any) -> Any:
+        if while_drawing:
+            change()
+        return draw(self, votes, **options)
+
+    monkeypatch.setattr(partitions, "stamp_of", compared)
+    monkeypatch.setattr(Release, "release", drawing)
+    with pytest.raises(ValueError, match="changed after its votes were checked"):
         release(folder)
-    monkeypatch.undo()
-    assert sum(drawn) <= QUERIES  # what was paid for this file
-    assert not list(folder.glob(".labels-*/labels/*/*"))
-    (folder / "votes" / NAMES[0]).write_bytes(good)
-    recover_partitions(ledger_in(folder), 1, folder / "labels")
+    assert not ledger_in(folder).entries()
+    assert not os.path.lexists(folder / "labels")
+
+
+@pytest.mark.parametrize("jobs", [2, None])
+def test_files_are_released_side_by_side(jobs: int | None, folder: Path) -> None:
+    pytest.importorskip("joblib")
+    done = release(folder, jobs=jobs)
+    assert (done.rows, done.files) == (len(NAMES) * QUERIES, len(NAMES))
     check_whole(folder)
 
 
-def test_what_another_program_put_at_the_file_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, output, ledger = partitions._draw, folder / "labels.parquet", ledger_in(folder)
-
-    def meanwhile(*arguments: Any) -> Any:
-        output.write_text("theirs")
-        return draw(*arguments)
-
-    monkeypatch.setattr(partitions, "_draw", meanwhile)
-    with pytest.raises(PaidError, match="was made by another program meanwhile: move it away"):
-        release_partitions(Release(table()), folder / "votes" / NAMES[0], ledger=ledger, output=output, keep=["id"])
-    assert output.read_text() == "theirs"
-    assert len(ledger.undelivered()) == 1
-
-
-def test_an_interrupt_behind_the_debit_says_that_it_is_paid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def interrupted(cluster: object) -> Iterator[Any]:
-        with engine_of(cluster) as engine:
-            yield engine
-        if ledger_in(folder).entries():
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(partitions, "engine_of", interrupted)
-    with pytest.raises(PaidError, match=r"the budget is spent and the labels are in .*labels"):
-        release(folder)
-    check_whole(folder)
-
-
-def test_a_process_that_cannot_prove_the_manifest_stops_before_the_debit(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def sees_nothing(staging: str, digest: str) -> Any:
-        raise ValueError(f"{staging} with {digest} is not there")
-
-    monkeypatch.setattr(partitions, "_manifest", sees_nothing)
-    with pytest.raises(ValueError, match="is not there"):
-        release(folder)
+def test_what_a_process_refuses_comes_back_as_one_line(folder: Path) -> None:
+    joblib = pytest.importorskip("joblib")
+    votes = folder / "votes" / NAMES[1]
+    good = votes.read_bytes()
+    votes.write_bytes(good[:-100])
+    with pytest.raises(ValueError, match=r"b.parquet' is no Parquet file that can be read, or it is damaged") as found:
+        release(folder, jobs=2)
+    assert "\n" not in str(found.value)
+    votes.write_bytes(good)
+    with joblib.parallel_config("threading"), pytest.raises(ValueError, match="it fails"):
+        release(folder, aggregator=Failing(table()), jobs=2)
     assert untouched(folder)
 
 
-@pytest.mark.parametrize("what", ["a part of it", "another release"])
-def test_what_is_not_all_of_the_release_does_not_end_it(
-    what: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if what == "another release":
-        release(folder, "other")
+class Failing(Release):
+    """Cannot answer."""
 
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(PrivacyLedger, "forget_labels", die)
-    with pytest.raises(PaidError):
-        release(folder)
-    monkeypatch.undo()
-    ledger = ledger_in(folder)
-    (entry,) = ledger.undelivered()
-    if what == "another release":  # as many rows, of the same votes
-        shutil.rmtree(folder / "labels")
-        (folder / "other").rename(folder / "labels")
-    else:
-        (folder / "labels" / NAMES[1]).unlink()
-    partitions._manifest.cache_clear()  # whoever recovers is another process
-    with pytest.raises(ValueError, match="which is not there"):
-        recover_partitions(ledger, entry.number, folder / "labels")
-    assert ledger.undelivered() == (entry,)
-
-
-def test_equal_votes_under_an_equal_name_have_manifests_of_different_digests(folder: Path) -> None:
-    """The name of a release stands in its output: whoever has the ledger as well shall not test guesses of votes."""
-    found = [partitions.survey(Release(table()), folder / "votes", folder / "labels", keep=["id"]) for _ in range(2)]
-    first, second = (replace(manifest, release="0").to_bytes() for manifest in found)
-    assert first != second
-    assert min(len(manifest.salt) for manifest in found) >= 32  # hexadecimal digits: 128 bits cannot be tried
+    def release(self, votes: Any, *, rng: Any = None) -> np.ndarray:
+        raise LedgerError(f"{type(votes)} {rng}", "it fails")
 
 
 def _held(path: Path) -> object:
@@ -648,8 +658,7 @@ def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeyp
     """
     durable: dict[int, object] = {}
     steps: list[str] = []
-    sync, link, rename, remove = os.fsync, os.link, Path.rename, shutil.rmtree
-    debit, forget = PrivacyLedger.debit, PrivacyLedger.forget_labels
+    sync, link, debit, forget = os.fsync, os.link, PrivacyLedger.debit, PrivacyLedger.forget_labels
 
     def is_durable(path: Path) -> bool:
         return durable.get(path.stat().st_ino) == _held(path)
@@ -660,46 +669,36 @@ def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeyp
         durable[path.stat().st_ino] = _held(path)
 
     def linked(source: Path, target: Path) -> None:
-        if target.parent.name != "drawing":  # there links are only tried
+        if target.stem != "second-name":  # it only tries a link
             assert is_durable(source)
-            steps.append("decide")
+            steps.append(target.name)
         link(source, target)
 
-    def renamed(self: Path, target: Path) -> Path:
-        assert all(is_durable(path) for path in [self, *self.rglob("*")])
-        steps.append("publish")
-        return rename(self, target)
-
-    def removed(path: Path, **options: Any) -> None:
-        assert is_durable(folder)
-        steps.append("remove")
-        remove(path, **options)
-
-    def debited(self: PrivacyLedger, *arguments: Any, **options: Any) -> None:
-        (staging,) = folder.glob(".labels-*")
-        assert is_durable(staging)
-        assert is_durable(staging / "manifest.json")
-        assert all(is_durable(path) for path in (staging / "labels").rglob("*") if path.is_dir())
+    def debited(self: PrivacyLedger, *arguments: Any, **options: Any) -> int:
+        plan = folder / ".labels.release.json"
+        assert is_durable(plan)
+        assert is_durable(folder)  # its name, and that of the output
+        assert is_durable(folder / "labels")
         steps.append("debit")
-        debit(self, *arguments, **options)
+        return debit(self, *arguments, **options)
 
-    def forgotten(*arguments: Any) -> None:
+    def forgotten(self: PrivacyLedger, number: int, *arguments: Any) -> None:
         steps.append("forget")
-        assert is_durable(folder / "labels.receipt.json")
-        forget(*arguments)
+        path = Path(self.entries()[number - 1].output)
+        assert is_durable(path)
+        assert is_durable(path.parent)
+        forget(self, number, *arguments)
 
     for owner, name, function in (
         (os, "fsync", synced),
         (os, "link", linked),
-        (Path, "rename", renamed),
-        (shutil, "rmtree", removed),
         (PrivacyLedger, "debit", debited),
         (PrivacyLedger, "forget_labels", forgotten),
     ):
         monkeypatch.setattr(owner, name, function)
     release(folder)
-    receipt = ["decide", "remove"]  # a file of its own, linked to its name
-    assert steps == ["debit", *["decide"] * len(NAMES), "publish", "remove", *receipt, "forget"]
+    delivered = [step for name in NAMES for step in ("debit", Path(name).name, "forget")]
+    assert steps == [*delivered, "labels.receipt.json"]
 
 
 # deaths
@@ -720,10 +719,9 @@ def client(folder: Path, output: str) -> int:
 
 
 def kill_many(folder: Path, kills: int, seed: int) -> tuple[int, int]:
-    """Kill releases at random moments and end them; count those that were killed after the debit, and before."""
+    """Kill releases at random moments and end them; count those that were killed after a debit, and before."""
     prepare(folder)
     moments = np.random.default_rng(seed)
-    partitions._manifest.cache_clear()
     whole, after, before = 0.0, 0, 0
     for kill in range(kills):
         output = f"labels-{kill}"
@@ -735,22 +733,23 @@ def kill_many(folder: Path, kills: int, seed: int) -> tuple[int, int]:
         whole = time.monotonic() - start if kill < 2 else whole
         assert status in {0, KILLED}, status
         ledger = ledger_in(folder)
-        waiting = ledger.undelivered()
-        paid = [entry for entry in ledger.entries() if entry.output == str(folder / output)]
-        assert len(paid) <= 1
-        if not paid:
-            assert not (folder / output).exists()
-            before += 1
-            continue
-        decided = {path.parts[-2:]: path.read_bytes() for path in folder.glob(f".{output}-*/labels/*/*.parquet")}
-        for entry in waiting:
-            recover_partitions(ledger, entry.number, entry.output)
-        published = {path.parts[-2:]: path.read_bytes() for path in (folder / output).rglob("*.parquet")}
-        assert decided.items() <= published.items()  # no second draw of what was decided
-        assert sum(map(len, labels_of(folder, output).values())) == paid[0].count == len(NAMES) * QUERIES
-        assert not list(folder.glob(f".{output}-*"))
-        after += bool(waiting)
-    assert ledger_in(folder).accountant().queries == len(ledger_in(folder).entries()) * len(NAMES) * QUERIES
+        paid = [entry for entry in ledger.entries() if entry.output.startswith(f"{folder / output}/")]
+        before += not paid
+        published = {path: path.read_bytes() for path in map((folder / output).joinpath, NAMES) if path.is_file()}
+        assert paid or not published
+        after += status == KILLED and bool(paid)
+        if status == KILLED and (len(paid) < len(NAMES) or (folder / f".{output}.release.json").exists()):
+            number = client(folder, output)
+            assert ended(number) == 0
+        assert {path: path.read_bytes() for path in published} == published  # nothing is drawn twice
+        assert sum(map(len, labels_of(folder, output).values())) == len(NAMES) * QUERIES
+        assert not list(folder.rglob(f".{output}*"))
+        assert not list((folder / output).rglob(".*"))
+    ledger = ledger_in(folder)
+    assert ledger.undelivered() == ()
+    assert ledger.accountant().queries == kills * len(NAMES) * QUERIES
+    for entry in ledger.entries():
+        assert labels_digest(read_label_column(Path(entry.output))) == entry.labels
     return after, before
 
 
@@ -778,7 +777,7 @@ def test_ten_times_the_rows_take_hardly_more_memory(tmp_path: Path) -> None:
     problem = Problem.from_allowance(Voters(voters, PrivacyParams("0.001")), 1)
     certify(problem, NoiseFunction(voters, [0.01] * (voters // 2 + 1))).save(tmp_path / "table.json")
     script = (
-        "import sys; from darrm.release.__main__ import main; from darrm.system.command_line import run; "
+        "import sys; from darrm.release.__main__ import main; from darrm.commands.command_line import run; "
         "status = run(lambda: main(sys.argv[1:])); "
         "print(status, *(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )

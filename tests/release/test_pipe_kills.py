@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.account import ledger as ledger_module
-from darrm.account.ledger import PrivacyLedger
-from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms.release import Release
+from darrm.commands.command_line import run
+from darrm.ledger import ledger as ledger_module
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import certify
 from darrm.release import __main__ as release
 from darrm.release import pipe
-from darrm.system.command_line import run
-from darrm.system.votes_file import labels_digest
+from darrm.table.release import Release
+from darrm.table.table import certify
+from darrm.votes.labels_file import labels_digest
 from tests.exhaustive import EXHAUSTIVE
 from tests.killed import KILLED, apart, ended
 
@@ -34,6 +34,8 @@ POINTS: dict[str, tuple[Any, str, bool]] = {
     "paid, not written": (pipe, "_write", False),
     "written, not acknowledged": (pipe, "_write", True),
     "all of it": (PrivacyLedger, "debit", True),
+}
+DROPPING: dict[str, tuple[Any, str, bool]] = {
     "before the last one is dropped": (PrivacyLedger, "forget_labels", False),
     "after the last one is dropped": (PrivacyLedger, "forget_labels", True),
 }
@@ -80,7 +82,7 @@ def start(folder: Path, *words: str, deadline: float = 0.0, point: str = "", cal
     os.close(reading)
     os.close(writing)
     if point:
-        owner, name, after = POINTS[point]
+        owner, name, after = (POINTS | DROPPING)[point]
         setattr(owner, name, deadly(getattr(owner, name), call, after=after))
     if deadline:
         signal.setitimer(signal.ITIMER_REAL, deadline)  # nobody handles this signal: it ends the process as it stands
@@ -159,8 +161,11 @@ def kill_many(folder: Path, how: str, points: list[str], seed: int, amount: int)
         if len(got) == amount:
             break
     assert len(got) == amount
-    for _ in range(2):  # whatever the last one left: the answers that wait are the same, and then none wait
-        assert converse(folder, questions, got, "ask first") == 0
+    # whatever the last one left: the answers that wait are the same, and then the caller says that it has them
+    assert converse(folder, questions, got, "ask first") == 0
+    for point in DROPPING:
+        assert converse(folder, questions, got, "lockstep", point=point, call=1) == KILLED
+    assert converse(folder, questions, got, "lockstep") == 0
     assert len(got) == amount
     assert PrivacyLedger(folder / "l.sqlite").undelivered() == ()
     ledger = PrivacyLedger(folder / "l.sqlite")

@@ -1,17 +1,16 @@
 """A deployment for tests: three voters, a ledger for so many questions, clients with tokens."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify
-from darrm.laws import baselines
-from darrm.mechanisms.release import Release
+from darrm.majority import baselines
 from darrm.serve.clients import Client, add_client
 from darrm.serve.desk import Deployment, Desk
 from darrm.serve.questions import Asked, Ballot
+from darrm.table.release import Release
 
 ASKER = Client("study", "0" * 64, questions=1000)
 EACH = "0.01"
@@ -42,11 +41,11 @@ def running(what: Deployment) -> Iterator[Desk]:
 
 def ask(desk: Desk, name: str, client: Client = ASKER, **how: Any) -> bool:
     how = how or {"votes": (1, 1, 0)}
-    return desk.do(lambda questions: questions.ask(Asked(name, **how), client, 1000, time.time())).result(30)
+    return desk.do(lambda questions: questions.ask(Asked(name, **how), client, 1000)).result(30)
 
 
 def vote(desk: Desk, name: str, voter: int, said: object) -> bool:
-    return desk.do(lambda questions: questions.vote(name, voter, said, time.time())).result(30)
+    return desk.do(lambda questions: questions.vote(name, voter, said)).result(30)
 
 
 def read(desk: Desk, name: str) -> dict[str, Any]:

@@ -21,33 +21,35 @@ import httpx
 
 from darrm.serve.app import Limits, Service
 from darrm.serve.clients import Client, add_client, hashed, holder, read_clients
+from darrm.serve.desk import Deployment
 from darrm.serve.page import OPENAPI, home
 from darrm.serve.questions import Asked, Questions
-from darrm.serve.server import configured
+from darrm.serve.server import configured, listen
 from tests.serve.deployments import deployment, paid, running, tokens_of
 
 UNSEEN = "vote-nobody-shall-see"
 
 
 class Endpoint:
-    def __init__(self, folder: Path, fit: int, limits: Limits) -> None:
-        self.clients, self.what = folder / "clients.json", deployment(folder, fit)
+    def __init__(self, folder: Path, fit: int, limits: Limits, what: Deployment | None = None) -> None:
+        self.clients, self.what = folder / "clients.json", what or deployment(folder, fit)
         self.tokens = tokens_of(self.clients)
         self.context = running(self.what)
         self.desk = self.context.__enter__()
         self.service = Service(self.desk, self.clients, limits)
-        self.server = configured(self.service.app, "127.0.0.1", 0)
-        self.thread = threading.Thread(target=self.server.run)
+        self.server, self.listener = configured(self.service.app), listen("127.0.0.1", 0)
+        self.thread = threading.Thread(target=self.server.run, args=([self.listener],))
         self.thread.start()
         while not self.server.started:
             time.sleep(0.005)
-        self.port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.port = self.listener.getsockname()[1]
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
 
     def close(self) -> None:
         self.http.close()
         self.server.should_exit = True
         self.thread.join()
+        self.listener.close()
         self.context.__exit__(None, None, None)
 
     def call(self, name: str, method: str, path: str, body: object = None, **more: Any) -> httpx.Response:
@@ -244,7 +246,7 @@ def test_the_page_shows_who_voted_and_neither_votes_nor_hosts_nor_scripts(server
 def test_every_endpoint_is_described(server: Endpoint) -> None:
     described = server.http.get("/openapi.json").json()
     assert described == OPENAPI
-    routes = {route.path.replace(":path", "") for route in server.service.app.routes}  # type: ignore[attr-defined]
+    routes = {route.path.replace(":path", "") for route in server.service.routes.routes}  # type: ignore[attr-defined]
     assert routes - {"/", "/docs", "/openapi.json"} == set(described["paths"])
 
 
@@ -260,6 +262,103 @@ def test_off_the_routes_there_is_json_and_no_way_to_send_a_token_in_the_clear(se
         answer = server.call("study", method, path)
         assert (answer.status_code, answer.headers.get("location")) == (status, None)
         assert "/docs" in answer.json()["error"]
+
+
+def test_open_is_0_or_1(server: Endpoint) -> None:
+    server.call("study", "POST", "/questions", {"id": "waits", "seconds": 3600})
+    server.call("study", "POST", "/ask", [{"id": "done", "votes": [1, 1, 0]}])
+    for query, names in (("", {"waits", "done"}), ("?open=0", {"done"}), ("?open=1", {"waits"})):
+        assert {one["id"] for one in server.call("study", "GET", f"/questions{query}").json()} == names
+    for wrong in ("2", "", "false", "yes"):
+        assert server.call("study", "GET", f"/questions?open={wrong}").status_code == 400
+
+
+def test_an_object_with_one_name_twice_is_refused(server: Endpoint) -> None:
+    server.call("study", "POST", "/questions", {"id": "q", "seconds": 3600})
+    for name, method, path, body in (
+        ("voter1", "PUT", "/questions/q/vote", b'{"vote": 0, "vote": 1}'),
+        ("study", "POST", "/ask", b'[{"id": "a", "id": "b", "votes": [1, 1, 1]}]'),
+        ("study", "POST", "/questions", b'{"id": "a", "votes": [0, 0, 0], "votes": [1, 1, 1]}'),
+    ):
+        answer = server.call(name, method, path, content=body)
+        assert (answer.status_code, "each name of an object once" in answer.text) == (400, True)
+    assert server.call("study", "GET", "/questions/q").json()["voted"] == []
+
+
+def test_a_refusal_repeats_no_vote(server: Endpoint) -> None:
+    server.call("study", "POST", "/questions", {"id": "q", "seconds": 3600})
+    for vote in (UNSEEN, [UNSEEN], {UNSEEN: UNSEEN}, 123456789, -12345678.5, f"{UNSEEN}\0"):
+        for name, method, path, body in (
+            ("voter1", "PUT", "/questions/q/vote", {"vote": vote}),
+            ("voter1", "PUT", "/questions/q/vote", {"vote": 1, "more": vote}),
+            ("voter1", "PUT", "/questions/q/vote", vote),
+            ("study", "POST", "/ask", [{"id": "x", "votes": [1, 1, vote]}]),
+            ("study", "POST", "/ask", [{"id": "x", "votes": vote}]),
+            ("study", "POST", "/ask", [{"id": "x", "counts": [1, vote]}]),
+        ):
+            answer = server.call(name, method, path, body)
+            assert answer.status_code == 400
+            assert not any(part in answer.text for part in (UNSEEN[:10], "12345678"))
+
+
+@pytest.mark.slow
+def test_clients_that_are_added_at_once_are_all_there(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from darrm.serve.clients import Client, add_client\n"
+    code += "for n in range(10): add_client(Path('c.json'), Client(f'{sys.argv[1]}-{n}', '0' * 64))"
+    several = [subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=tmp_path) for n in range(4)]
+    assert [process.wait() for process in several] == [0] * 4
+    names = {client.name for client in read_clients(tmp_path / "c.json")}
+    assert names == {f"{a}-{b}" for a in range(4) for b in range(10)}
+
+
+def test_a_file_of_clients_is_its_owners_from_the_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, modes, replace = tmp_path / "clients.json", [], Path.replace
+
+    def noted(file: Path, target: Path) -> Path:
+        modes.append(stat.S_IMODE(file.stat().st_mode))
+        return replace(file, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    before = os.umask(0)
+    try:
+        add_client(path, Client("a", "0" * 64))
+        path.chmod(0o640)
+        add_client(path, Client("b", "0" * 64))
+    finally:
+        os.umask(before)
+    assert modes == [0o600, 0o640]
+
+
+@pytest.mark.parametrize("pause", [0.0, pytest.param(1.2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["in place", "replaced"])
+def test_a_token_ends_with_its_line_whatever_time_the_file_has(
+    server: Endpoint, tmp_path: Path, how: str, pause: float
+) -> None:
+    time.sleep(pause)  # a file that has not changed for a second is not read again
+    assert server.call("study", "GET", "/budget").status_code == 200
+    before, text = server.clients.stat(), server.clients.read_text()
+    other = text.replace(hashed(server.tokens["study"]), "1" * 64)  # of the same length
+    if how == "in place":
+        server.clients.write_text(other)
+    else:
+        (tmp_path / "new").write_text(other)
+        (tmp_path / "new").rename(server.clients)
+    os.utime(server.clients, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert server.call("study", "GET", "/budget").status_code == 401
+
+
+@pytest.mark.parametrize("digest", [hashed(""), "0" * 63, "é" * 64, "A" * 64, "x" * 64, None])
+def test_a_digest_that_is_none_is_refused(tmp_path: Path, digest: object) -> None:
+    path = tmp_path / "clients.json"
+    path.write_text(json.dumps([{"name": "a", "digest": digest}]))
+    with pytest.raises(ValueError, match="digest of 64 hexadecimal digits"):
+        read_clients(path)
+
+
+def test_the_hash_of_a_word_admits_nobody() -> None:
+    words = ["", "x", "password", " "]
+    clients = [Client("a", hashed(word)) for word in words if word]
+    assert [holder(clients, word) for word in words] == [None] * 4
 
 
 def test_a_client_is_added_without_taking_the_file_from_the_server(

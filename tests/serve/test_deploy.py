@@ -3,13 +3,16 @@
 import configparser
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +20,12 @@ import pytest
 pytest.importorskip("starlette", reason="needs the extra serve")
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.account import __main__ as account
-from darrm.serve.__main__ import build_parser
+from darrm.commands.command_line import run
+from darrm.serve.__main__ import start
 from darrm.serve.client import ServeClient
-from darrm.system.command_line import run
 from darrm.verify import __main__ as verify
-from tests.account.test_postgres import Server, running
+from tests.doors import typed
+from tests.ledger.test_postgres import Server, running
 from tests.serve.deployments import table, tokens_of
 from tests.serve.test_server import ROOT, free_port, wait_for
 
@@ -36,7 +40,7 @@ def composed() -> Any:
 def test_the_compose_file_is_whole_and_says_nothing_secret() -> None:
     data = composed()
     server, database = data["services"]["server"], data["services"]["database"]
-    options = build_parser("start").parse_args(server["command"][1:])
+    options = SimpleNamespace(**typed(start, server["command"][1:]))
     assert (server["command"][0], options.ledger) == ("start", "postgresql:///?service=ledger")
     mounted = {volume.split(":")[1] for volume in server["volumes"]}
     assert {str(options.table.parent), str(options.clients.parent), str(options.state.parent)} <= mounted
@@ -48,6 +52,49 @@ def test_the_compose_file_is_whole_and_says_nothing_secret() -> None:
     assert {name for name in named if not name.startswith(".")} == set(data["volumes"])
     assert (DEPLOY / server["build"]["context"] / server["build"]["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
     assert "password=" not in json.dumps(data)
+    for service in (server, database):
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["mem_limit"] == service["memswap_limit"]  # no swap
+        assert service["pids_limit"] > 0
+
+
+def pinned(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = (re.match(r"([A-Za-z0-9._-]+)==([^ ;]+)", line) for line in lines)
+    return {re.sub("[-_.]+", "-", match[1]).lower(): match[2] for match in found if match}
+
+
+def needed(*extras: str) -> set[str]:
+    """The names in pyproject.toml of the packages that these extras ask for, and those that they name in turn."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names, waiting = set(), [*project["dependencies"]]
+    waiting += [text for extra in extras for text in project["optional-dependencies"][extra]]
+    while waiting:
+        name, more = re.match(r"([A-Za-z0-9._-]+)(?:\[([a-z,]+)\])?", waiting.pop()).groups()  # type: ignore[union-attr]
+        if name == "darrm":
+            waiting += [text for extra in more.split(",") for text in project["optional-dependencies"][extra]]
+        else:
+            names.add(re.sub("[-_.]+", "-", name).lower())
+    return names
+
+
+def test_every_package_is_pinned_and_those_of_the_image_by_hash() -> None:
+    tested, image = pinned(ROOT / "constraints.txt"), pinned(DEPLOY / "requirements.txt")
+    assert needed("dev") <= set(tested)
+    assert needed("serve", "postgres") | {"setuptools"} <= set(image)
+    assert {name: version for name, version in image.items() if tested.get(name, version) != version} == {}
+    assert set(image) - set(tested) <= {"setuptools"}
+    text = (DEPLOY / "requirements.txt").read_text(encoding="utf-8")
+    for part in re.split(r"\n(?=[A-Za-z])", text)[1:]:
+        assert re.search("--hash=sha256:[0-9a-f]{64}", part), part[:40]
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    used = re.findall(r"uses: (\S+)", text)
+    assert used
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) for action in used)
 
 
 def test_the_image_copies_what_there_is_and_runs_as_nobody() -> None:
@@ -56,6 +103,8 @@ def test_the_image_copies_what_there_is_and_runs_as_nobody() -> None:
         if words[:1] == ["COPY"] and not words[1].startswith("--"):
             assert all((ROOT / name).exists() for name in words[1:-1])
     assert ["USER", "10001"] in lines
+    installs = [" ".join(words) for words in lines if "install" in words]
+    assert all("--require-hashes" in line or "--no-deps --no-build-isolation" in line for line in installs)
 
 
 def test_the_unit_starts_a_command_that_there_is() -> None:
@@ -64,10 +113,13 @@ def test_the_unit_starts_a_command_that_there_is() -> None:
     unit.read_string((DEPLOY / "darrm-serve.service").read_text(encoding="utf-8").replace("\\\n", ""))
     words = shlex.split(unit["Service"]["ExecStart"])
     assert words[1:3] == ["serve", "start"]
-    options = build_parser("start").parse_args(words[3:])
+    options = SimpleNamespace(**typed(start, words[3:]))
     assert options.host == "127.0.0.1"
     assert unit["Service"]["ProtectSystem"] == "strict"
     assert "DynamicUser" not in unit["Service"]  # it would not read a file of clients that is its owner's only
+    assert unit["Service"]["MemorySwapMax"] == "0"
+    text = (DEPLOY / "darrm-serve.service").read_text(encoding="utf-8")
+    assert "Environment=PGSERVICEFILE=%d/pg_service.conf" in text  # %d is expanded in Environment=, not in a file
     assert str(options.state).startswith("/var/lib/" + unit["Service"]["StateDirectory"])
 
 
@@ -112,12 +164,12 @@ def test_its_command_survives_a_kill_and_a_dump_is_no_second_budget(
         ):
             assert client.ask([{"id": "q1", "votes": [1, 1, 0]}]) == [first]
             (second,) = client.ask([{"id": "q2", "votes": [1, 1, 0]}])
-        run(lambda: account.main(["--ledger", server.url, "--head"]))
+        run(lambda: account.main(["--ledger", server.url, "--digest"]))
         heads.write_text(capsys.readouterr().out)
         newest = dump(server, "newest")
         for database in (older, newest):
             url = server.url.replace("/postgres?", f"/{database}?")
-            assert run(lambda url=url: verify.main([url, "--head", str(heads), "--quiet"])) == (database == older)  # type: ignore[misc]
+            assert run(lambda url=url: verify.main([url, "--digest", str(heads), "--quiet"])) == (database == older)  # type: ignore[misc]
         with (
             pytest.raises(AssertionError, match="older than the answers, 1 of which"),
             started(tmp_path, port, server.folder, older),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams
-from darrm.mechanisms.release import Release
 from darrm.serve.desk import Deployment, Desk
 from darrm.serve.questions import Ballot
-from tests.account.test_postgres import Server
-from tests.account.test_postgres import running as servers
+from darrm.table.release import Release
+from tests.ledger.test_postgres import Server
+from tests.ledger.test_postgres import running as servers
 from tests.serve.deployments import ask, paid, read, running, table
 
 
@@ -70,7 +70,7 @@ def _go_away_and_come_back(own_server: Server, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["DiskFull", "SerializationFailure", "AdminShutdown", "OperationalError"])
-@pytest.mark.parametrize("at", ["INSERT INTO charges", "COMMIT"])
+@pytest.mark.parametrize("at", ["INSERT INTO entries", "COMMIT"])
 def test_a_debit_that_fails_is_made_again_and_none_twice(
     name: str, at: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

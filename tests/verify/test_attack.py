@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.laws.noise_function import NoiseFunction
-from darrm.mechanisms import release as release_module
-from darrm.mechanisms.release import Release
+from darrm.majority.noise_function import NoiseFunction
+from darrm.majority.renyi import renyi_divergences
+from darrm.numerics import exact_coins
+from darrm.numerics.binomial import binomial_pmf, poisson_binomial_pmf
+from darrm.numerics.exact_coins import ExactCoins
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
-from darrm.probability import exact_coins
-from darrm.probability.binomial import binomial_pmf, poisson_binomial_pmf
-from darrm.probability.exact_coins import ExactCoins
 from darrm.problem import Problem, Voters
-from darrm.proof.definition import all_multisets
-from darrm.proof.renyi import renyi_divergences
-from darrm.proof.table import Table, certify
+from darrm.table import release as release_module
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
 from darrm.verify.attack import Intervals, attack, renyi_divergence
 from darrm.verify.neighbors import worst_pair
+from tests.oracle import all_multisets
 
 DRAWS = 80_000
 

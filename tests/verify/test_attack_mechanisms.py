@@ -1,5 +1,6 @@
 """Attacks on pluralities and mechanisms: laws by enumeration, neighbors by definition, honest ones stand, bugs show."""
 
+import json
 import math
 from collections.abc import Callable
 from itertools import permutations, product
@@ -8,18 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.laws.plurality_law import ONE, PluralityLaw, true_plurality
-from darrm.mechanisms import noisy_max, release
-from darrm.mechanisms.noisy_max import GNMax, LNMax, ShapedMax
-from darrm.mechanisms.noisy_maximum import Mechanism, NoisyMaximum
-from darrm.mechanisms.release import Release
-from darrm.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.pate.files import Released
+from darrm.aggregator import Released
+from darrm.noisy_max import mechanisms
+from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
+from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
+from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.numerics import exact_sampling
+from darrm.numerics.integer_noise import AsymmetricNoise
+from darrm.plurality.plurality_law import ONE, PluralityLaw, true_plurality
 from darrm.privacy import PrivacyParams
-from darrm.probability import exact_sampling
-from darrm.probability.integer_noise import ShapedNoise
 from darrm.problem import Problem, Voters
-from darrm.proof.table import Table, certify
+from darrm.table import release
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
 from darrm.verify.attack import attack, judge_attack
 from darrm.verify.label_law import Pair, law_of
 from darrm.verify.neighbors import near_ties, random_pair
@@ -37,11 +39,15 @@ def plurality(voters: Voters, epsilon: str, delta: str, classes: int = 3) -> Rel
     return Release(certify(Problem(voters, PrivacyParams(epsilon, delta), classes), true_plurality(voters.K, classes)))
 
 
+def file_of(release: Released) -> bytes:
+    return json.dumps(release.to_json()).encode()
+
+
 RELEASES: dict[str, Callable[[], Released]] = {
     "GNMax": lambda: of_three(GNMax(3.0)),
     "GNMax of three votes": lambda: of_three(GNMax(6.0, reached=3)),
     "LNMax": lambda: of_three(LNMax(0.4)),
-    "ShapedMax": lambda: of_three(ShapedMax(ShapedNoise(3.0, 6.0, 2.0, 1.5))),
+    "AsymmetricMax": lambda: of_three(AsymmetricMax(AsymmetricNoise(3.0, 6.0, 2.0, 1.5))),
     "exponential": lambda: of_three(ExponentialMechanism(1.0)),
     "permute and flip": lambda: of_three(PermuteAndFlip(1.0, reached=2)),
     "two classes": lambda: NoisyMaximum(GNMax(2.0), Voters(5, PLAIN, 1), 2),
@@ -66,8 +72,12 @@ def noisy_maximum_by_enumeration(masses: dict[int, float], counts: tuple[int, ..
 
 
 @pytest.mark.parametrize("counts", [(3, 1, 1), (0, 3, 2), (2, 2, 1), (5, 0, 0)])
-@pytest.mark.parametrize("mechanism", [GNMax(0.7), LNMax(3.0), ShapedMax(ShapedNoise(0.6, 0.8, 2.0, 1.5))], ids=repr)
-def test_the_law_of_noise_is_that_of_all_noises(mechanism: GNMax | LNMax | ShapedMax, counts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "mechanism", [GNMax(0.7), LNMax(3.0), AsymmetricMax(AsymmetricNoise(0.6, 0.8, 2.0, 1.5))], ids=repr
+)
+def test_the_law_of_noise_is_that_of_all_noises(
+    mechanism: GNMax | LNMax | AsymmetricMax, counts: tuple[int, ...]
+) -> None:
     support = range(-12, 13)
     weights = np.exp(mechanism.law.log_weights(np.array(support)))
     masses = dict(zip(support, (weights / weights.sum()).tolist(), strict=True))
@@ -147,7 +157,7 @@ def assert_neighbors(pair: Pair, voters: Voters, strengths: list[float]) -> int:
     return len(needed)
 
 
-ALIKE = {"GNMax of three votes", "ShapedMax", "plurality", "private plurality"}  # each beside one that is quick
+ALIKE = {"GNMax of three votes", "AsymmetricMax", "plurality", "private plurality"}  # each beside one that is quick
 
 
 @pytest.mark.quick_cases(1)
@@ -163,8 +173,8 @@ def test_an_honest_release_stands(name: str) -> None:
 
 
 def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = noisy_max.gaussian_draw
-    monkeypatch.setattr(noisy_max, "gaussian_draw", lambda sigma, *rest: draw(sigma / 2.0, *rest))
+    draw = mechanisms.gaussian_draw
+    monkeypatch.setattr(mechanisms, "gaussian_draw", lambda sigma, *rest: draw(sigma / 2.0, *rest))
 
 
 def twice_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +201,7 @@ def first_class_wins_ties(monkeypatch: pytest.MonkeyPatch) -> None:
     def winners(counts: Any, draw: Any, _rng: Any) -> Any:
         return (counts + draw(counts.size).reshape(counts.shape)).argmax(axis=1)
 
-    monkeypatch.setattr(noisy_max, "noisy_argmax", winners)
+    monkeypatch.setattr(mechanisms, "noisy_argmax", winners)
 
 
 def first_class_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,18 +250,18 @@ def test_a_law_that_costs_too_much_is_refuted(monkeypatch: pytest.MonkeyPatch) -
 
 def test_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    data, verdict = judge_attack(RELEASES["GNMax"](), 2_000, told.append)
-    assert (verdict.about, verdict.verdict) == ("attack", CONSISTENT)
+    data, verdict, reason = judge_attack(file_of(RELEASES["GNMax"]()), 2_000, told.append)
+    assert verdict == CONSISTENT
     assert data is not None
-    assert f"refuted {data['refuted_epsilon']:.6g}" in verdict.reason
+    assert f"refuted {data['refuted_epsilon']:.6g}" in reason
     assert len(told) > 1
-    too_wide, verdict = judge_attack(of_three(GNMax(1e7)), 2_000, told.append)
-    assert (too_wide, verdict.verdict) == (None, UNKNOWN)
-    assert "too wide" in verdict.reason
+    too_wide, verdict, reason = judge_attack(file_of(of_three(GNMax(1e7))), 2_000, told.append)
+    assert (too_wide, verdict) == (None, UNKNOWN)
+    assert "too wide" in reason
     half_the_noise(monkeypatch)
-    data, verdict = judge_attack(RELEASES["GNMax"](), 20_000, told.append)
-    assert verdict.verdict == FALSE
+    data, verdict, reason = judge_attack(file_of(RELEASES["GNMax"]()), 20_000, told.append)
+    assert verdict == FALSE
     assert data is not None
-    assert data["departures"][0] in verdict.reason
+    assert data["departures"][0] in reason
     with pytest.raises(ValueError, match="a Release or a NoisyMaximum"):
         attack(GNMax(3.0), 10)  # type: ignore[arg-type]  # it knows no voters

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.laws.noise_function import NoiseFunction
+from darrm.commands.command_line import run
+from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.proof.table import certify
-from darrm.system.command_line import run
+from darrm.table.table import certify
 from darrm.verify.__main__ import main
 from darrm.verify.members import judge_members
 from darrm.verify.verdicts import CONSISTENT, FALSE
 from tests.doors import validated
+from tests.verify.support import voters_of
 
 OWN = st.sampled_from(
     [*(PrivacyParams(e, d) for e in ("0.1", "0.2", "0.5") for d in ("0", "1e-6")), PrivacyParams("inf")]
@@ -58,7 +59,10 @@ def test_each_member_is_told_its_row(
     told = [(verdict["claim"], verdict["verdict"]) for verdict in report["verdicts"] if verdict["about"] == "voters"]
     wrong = {"east"} if status else set()
     assert told == [
-        (f"{name!r} is counted as ({pair})-private", FALSE if name in wrong else CONSISTENT)
+        (
+            f"{name!r} is counted as {'anyone' if name in wrong else f'({pair})-DP'}",
+            FALSE if name in wrong else CONSISTENT,
+        )
         for name, pair in verdicts.items()
     ]
     assert [file["role"] for file in report["files"]] == ["release", "voters"]
@@ -67,12 +71,10 @@ def test_each_member_is_told_its_row(
 def test_a_member_that_joined_is_not_counted(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table.parent / "voters.csv"
     path.write_text("name,epsilon,delta\na,0.1,0\nb,0.1,0\nc,0.1,0\nd,inf,0\n")
-    assert run(lambda: main([str(table), "--voters", str(path)])) == 1
+    assert run(lambda: main([str(table), "--voters", str(path), "--all"])) == 1
     out = capsys.readouterr().out
     for name in "abcd":
-        assert (
-            f"FALSE                 voters: '{name}' is counted (the table is about 3 voters, and 4 are named)" in out
-        )
+        assert f"FALSE                 '{name}' is counted (the table is about 3 voters, and 4 are named)" in out
     path.write_text("name,epsilon\n")
     assert run(lambda: main([str(table), "--voters", str(path)])) == 2
 
@@ -81,7 +83,12 @@ def test_a_member_that_joined_is_not_counted(table: Path, capsys: pytest.Capture
 def test_all_members_are_covered_exactly_if_the_voters_are(
     own: list[PrivacyParams], counted: list[PrivacyParams]
 ) -> None:
-    verdicts = list(judge_members({str(place): each for place, each in enumerate(own)}, Voters.of(counted)))
+    verdicts = list(
+        judge_members(
+            {str(n): (each.exact_epsilon, each.exact_delta) if each.is_private else None for n, each in enumerate(own)},
+            voters_of(Voters.of(counted)),
+        )
+    )
     assert len(verdicts) == len(own)
     covered = sum(verdict.verdict == CONSISTENT for verdict in verdicts)
     if Voters.of(counted).cover(Voters.of(own)):

@@ -9,12 +9,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from darrm.losses.label import label_curve, label_profile
-from darrm.probability.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise, ShapedNoise
+from darrm.noisy_max.label_cost import label_curve, label_profile
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.verify import noisy_labels
 from darrm.verify.noisy_labels import Array, TooWideError, delta_of_label, renyi_of_label
 
-GAUSSIAN, LAPLACE, SHAPED = DiscreteGaussian(1.5), DiscreteLaplace(0.6), ShapedNoise(3.0, 3.0, 1.5, 1.25)
+GAUSSIAN, LAPLACE, SHAPED = DiscreteGaussian(1.5), DiscreteLaplace(0.6), AsymmetricNoise(3.0, 3.0, 1.5, 1.25)
 NOISES: dict[str, IntegerNoise] = {"Gaussian": GAUSSIAN, "Laplace": LAPLACE, "shaped": SHAPED}
 LEAST = {
     "Gaussian": 0.9,
@@ -84,7 +84,7 @@ def test_no_pair_of_histograms_costs_more(name: str, *, first_wins: bool) -> Non
         assert LEAST[name] * bound < max(deltas) <= bound
 
 
-WIDE = (DiscreteGaussian(40.0), DiscreteLaplace(0.05), ShapedNoise(30.0, 20.0, 2.5, 1.5))
+WIDE = (DiscreteGaussian(40.0), DiscreteLaplace(0.05), AsymmetricNoise(30.0, 20.0, 2.5, 1.5))
 QUICK = set(zip(WIDE, (8.0, 20.0, 2.0), strict=True))  # every noise and every order once
 
 

@@ -7,22 +7,19 @@ from itertools import pairwise
 
 import pytest
 
-from darrm import PrivacyParams
-from darrm.losses.charges import Charge
-from darrm.losses.label import label_profile
-from darrm.losses.profile import PrivacyProfile
-from darrm.losses.renyi import RenyiCurve
-from darrm.probability.integer_noise import DiscreteGaussian
-from darrm.verify.points import kinds_of, telling_points
-from darrm.verify.sums import Kind, Point, composed_epsilon
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.noisy_max.label_cost import label_profile
+from darrm.numerics.integer_noise import DiscreteGaussian
+from darrm.verify.numbers import Point
+from darrm.verify.sums import Kind, composed_epsilon, telling_points
+from tests.verify.support import charge_of
 
 SMALL = Fraction(1, 10**6)
 
 
 def labels(sigma: float, count: int) -> Kind:
-    kinds = kinds_of([Charge("labels", profile=label_profile(DiscreteGaussian(sigma)), count=count)])
-    assert kinds is not None
-    return kinds[0]
+    cost = PrivacyCost("labels", profile=label_profile(DiscreteGaussian(sigma)), count=count)
+    return charge_of(cost).points(), count
 
 
 @pytest.mark.parametrize(
@@ -72,15 +69,3 @@ def test_limits() -> None:
     assert telling_points([([*line, (Fraction(4), Fraction(1))], 1)], SMALL, 9) == [line]
     far = [(Fraction(place * 100), Fraction(1, 2**place)) for place in range(8)]
     assert len(telling_points([(far, 1)], SMALL, 3)[0]) == 3
-
-
-def test_kinds_are_read_off_charges() -> None:
-    profile = PrivacyProfile((0.0, 0.5), (0.25, 0.125))
-    both = Charge("a", guarantee=PrivacyParams(3), profile=profile, count=2)
-    curve = Charge("b", renyi=RenyiCurve.of_pure(1.0))
-    assert kinds_of([both, Charge("c", guarantee=PrivacyParams("0.1", "1e-5"), count=7)]) == [
-        ([(Fraction(0), Fraction(1, 4)), (Fraction(1, 2), Fraction(1, 8))], 2),
-        ([(Fraction(1, 10), Fraction(1, 100_000))], 7),
-    ]
-    assert kinds_of([both, curve]) is None
-    assert kinds_of([Charge("c", guarantee=PrivacyParams(701))]) is None

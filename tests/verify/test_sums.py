@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from darrm import PrivacyParams
 from darrm.account.accountant import PrivacyAccountant
-from darrm.losses.charges import Charge
-from darrm.losses.label import label_profile
-from darrm.probability.integer_noise import DiscreteGaussian
-from darrm.verify import exact, sums
-from darrm.verify.points import kinds_of
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.noisy_max.label_cost import label_profile
+from darrm.numerics.integer_noise import DiscreteGaussian
+from darrm.verify import numbers, sums
 from darrm.verify.sums import Kind, LossSum
+from tests.verify.support import charge_of
 
 SOURCE = Path(sums.__file__).read_text(encoding="utf-8")
-exponential = cache(exact.exponential)
+exponential = cache(numbers.exponential)
 Compose = Callable[[list[Kind], Fraction, Fraction], LossSum]
 EPSILONS = [Fraction(number, 10) for number in range(0, 45, 3)]
 ONE_TENTH = Fraction(1, 10)
@@ -225,12 +225,12 @@ def test_gaussians_add_up_to_a_gaussian(distance: float, count: int) -> None:
     assert gaussian_delta(whole, found) <= least <= delta * 11 / 10
 
 
-def one(epsilon: str, delta: str, count: int) -> Charge:
-    return Charge("a query", guarantee=PrivacyParams(epsilon, delta), count=count)
+def one(epsilon: str, delta: str, count: int) -> PrivacyCost:
+    return PrivacyCost("a query", guarantee=PrivacyParams(epsilon, delta), count=count)
 
 
-def labels(sigma: float, count: int) -> Charge:
-    return Charge("labels", profile=label_profile(DiscreteGaussian(sigma)), count=count)
+def labels(sigma: float, count: int) -> PrivacyCost:
+    return PrivacyCost("labels", profile=label_profile(DiscreteGaussian(sigma)), count=count)
 
 
 ACCOUNTS = {
@@ -245,6 +245,12 @@ ACCOUNTS = {
 }
 
 
+def kinds_of(charges: Sequence[PrivacyCost]) -> list[Kind]:
+    """Return the points of costs, of the profile where there is one."""
+    found = [charge_of(one) for one in charges]
+    return [(one.points() or [one.guarantee or (Fraction(0), Fraction(0))], one.count) for one in found]
+
+
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name",
@@ -254,7 +260,6 @@ def test_within_one_percent_of_the_accountant(name: str) -> None:
     charges, delta = ACCOUNTS[name]
     spent = PrivacyAccountant(charges=charges).spent(float(delta))
     kinds = kinds_of(charges)
-    assert kinds is not None
     found = sums.composed_epsilon(kinds, Fraction(delta))
     assert found is not None
     assert spent.epsilon * (1.0 - 1e-5) <= found <= spent.epsilon * 1.01
@@ -304,7 +309,6 @@ def test_limits() -> None:
 
 def test_enough_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = kinds_of(ACCOUNTS["no common step"][0])
-    assert kinds is not None
     steps, compose = [], sums.compose
 
     def composed(kinds: Sequence[Kind], step: Fraction, delta: Fraction, *_: object, **__: object) -> LossSum:
@@ -323,4 +327,4 @@ def test_enough_stops_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_shares_nothing_with_the_accountant() -> None:
     names = {node.module or "" for node in ast.walk(ast.parse(SOURCE)) if isinstance(node, ast.ImportFrom)}
-    assert {name for name in names if name.startswith("darrm")} == {"darrm.verify.exact"}
+    assert {name for name in names if name.startswith("darrm")} == {"darrm.verify.numbers"}

@@ -1,0 +1,126 @@
+"""The debits that a budget admits: an account is bounded with a reserve, and smaller accounts are only compared."""
+
+import math
+
+from darrm.account.accountant import DELTA_RESERVE, PrivacyAccountant
+from darrm.errors import BudgetExceededError
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.privacy import PrivacyParams, at_least
+from darrm.util import checks
+
+MOST_QUERIES = 2**53  # in a charge and in a ledger: beyond it neither floats nor SQLite's sums count exactly
+
+
+class Admission:
+    """The accounts that stay within a budget: one is bounded with a reserve of queries, smaller ones are compared.
+
+    An account is private if a larger one of the same kinds is: dropping answers is post-processing, and the sums of the
+    filter only shrink. The account that was found within the budget is replaced as a whole and read once, so that the
+    counts of two accounts are never mixed.
+
+    Parameters
+    ----------
+    budget
+        What all queries together must satisfy.
+    composition
+        One of `COMPOSITIONS`: queries of one kind, of several, or of several chosen after earlier answers.
+    """
+
+    def __init__(self, budget: PrivacyParams, composition: str) -> None:
+        self._budget = budget
+        self._composition = composition
+        self._adaptive = composition in DELTA_RESERVE
+        self._within = PrivacyAccountant()
+        self._room, self._growing = 0, True
+
+    def admits(self, account: PrivacyAccountant, charge: PrivacyCost, *, decide: bool = False) -> bool:
+        """Return whether an account is known to admit a charge, at the cost of comparing counts.
+
+        With ``decide`` it is bounded now if it is not known.
+
+        Raises
+        ------
+        ValueError
+            If the composition refuses the kind of the charge, or there are too many queries.
+        BudgetExceededError
+            If the charge was bounded and does not fit.
+        """
+        if self._is_second_kind(account, charge):
+            raise ValueError(
+                f"this ledger accounts for queries of one kind, {account.charges[0].what!r}, and "
+                f"{charge.what!r} costs something else: keep to the first (a voter that left keeps an empty column, "
+                "--missing coin), or make a ledger with --composition planned, or renyi for a stream, before the first "
+                "answer (composition= in Python); another ledger is another budget of the same people, and both add up"
+            )
+        _check_count("the number of queries in a charge", charge.count)
+        _check_count("the number of queries in a ledger", account.queries + charge.count)
+        total = account.plus(charge)
+        if total.is_part_of(self._within):
+            return True
+        if decide and not self._fits(total):
+            raise self._refusal(account, charge)
+        return decide
+
+    def queries_that_fit(self, account: PrivacyAccountant, charge: PrivacyCost, *, most: int) -> int:
+        """Count how many queries of the kind of a charge, up to ``most``, that an account still admits."""
+        if self._is_second_kind(account, charge):
+            return 0
+        most = min(most, MOST_QUERIES - account.queries)
+        return account.queries_that_fit(charge, self._budget, most=most, adaptive=self._adaptive)
+
+    def _is_second_kind(self, account: PrivacyAccountant, charge: PrivacyCost) -> bool:
+        return self._composition == "one" and any(other.kind != charge.kind for other in account.charges)
+
+    def make_room(self, account: PrivacyAccountant, charge: PrivacyCost) -> None:
+        """Bound an account with a charge and a reserve, which doubles each time until it no longer fits.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the charge does not fit without a reserve.
+        """
+        total = account.plus(charge)
+        if self._room:
+            if self._fits(total.plus(charge.kind.repeated(self._room))):
+                self._room *= 2 if self._growing else 1
+                return
+            self._room, self._growing = self._room // 2, False
+        if not self._fits(total):
+            raise self._refusal(account, charge)
+        if self._growing:
+            self._room = charge.count
+
+    def _fits(self, account: PrivacyAccountant) -> bool:
+        if not account.admits(self._budget, adaptive=self._adaptive):
+            return False
+        self._within = account
+        return True
+
+    def _refusal(self, account: PrivacyAccountant, charge: PrivacyCost) -> BudgetExceededError:
+        budget, adaptive = self._budget, self._adaptive
+        fit = account.queries_that_fit(charge, budget, most=charge.count - 1, adaptive=adaptive)
+        asked = f"{charge.count} {'query' if charge.count == 1 else 'queries'} of {charge.what}"
+        left = max(0.0, budget.epsilon - account.smallest_epsilon(budget.delta, adaptive=adaptive))
+        remaining = f"epsilon {at_least(left, 6)} of {budget.epsilon_text} at delta {budget.delta_text}"
+        one_more = account.plus(charge.kind).smallest_epsilon(budget.delta, adaptive=adaptive)
+        reason = "; one more would fail with more than that delta, whatever epsilon is" if math.isinf(one_more) else ""
+        if math.isinf(one_more) and self._composition == "renyi":
+            needs = "it needs a Rényi curve, or delta 0, on a ledger of composition 'renyi'"
+            reason = f"; {needs}: --composition adaptive takes any"
+        if not account.plus(charge).composes:  # a ledger knows no voters, so it has no cap to fall back on
+            reason = (
+                "; answers of trained models share the randomness of their training, and the bounds for several "
+                "of them do not fit: plan further queries with --non-private"
+            )
+        return BudgetExceededError(
+            f"the budget {budget} does not admit {asked}: {fit} still {'fits' if fit == 1 else 'fit'}, "
+            f"{remaining} is left{reason}; nothing was debited",
+            requested=asked,
+            remaining=remaining,
+            queries_that_fit=fit,
+        )
+
+
+def _check_count(name: str, count: int) -> None:
+    if count > MOST_QUERIES:
+        checks.fail(name, count, f"at most 2**53 = {MOST_QUERIES}", "larger numbers are not counted exactly")

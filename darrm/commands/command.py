@@ -1,0 +1,283 @@
+"""Commands and groups of click: errors in one line, help in sections, suggestions for misspelled options.
+
+>>> import click
+>>> from darrm.commands.options import Integer, option
+>>> @command("example", about="An example.")
+... @option("--K", "K", type=Integer(1), default="11", help="number of voters")
+... def example(K: int) -> None:
+...     click.echo(f"{K} voters")
+>>> run_command(example, ["--K", "5"])
+5 voters
+0
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version as distribution_version
+from typing import Any
+
+import click
+
+from darrm.commands.command_line import harmless, nearest, run
+from darrm.privacy import exact_number
+
+WIDTH = 80
+_SETTINGS = {"terminal_width": WIDTH, "max_content_width": WIDTH}
+_OTHER = "Other options"
+PAIR = "EPS,DELTA"  # the metavar of options that take (ε, δ) as one word or as two
+
+
+class Option(click.Option):
+    """An option in a section of the help; ``aliases`` are spellings that work and are not listed."""
+
+    def __init__(
+        self, declarations: Sequence[str], *, section: str = _OTHER, aliases: Sequence[str] = (), **settings: Any
+    ) -> None:
+        super().__init__([*declarations, *aliases], **settings)
+        self.section = section
+        self.aliases = tuple(aliases)
+        if self.metavar is None and not self.is_flag:
+            kind = self.type
+            self.metavar = "|".join(kind.choices) if isinstance(kind, click.Choice) else kind.name.upper()
+
+    @property
+    def spellings(self) -> list[str]:
+        """The spellings that the help lists, short ones first."""
+        return sorted((name for name in self.opts if name not in self.aliases), key=len)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 (click passes it)
+        """Return the spellings with the kind of value, and the explanation."""
+        if self.hidden:
+            return None
+        return f"{', '.join(self.spellings)} {self.metavar or ''}".rstrip(), self.help or ""
+
+
+class Argument(click.Argument):
+    """A positional argument with an explanation."""
+
+    def __init__(self, declarations: Sequence[str], *, about: str, **settings: Any) -> None:
+        super().__init__(declarations, **settings)
+        self.about = about
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 (click passes it)
+        """Return its name and the explanation."""
+        return self.metavar or self.human_readable_name, self.about
+
+
+class _Helpful(click.Command):
+    """The common part of commands and groups: ``--help`` and ``--version``, sections, examples."""
+
+    first: tuple[str, ...] = ()
+    examples: str = ""
+
+    def _add_help(self) -> None:
+        self.params += [
+            Option(["--help", "-h"], is_flag=True, is_eager=True, expose_value=False, callback=_show_help, help="help"),
+            Option(
+                ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="version"
+            ),
+        ]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the arguments, then the options that matter first, then a section each."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        first: dict[int, tuple[str, str]] = {}
+        for param in self.get_params(ctx):
+            if isinstance(param, Argument):
+                sections.setdefault("Arguments", []).append(param.get_help_record(ctx))
+            elif isinstance(param, Option) and (record := param.get_help_record(ctx)) is not None:
+                place = next((place for place, name in enumerate(self.first) if name in param.opts), None)
+                if place is None:
+                    sections.setdefault(param.section, []).append(record)
+                else:
+                    first[place] = record
+        main = [first[place] for place in sorted(first)]
+        page = {"Arguments": sections.pop("Arguments", []), "Main options": main, **sections}
+        page[_OTHER] = page.pop(_OTHER, [])
+        for title, records in page.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records, col_max=26)
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write nothing: `format_options` has written them."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's)
+        """Write the examples without wrapping them."""
+        if self.examples:
+            formatter.write(f"\n{self.examples.rstrip()}\n")
+
+
+class Command(_Helpful):
+    """A command; ``first`` names the three options that matter first, ``examples`` end its help."""
+
+    def __init__(self, name: str | None, first: Sequence[str] = (), examples: str = "", **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.add_help_option, self.context_settings = False, dict(_SETTINGS)
+        self.first, self.examples = tuple(first), examples
+        self._add_help()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; ``--total 2 1e-5`` is ``--total 2,1e-5``."""
+        ctx.allow_extra_args = True
+        try:
+            super().parse_args(ctx, self._with_pairs(args))
+        except click.UsageError as error:
+            error.ctx = ctx  # click leaves it out where an option has no value
+            raise
+        if ctx.args and not ctx.resilient_parsing:
+            word = ctx.args[0]
+            hint = nearest(word, _spellings(self, ctx)) if word.startswith(("–", "—")) else ""
+            raise ValueError(
+                f"Unexpected argument {word!r}{hint}: a value follows its option. See `{ctx.command_path} --help`."
+            )
+        return ctx.args
+
+    def _with_pairs(self, words: Sequence[str]) -> list[str]:
+        pairs = {name for param in self.params if param.metavar == PAIR for name in param.opts}
+        joined: list[str] = []
+        for place, word in enumerate(words):
+            epsilon = joined[-1] if len(joined) > 1 and joined[-2] in pairs and place > 1 else None
+            if epsilon is not None and "," not in epsilon.rstrip(",") and _is_number(word):
+                joined[-1] = f"{epsilon.rstrip(',')},{word}"
+            else:
+                joined.append(word)
+        return joined
+
+
+class Group(_Helpful, click.Group):
+    """A command with sub-commands; ``default_command`` runs if the first word is no command."""
+
+    def __init__(
+        self, name: str | None, examples: str = "", default_command: str | None = None, **settings: Any
+    ) -> None:
+        super().__init__(name, **settings)
+        self.add_help_option, self.context_settings = False, dict(_SETTINGS)
+        self.invoke_without_command, self.no_args_is_help = True, False
+        self.examples, self.default_command = examples, default_command
+        self._add_help()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; put the default command before words that begin with no command."""
+        if args and self.default_command is not None and not self._begins_with_own(ctx, args[0]):
+            args = [self.default_command, *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click passes it)
+        """Return the names in the order in which they were added."""
+        return list(self.commands)
+
+    def _begins_with_own(self, ctx: click.Context, word: str) -> bool:
+        return word in self.list_commands(ctx) or word in _spellings(self, ctx)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the named sub-command; without one, print the help."""
+        named = super().invoke(ctx)
+        if ctx.invoked_subcommand is None:
+            sys.stdout.write(harmless(ctx.get_help()) + "\n")
+            return 0
+        return named
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the sub-command of the first word; `ValueError` suggests another."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:
+            raise ValueError(
+                f"There is no command {args[0]!r}{nearest(args[0], names)}. Choose from {', '.join(names)}."
+            )
+        return super().resolve_command(ctx, args)
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """Describe a sub-command in a line."""
+        found = self.get_command(ctx, name)
+        return "" if found is None else (found.short_help or found.get_short_help_str(WIDTH))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sub-commands, then the options."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.summary(ctx, name)) for name in self.list_commands(ctx)])
+        super().format_options(ctx, formatter)
+
+
+def command(
+    name: str, *, about: str, first: Sequence[str] = (), examples: str = "", short: str | None = None
+) -> Callable[[Callable[..., Any]], Command]:
+    """Make a function a command; the exit status is its return value, 0 for None.
+
+    ``about`` is the first paragraph of the help, ``short`` the line in the list of a group.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Command:
+        # the help is stated, not read off the docstring, which python -OO drops
+        made = click.command(name, cls=Command, first=first, examples=examples, help=about, short_help=short)
+        return made(function)
+
+    return decorate
+
+
+def run_command(started: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """Run a command with the words of a command line and return its exit status.
+
+    A `ValueError`, an error of ours or of a file is one line on standard error and status 2.
+    """
+    return run(lambda: _invoke(started, sys.argv[1:] if arguments is None else arguments))
+
+
+def _invoke(started: click.Command, arguments: Sequence[str]) -> int:
+    name = "darrm" if started.name == "darrm" else f"darrm {started.name}"
+    try:
+        with started.make_context(name, list(arguments)) as ctx:
+            status = started.invoke(ctx)
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except click.NoSuchOption as error:
+        raise ValueError(_no_such_option(error, name)) from error
+    except click.MissingParameter as error:
+        raise ValueError(f"{_missing(error)} {_see_help(error, name)}") from error
+    except click.UsageError as error:
+        raise ValueError(f"{error.format_message().rstrip('.')}. {_see_help(error, name)}") from error
+    return status if isinstance(status, int) else 0
+
+
+def _no_such_option(error: click.NoSuchOption, name: str) -> str:
+    names = [] if error.ctx is None else _spellings(error.ctx.command, error.ctx)
+    return f"There is no option {error.option_name}{nearest(error.option_name, names)}. {_see_help(error, name)}"
+
+
+def _missing(error: click.MissingParameter) -> str:
+    """Name and explain the missing option or argument."""
+    if isinstance(error.param, Option):
+        return f"{error.param.spellings[-1]} {error.param.metavar} is required: {error.param.help}."
+    if isinstance(error.param, Argument):
+        return f"{error.param.metavar or error.param.human_readable_name} is required: {error.param.about}."
+    return error.format_message()
+
+
+def _see_help(error: click.UsageError, name: str) -> str:
+    return f"See `{name if error.ctx is None else error.ctx.command_path} --help`."
+
+
+def _spellings(of: click.Command, ctx: click.Context) -> list[str]:
+    return [name for param in of.get_params(ctx) if isinstance(param, click.Option) for name in param.opts]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        exact_number("word", word)
+    except ValueError:
+        return False
+    return True
+
+
+def _show_help(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        sys.stdout.write(harmless(ctx.get_help()) + "\n")
+        ctx.exit()
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        sys.stdout.write(f"darrm {distribution_version('darrm')}\n")
+        ctx.exit()

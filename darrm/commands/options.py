@@ -1,0 +1,468 @@
+"""Options that commands share: types that read a value once and exactly, and decorators that add options.
+
+A decorator such as `voters_options` adds several options and passes one object to the command.
+"""
+
+import csv
+import functools
+import io
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from darrm.commands.command import Argument, Option
+from darrm.commands.command_line import check_output_files, complain, harmless, print_as
+from darrm.commands.values import (
+    classes_of,
+    integer,
+    integers,
+    number_of_classes,
+    pair_of,
+    privacy_pair,
+    read_voters,
+    real,
+)
+from darrm.privacy import PrivacyParams, exact_number
+from darrm.problem import Voters, Workload
+from darrm.subsampling import Subsampling
+from darrm.util import checks
+from darrm.util.progress import StatusLine, status_line
+
+Decorator = Callable[[Any], Any]
+T = TypeVar("T")
+DEFAULT_K, DEFAULT_EPSILON, DEFAULT_EACH_DELTA = 11, "0.1", "1e-5"  # the paper's example
+WHO, RELEASED, SEARCH, OUTPUT = "Who votes", "What is released", "Search", "Output"  # sections of the help
+
+
+class Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """A value that a function reads from the name of an option and its text; its `ValueError` names both."""
+
+    def __init__(self, name: str, read: Callable[[str, str], Any], *, is_file: bool = False) -> None:
+        self.name = name
+        self.is_file = is_file  # a shell completes names of files
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 (click passes it)
+        """Read the text; a value that was read already stays."""
+        return self._read(_flag(param), value) if isinstance(value, str) else value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer files for a value that names one."""
+        return (
+            [CompletionItem(incomplete, type="file")]
+            if self.is_file
+            else super().shell_complete(ctx, param, incomplete)
+        )
+
+
+def _flag(param: click.Parameter | None) -> str:
+    """Return how messages name an option: ``--total``."""
+    if not isinstance(param, click.Option):
+        return "the argument" if param is None else param.human_readable_name
+    return next((name for name in param.opts if name.startswith("--")), param.opts[0])
+
+
+def _exact(flag: str, text: str) -> str:
+    exact_number(flag.lstrip("-"), text.strip())
+    return text.strip()
+
+
+def Integer(least: int = 0) -> Value:
+    """Read an `int` of at least ``least``."""
+    return Value("int", lambda flag, text: integer(flag, text, least))
+
+
+def Real(least: float = 0.0) -> Value:
+    """Read a `float` of at least ``least`` (∞ too): for numbers other than privacy parameters."""
+    return Value("real", lambda flag, text: real(flag, text, least))
+
+
+EXACT = Value("real", _exact)  # text of a number: `exact_number` and `PrivacyParams` read it without rounding
+EXACTS = Value("real[,real...]", lambda flag, text: [_exact(flag, part) for part in text.split(",")])
+PRIVACY = Value("eps,delta", privacy_pair)  # a `PrivacyParams`
+COUNTS = Value("q[,q...]", integers)  # numbers of queries, in order
+CLASSES = Value("classes", lambda _flag, text: classes_of(text))  # an int, a tuple of names, or OPEN
+CLASS_COUNT = Value("classes", lambda _flag, text: number_of_classes(text))  # an int, or OPEN
+FILE = click.Path(path_type=Path)
+FILE.name = "file"
+
+
+def parsed_by(read: Callable[[str], Any], name: str = "text") -> Value:
+    """Read a file, or a URL, with a function of its text, such as the name of a ledger."""
+    return Value(name, lambda _flag, text: read(text), is_file=True)
+
+
+def option(*declarations: str, section: str | None = None, aliases: Sequence[str] = (), **settings: Any) -> Decorator:
+    """Add an option to a command; see `darrm.commands.command.Option` and `click.option`."""
+    more = {} if section is None else {"section": section}
+    return click.option(*declarations, cls=Option, aliases=aliases, **more, **settings)
+
+
+def argument(*declarations: str, about: str, **settings: Any) -> Decorator:
+    """Add a positional argument to a command."""
+    return click.argument(*declarations, cls=Argument, about=about, **settings)
+
+
+def collect(kind: type[T], typed: dict[str, Any]) -> T:
+    """Make a dataclass of the options with the names of its fields, and take them out of ``typed``."""
+    return kind(**{field.name: typed.pop(field.name) for field in fields(kind) if field.name in typed})  # type: ignore[arg-type]
+
+
+def add_options(function: Any, options: Iterable[Decorator]) -> Any:
+    """Add options in the order in which the help lists them."""
+    for add in reversed(list(options)):
+        function = add(function)
+    return function
+
+
+# single options --------------------------------------------------------------
+
+
+def total_option(*, required: bool = True, help: str = "the budget of all answers together, like 2,1e-5") -> Decorator:  # noqa: A002
+    """Add ``--total`` (``--budget``); the command receives ``total: PrivacyParams``, or None."""
+    return option("--total", aliases=["--budget"], type=PRIVACY, required=required, section=RELEASED, help=help)
+
+
+def classes_option(kind: Value, about: str, default: str | None = None, section: str = RELEASED) -> Decorator:
+    """Add ``--classes``, of type `CLASSES` or `CLASS_COUNT`."""
+    return option("--classes", type=kind, default=default, metavar="C|A,B,…|FILE.csv|open", section=section, help=about)
+
+
+def overlap_option(
+    about: str = "largest number of voters that one person's data can influence (default K)",
+) -> Decorator:
+    """Add ``--overlap``; the command receives ``overlap: int | None``."""
+    return option("--overlap", type=Integer(1), section=WHO, help=about)
+
+
+def models_option() -> Decorator:
+    """Add ``--models``."""
+    about = "each voter is a model, trained once, that answers all queries"
+    return option("--models", is_flag=True, section=WHO, help=about)
+
+
+def time_limit_option(about: str) -> Decorator:
+    """Add ``--time-limit``; the command receives ``time_limit: float``, in seconds."""
+    return option("--time-limit", type=Real(), default="inf", metavar="SECONDS", section=SEARCH, help=about)
+
+
+def prior_option(default: str) -> Decorator:
+    """Add ``--prior``; `darrm.priors.parsed` reads its text."""
+    return option(
+        "--prior",
+        metavar="PRIOR",
+        section=WHO,
+        help="public belief about the votes: dirichlet:A (smaller A: more consensus), spread (mean of low, "
+        "medium and high consensus), like:FILE or votes:FILE (public votes); for two classes also common, uniform, "
+        f"uniform:LOW,HIGH, two-sided:LOW,HIGH or point:P (default {default})",
+    )
+
+
+# who votes -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoterOptions:
+    """The options that say who votes, as typed."""
+
+    K: int | None = None
+    non_private: bool = False
+    epsilon: list[str] | None = None
+    each_delta: list[str] | None = None
+    voters_file: Path | None = None
+    overlap: int | None = None
+    models: bool = False
+    sampled: str | None = None
+    records_each: int | None = None
+    example: bool = False
+
+    @property
+    def remark(self) -> str:
+        """Name the parameters of an example that are defaults, for the report."""
+        if self.non_private or self.sampled is not None or self.voters_file is not None:
+            return ""
+        missing = [name for name, typed in (("ε", self.epsilon), ("Δ", self.each_delta)) if typed is None]
+        return "" if not missing else " (default)" if len(missing) > 1 else f" ({missing[0]}: default)"
+
+    def voters(self) -> Voters:
+        """Return the voters; `ValueError` where an option is missing or contradicts another."""
+        self._check_one_kind()
+        if self.sampled is not None:
+            return self._resampled(self.sampled)
+        if self.records_each is not None:
+            raise ValueError("--records-each needs --sampled RATE: it counts the records of resampled examples")
+        K = DEFAULT_K if self.K is None else self.K
+        if self.non_private:
+            return Voters(K, PrivacyParams("inf"), self.overlap, self.models)
+        file = self.voters_file
+        per_voter = self._private() if file is None else list(read_voters(file).values())
+        listed = len(per_voter) > 1 or file is not None
+        if listed and self.K not in {None, len(per_voter)}:
+            checks.fail("--K", self.K, f"{len(per_voter)}, the number of voters listed", "leave it out")
+        if listed:
+            return Voters.of(per_voter, self.overlap, models=self.models)
+        return Voters(K, per_voter[0], self.overlap, self.models)
+
+    def _check_one_kind(self) -> None:
+        kinds = {
+            "--non-private": self.non_private,
+            "--voters": self.voters_file is not None,
+            "--sampled": self.sampled is not None,
+            "--epsilon": self.epsilon is not None,
+        }
+        typed = [name for name, is_typed in kinds.items() if is_typed]
+        if len(typed) > 1:
+            raise ValueError(f"{typed[0]} and {typed[1]} contradict each other: give one of them")
+        if self.each_delta is not None and typed not in ([], ["--epsilon"]):
+            raise ValueError(f"--each-delta is the Δ of private voters: leave it out with {typed[0]}")
+        if not typed and not self.example:
+            raise ValueError(
+                "The privacy of the voters is missing. Write --epsilon and --each-delta of each, or --non-private."
+            )
+
+    def _resampled(self, text: str) -> Voters:
+        if self.models:
+            raise ValueError("--sampled and --models contradict each other: give one of them")
+        K = DEFAULT_K if self.K is None else self.K
+        records = 1 if self.records_each is None else self.records_each
+        overlap = min(records, K)
+        if self.overlap not in {None, overlap}:
+            advice = "one person influences --records-each voters"
+            checks.fail("--overlap", self.overlap, f"{overlap} with --sampled", advice)
+        scheme, colon, rate = text.rpartition(":")
+        if colon and scheme != "fixed":
+            checks.fail("--sampled", text, "a probability like 0.004, or fixed:0.004")
+        try:
+            sampling = Subsampling(exact_number("the sampling rate", rate.strip()), scheme or "poisson", records)
+        except ValueError as error:
+            raise ValueError(f"--sampled and --records-each: {error}") from error
+        return Voters(K, PrivacyParams("inf"), overlap, sampled=sampling)
+
+    def _private(self) -> list[PrivacyParams]:
+        """Return what each voter satisfies: one pair, or one for each voter."""
+        if self.each_delta is None and not self.example:
+            raise ValueError("--each-delta is missing. Write the Δ of each voter, 0 for pure differential privacy.")
+        epsilons = self.epsilon or [DEFAULT_EPSILON]
+        deltas = self.each_delta or [DEFAULT_EACH_DELTA]
+        most = max(len(epsilons), len(deltas))
+        if not {len(epsilons), len(deltas)} <= {1, most}:
+            checks.fail("--each-delta", ",".join(deltas), f"one Δ, or {len(epsilons)}, as many as --epsilon has")
+        if most > 1 and self.K not in {None, most}:
+            flag, typed = ("--epsilon", epsilons) if len(epsilons) > 1 else ("--each-delta", deltas)
+            advice = "write decimals with a point"
+            checks.fail(flag, ",".join(typed), f"one number, or K = {self.K} where voters differ", advice)
+        non_private = PrivacyParams("inf")  # whatever its Δ is
+        pairs = zip(epsilons * (most // len(epsilons)), deltas * (most // len(deltas)), strict=True)
+        per_voter = [
+            non_private if epsilon == "inf" else pair_of("--epsilon and --each-delta", epsilon, delta)
+            for epsilon, delta in pairs
+        ]
+        if per_voter == [non_private] * most:
+            raise ValueError("--epsilon must be finite for private voters: write --non-private instead")
+        return per_voter
+
+
+def voters_options(*, example: bool = False) -> Decorator:
+    """Add the options that say who votes; the command receives ``who: VoterOptions``.
+
+    Without ``example``, one of ``--epsilon``, ``--non-private``, ``--voters`` and ``--sampled`` is required.
+    """
+    epsilon, delta = (f" (default {text})" if example else "" for text in (DEFAULT_EPSILON, DEFAULT_EACH_DELTA))
+    options = [
+        option(
+            "--K",
+            "K",
+            aliases=["--teachers", "--n-voters"],
+            type=Integer(1),
+            section=WHO,
+            help=f"number of voters (default {DEFAULT_K}, or as many as are listed)",
+        ),
+        option("--epsilon", type=_TEXTS, metavar="REAL[,REAL…]", section=WHO, help=f"ε of each private voter{epsilon}"),
+        option(
+            "--each-delta", type=_TEXTS, metavar="REAL[,REAL…]", section=WHO, help=f"Δ of each private voter{delta}"
+        ),
+        option("--non-private", is_flag=True, section=WHO, help="voters are not private, such as ordinary teachers"),
+        option(
+            "--voters",
+            "voters_file",
+            type=Value("file", _voters_file, is_file=True),
+            metavar="FILE.csv",
+            section=WHO,
+            help="one line name,epsilon,delta for each voter (epsilon inf: not private)",
+        ),
+        overlap_option(),
+        option(
+            "--sampled",
+            metavar="[fixed:]RATE",
+            section=WHO,
+            help="voters resample their examples for every query: the probability that a record is in a sample "
+            "(fixed: samples of fixed size)",
+        ),
+        option("--records-each", type=Integer(1), section=WHO, help="with --sampled: records of one person"),
+        models_option(),
+    ]
+
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def with_voters(**typed: Any) -> Any:
+            return function(who=replace(collect(VoterOptions, typed), example=example), **typed)
+
+        return add_options(with_voters, options)
+
+    return decorate
+
+
+_TEXTS = Value("real[,real…]", lambda _flag, text: [part.strip() for part in text.split(",")])
+
+
+def _voters_file(flag: str, text: str) -> Path:
+    if not text.lower().endswith(".csv"):
+        advice = "voters that are not private are --non-private" if text == "plain" else ""
+        checks.fail(flag, text, "a file that ends in .csv", advice)
+    return Path(text)
+
+
+def workload_options() -> Decorator:
+    """Add the options of many queries within one budget; the command receives ``workload: Workload``."""
+    options = [
+        voters_options(),
+        option(
+            "--queries",
+            type=Integer(1),
+            default="1",
+            section=RELEASED,
+            help="number of votes (default 1)",
+        ),
+        classes_option(CLASS_COUNT, "the classes, or their number (default 2)", "2"),
+        total_option(),
+        option(
+            "--missing",
+            type=Integer(0),
+            default="0",
+            section=RELEASED,
+            help="how many votes are usually missing; random votes replace them (default 0)",
+        ),
+    ]
+
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def with_workload(*, who: VoterOptions, queries: int, classes: int, missing: int, **typed: Any) -> Any:
+            voters = who.voters()
+            if missing >= voters.K:
+                checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
+            return function(workload=Workload(voters, queries, typed.pop("total"), classes, missing), **typed)
+
+        return add_options(with_workload, options)
+
+    return decorate
+
+
+# output ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The files and the format of the output."""
+
+    path: Path | None = None
+    plot: Path | None = None
+    report: Path | None = None
+    force: bool = False
+    format: str = "text"
+    everything: bool = False
+    quiet: bool = False
+
+    def print(
+        self,
+        *,
+        text: Callable[[], str],
+        document: Callable[[], object],
+        rows: Callable[[], Iterable[Mapping[str, object]]] | None = None,
+    ) -> None:
+        """Print the report in the format that was asked for; ``rows`` are those of CSV."""
+        if self.format == "csv" and rows is not None:
+            sys.stdout.write(harmless(_csv(rows())))
+        else:
+            print_as(self.format, self.quiet, text=text, document=document)
+
+    def status_line(self) -> AbstractContextManager[StatusLine]:
+        """Show how far the work is, on a terminal."""
+        return status_line(quiet=self.quiet)
+
+    def note(self, text: str) -> None:
+        """Write a remark on standard error, unless ``--quiet``."""
+        if not self.quiet:
+            complain(text, 0, "note")
+
+
+def _csv(rows: Iterable[Mapping[str, object]]) -> str:
+    listed = list(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(listed[0]) if listed else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(listed)
+    return text.getvalue()
+
+
+def output_options(
+    *,
+    output: str | None = None,
+    plot: str | None = None,
+    report: str | None = None,
+    everything: str | None = None,
+    formats: Sequence[str] = ("text", "json"),
+) -> Decorator:
+    """Add the options of the output; the command receives ``output: Output``.
+
+    Each text is the help of its option, None leaves the option out: ``--output``, ``--plot``, ``--report`` (a page of
+    HTML), ``--all``. No file that the command reads is overwritten, and others only with ``--force``.
+    """
+    added = ["quiet"]  # the fields of `Output` besides its path and format
+    files: list[Decorator] = []
+    if output is not None:
+        files.append(option("--output", "-o", type=FILE, section=OUTPUT, help=output))
+    if plot is not None:
+        files.append(option("--plot", type=FILE, metavar="FILE.png", section=OUTPUT, help=f"{plot} (needs matplotlib)"))
+    if report is not None:
+        files.append(option("--report", type=FILE, metavar="FILE.html", section=OUTPUT, help=report))
+    if files:
+        added += [name for name, about in (("plot", plot), ("report", report), ("force", "")) if about is not None]
+        files.append(option("--force", is_flag=True, section=OUTPUT, help="overwrite existing files"))
+    if everything is not None:
+        added.append("everything")
+        files.append(
+            option("--all", "everything", aliases=["--verbose"], is_flag=True, section=OUTPUT, help=everything)
+        )
+    options = [
+        *files,
+        option(
+            "--format",
+            type=click.Choice(formats),
+            default="text",
+            section=OUTPUT,
+            help="format of the printed report (default text)",
+        ),
+        option("--json", "as_json", is_flag=True, section=OUTPUT, help="the same as --format json"),
+        option("--quiet", "-q", is_flag=True, section=OUTPUT, help="print no text, and show no progress"),
+    ]
+
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def with_output(*, as_json: bool, **typed: Any) -> Any:
+            files = {name: path for name, path in click.get_current_context().params.items() if isinstance(path, Path)}
+            kind = typed.pop("format")
+            path = None if output is None else typed.pop("output")
+            more = {name: typed.pop(name) for name in added}
+            written = Output(path=path, format="json" if as_json else kind, **more)
+            check_output_files(files, written.force)
+            return function(output=written, **typed)
+
+        return add_options(with_output, options)
+
+    return decorate

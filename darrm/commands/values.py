@@ -1,0 +1,153 @@
+"""Read the words of a command line: numbers, pairs, classes, and files of voters.
+
+Each function names the option in its error, so that a command prints one line. Voters that differ are in a CSV file
+with the columns name, epsilon and delta, one voter a line.
+"""
+
+import csv
+import math
+import re
+from pathlib import Path
+
+from darrm.privacy import PrivacyParams
+from darrm.problem import MOST_QUERIES, OPEN, is_open
+from darrm.util import checks
+from darrm.util.files import check_regular
+from darrm.votes.votes_file import LONGEST_NAME, listed_names
+
+_COLUMNS = ["name", "epsilon", "delta"]
+_MOST_BYTES = 2**22
+_WANTED = "the first line says name,epsilon,delta, and every other line is a voter, like clinic,0.1,1e-6"
+_MOST_NUMBERS = 100  # of queries side by side: a line of a report each
+
+
+def integer(flag: str, text: str, least: int) -> int:
+    """Read an integer of at least ``least``; its user checks the largest value.
+
+    >>> integer("--K", "11", 1)
+    11
+    """
+    try:
+        number = int(checks.ascii_digits(text))
+    except ValueError:  # no integer, or one of more digits than Python reads
+        checks.fail(flag, text, f"an integer of at least {least}", "write it in digits alone, like 11")
+    return number if number >= least else checks.fail(flag, number, f"an integer of at least {least}")
+
+
+def integers(flag: str, text: str) -> list[int]:
+    """Read numbers of queries, each once and in order.
+
+    >>> integers("--queries", "50,20,50")
+    [20, 50]
+    """
+    numbers = sorted({integer(flag, part, 1) for part in text.split(",")})
+    if numbers[0] < 1 or numbers[-1] > MOST_QUERIES or len(numbers) > _MOST_NUMBERS:
+        checks.fail(
+            flag, text, f"up to {_MOST_NUMBERS} whole numbers of at least 1 and at most {MOST_QUERIES}, like 20,50"
+        )
+    return numbers
+
+
+def classes_of(text: str | None) -> int | tuple[str, ...] | None:
+    """Read ``--classes``: the number of classes, their names, or `OPEN`.
+
+    A text that ends in .csv names a file with one class a line.
+
+    >>> classes_of("10"), classes_of("no, yes"), classes_of("open")
+    (10, ('no', 'yes'), open)
+    """
+    if text is None:
+        return None
+    if is_open(text):
+        return OPEN
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1 and re.fullmatch("[0-9]{1,10}", parts[0]):
+        return int(parts[0])
+    if len(parts) == 1 and text.lower().endswith(".csv"):
+        return listed_names(Path(text))
+    if len(parts) < 2 or "" in parts or len(set(parts)) != len(parts):
+        allowed = "their number, different labels, at least two, like no,yes, or open"
+        checks.fail("--classes", text[:LONGEST_NAME], allowed)
+    return tuple(parts)
+
+
+def number_of_classes(text: str) -> int:
+    """Read ``--classes`` as a number of at least 2, or `OPEN`.
+
+    >>> number_of_classes("no,yes,maybe"), number_of_classes("10"), number_of_classes("open")
+    (3, 10, open)
+    """
+    classes = classes_of(text)
+    if isinstance(classes, tuple):
+        return len(classes)
+    return OPEN if is_open(classes) else integer("--classes", text, 2)
+
+
+def real(flag: str, text: str, least: float = 0.0) -> float:
+    """Read a number of at least ``least``, infinity included.
+
+    >>> real("--gap", "1e-9"), real("--time-limit", "inf")
+    (1e-09, inf)
+    """
+    try:
+        value = float(checks.ascii_digits(text))
+    except ValueError:
+        value = math.nan
+    if not value >= least:
+        advice = "write decimals with a point" if "," in text else ""
+        checks.fail(flag, text, "a number" if least == -math.inf else f"a number of at least {least:g}", advice)
+    return value
+
+
+def privacy_pair(flag: str, text: str | None, example: str = "2,1e-5") -> PrivacyParams:
+    """Read ``EPS,DELTA``, exactly as it is typed.
+
+    >>> privacy_pair("--total", "2, 1e-5")
+    PrivacyParams(epsilon=2, delta=0.00001)
+    """
+    if text is None:
+        raise ValueError(f"{flag} is needed: {flag} EPS,DELTA, like {flag} {example}")
+    parts = text.split(",")
+    if len(parts) != 2:
+        missing = "write the delta too, after a comma"
+        advice = missing if len(parts) == 1 else "decimals have a point, and no space follows the comma"
+        checks.fail(flag, text, f"EPS,DELTA, like {example}", advice)
+    return pair_of(flag, parts[0].strip(), parts[1].strip())
+
+
+def pair_of(flags: str, epsilon: str, delta: str) -> PrivacyParams:
+    """Return (ε, δ) as typed; an error names the options."""
+    try:
+        return PrivacyParams(epsilon, delta)
+    except ValueError as error:
+        raise ValueError(f"{flags}: {error}") from error
+
+
+def read_voters(path: Path) -> dict[str, PrivacyParams]:
+    """Read what each voter satisfies, by its name.
+
+    `ValueError` if a line is no voter, two have one name, or the file is not text; `OSError` if it cannot be read.
+    """
+    check_regular(path, _MOST_BYTES)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.reader(file, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: it is no CSV file of voters ({error}): {_WANTED}") from error
+    if not lines or [name.strip().lower() for name in lines[0]] != _COLUMNS:
+        raise ValueError(f"{path}: line 1 must be {','.join(_COLUMNS)}: {_WANTED}")
+    voters: dict[str, PrivacyParams] = {}
+    for number, fields in enumerate(lines[1:], 2):
+        if len(fields) != len(_COLUMNS):
+            raise ValueError(f"{path}: line {number} has {len(fields)} fields: {_WANTED}")
+        name, epsilon, delta = (field.strip() for field in fields)
+        if not name or name in voters:
+            wrong = f"the name {name!r} stands there twice" if name else "a voter without a name"
+            raise ValueError(f"{path}: line {number}: {wrong}: {_WANTED}")
+        try:
+            voters[name] = PrivacyParams(epsilon, delta)
+        except ValueError as error:
+            raise ValueError(f"{path}: line {number}: {error}") from error
+    if not voters:
+        raise ValueError(f"{path}: it holds no voter: {_WANTED}")
+    return voters

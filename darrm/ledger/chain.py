@@ -1,0 +1,163 @@
+"""Hashes that chain the entries of a ledger, the digest that shows later whether one was changed, and signatures.
+
+Every entry carries an *entry hash*: the SHA-256 of the entry hash before it and of all that the entry says. Entry hash
+0 is that of the budget: identity, ε, δ, composition, population, time. The *digest* of a ledger at entry n is one line
+with entry hash n. It goes into receipts, reports and model cards, and to anyone who copies it.
+
+**Theorem 1.** Let a ledger give the digest at n, and compute the entry hashes of a file that is shown later. If its
+n-th entry hash is that of the digest, then its budget and its entries 1 … n are those of the ledger at that time, field
+by field and in their order, up to collisions of SHA-256.
+
+*Proof.* An entry hash is a digest of texts joined by a character that no text of a ledger holds, the same number of
+texts for every entry. So equal entry hashes have equal texts, and one of these is the entry hash before: by induction
+down to that of the budget. ∎ The guarding test changes every field of every entry (tests/ledger/test_chain.py).
+
+*A digest proves nothing about* later entries, which may be deleted as long as no later digest is shown; deliveries,
+which change without an entry; another ledger about the same people, which a `population` can only name; or the truth of
+an entry when it was written. If an older copy was restored and debited, each of the two pasts refutes the other's
+digests. The privacy loss is not part of a digest: it follows from the entries, by bounds that improve.
+
+**Signatures.** Anyone who can write to a ledger can change an entry and compute all entry hashes again. So a debit with
+a key signs the line of the digest at its entry, in the transaction that writes it. *Signing begins with the first entry
+and never ends:* with a key nothing follows an unsigned entry, and without one nothing follows a signed entry. Otherwise
+an attacker could remove signatures and change the past, and the next debit would sign it.
+
+**Theorem 2.** Let every entry of a ledger bear a valid signature of the digest at it. Then its budget and entries are
+as the holder of the key wrote them, one debit after the other, up to theft of the key, forged Ed25519 signatures and
+collisions of SHA-256. *Proof.* By Theorem 1 the line at the last entry determines all of these; and the holder signed
+entry n after the line at n − 1 of the same past: by induction down to the first. ∎ *Nothing is proved about* entries
+that were cut off while no later digest is shown, a budget that was changed before the first entry, or the digests of
+Parquet files, which are drawn after the debit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from darrm.privacy import PrivacyParams
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
+from darrm.util.files import Document, check_regular, sync
+
+SIGNED = "ed25519:"  # begins a signature
+_DIGEST = "darrm-digest:1"
+_CHECK_DIGITS = 8
+_MOST_BYTES = 2**16  # of a key's file
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_ED25519 = "cryptography.hazmat.primitives.asymmetric.ed25519"
+_SERIALIZATION = "cryptography.hazmat.primitives.serialization"
+
+
+def checksum(*fields: object) -> str:
+    """Return the SHA-256 of fields as text; a text that became a blob changes it, too."""
+    return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class LedgerDigest:
+    """The state of a ledger at an entry; see the module.
+
+    Attributes
+    ----------
+    identity
+        Random, unique to the ledger.
+    population
+        The public name of the people behind the votes; empty for none.
+    number
+        Of the last entry, 0 for none.
+    queries
+        That all entries paid for.
+    budget, composition
+        Those of the ledger.
+    entry_hash
+        Of the last entry.
+
+    Examples
+    --------
+    >>> digest = LedgerDigest("ab12", "ward 7", 3, 120, PrivacyParams("2", "1e-5"), "one", "c0ffee")
+    >>> print(digest)
+    darrm-digest:1:ab12:3:120:2:0.00001:one:ward%207:c0ffee:e5279002
+    >>> LedgerDigest.from_text(digest.to_text()) == digest
+    True
+    """
+
+    identity: str
+    population: str
+    number: int
+    queries: int
+    budget: PrivacyParams
+    composition: str
+    entry_hash: str
+
+    def to_text(self) -> str:
+        """Return one line to copy; its last word checks the others."""
+        budget = (self.budget.epsilon_text, self.budget.delta_text)
+        words = (self.identity, self.number, self.queries, *budget, self.composition, quote(self.population, safe=""))
+        text = ":".join(map(str, (_DIGEST, *words, self.entry_hash)))
+        return f"{text}:{_check_of(text)}"
+
+    __str__ = to_text
+
+    @classmethod
+    def from_text(cls, text: str) -> LedgerDigest:
+        """Read what `to_text` wrote; `ValueError` if a word was miscopied."""
+        line, _, check = text.strip().rpartition(":")
+        words = line.removeprefix(f"{_DIGEST}:").split(":")
+        if not line.startswith(f"{_DIGEST}:") or len(words) != 8 or check != _check_of(line):
+            checks.fail("a digest of a ledger", text, f"a line {_DIGEST}:…", "its last word checks the others")
+        identity, number, queries, epsilon, delta, composition, population, entry_hash = words
+        budget = PrivacyParams(epsilon, delta)
+        return cls(identity, unquote(population), int(number), int(queries), budget, composition, entry_hash)
+
+    def to_json(self) -> Document:
+        """Return the digest as plain data, with its line as ``text``."""
+        return {**vars(self), "budget": self.budget.to_json(), "text": self.to_text()}
+
+
+def _check_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
+
+
+class SigningKey:
+    """A private key that signs entries: a file in PEM without a password, that only its owner may read.
+
+    `ValueError` if it is no such key, or others may read it; `OSError` if it cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        file, load = Path(path), require(_SERIALIZATION).load_pem_private_key
+        check_regular(file, _MOST_BYTES)
+        if (mode := stat.S_IMODE(file.stat().st_mode)) & _OTHERS:
+            advice = f"others may have read it: chmod 600 {file}, or make another"
+            checks.fail("the signing key", f"{file} of mode {mode:o}", "readable by its owner only", advice)
+        try:
+            self._key: Untyped = load(file.read_bytes(), password=None)
+        except (TypeError, ValueError, require("cryptography.exceptions").UnsupportedAlgorithm):  # with a password, too
+            self._key = None
+        if not isinstance(self._key, require(_ED25519).Ed25519PrivateKey):
+            advice = "`darrm ledger key FILE` makes one"
+            checks.fail("the signing key", str(file), "an Ed25519 private key in PEM without a password", advice)
+
+    def sign(self, text: str) -> str:
+        """Return the signature of a text; Ed25519 draws nothing, so there is only one."""
+        return f"{SIGNED}{self._key.sign(text.encode()).hex()}"
+
+
+def new_signing_key(path: str | os.PathLike[str]) -> Path:
+    """Make a private key that only its owner may read, and return its FILE.pub. Replace nothing."""
+    serialization, key = require(_SERIALIZATION), require(_ED25519).Ed25519PrivateKey.generate()
+    private, public, pem = Path(path), Path(f"{os.fspath(path)}.pub"), serialization.Encoding.PEM
+    if private.exists() or public.exists():
+        checks.fail("the new key", str(private), "a file that does not exist, with its .pub", "none is replaced")
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    known = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    for file, content, mode in ((private, secret, 0o600), (public, known, 0o644)):
+        with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as written:
+            written.write(content)
+        sync(file)
+    return public

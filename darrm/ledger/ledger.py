@@ -1,0 +1,566 @@
+"""A privacy budget that survives crashes: a ledger of debits, shared by any number of processes.
+
+A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then may the caller hand
+labels out, so a process that is killed at any moment has debited all its releases. The transaction that pays
+for labels also keeps them in the ledger until they are delivered: a process that is killed after it paid has lost
+nothing.
+
+Every debit reads and compares budget, composition, totals and the end of the log in its transaction, and an object
+refuses a file that is not the one that it opened.
+
+**Bounds are computed while the lock is free.** A debit is admitted by comparing counts under the lock, if these stay
+below the counts of an account that is known to fit the budget. Otherwise the lock is released, `Admission.make_room`
+bounds a larger account, and the debit is tried again. A refusal is final, because totals never fall. After
+`_ATTEMPTS` rounds, in which others debited faster than the bounds were computed, it is decided under the lock.
+
+The composition mode is fixed before the first answer. It determines the queries that the budget covers:
+
+===============  =======================================================================================================
+``composition``  the total stays within (ε, δ) …
+===============  =======================================================================================================
+``one``          … for queries of one kind; their number may depend on the answers. The default; refuses a second kind
+``planned``      … for several kinds, if kinds and numbers were fixed before the first answer
+``renyi``        … for several kinds chosen at will, each with a Rényi curve or δ = 0; see `darrm.account.filters`
+``adaptive``     … for any kinds chosen at will; half of δ is set aside for their own
+===============  =======================================================================================================
+
+The budget is the guarantee. The privacy loss so far is smaller, and holds only if the number of queries did not depend
+on the answers: an analyst who stops at the first 1 has spent little, and learned how many answers came before it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darrm.account.accountant import COMPOSITIONS, PrivacyAccountant, Spent, guarantee_of
+from darrm.account.admission import Admission
+from darrm.errors import DeliveryError, LedgerError, PrivateFigureError
+from darrm.ledger.chain import LedgerDigest, SigningKey
+from darrm.ledger.postgres import open_store
+from darrm.ledger.rows import FORMAT, STREAM, Budget, Entry, now
+from darrm.ledger.sqlite import MEMORY
+from darrm.ledger.store import Store
+from darrm.ledger.transaction import Transaction, corrupted
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.privacy import PrivacyPair, PrivacyParams
+from darrm.util import checks
+from darrm.util.files import Document
+from darrm.votes import Labels
+from darrm.votes.labels_file import labels_digest
+from darrm.votes.votes_file import SUFFIXES, check_new
+
+DEFAULT_TIMEOUT = 60.0
+LONGEST_ID = 100  # characters of the id of a question
+_ATTEMPTS = 5
+MOST_CHECKED = 10_000  # entries of a ledger that is read as a whole when it is opened: a tenth of a second
+
+
+@dataclass(frozen=True)
+class StreamCursor:
+    """The place of the next answer in a stream whose answers share an output: after the entry ``after``."""
+
+    stream: str  # in place of an output; not the name of a file
+    after: int  # the number of the stream's last entry, 0 if it has none
+    questions: tuple[str, ...] = ()  # the public ids of the questions, one for each query; empty for none
+
+    @classmethod
+    def of(cls, name: str, after: int = 0) -> StreamCursor:
+        """Return the cursor of the stream of a name; `ValueError` for a name that is no printable text."""
+        _check_text("the name of a stream", name)
+        return cls(f"{STREAM}{name}", after)
+
+
+class PrivacyLedger:
+    """A budget and the log of its charges.
+
+    Parameters
+    ----------
+    path
+        An existing ledger's file, its URL in PostgreSQL (`darrm.ledger.postgres`), or the store that holds it; see
+        `create` for a new one.
+    timeout
+        Seconds to wait while another process debits.
+    signing_key
+        The file of an Ed25519 key that signs every entry from the first one on: `darrm.ledger.chain`.
+
+    Raises
+    ------
+    LedgerError
+        If the file is missing, corrupted or not a ledger, or has entries that the key did not sign.
+    ValueError
+        If the key is none, encrypted, or readable by others.
+
+    Examples
+    --------
+    >>> from darrm.errors import BudgetExceededError
+    >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5))
+    >>> charge = PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 0))
+    >>> ledger.debit(charge.repeated(10), note="first batch")
+    1
+    >>> print(ledger.spent)
+    10 queries: (2.9975, 1e-05), if the number of queries did not depend on the answers, by optimal: the best that \
+the (epsilon, delta) of each query allow
+    >>> print(ledger.guarantee)
+    (3, 0.00001), which all labels together keep to
+    >>> try:
+    ...     ledger.debit(charge.repeated(90))
+    ... except BudgetExceededError as error:
+    ...     print(error.requested, "|", error.queries_that_fit)
+    90 queries of majority of 11 | 0
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | Store,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        signing_key: str | PathLike[str] | None = None,
+    ) -> None:
+        if not isinstance(path, Store):
+            checks.file_name(path=path)
+        self._store = path if isinstance(path, Store) else open_store(str(path), timeout=timeout)
+        self._key, self._key_file = None if signing_key is None else SigningKey(signing_key), signing_key
+        with self._store.transaction(write=False) as tables:
+            read = Transaction(tables, self._store.path, self._key)
+            self._row, self._budget = read.budget, read.params
+            read.account()
+            read.check(most=MOST_CHECKED)
+            if self._key is not None:
+                read.check_key()
+            self._seen = read.newest  # the newest entry that a transaction of this object read
+        self._admission = Admission(self._budget, self.composition)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | PathLike[str],
+        budget: PrivacyPair,
+        *,
+        composition: str = "one",
+        population: str = "",
+        timeout: float = DEFAULT_TIMEOUT,
+        signing_key: str | PathLike[str] | None = None,
+    ) -> PrivacyLedger:
+        """Make a new ledger; an existing file is never replaced, because that would forget all debits.
+
+        Parameters
+        ----------
+        path
+            A file that does not exist yet, ``:memory:``, or the URL of an empty schema in PostgreSQL.
+        budget
+            What all debited queries together must satisfy, ε > 0.
+        composition
+            ``"one"``, ``"planned"``, ``"renyi"`` or ``"adaptive"``, see the module.
+        population
+            A public name for the people behind the votes, at most `LONGEST_ID` printable characters: an audit adds
+            up the budgets of ledgers of one population.
+        timeout, signing_key
+            As of `PrivacyLedger`.
+
+        Raises
+        ------
+        ValueError
+            If the budget, the composition, the name or the key is none that a ledger can have.
+        LedgerError
+            If the file exists or cannot be written.
+        """
+        budget = PrivacyParams.of(budget, "budget")
+        checks.positive(budget_epsilon=budget.epsilon, advice="a budget of 0 admits nothing")
+        checks.one_of(COMPOSITIONS, composition=composition)
+        if population != "":
+            check_id("population", population)
+        checks.file_name(path=path)
+        if signing_key is not None:
+            SigningKey(signing_key)  # before a ledger is made that it cannot sign
+        identity, pair = secrets.token_hex(16), (budget.epsilon_text, budget.delta_text)
+        row = Budget(FORMAT, identity, *pair, composition, population, now())
+        store = open_store(str(path), timeout=timeout)
+        store.create()
+        try:
+            with store.transaction(write=True) as tables:
+                Transaction(tables, store.path).create(row)
+        except LedgerError:
+            store.discard()
+            raise
+        return cls(store, signing_key=signing_key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lead another process to the same ledger, which it opens for itself."""
+        if self.path == MEMORY:
+            raise TypeError("a ledger in memory is known to the process that made it: use a file")
+        return partial(PrivacyLedger, signing_key=self._key_file), (self.path,)
+
+    def __str__(self) -> str:
+        return f"budget: {self.guarantee}\nspent:  {self.spent}"
+
+    @property
+    def path(self) -> str:
+        """The file, the URL, or ``:memory:``."""
+        return self._store.path
+
+    @property
+    def identity(self) -> str:
+        """Random, unique to the ledger, and independent of the name of its file."""
+        return self._row.identity
+
+    @property
+    def created(self) -> str:
+        """When it was made, in UTC."""
+        return self._row.created
+
+    @property
+    def budget(self) -> PrivacyParams:
+        """What all debited queries together satisfy."""
+        return self._budget
+
+    @property
+    def composition(self) -> str:
+        """One of `COMPOSITIONS`: see the module."""
+        return self._row.composition
+
+    @property
+    def population(self) -> str:
+        """The public name of the people behind the votes; empty for none."""
+        return self._row.population
+
+    def digest(self, number: int | None = None) -> LedgerDigest:
+        """Return what shows later whether entries were changed or are gone: at an entry, by default the last.
+
+        Raises
+        ------
+        ValueError
+            If there is no such entry.
+        LedgerError
+            If the ledger cannot be read.
+
+        Examples
+        --------
+        >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5), population="ward 7")
+        >>> ledger.debit(PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 0)).repeated(10))
+        1
+        >>> digest = ledger.digest()
+        >>> digest.number, digest.queries, digest.population, LedgerDigest.from_text(str(digest)) == digest
+        (1, 10, 'ward 7', True)
+        """
+        with self._transaction(write=False) as (read, _):
+            return read.digest(number)
+
+    def receipt(self, number: int) -> Document:
+        """Return the receipt of an entry, with the digest at it, to keep with its labels; errors as `digest`."""
+        with self._transaction(write=False) as (read, _):
+            return read.receipt(number)
+
+    def debit(
+        self,
+        charge: PrivacyCost,
+        *,
+        note: str = "",
+        labels: Labels | None = None,
+        output: Path | None = None,
+        cursor: StreamCursor | None = None,
+        deliver: Callable[[int], Mapping[str, str] | None] | None = None,
+    ) -> int:
+        """Debit a charge, durably, or raise and change nothing.
+
+        Parameters
+        ----------
+        charge
+            The cost of the release.
+        note
+            The caller's words for the log.
+        labels
+            (charge.count,), or at most that for a run: kept in the ledger by the same transaction until delivery, or
+            until `forget_labels`.
+        output
+            The new file for the labels; another debit for it is refused until they are delivered.
+        cursor
+            In place of ``output``, the place of the labels in a stream: they stay in the ledger, and the same
+            transaction drops those of the entry before. Refused if the stream went on meanwhile.
+        deliver
+            Called with the entry's number after the debit: hands the labels over. They then leave the ledger, unless
+            they belong to a stream. It may return the SHA-256 of files that it drew, by their names, for the entry.
+
+        Returns
+        -------
+        number
+            The number of the new entry.
+
+        Raises
+        ------
+        PrivateFigureError
+            If the cost depends on the data, and is private data or lacks the consent in words.
+        BudgetExceededError
+            If the total would exceed the budget, or several answers of private models have no bound that fits.
+        ValueError
+            If the composition refuses a second kind, a count exceeds `MOST_QUERIES`, the note is no printable text,
+            the numbers of labels or ids differ from the number of queries, an id is refused by `check_id`, the output
+            exists or is taken, or the stream went on.
+        LedgerError
+            If the file cannot be read or written, is not the one that was opened, or needs another key; nothing was
+            debited.
+        DeliveryError
+            If anything failed after the debit, also in ``deliver``, which may raise one with better words.
+        """
+        checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
+        _check_text("note", note)
+        _check_charge(charge)
+        kept = None if labels is None else _to_npy(labels, charge)
+        target = _target(output, cursor)
+        asked = () if cursor is None else _ids(cursor.questions, charge.count)
+        token, number, seen = secrets.token_hex(16), 0, self._seen[0]
+        account = None
+        try:
+            for attempt in range(_ATTEMPTS + 1):
+                if account is not None:
+                    self._admission.make_room(account, self._as_held(account, charge))
+                with self._transaction(write=True) as (written, account):
+                    held = self._as_held(account, charge)
+                    self._check_output(written, output, target)
+                    self._check_cursor(written, cursor)
+                    if self._admission.admits(account, held, decide=attempt == _ATTEMPTS):
+                        number = written.write(
+                            held,
+                            note=note,
+                            labels_digest="" if labels is None else labels_digest(labels),
+                            token=token,
+                            output=target,
+                            questions=asked,
+                            labels=kept,
+                        )
+                        if cursor is not None:
+                            written.forget_labels(cursor.after)
+                if number:
+                    break
+            files = None if deliver is None else deliver(number)
+            if deliver is not None and kept is not None and cursor is None:
+                self.forget_labels(number, files)
+        except BaseException as error:
+            if number:
+                self._raise_if_paid(error, after=seen, token=token)
+            raise
+        return number
+
+    def check_admits(self, charge: PrivacyCost) -> None:
+        """Raise as `debit` unless the budget admits a charge now; debit nothing."""
+        account = self.accountant()
+        self._admission.admits(account, self._as_held(account, charge), decide=True)
+
+    def raise_paid(self, number: int, error: BaseException) -> None:
+        """Raise the `DeliveryError` of an entry whose delivery failed after its debit."""
+        self._raise_if_paid(error, after=number - 1)
+
+    def _as_held(self, account: PrivacyAccountant, charge: PrivacyCost) -> PrivacyCost:
+        return account.as_held(charge) if self.composition == "one" else charge
+
+    @property
+    def spent(self) -> Spent:
+        """The privacy loss at the δ of the budget, with its bound, condition and reason; read from the file."""
+        return self.accountant().spent_under(self.composition, self._budget.delta)
+
+    @property
+    def guarantee(self) -> str:
+        """The budget in words, which holds without the condition of `spent`."""
+        failure_probability = self.accountant().failure_probability
+        return guarantee_of(self._budget, self.composition) if failure_probability is None else str(self._budget)
+
+    def accountant(self) -> PrivacyAccountant:
+        """Return an accountant that holds everything debited so far."""
+        with self._transaction(write=False) as (_, account):
+            return account
+
+    def queries_that_fit(self, charge: PrivacyCost, *, most: int = 1_000_000) -> int:
+        """Count how many more queries of this kind can be debited, up to ``most``."""
+        checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost()")
+        return self._admission.queries_that_fit(self.accountant(), charge, most=most)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """List the log, oldest first."""
+        with self._transaction(write=False) as (read, _):
+            return read.entries()
+
+    def check(self) -> None:
+        """Read the whole file and log: `LedgerError` if a sum or an entry hash is wrong.
+
+        A ledger of more than `MOST_CHECKED` entries is opened and debited by its totals and the end of its log.
+        """
+        with self._transaction(write=False) as (read, _):
+            read.check()
+
+    def costs(self) -> dict[int, PrivacyCost]:
+        """Return what all queries of each kind cost together, by `Entry.kind`."""
+        with self._transaction(write=False) as (read, _):
+            return read.costs()
+
+    def undelivered(self) -> tuple[Entry, ...]:
+        """List the entries whose labels were paid for and wait in the ledger, oldest first."""
+        return tuple(entry for entry in self.entries() if not entry.delivered)
+
+    def kept_labels(self, number: int) -> Labels:
+        """Return the labels of an undelivered entry, as they were drawn; `ValueError` for any other entry."""
+        with self._transaction(write=False) as (read, _):
+            waiting = {entry.number: entry for entry in read.entries() if not entry.delivered}
+            if number not in waiting:
+                allowed = f"one of {', '.join(map(str, waiting))}" if waiting else "undelivered, and none is"
+                checks.fail("the entry", number, allowed)
+            kept, digest = read.tables.labels(number) or b"", waiting[number].labels
+        try:
+            labels = np.load(BytesIO(kept), allow_pickle=False)
+            if labels_digest(labels) == digest:
+                return np.asarray(labels)
+        except (ValueError, EOFError, TypeError):
+            pass
+        raise corrupted(self.path, "the labels that wait in it were changed")
+
+    def forget_labels(self, number: int, files: Mapping[str, str] | None = None) -> None:
+        """Drop the labels of an entry from the ledger, because they were delivered: to files with these digests."""
+        with self._transaction(write=True) as (written, _):
+            written.forget_labels(number, files)
+
+    def recovery(self, number: int | str, output: str = "") -> str:
+        """Return the command that delivers the labels of an undelivered entry, and pays nothing.
+
+        ``output`` is the place of the labels; labels that are drawn file by file can go only there.
+        """
+        ledger = shlex.quote(_words(self._store.path))
+        by_parts = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
+        there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
+        return f"python -m darrm.release recover {number} --ledger {ledger} --output {there}"
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[tuple[Transaction, PrivacyAccountant]]:
+        with self._store.transaction(write=write) as tables:
+            transaction = Transaction(tables, self._store.path, self._key)
+            if transaction.budget != self._row:
+                raise transaction.corrupted("its budget or its identity changed since it was opened")
+            account = transaction.account()
+            transaction.check_holds(self._seen)
+            self._seen = transaction.newest  # as it stands if all is rolled back
+            if write and (there := transaction.state.moved_to):
+                message = f"it is closed, its budget moved to {there}: debit there; nothing was debited"
+                raise LedgerError(self._store.path, message)
+            yield transaction, account
+            newest = transaction.newest
+        self._seen = newest  # committed
+
+    def _check_output(self, read: Transaction, output: Path | None, target: str) -> None:
+        """Raise `ValueError` if the file exists or other labels wait for it: asked under the lock, so that one wins."""
+        if output is None:
+            return
+        if entry := read.tables.waiting_for(target):
+            raise ValueError(
+                f"labels for {target!r} were paid for already and are not delivered yet (entry {entry} of the "
+                f"ledger): wait for the other release, or run `{self.recovery(entry, target)}`; nothing was debited"
+            )
+        check_new(output)
+
+    def _check_cursor(self, read: Transaction, cursor: StreamCursor | None) -> None:
+        """Raise `ValueError` if the stream went on: asked under the lock, so that no place is taken twice."""
+        if cursor is None:
+            return
+        if later := read.tables.newest_for(cursor.stream, cursor.after):
+            raise ValueError(
+                f"another process answers this stream (entry {later} of the ledger): stop one of them, or "
+                "name each stream (--stream NAME); nothing was debited for this question"
+            )
+
+    def _raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
+        """Raise `DeliveryError` unless the transaction that wrote the entry was rolled back; see `Transaction.find`."""
+        if isinstance(error, DeliveryError):
+            raise error
+        failure, path = reason_of(error), self._store.path
+        try:
+            with self._transaction(write=False) as (read, _):
+                row = read.find(after, token)
+        except BaseException as unread:
+            where = shlex.quote(_words(path))
+            raise DeliveryError(
+                path,
+                f"{failure}; the ledger cannot be read now, so count the budget as spent: if `python -m darrm.account "
+                f"--ledger {where}` lists the labels as undelivered, `{self.recovery('ENTRY')}` writes them",
+            ) from unread
+        if row is None:
+            return
+        number, output = row.number, row.output
+        if row.waits and path != MEMORY:
+            where = "the labels are kept" if row.labels_digest else "the labels to draw are paid for"
+            message = f"{failure}; the budget is spent and {where}: `{self.recovery(number, output)}` writes them"
+            raise DeliveryError(path, message, entry=number) from error
+        there = f" and the labels are in {output!r}" if output and not output.startswith(STREAM) else ""
+        raise DeliveryError(path, f"{failure}; the budget is spent{there} (entry {number} of the ledger)") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why something failed after a debit, without a `LedgerError`'s words that nothing was debited.
+
+    >>> reason_of(KeyboardInterrupt())
+    'interrupted'
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, LedgerError) and error.__cause__ is not None:
+        return f"ledger {error.path!r}: {error.__cause__}"
+    return str(error) or type(error).__name__
+
+
+def _check_charge(charge: PrivacyCost) -> None:
+    _check_text("the charge's words", charge.what)
+    if charge.data_dependent and charge.failure_probability is None:
+        raise PrivateFigureError(charge.what, "a ledger keeps no cost that is private data: publish it with noise")
+
+
+def _check_text(name: str, text: str) -> None:
+    if not isinstance(text, str) or not all(
+        letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text
+    ):
+        checks.fail(name, text, "printable Unicode text on one line", "leave out control characters")
+
+
+def check_id(name: str, question: str) -> None:
+    """Refuse an id of a question that a log cannot show: with `ValueError`, which calls it ``name``.
+
+    >>> check_id("the id", "2026-11-23/7")
+    """
+    if not isinstance(question, str) or not 0 < len(question) <= LONGEST_ID or not question.isprintable():
+        shown = checks.Found("an empty one") if question == "" else str(question)[:LONGEST_ID]
+        checks.fail(name, shown, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")
+
+
+def _ids(questions: tuple[str, ...], count: int) -> tuple[str, ...]:
+    if len(questions) not in {0, count}:
+        checks.fail("the ids of questions", len(questions), f"{count}, one for each query of the charge, or none")
+    for question in questions:
+        check_id("the id of a question", question)
+    return tuple(questions)
+
+
+def _target(output: Path | None, cursor: StreamCursor | None) -> str:
+    if cursor is not None:
+        return cursor.stream
+    return "" if output is None else _words(output.absolute())
+
+
+def _words(path: str | PathLike[str]) -> str:
+    name = os.fspath(path)
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def _to_npy(labels: Labels, charge: PrivacyCost) -> bytes:
+    most = charge.count * charge.labels
+    if labels.shape != (most,) and not (charge.labels > 1 and labels.ndim == 1 and labels.size <= most):
+        checks.fail("labels", labels.shape, f"({most},), one for each query of the charge")
+    file = BytesIO()
+    np.save(file, labels, allow_pickle=False)
+    return file.getvalue()

@@ -1,0 +1,110 @@
+"""A ledger that moves to another store, and the copy that an audit reads.
+
+**Never two budgets.** All rows are copied and checked within a transaction of the new store that is not committed yet;
+then the old ledger is closed, durably; then the new one is committed. If the move is cut off anywhere, at most one of
+them pays: a closed ledger refuses debits and says where its budget went, and the same command continues from there. If
+only its report was cut off, it finds the new ledger and reports it.
+"""
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from darrm.errors import LedgerError
+from darrm.ledger.ledger import DEFAULT_TIMEOUT, PrivacyLedger
+from darrm.ledger.postgres import open_store
+from darrm.ledger.rows import Budget
+from darrm.ledger.sqlite import SQLiteStore
+from darrm.ledger.store import Store, Tables
+from darrm.ledger.transaction import Transaction
+from darrm.util import checks
+
+
+def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyLedger:
+    """Move a ledger to another store, and close the old one.
+
+    Parameters
+    ----------
+    name, there
+        The file or URL of the ledger, and the new one, which holds no ledger yet.
+    timeout
+        As of `PrivacyLedger`.
+
+    Returns
+    -------
+    ledger
+        The new one: the same identity, entries, hashes, and labels that wait.
+
+    Raises
+    ------
+    LedgerError
+        If either store refuses, the old ledger is damaged or was moved elsewhere, or the new place is taken.
+    ValueError
+        If a name is none, or both are the same.
+    """
+    source, target = open_store(name, timeout=timeout), open_store(there, timeout=timeout)
+    if source.path == target.path:
+        checks.fail("the new place", there, "another than the old one")
+    with source.transaction(write=False) as old:
+        budget, moved = old.budget(), old.state().moved_to
+    if moved not in {"", target.path}:
+        raise LedgerError(source.path, f"it is closed, its budget moved to {moved} already")
+    if moved and _holds(target, budget):  # the move is complete, and only its report was cut off
+        return PrivacyLedger(target)
+    continues = target.is_unfinished()
+    if not continues:
+        target.create()
+    with target.transaction(write=True) as new:
+        try:
+            with source.transaction(write=not moved) as old:
+                _fill(old, new, source, target)
+        except BaseException:
+            if not continues:  # it may be another process's by now
+                target.discard()
+            raise
+    return PrivacyLedger(target)
+
+
+def _holds(store: Store, budget: Budget) -> bool:
+    with suppress(LedgerError), store.transaction(write=False) as tables:
+        return tables.budget() == budget
+    return False  # there is no ledger yet, or an empty file
+
+
+def _fill(old: Tables, new: Tables, source: Store, target: Store) -> None:
+    """Copy a ledger that is whole, and close it."""
+    copy_tables(old, new)
+    before, after = Transaction(old, source.path), Transaction(new, target.path)
+    before.account()
+    if (after.entries(), after.costs()) != (before.entries(), before.costs()):
+        raise before.corrupted("its copy differs from it")
+    after.set_moved("")
+    if not before.state.moved_to:
+        before.set_moved(target.path)
+
+
+def copy_tables(old: Tables, new: Tables) -> None:
+    """Fill new tables with all rows of a ledger as they are, true or not."""
+    new.create(old.budget())
+    for cost in old.costs():
+        new.put_cost(cost)
+    for entry in old.entries():
+        new.put_entry(entry, old.labels(entry.number) if entry.waits else None)
+    new.put_state(old.state())
+
+
+def copy_of(url: str, *, timeout: float = DEFAULT_TIMEOUT) -> bytes:
+    """Return a ledger in PostgreSQL as the file that SQLite would hold, for an audit; nothing is checked or changed.
+
+    Raises
+    ------
+    LedgerError
+        If the server cannot be read, or it has triggers, rules or no ledger.
+    """
+    source = open_store(url, timeout=timeout)
+    with tempfile.TemporaryDirectory(prefix="darrm-ledger-") as folder:
+        target = SQLiteStore(str(Path(folder) / "ledger.sqlite"), timeout=timeout)
+        target.create()
+        with target.transaction(write=True) as new, source.transaction(write=False) as old:
+            copy_tables(old, new)
+        return Path(target.path).read_bytes()

@@ -1,0 +1,448 @@
+"""A ledger in one SQLite file, which is opened again for every transaction.
+
+A connection that lives only as long as its transaction needs no care in forked processes and threads, and a killed
+process leaves at most a journal that the next opening rolls back. Every transaction takes the write lock first
+(``BEGIN IMMEDIATE``), so no process decides on a total that another is about to change. ``synchronous=EXTRA`` makes a
+commit durable before it returns, even if the power fails right after it: the folder of the journal is synced, too. A
+journal next to the file belongs to it: a copy of a ledger needs both.
+
+A transaction refuses a file with a second name, because a journal has only one of the names, and a file that is not the
+one that this object found first: by its inode, here, and by its identity, in `darrm.ledger.ledger`.
+
+SQLite remembers the locks that a process holds, and a forked child inherits that memory without the locks: it would
+wait for itself. So a fork waits for the transactions of all threads to end.
+
+**SQLite's locks are not enough.** A process loses all its POSIX locks on a file when it closes any handle of that file,
+also one that a backup or a hash opened in another thread. So every transaction, a reader's too, holds a second lock
+first: `lock_beside`, by flock on an empty file ``.NAME.lock``. Only closing its handle ends that lock. The lock file
+may be deleted while the ledger is not in use, and a copy of the ledger needs none. Before darrm opens a file that may
+be a ledger as plain bytes, it waits until this process is in no transaction: `between_transactions`.
+"""
+
+import errno
+import fcntl
+import math
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+
+from darrm.errors import LedgerError
+from darrm.ledger.rows import FORMAT, Budget, Cost, EntryRow, State
+from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Store, Tables
+from darrm.util import checks
+from darrm.util.extras import Untyped
+from darrm.util.files import between_transactions
+
+MEMORY = ":memory:"
+_APPLICATION, _VERSION = 0x6C656467, 1  # "ledg"; both are in the header of the file
+_BEFORE = 0x64617272  # of ledgers before version 1
+_SCHEMA = (
+    """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), format TEXT NOT NULL, identity TEXT NOT NULL,
+       epsilon TEXT NOT NULL, delta TEXT NOT NULL, composition TEXT NOT NULL, population TEXT NOT NULL,
+       created TEXT NOT NULL, checksum TEXT NOT NULL)""",
+    """CREATE TABLE costs (id INTEGER PRIMARY KEY, cost TEXT NOT NULL UNIQUE, what TEXT NOT NULL,
+       total INTEGER NOT NULL CHECK (total >= 0), table_digest TEXT NOT NULL, checksum TEXT NOT NULL)""",
+    """CREATE TABLE entries (id INTEGER PRIMARY KEY, time TEXT NOT NULL, cost INTEGER NOT NULL REFERENCES costs (id),
+       count INTEGER NOT NULL CHECK (count > 0), note TEXT NOT NULL, table_digest TEXT NOT NULL,
+       labels_digest TEXT NOT NULL, token TEXT NOT NULL, output TEXT NOT NULL, questions TEXT NOT NULL,
+       entry_hash TEXT NOT NULL, signature TEXT NOT NULL, files TEXT NOT NULL, labels BLOB)""",
+    "CREATE INDEX undelivered ON entries (output) WHERE labels IS NOT NULL",
+    """CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), last_entry INTEGER NOT NULL, moved_to TEXT NOT NULL,
+       checksum TEXT NOT NULL)""",
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_POLLING_SECONDS = 0.002  # far below the time of a debit, which waits for the disk
+_IN_WAL = (
+    "another program switched it to a write-ahead log (WAL), so a copy of the file lacks the newest entries, and "
+    "holds it open: close that program; nothing was debited"
+)
+_WITHOUT_LOCKS = (
+    "the file system does not lock files ({}), so nothing was debited: keep the ledger on a disk of this machine, or "
+    "mount the folder with locks"
+)
+_PERMISSIONS = "it cannot be accessed: check the permissions of the file and its folder"
+ADVICE = {
+    sqlite3.SQLITE_ERROR: f"it is corrupted, a table or a column of it is missing or damaged: {RESTORE}",
+    sqlite3.SQLITE_FULL: "the disk is full: nothing was debited; free some space and try again",
+    sqlite3.SQLITE_IOERR: "the file system refused to read or write: nothing was released; check the disk",
+    sqlite3.SQLITE_READONLY: "it cannot be written, so nothing was debited: make the file and its folder writable",
+    sqlite3.SQLITE_PERM: _PERMISSIONS,
+    sqlite3.SQLITE_AUTH: _PERMISSIONS,
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or its journal cannot be written: check that the file and its "
+    "folder exist and are writable",
+    sqlite3.SQLITE_BUSY: "another process kept it locked for too long: nothing was debited; try again",
+    sqlite3.SQLITE_NOTADB: f"it is no ledger at all, so check the name, or it is corrupted: {RESTORE}",
+    sqlite3.SQLITE_CORRUPT: f"it is corrupted: {RESTORE}",
+}
+
+
+def check_kept(path: Path | str) -> None:
+    """Raise `ValueError` for a ledger in memory: a command line needs one that outlives it.
+
+    >>> check_kept(Path(":memory:"))
+    Traceback (most recent call last):
+    ...
+    ValueError: --ledger must be a file, got ':memory:': a ledger in memory forgets all debits; name a file
+    """
+    if str(path) == MEMORY:
+        checks.fail("--ledger", str(path), "a file", "a ledger in memory forgets all debits; name a file")
+
+
+_turn = threading.RLock()  # a waiting fork holds it, so that threads which debit all the time let it pass
+
+
+def _before_fork() -> None:
+    _turn.acquire()
+    between_transactions.acquire()
+
+
+def _after_fork() -> None:
+    between_transactions.release()
+    _turn.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+@contextmanager
+def lock_beside(path: str, *, write: bool) -> Iterator[bool]:
+    """Hold the lock of a ledger's transactions; yield False, without it, if another process holds it.
+
+    A reader makes no file: without one, only the locks of SQLite hold.
+
+    Raises
+    ------
+    LedgerError
+        If the file system has no such locks, or a writer may not open the file.
+    """
+    real = Path(os.path.realpath(path))  # of the file, not of a link to it
+    beside = real.with_name(f".{real.name}.lock")
+    try:
+        handle = _open_beside(beside, real, write=write)
+    except OSError as error:
+        if write:
+            message = f"it cannot be written, so nothing was debited: {beside.name} next to it cannot be opened"
+            raise LedgerError(path, f"{message} ({error.strerror}); make the folder writable") from error
+        yield True
+        return
+    try:
+        yield _is_locked(handle, beside, path)
+    finally:
+        os.close(handle)
+
+
+def _open_beside(beside: Path, real: Path, *, write: bool) -> int:
+    shared = os.O_NOFOLLOW | os.O_CLOEXEC
+    if not write:
+        try:
+            return os.open(beside, os.O_RDWR | shared)
+        except PermissionError:
+            return os.open(beside, os.O_RDONLY | shared)
+    handle = os.open(beside, os.O_RDWR | os.O_CREAT | shared, 0o600)
+    with suppress(OSError):  # another user made it
+        made, ledger = os.fstat(handle), real.stat()
+        mode = stat.S_IMODE(ledger.st_mode) & 0o666 | 0o600
+        if (made.st_uid, made.st_gid) != (ledger.st_uid, ledger.st_gid):
+            os.fchown(handle, ledger.st_uid, ledger.st_gid)  # root may come first, and the owner later
+        if stat.S_IMODE(made.st_mode) != mode:
+            os.fchmod(handle, mode)
+    return handle
+
+
+def _is_locked(handle: int, beside: Path, path: str) -> bool:
+    # an emulated lock of a network folder is exclusive only for who may write
+    kind = fcntl.LOCK_EX if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR else fcntl.LOCK_SH
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        with suppress(BlockingIOError):  # SQLite's kind of lock: it reports a lack of them as a file that is locked
+            fcntl.lockf(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(handle), beside.stat())  # it may have been deleted since it was opened
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError as error:
+        raise LedgerError(path, _WITHOUT_LOCKS.format(errno.errorcode.get(error.errno or 0, error.strerror))) from error
+
+
+class SQLiteTables(Tables):
+    """The tables of a ledger over one connection of SQLite."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self.connection, self._path = connection, path
+
+    def create(self, budget: Budget) -> None:
+        """Make the tables, with the budget."""
+        for statement in _SCHEMA:
+            self.connection.execute(statement)
+        self.connection.execute("INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", budget)
+
+    def budget(self) -> Budget:
+        """Read the budget; `LedgerError` if the file is no ledger of this format."""
+        application, version = (self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
+        if application == _BEFORE:
+            advice = "open it with the version of darrm that wrote it, and count what it paid as spent"
+            raise LedgerError(self._path, f"it is of a format before version 1: {advice}")
+        if application != _APPLICATION:
+            if self._one("SELECT count(*) FROM sqlite_master") == 0:
+                state = f"it is empty: {RESTORE}. If its creation was cut short and it never paid, delete it, and"
+                raise LedgerError(self._path, f"{state} {HOW_TO_CREATE}")
+            raise LedgerError(self._path, f"it is no ledger: {HOW_TO_CREATE}")
+        if version != _VERSION:
+            message = f"it is a ledger of format {version}, and this darrm reads format {_VERSION}"
+            raise LedgerError(self._path, f"{message}: use the version of darrm that wrote it")
+        if self._one("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
+            raise self._corrupted("a trigger or a view was added, which may undo a debit")
+        rows = self.connection.execute("SELECT * FROM budget").fetchall()
+        if len(rows) != 1 or len(rows[0]) != len(Budget._fields) + 1 or rows[0][1] != FORMAT:
+            raise self._corrupted("the budget was changed")
+        return Budget(*rows[0][1:])
+
+    def state(self) -> State:
+        """Read the state."""
+        rows = self.connection.execute("SELECT last_entry, moved_to, checksum FROM state").fetchall()
+        if len(rows) != 1:
+            raise self._corrupted("its state is gone")
+        return State(*rows[0])
+
+    def costs(self) -> list[Cost]:
+        """Read all costs, in the order of their numbers."""
+        columns = "SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id"
+        return [Cost(*row) for row in self.connection.execute(columns)]
+
+    def entries(self, first: int = 1) -> Iterator[EntryRow]:
+        """Read the entries from ``first`` on, oldest first."""
+        columns = (
+            "SELECT id, time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, "
+            "signature, files, labels IS NOT NULL FROM entries WHERE id >= ? ORDER BY id"
+        )
+        yield from map(EntryRow._make, self.connection.execute(columns, (first,)))
+
+    def waiting_for(self, output: str) -> int:
+        """Return the number of the entry whose labels wait for an output, 0 for none."""
+        waiting = "SELECT ifnull(max(id), 0) FROM entries WHERE labels IS NOT NULL AND output = ?"
+        return int(self._one(waiting, output))
+
+    def newest_for(self, output: str, after: int) -> int:
+        """Return the number of the newest entry for an output among those after an entry, 0 for none."""
+        return int(self._one("SELECT ifnull(max(id), 0) FROM entries WHERE id > ? AND output = ?", after, output))
+
+    def labels(self, number: int) -> bytes | None:
+        """Read what waits for the delivery of an entry; None if nothing does."""
+        (labels,) = self.connection.execute("SELECT labels FROM entries WHERE id = ?", (number,)).fetchone() or (None,)
+        if not isinstance(labels, bytes | None):
+            raise self._corrupted("what waits in it was changed")
+        return labels
+
+    def put_cost(self, cost: Cost) -> None:
+        """Write a cost, or its new total."""
+        self.connection.execute(
+            "INSERT INTO costs (id, cost, what, total, table_digest, checksum) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET total = excluded.total, table_digest = excluded.table_digest",
+            cost,
+        )
+
+    def put_entry(self, entry: EntryRow, labels: bytes | None) -> None:
+        """Write a new entry."""
+        self.connection.execute(
+            "INSERT INTO entries (id, time, cost, count, note, table_digest, labels_digest, token, output, questions, "
+            "entry_hash, signature, files, labels) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*entry[:-1], labels),
+        )
+
+    def put_state(self, state: State) -> None:
+        """Write the state."""
+        self.connection.execute("INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)", state)
+
+    def forget_labels(self, number: int, files: str) -> None:
+        """Drop what waits for the delivery of an entry; write the digests of ``files`` if there are any."""
+        self.connection.execute("UPDATE entries SET labels = NULL WHERE id = ?", (number,))
+        if files:
+            self.connection.execute("UPDATE entries SET files = ? WHERE id = ?", (files, number))
+
+    def check_pages(self) -> None:
+        """Raise `LedgerError` if a page of the file is damaged."""
+        if (found := self._one("PRAGMA quick_check(1)")) != "ok":
+            raise self._corrupted(str(found))
+
+    def _one(self, statement: str, *values: object) -> Untyped:
+        return self.connection.execute(statement, values).fetchone()[0]
+
+    def _corrupted(self, what: str) -> LedgerError:
+        return LedgerError(self._path, f"it is corrupted ({what}): {RESTORE}")
+
+
+class SQLiteStore(Store):
+    """Transactions on one ledger file, or on a database in memory.
+
+    Parameters
+    ----------
+    path
+        The file, or ``:memory:``.
+    timeout
+        Seconds to wait for another process's transaction.
+    """
+
+    def __init__(self, path: str, *, timeout: float) -> None:
+        checks.positive(timeout=timeout)
+        # a later change of the working folder must not lead to another file
+        self.path = path if path == MEMORY else str(Path(path).absolute())
+        self.timeout = timeout
+        self._inode: tuple[int, int] | None = None
+        self._memory: sqlite3.Connection | None = None
+        self._memory_owner = os.getpid()
+        self._memory_lock = threading.RLock()
+
+    def create(self) -> None:
+        """Make a new empty file, or the database in memory.
+
+        Raises
+        ------
+        LedgerError
+            If the path exists.
+        """
+        if self.path == MEMORY:
+            self._memory = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+            return
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError as error:
+            raise LedgerError(self.path, IS_TAKEN) from error
+        except OSError as error:
+            raise LedgerError(self.path, f"it cannot be created: {error.strerror}; check its folder") from error
+
+    def discard(self) -> None:
+        """Remove a file whose creation failed before its first transaction ended."""
+        if self.path != MEMORY:
+            Path(self.path).unlink(missing_ok=True)
+
+    def is_unfinished(self) -> bool:
+        """Whether there is a file without a table, as a creation leaves that was cut off."""
+        if self.path == MEMORY or not Path(self.path).is_file():
+            return False
+        with translated(self.path), self._connection() as connection, self._begun(connection, write=False):
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            connection.execute("ROLLBACK")
+        return bool(tables == (0,))
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[SQLiteTables]:
+        """Run a block as one transaction: committed at its end, rolled back if it raises.
+
+        Raises
+        ------
+        LedgerError
+            If the database refuses; the block's changes are then undone.
+        """
+        with translated(self.path), self._connection() as connection, self._begun(connection, write=write):
+            try:
+                self._check_file()
+                yield SQLiteTables(connection, self.path)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        if self.path == MEMORY:
+            with self._memory_lock:
+                if self._memory is None or os.getpid() != self._memory_owner:
+                    message = "a ledger in memory belongs to the process that made it: use a file to share a budget"
+                    raise LedgerError(self.path, message)
+                yield self._memory
+            return
+        if not Path(self.path).is_file():
+            state = "it is a folder" if Path(self.path).is_dir() else "there is no such file"
+            raise LedgerError(self.path, f"{state}: {HOW_TO_CREATE}")
+        # mode=rw: a file that has vanished must not come back empty, with its whole budget
+        uri = f"{Path(self.path).as_uri()}?mode=rw"
+        # a fork while SQLite opens or closes would leave locks of SQLite locked in the child
+        with between_transactions:
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0)
+        try:
+            yield connection
+        finally:
+            with between_transactions:
+                connection.close()
+
+    @contextmanager
+    def _begun(self, connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+        """Wait for the lock; SQLite's own waiting sleeps so long that a reader among many writers waits for seconds."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            with _turn:
+                pass
+            last = time.monotonic() > deadline
+            with between_transactions, self._lock(write=write) as is_locked:
+                if is_locked and self._begins(connection, write=write, last=last):
+                    connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit's readers
+                    yield
+                    return
+            if last:
+                raise LedgerError(self.path, ADVICE[sqlite3.SQLITE_BUSY])
+            time.sleep(_POLLING_SECONDS)
+
+    def _lock(self, *, write: bool) -> AbstractContextManager[bool]:
+        return nullcontext(enter_result=True) if self.path == MEMORY else lock_beside(self.path, write=write)
+
+    def _begins(self, connection: sqlite3.Connection, *, write: bool, last: bool) -> bool:
+        """Try to begin a transaction; False if the file is locked, which raises at the last attempt."""
+        # switch back a file that another program switched to a write-ahead log, which a copy of the file would lack
+        begun = False  # with a rollback journal
+        try:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
+            begun = connection.execute("PRAGMA journal_mode").fetchone() != ("wal",)
+            if not begun:
+                connection.execute("ROLLBACK")
+                connection.execute("PRAGMA journal_mode = DELETE")
+                if last:
+                    raise LedgerError(self.path, _IN_WAL)
+        except sqlite3.OperationalError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            if last:
+                if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+                    raise LedgerError(self.path, _IN_WAL) from error
+                raise
+        return begun
+
+    def _check_file(self) -> None:
+        if self.path == MEMORY:
+            return
+        try:
+            status = Path(self.path).stat()
+        except OSError as error:
+            raise LedgerError(self.path, f"it was moved away: {RESTORE}") from error
+        if status.st_nlink != 1:
+            message = f"it has {status.st_nlink} names (hard links), and a journal is found by one of them only"
+            raise LedgerError(self.path, f"{message}: keep one name; nothing was debited")
+        inode = (status.st_dev, status.st_ino)
+        if self._inode not in {None, inode}:
+            message = "another file was put in its place since it was opened, so nothing was debited"
+            raise LedgerError(self.path, f"{message}: {RESTORE}")
+        self._inode = inode
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn errors of SQLite into `LedgerError`, with the consequence for the budget."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one in the low byte
+        advice = ADVICE.get(primary, "the database refused, so nothing was released")
+        raise LedgerError(path, f"{advice} (SQLite: {error})") from error
+    except UnicodeDecodeError as error:  # a text of the schema or of a row is no text any more
+        raise LedgerError(path, ADVICE[sqlite3.SQLITE_CORRUPT]) from error

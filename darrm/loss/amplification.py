@@ -1,0 +1,160 @@
+"""Privacy amplification by subsampling: the cost for a person who takes part in a query with probability q.
+
+`darrm.subsampling` has the theorem. The profile h of a label is a chain of chords in e^x, and e^y = 1 + (e^x − 1)/q is
+affine in e^x: chords of h become chords, point by point. In the other direction h at w = e^z becomes
+q·h/(q + (1 − q)w) at u = e^x = w/(q + (1 − q)w), and (1 − (1 − q)u)·(a − b·w) = a − (a(1 − q) + b·q)·u is affine in u:
+chords become chords again. Only rounding is lost.
+
+For a divergence Σ q_o·f(p_o/q_o) with convex f and f(1) = 0, such as exp((α − 1)·D_α) − 1, the divergence of
+(1 − q)A + qB and A is that of B and A with f(1 − q + q·r) for f(r): convex as well, and at most q·f(r).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.profile import PrivacyProfile
+from darrm.loss.renyi import RenyiCurve
+from darrm.numerics import Array
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
+from darrm.subsampling import Subsampling
+
+_UP = 1.0 + 1e-12  # of a few rounded operations, relative
+_OFTEN = Fraction(999, 1000)
+_FAR = 30.0  # of the logarithm of a ratio: beyond, sums use logarithms
+_DIGITS = 12  # of a stored ε, rounded up, so that machines agree
+
+
+def rate_of(sampling: Subsampling) -> float:
+    """Return q as a float, rounded up to 1 from 0.999 on, so that 1 − q keeps its digits."""
+    return float(sampling.rate) if sampling.rate <= _OFTEN else 1.0
+
+
+def amplified_profile(profile: PrivacyProfile, sampling: Subsampling) -> PrivacyProfile:
+    """Return the profile of a query, from that for a person who certainly takes part.
+
+    Randomized response with ε = log 3 and q = 1/10: either way the distance is q/2, and the largest ratios are
+    1 + q(3 − 1) = 1.2 and 3/(q + (1 − q)3) = 1.07.
+
+    >>> rare = amplified_profile(PrivacyProfile((0.0, float(np.log(3.0))), (0.5, 0.0)), Subsampling("0.1"))
+    >>> np.exp(rare.epsilons).round(6).tolist(), [round(delta, 9) for delta in rare.reverse]
+    ([1.0, 1.071429, 1.2], [0.05, 0.0, 0.0])
+    """
+    q = rate_of(sampling)
+    epsilons, deltas = profile.arrays()
+    growth, factor = np.expm1(epsilons), 1.0 / (1.0 + (1.0 - q) * np.expm1(epsilons))
+    there = _round_up(np.log1p(q * growth))
+    if sampling.scheme == "fixed":
+        return _profile(there, q * deltas)
+    back, back_deltas = _round_up(np.log1p(q * growth * factor)), q * factor * deltas
+    if deltas[-1] > 0.0 and q < 1.0:  # h stays constant, and (1 − (1 − q)u)·h falls to 0 at u = 1/(1 − q)
+        back, back_deltas = np.append(back, _round_up(-np.log1p(-np.array([q])))), np.append(back_deltas, 0.0)
+    grid = np.union1d(there, back[back <= there[-1]])
+    x = np.expm1(grid)  # not e^ε, which is close to 1 for small q
+    sides = (np.interp(x, np.expm1(e), values) for e, values in ((there, q * deltas), (back, back_deltas)))
+    return _profile(grid, *(side * _UP for side in sides))
+
+
+def amplified(cost: PrivacyCost, sampling: Subsampling, curve: RenyiCurve | None) -> PrivacyCost:
+    """Return the cost for a person who takes part with probability q, from that for one who certainly takes part.
+
+    ``curve`` is its Rényi curve under Poisson sampling, if known; it follows from ``cost`` for (ε, 0)-private labels
+    only.
+    """
+    guarantee, profile = cost.guarantee, cost.profile
+    if profile is None and guarantee is not None and guarantee.epsilon <= LARGEST_EXPONENT:
+        profile = PrivacyProfile.of_pair(guarantee)
+    if sampling.scheme != "poisson":
+        curve = None
+    if guarantee is not None:
+        guarantee = _amplified_pair(guarantee, sampling)
+        if curve is None and guarantee.exact_delta == 0:
+            curve = RenyiCurve.of_pure(guarantee.epsilon)
+    return replace(
+        cost,
+        guarantee=guarantee,
+        profile=None if profile is None else amplified_profile(profile, sampling),
+        renyi=curve,
+        sampling=sampling,
+    )
+
+
+def amplified_pure(epsilon: float, rate: float) -> float:
+    """Return the ε of an (ε, 0)-private label for a person who takes part with probability q: ln(1 + q(e^ε − 1)).
+
+    >>> round(float(np.exp(amplified_pure(float(np.log(3.0)), 0.1))), 9)
+    1.2
+    """
+    return float(np.log1p(rate * np.expm1(epsilon)) * _UP)
+
+
+def subsampled_penalties(log_ratio: Array, order: Array | float, rate: float) -> tuple[Array, Array]:
+    """Compute the contribution of an outcome to exp((α − 1)·D_α) − 1, over its probability under A, both directions.
+
+    With t = q(r − 1), whose mean is 0, the mixture from A has (1 + t)^α − 1 − αt, and A from the mixture
+    (1 + t)^{1−α} − 1 + (α − 1)t: both are convex in the ratio r of B to A, and 0 at r = 1.
+
+    >>> [round(float(part), 6) for part in subsampled_penalties(np.log(3.0), 2.0, 0.5)]
+    [1.0, 0.5]
+    """
+    t = rate * np.expm1(log_ratio)
+    grown = np.log1p(t)
+    with np.errstate(over="ignore"):
+        forward = np.expm1(order * grown) - order * t
+        back = np.expm1((1.0 - order) * grown) + (order - 1.0) * t
+    return np.asarray(np.maximum(forward, 0.0)), np.asarray(np.maximum(back, 0.0))
+
+
+def subsampled_curve(present: Array, absent: Array, rate: float, totals: Callable[[Array], Array]) -> RenyiCurve:
+    """Compute the Rényi curve for a person who takes part with probability q, from log-probabilities of outcomes.
+
+    Both directions, rounded up; ``totals`` sums the outcomes of each pair of laws. Randomized response with ε = log 3
+    and q = ½ has the ratios 2 and 2/3, each half of it:
+
+    >>> some = np.log([0.75, 0.25])
+    >>> curve = subsampled_curve(some, some[::-1], 0.5, np.sum)
+    >>> round(float(np.exp(curve.values[curve.orders == 2.0][0])), 6), 0.25 * 2**2 + 0.75 * (2 / 3) ** 2
+    (1.333333, 1.3333333333333333)
+    """
+    with np.errstate(invalid="ignore"):
+        ratios = np.where(present == absent, 0.0, present - absent)
+    far = ratios > _FAR
+    near = np.where(far, 0.0, ratios)
+    large = np.where(far, ratios, 0.0)
+    grown = large + np.log(rate + (1.0 - rate) * np.exp(-large))  # of the mixture to A
+
+    def value_at(orders: Array) -> Array:
+        worst = np.empty(orders.size)
+        for place, order in enumerate(orders):
+            with np.errstate(over="ignore", invalid="ignore"):
+                forward, back = (np.exp(absent) * part for part in subsampled_penalties(near, order, rate))
+                # (1 + t)^α and (α − 1)·t·A; an outcome that is impossible without the person costs ∞
+                logs = np.where(np.isposinf(ratios), np.inf, absent + order * grown)
+                forward = np.where(far, np.exp(logs), forward)
+                back = np.where(far, (order - 1.0) * rate * np.exp(present), back)
+            worst[place] = max(float(np.max(totals(forward))), float(np.max(totals(back))))
+        return np.asarray(np.log1p(worst * (1.0 + 1e-9) + 1e-15) / (orders - 1.0))
+
+    return RenyiCurve.of(value_at)
+
+
+def _amplified_pair(target: PrivacyParams, sampling: Subsampling) -> PrivacyParams:
+    epsilon = float(_round_up(np.array([amplified_pure(target.epsilon, rate_of(sampling))]))[0])
+    return PrivacyParams(epsilon, target.exact_delta * sampling.rate)
+
+
+def _profile(grid: Array, deltas: Array, reverse: Array | None = None) -> PrivacyProfile:
+    """Return the profile of computed points; the first of equal rounded points bounds all of them."""
+    grid, first = np.unique(grid, return_index=True)
+    parts = [deltas] if reverse is None else [deltas, np.minimum(reverse, deltas)]
+    falling = [np.minimum(1.0, np.maximum.accumulate((part[first] * _UP)[::-1])[::-1]) for part in parts]
+    return PrivacyProfile(tuple(grid.tolist()), *(tuple(part.tolist()) for part in falling))
+
+
+def _round_up(values: Array) -> Array:
+    positive = values > 0.0
+    unit = 10.0 ** (np.floor(np.log10(np.where(positive, values, 1.0))) + 1.0 - _DIGITS)
+    return np.where(positive, (np.ceil(values / unit) + 1.0) * unit, 0.0)

@@ -1,0 +1,243 @@
+"""Composition of privacy losses on a grid by fast Fourier transform, with bounds on all rounding.
+
+A query of kind g has loss c·h with probability m_g(c), for integers c and a common step h, and an infinite loss with
+probability i_g. The losses of k_g queries of each kind add up, so their distribution v is the convolution of all, and
+
+    δ(ε) = 1 − Π (1 − i_g)^{k_g} + Σ_{ch > ε} v(c)·(1 − e^{ε − ch}).
+
+The error of a transform is relative to the largest value, but the relevant values are small. So it is applied to the
+tilted masses w_g(c) = m_g(c)·e^{λch}/M_g, whose convolution is largest near the relevant ε, and
+v(c) = e^{K − λch}·(w_1 * w_2 * …)(c) with K = Σ k_g·log M_g, for any M_g. With M_g(λ) = Σ m_g(c)·e^{λch} the right side
+never exceeds e^{K − λch}, the Chernoff bound, and ε_δ(λ) = (K − log δ)/λ is safe for every λ > 0.
+
+**Why the result is a bound.** All terms of δ(ε) are non-negative, so larger terms are safe.
+
+* *Window.* The transform has n cells, fewer than the support of the sum. Losses outside wrap around to another cell,
+  where they only add mass; if that mass may matter, a second, longer window is used. A loss is missing from its place
+  only above the window. The Chernoff bound at another λ limits that mass, which is added as an infinite loss.
+* *Transform.* n is a power of two. Every output is the sum of n inputs, each multiplied by twiddle factors on log₂ n
+  levels; a level's complex product (3u [H02, Lemma 3.5]), sum (u) and twiddle factor (u) change a partial sum by less
+  than 8u of the sum of its inputs' moduli. So no output errs by more than e = 8u·log₂ n·Σ|w| (1 + 0.01).
+* *Power.* Repeated squaring changes F^k by less than 3uk of itself, and the errors of the k factors change it by
+  k·e·(|F| + e)^{k−1}. The inverse transform averages: no cell errs by more than the mean of these over all
+  frequencies, plus e.
+* *The rest*, exponentials and sums, has relative errors of a few u times the size of the exponents.
+
+(`tests/loss/test_grid_composition.py`)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.numerics import Array
+from darrm.numerics.bisection import last_allowed_integer
+
+_UNIT = 2.0**-53  # relative error of one rounding
+_LEVEL = 8.0 * _UNIT  # of one of the log₂ n levels of a transform
+_NEGLIGIBLE = 1e-12  # part of δ that may lie above the window
+_LEFT = 1e-14  # part of the tilted distribution that may lie below it
+_MOST_EXPONENT = 600.0  # of a tilt: e^600 is a float
+_TILTS = 2.0 ** (np.arange(-60, 61) / 4.0)  # λ: a finer grid would only change the rounding
+# if Chernoff's bound exceeds the result by this many 1/λ, a smaller tilt keeps more digits (few queries)
+_FAR, _LOWER_TILTS = 6.0, 6
+_PARTS = 2.0 ** (np.arange(-12, 7) / 2.0)  # of a tilt: other tilts, for bounds on the left tail
+_MOST_LEVELS = 21  # log₂ of the cells of a transform: a tenth of a second and 100 MB
+_MOST_ROUNDING = 1e-3  # relative; with more there is no answer
+_NO_BETTER = 1e-9  # relative
+_NEXT = 4  # cells around the estimated crossing
+_SMALLEST = 1e-300  # more than all underflow
+
+
+@dataclass(frozen=True, eq=False)
+class GridQueries:
+    """Queries of one kind, whose losses are multiples of the step."""
+
+    first: int  # the smallest loss with a mass, in steps
+    masses: Array  # shape (n,): the probabilities of first, first + 1, … steps, or bounds on them from above
+    infinite: float  # the probability of an infinite loss
+    count: int
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], Array]:
+        places = np.flatnonzero(self.masses)
+        return self.first + places, np.log(self.masses[places])
+
+    def log_moment(self, tilt: float, step: float) -> float:
+        """Compute log M = log Σ m·e^{λch}."""
+        losses, logs = self._places
+        exponents = tilt * step * losses + logs
+        top = float(np.max(exponents))
+        return top + math.log(float(np.sum(np.exp(exponents - top))))
+
+    def tilted(self, tilt: float, step: float, log_moment: float) -> tuple[Array, float]:
+        """Compute w = m·e^{λch}/M, and a bound on its relative error."""
+        losses, logs = self._places
+        exponents = tilt * step * losses
+        result = np.zeros(self.masses.size)
+        result[losses - self.first] = np.exp(exponents + logs - log_moment)
+        most = float(np.max(np.abs(exponents)) + np.max(np.abs(logs))) + abs(log_moment)
+        return result, 4.0 * _UNIT * (most + 4.0)
+
+    @property
+    def last(self) -> int:
+        """The largest loss with a mass, in steps."""
+        return self.first + self.masses.size - 1
+
+
+@dataclass(frozen=True, eq=False)
+class GridComposition:
+    """The total loss of queries of several kinds on one grid."""
+
+    kinds: Sequence[GridQueries]
+    step: float
+
+    @property
+    def infinite(self) -> float:
+        """Bound the probability of an infinite loss, 1 − Π (1 − i)^k."""
+        if any(kind.infinite >= 1.0 for kind in self.kinds):
+            return 1.0
+        log_finite = sum(kind.count * math.log1p(-kind.infinite) for kind in self.kinds)
+        return min(1.0, -math.expm1(log_finite) * (1.0 + 32.0 * _UNIT))
+
+    def smallest_epsilon(self, delta: float) -> float:
+        """Find an ε ≥ 0, nearly the smallest, with δ(ε) ≤ ``delta``; ∞ if rounding uses up δ."""
+        room = delta - self.infinite
+        if room <= 0.0:
+            return math.inf
+        if self._highest <= 0:
+            return 0.0
+        most = _MOST_EXPONENT / (self.step * max(max(abs(kind.first), abs(kind.last)) for kind in self.kinds))
+        tilts = _TILTS[: max(1, int(np.searchsorted(_TILTS, most)))]
+        # the probability of a larger loss is at most `_NEGLIGIBLE` of the room
+        safe = self._best_tilt(tilts, _NEGLIGIBLE * room)
+        top = self._cell(self._chernoff(safe, _NEGLIGIBLE * room))
+        tilt, best = self._best_tilt(tilts, room), math.inf
+        for _ in range(_LOWER_TILTS):
+            bottom, last, lengths = self._lengths(tilt, top)
+            answered, smallest = False, math.inf
+            for levels in lengths:
+                window = self._window(tilt, bottom, levels)
+                if window is not None:
+                    losses, masses, rounding = window
+                    found = _smallest(losses, masses, room * (1.0 - 4.0 * _NEGLIGIBLE - rounding))
+                    smallest = min(smallest, found)
+                    answered = True
+                # losses that wrap around from above end below ε and do not count
+                if self.step * (last - 2**levels) <= min(best, smallest) < math.inf:
+                    break
+            worse, best = smallest > best * (1.0 + _NO_BETTER), min(best, smallest)
+            if not answered or worse:  # a smaller tilt wraps more around
+                break
+            if tilt * (self._chernoff(tilt, room) - best) < _FAR:
+                break
+            tilt /= 4.0
+        return best * (1.0 + 16.0 * _UNIT)  # losses are products and sums of floats
+
+    @property
+    def _highest(self) -> int:
+        return sum(kind.count * kind.last for kind in self.kinds)
+
+    def _cell(self, loss: float) -> int:
+        return max(0, min(self._highest, math.ceil(min(loss, self.step * self._highest) / self.step)))
+
+    def _log_moments(self, tilt: float) -> float:
+        return sum(kind.count * kind.log_moment(tilt, self.step) for kind in self.kinds)
+
+    def _chernoff(self, tilt: float, delta: float) -> float:
+        return (self._log_moments(tilt) - math.log(delta)) / tilt
+
+    def _best_tilt(self, tilts: Array, delta: float) -> float:
+        rises = last_allowed_integer(
+            lambda place: self._chernoff(tilts[place - 1], delta) < self._chernoff(tilts[place], delta),
+            inside=tilts.size,
+            outside=0,
+        )
+        return float(tilts[rises - 1])
+
+    def _lengths(self, tilt: float, top: int) -> tuple[int, int, list[int]]:
+        """Return the first cell of windows, the last of the sum, and log₂ of two lengths: to ``top``, to the last."""
+        # losses above a window wrap around to its bottom and may count too much; a longer one rounds more
+        logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
+        reach = max(
+            (math.log(_LEFT) + logs - self._log_moments(tilt * (1.0 - part))) / (tilt * part) for part in _PARTS
+        )
+        bottom = max(lowest, math.floor(reach / self.step))
+        tail = min((self._log_moments(tilt * (1.0 + part)) - logs - math.log(_LEFT)) / (tilt * part) for part in _PARTS)
+        ends = (top, max(top, self._cell(tail)))
+        lengths = {max(1, math.ceil(math.log2(max(1, end - bottom + 1)))) for end in ends}
+        return bottom, ends[1], [levels for levels in sorted(lengths) if levels <= _MOST_LEVELS]
+
+    def _window(self, tilt: float, bottom: int, levels: int) -> tuple[Array, Array, float] | None:
+        """Bound v(c) for the c ≥ 0 of a window of 2^levels cells; None if its rounding is too large."""
+        # Returns losses, masses and their remaining relative rounding.
+        logs, lowest = self._log_moments(tilt), sum(kind.count * kind.first for kind in self.kinds)
+        n = 2**levels
+        transform = np.ones(n // 2 + 1, dtype=np.complex128)
+        sizes, relative = np.ones(n // 2 + 1), np.zeros(n // 2 + 1)
+        losses = self.step * np.arange(bottom, bottom + n)
+        rounding = n * _UNIT + 4.0 * _UNIT * (abs(logs) + tilt * float(np.max(np.abs(losses))))
+        for kind in self.kinds:
+            tilted, tilting = kind.tilted(tilt, self.step, kind.log_moment(tilt, self.step))
+            one = np.fft.rfft(np.pad(tilted, (0, -tilted.size % n)).reshape(-1, n).sum(axis=0))
+            error = 1.01 * (_LEVEL * levels + tilted.size * _UNIT) * float(np.sum(tilted))
+            bounds = np.abs(one) * (1.0 + 4.0 * _UNIT) + error
+            rounding += kind.count * tilting
+            relative += kind.count * (error / bounds + 3.0 * _UNIT)
+            sizes *= bounds**kind.count
+            transform *= _power(one, kind.count)
+        if rounding + float(np.max(relative * sizes)) > _MOST_ROUNDING:
+            return None
+        errors = 1.01 * sizes * (relative + _LEVEL * levels)
+        a_cell = (2.0 * float(np.sum(errors)) - float(errors[0])) / n + _SMALLEST
+        # cell ``lowest`` of the sum is cell 0 of the transform
+        tilted_sum = np.roll(np.fft.irfft(transform, n), lowest - bottom)
+        with np.errstate(over="ignore"):
+            masses = (np.maximum(tilted_sum, 0.0) + a_cell) * np.exp(logs - tilt * losses)
+        return losses[losses >= 0.0], np.minimum(masses, 2.0)[losses >= 0.0], rounding
+
+
+def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+    result = np.ones_like(values)
+    while exponent:
+        if exponent & 1:
+            result = result * values
+        exponent >>= 1
+        values = values * values if exponent else values
+    return result
+
+
+def _smallest(losses: Array, masses: Array, room: float) -> float:
+    """Find the smallest ε with Σ masses·max(0, 1 − e^{ε − loss}) ≤ room."""
+    if losses.size == 0:
+        return 0.0
+    above = np.cumsum(masses[::-1])[::-1]
+    size = max(1, int(np.count_nonzero(above > _NEGLIGIBLE * room)))
+    losses, masses, room = losses[:size], masses[:size], room * (1.0 - _NEGLIGIBLE)
+
+    def allowed(place: int) -> bool:
+        return float(masses[place:] @ -np.expm1(losses[place] - losses[place:])) <= room
+
+    # a less accurate sum gives the crossing up to a few cells
+    damping = np.exp(np.maximum(losses[0] - losses, -_MOST_EXPONENT))
+    tails = np.cumsum((masses * damping)[::-1])[::-1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = above[:size] - tails / damping
+    guess = int(np.argmax(sums <= room)) if np.any(sums <= room) else size
+    high, low = min(size, guess + _NEXT), max(-1, guess - _NEXT)
+    inside = high if high == size or allowed(high) else size
+    outside = low if low == -1 or not allowed(low) else -1
+    place = last_allowed_integer(allowed, inside=inside, outside=outside)
+    if place == 0:
+        return float(losses[0])
+    # between two cells the sum is total − e^{ε − loss}·damped
+    total = float(np.sum(masses[place:])) * (1.0 + 2.0 * losses.size * _UNIT)
+    damped = float(masses[place:] @ np.exp(losses[place] - losses[place:]))
+    between = float(losses[place]) + math.log(min(1.0, (total - room) / damped))
+    return min(between * (1.0 + 8.0 * _UNIT), float(losses[place]))

@@ -1,0 +1,300 @@
+"""The privacy cost of a query: every known bound on it, for whom it holds, and the number of queries.
+
+A cost for private voters holds if they use fresh randomness for every query. For private *models* it holds for one
+query only, because their answers share the randomness of training. Several queries start from the cost of the same
+release for non-private voters: given the models that a person does not influence, all queries are about votes of which
+the person moves at most t, and every query has independent coins, so these costs compose.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+
+from darrm.loss.profile import PrivacyProfile
+from darrm.loss.renyi import RenyiCurve
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
+from darrm.subsampling import Subsampling
+from darrm.util import checks
+from darrm.util.files import Document, Json
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A label that uses a random sample of the voters, drawn independently of the votes; see `darrm.table.sample`."""
+
+    voters: int  # the size of the sample
+    distance: float  # total variation from the label of a sample of this size, whatever the votes
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, voters=self.voters)
+        checks.probability(distance=self.distance)
+
+
+PRIVATE_TOTAL = "the total stays private"
+ESTIMATED_TOTAL = "the total is an estimate about the data at hand"
+
+
+@dataclass(frozen=True)
+class PrivacyCost:
+    """The privacy cost of ``count`` queries of one kind.
+
+    All descriptions hold at once; the accountant uses the one with the smallest total.
+
+    Parameters
+    ----------
+    what
+        The mechanism in words, for reports; it does not distinguish kinds.
+    guarantee
+        (ε, δ) of one query.
+    renyi
+        Rényi curve of one query.
+    profile
+        δ as a function of ε for one query.
+    count
+        The number of queries, at least 1.
+    data_dependent
+        Whether the cost was computed from private data. It is no guarantee then: `PrivacyAccountant.add` needs
+        ``consent``, and a ledger keeps it only after publication.
+    failure_probability
+        For a data-dependent cost published with noise, the largest probability that the figure is too small, 1 if
+        unknown; None if it was not published and is private data itself.
+    consent
+        `PRIVATE_TOTAL`, or `ESTIMATED_TOTAL` for a published figure, from the caller who adds a data-dependent cost.
+    voters
+        The voters of the proof; None if unknown, or if it holds for all voters and a person who influences at most
+        ``reached`` of them.
+    reached
+        The largest number of voters that a person may influence: that of ``voters`` if given; None if unknown.
+    for_plain_voters
+        The same query for non-private voters, one cost for each overlap: the basis of several answers of private
+        models.
+    sample
+        The voters that each label samples, if few: another bound on several answers of private models.
+    alone
+        Whether the proof covers one query only: always for private models.
+    labels
+        The largest number of labels that one query pays for: more than 1 for a run with one cost.
+    table
+        The digest of the proven table, `darrm.table.table.Table.digest`, or of a mechanism's file; empty without one.
+    sampling
+        The subsampling of a person's examples, if voters resample them for each query. Such costs are about other
+        neighbors and never added to others. That of ``voters`` if given; None for neighbors that change one person's
+        answers. ``Subsampling.of(1)`` is for costs about adding or removing a person.
+    vanishing
+        A bound on the probability that a label is a string that only one of two neighboring data sets contains,
+        `darrm.noisy_max.vanishing`: the account takes it from δ, and the other descriptions cover the rest.
+
+    Raises
+    ------
+    ValueError
+        If no description is given, ``count`` or ``reached`` is no positive integer, or ``for_plain_voters`` contains
+        something else.
+
+    Examples
+    --------
+    >>> from darrm.privacy import PrivacyParams
+    >>> one = PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 3e-5))
+    >>> one.repeated(20).repeated(5)
+    PrivacyCost(what='majority of 11', guarantee=PrivacyParams(epsilon=0.3, delta=0.00003), count=100)
+    >>> one.repeated(7).kind == one
+    True
+    """
+
+    what: str = field(compare=False)
+    guarantee: PrivacyParams | None = None
+    renyi: RenyiCurve | None = None
+    profile: PrivacyProfile | None = None
+    count: int = 1
+    data_dependent: bool = False
+    failure_probability: float | None = None
+    consent: str = field(default="", compare=False)
+    voters: Voters | None = field(default=None, compare=False)
+    reached: int | None = field(default=None, compare=False)
+    for_plain_voters: tuple[PrivacyCost, ...] = ()
+    sample: Sample | None = None
+    alone: bool = False
+    labels: int = 1
+    table: str = field(default="", compare=False)
+    sampling: Subsampling | None = None
+    vanishing: float = 0.0
+    # costs of one kind are about the same models, and known for the same overlaps
+    models: Voters | None = field(default=None, init=False)
+    overlaps: tuple[int | None, ...] = field(default=(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, count=self.count, advice="a cost is for at least one query")
+        checks.integer_at_least(1, labels=self.labels)
+        checks.probability(vanishing=self.vanishing)
+        checks.instance(bool, alone=self.alone)
+        if self.guarantee is not None:
+            object.__setattr__(self, "guarantee", PrivacyParams.of(self.guarantee, "guarantee"))
+        if self.voters is not None:
+            checks.instance(Voters, voters=self.voters)
+            object.__setattr__(self, "reached", self.voters.reached)
+            object.__setattr__(self, "models", self.voters if self.voters.are_private_models else None)
+            object.__setattr__(self, "sampling", self.voters.sampled)
+            object.__setattr__(self, "alone", self.alone or self.models is not None)
+        for plain in self.for_plain_voters:
+            described = plain.voters is not None and plain.voters.are_non_private and not plain.alone
+            if self.models is None or not described or plain.count != 1:
+                raise ValueError(
+                    "for_plain_voters must contain costs of one query for non-private voters, for private models"
+                )
+        object.__setattr__(self, "overlaps", tuple(plain.reached for plain in self.for_plain_voters))
+        if self.reached is not None:
+            checks.integer_at_least(
+                1, reached=self.reached, advice="the number of voters that a person influences, or None"
+            )
+        if self.failure_probability is not None:
+            checks.probability(failure_probability=self.failure_probability)
+            if not self.data_dependent:
+                raise ValueError("failure_probability needs data_dependent=True: it is for published costs")
+        if self.guarantee is None and self.renyi is None and self.profile is None:
+            raise ValueError("a cost needs at least one of guarantee, renyi and profile")
+
+    @property
+    def kind(self) -> PrivacyCost:
+        """The same cost for one query; the account adds up the counts of costs of one kind."""
+        return replace(self, count=1)
+
+    def repeated(self, times: int) -> PrivacyCost:
+        """Return the cost of ``times`` as many queries."""
+        checks.integer_at_least(1, times=times)
+        return replace(self, count=self.count * int(times))
+
+    @property
+    def neighbors(self) -> str:
+        """The difference between neighboring data sets, in words; costs with different ones are never added."""
+        return neighbors_of(self.sampling)
+
+    @property
+    def consent_needed(self) -> str:
+        """The consent that an account needs; empty for a guarantee."""
+        if not self.data_dependent:
+            return ""
+        return PRIVATE_TOTAL if self.failure_probability is None else ESTIMATED_TOTAL
+
+    @property
+    def least_delta(self) -> float:
+        """The smallest δ at which one query has a bound, without ``vanishing``."""
+        known = [] if self.renyi is None else [0.0]
+        known += [] if self.guarantee is None else [self.guarantee.delta]
+        known += [] if self.profile is None else [self.profile.deltas[-1]]
+        return min(*known, 1.0 - 2.0**-53)
+
+    @property
+    def promise(self) -> tuple[bool, int]:
+        """A sort key of costs of one kind: weaker statements first."""
+        return self.voters is None or self.voters.are_non_private, self.reached or 0
+
+    def as_for_plain_voters(self, overlap: int) -> PrivacyCost | None:
+        """Return the cost of the same queries for non-private voters and a given overlap, if known.
+
+        >>> from darrm.privacy import PrivacyParams
+        >>> pate = PrivacyCost("GNMax", guarantee=PrivacyParams(1), reached=1, count=5)
+        >>> pate.as_for_plain_voters(1) is pate, pate.as_for_plain_voters(2)
+        (True, None)
+        """
+        of_any_voters = self.voters is None or self.voters.are_non_private
+        is_for_votes = of_any_voters and not self.alone and self.sampling is None
+        known = ((self,) if is_for_votes else ()) + self.for_plain_voters
+        fitting = [charge for charge in known if charge.reached is not None and charge.reached >= overlap]
+        if not fitting:
+            return None
+        closest = min(fitting, key=lambda charge: charge.reached or 0)
+        return closest if closest is self else closest.repeated(self.count)
+
+    def to_text(self) -> str:
+        """Return the cost of one query, without ``what`` and ``count``, as canonical JSON: equal costs, equal texts.
+
+        >>> PrivacyCost("majority", guarantee=PrivacyParams(0.3, 3e-5), count=7).to_text()
+        '{"guarantee":["0.3","0.00003"],"profile":null,"renyi":null}'
+        """
+        return json.dumps(self._document(), sort_keys=True, separators=(",", ":"))
+
+    def _document(self) -> Document:
+        params, curve, profile = self.guarantee, self.renyi, self.profile
+        document: Document = {
+            "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
+            # repr of a float reads back as the same float, and so does JSON's Infinity
+            "renyi": None if curve is None else [curve.orders.tolist(), curve.values.tolist()],
+            "profile": None if profile is None else [list(part) for part in profile.parts],
+        }
+        # optional fields are written only if set, so that equal costs have equal texts
+        if self.failure_probability is not None:
+            document["estimate"] = [self.failure_probability, self.consent]
+        if self.alone:
+            document["composes"] = False
+        if self.labels > 1:
+            document["labels"] = self.labels
+        if self.sampling is not None:
+            document["sampled"] = self.sampling.to_json()
+        if self.vanishing:
+            document["vanishing"] = self.vanishing
+        if self.models is not None:
+            document["voters"] = self.models.to_json()
+            plain = self.for_plain_voters
+            if self.sample is not None:
+                document["sample"] = [self.sample.voters, self.sample.distance]
+            document["plain"] = [[one.reached, one._document()] for one in plain]  # noqa: SLF001 (same class)
+        return document
+
+    @classmethod
+    def from_text(cls, text: str, *, what: str) -> PrivacyCost:
+        """Read the text of `to_text`; `ValueError` if it is no cost."""
+        try:
+            return cls._read(json.loads(text), what)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no stored charge: {error}") from error
+
+    @classmethod
+    def _read(cls, document: Json, what: str, voters: Voters | None = None) -> PrivacyCost:
+        params, curve, profile = document["guarantee"], document["renyi"], document["profile"]
+        models = Voters.from_json(document["voters"]) if "voters" in document else voters
+        plain = [
+            cls._read(inner, what, Voters(models.K, PrivacyParams("inf"), overlap=reached))
+            for reached, inner in document.get("plain", ())
+            if models is not None
+        ]
+        composes, estimate = document.get("composes", True), document.get("estimate")
+        checks.instance(bool, composes=composes)
+        return cls(
+            what,
+            guarantee=None if params is None else PrivacyParams(*params),
+            renyi=None if curve is None else RenyiCurve(*curve),
+            profile=None if profile is None else PrivacyProfile(*map(tuple, profile)),
+            data_dependent=estimate is not None,
+            failure_probability=None if estimate is None else estimate[0],
+            consent="" if estimate is None else estimate[1],
+            voters=models,
+            for_plain_voters=tuple(plain),
+            sample=Sample(*document["sample"]) if "sample" in document else None,
+            alone=not composes,
+            labels=document.get("labels", 1),
+            sampling=Subsampling.from_json(document["sampled"]) if "sampled" in document else None,
+            vanishing=document.get("vanishing", 0.0),
+        )
+
+    def __repr__(self) -> str:
+        known = [
+            f"{name}={value!r}" if name == "guarantee" else f"{name}=…"
+            for name, value in (("guarantee", self.guarantee), ("renyi", self.renyi), ("profile", self.profile))
+            if value is not None
+        ]
+        models = f", voters={self.models}" if self.models is not None else ", alone=True" if self.alone else ""
+        return f"PrivacyCost(what={self.what!r}, {', '.join(known)}, count={self.count}{models})"
+
+
+def neighbors_of(sampling: Subsampling | None) -> str:
+    """Return the difference between neighboring data sets, in words.
+
+    >>> neighbors_of(None)
+    "change one person's answers"
+    """
+    return (
+        "change one person's answers"
+        if sampling is None
+        else f"{sampling.neighbors}, with examples resampled for each question"
+    )

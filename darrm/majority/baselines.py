@@ -1,0 +1,115 @@
+"""The noise functions that γ_opt is compared with [D, Section 3, Section 4, Appendix A]. Proposals, like any γ."""
+
+import math
+
+import numpy as np
+
+from darrm.loss.composition import compose_general, compose_simple
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics.binomial import hypergeometric_pmf
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
+from darrm.problem import Problem
+from darrm.util import checks
+
+# slacks δ′ of the general composition: each gives a valid bound
+_SLACKS = tuple(float(slack) for slack in np.geomspace(1e-12, 0.5, 200))
+
+
+def subsampling(problem: Problem) -> NoiseFunction:
+    """γ_Sub: the majority of m voters drawn without replacement, ties by a fair coin [D, Lemma 3.1].
+
+    `ValueError` if m is not an integer.
+
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> subsampling(Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 1)).half
+    array([0.2, 0.6, 1. ])
+    """
+    return _majority_of_sample(problem, integer_allowance(problem, "γ_Sub"))
+
+
+def double_subsampling(problem: Problem) -> NoiseFunction:
+    """γ_DSub: the majority of 2m − 1 voters; no noise at all for m ≥ (K+1)/2 [D, Theorem 4.1].
+
+    The theorem covers δ = Δ = 0, odd K and identically distributed voters only; `is_covered_by_theorem` says whether
+    the first two hold. Elsewhere this is a proposal that `certify` scales.
+
+    `ValueError` if m is not an integer.
+
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> double_subsampling(Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 3)).half
+    array([1., 1., 1.])
+    """
+    m = integer_allowance(problem, "γ_DSub")
+    if 2 * m >= problem.voters.K + 1:
+        return NoiseFunction(problem.voters.K, np.ones(problem.voters.num_upper_levels))
+    return _majority_of_sample(problem, 2 * m - 1)
+
+
+def is_covered_by_theorem(problem: Problem) -> bool:
+    """Return whether [D, Theorem 4.1] speaks about this problem: δ = Δ = 0 and odd K."""
+    return problem.target.exact_delta == 0 and problem.voters.each.exact_delta == 0 and problem.voters.K % 2 == 1
+
+
+def randomized_response(problem: Problem, composed: PrivacyParams | None = None) -> NoiseFunction:
+    """γ_const: one probability for every number of ones [D, Lemma A.1].
+
+    With the majority of all K voters (τε, λ)-private by composition,
+
+        p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
+
+    (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
+    Nothing composes for voters that are not private, or next to not: there p_const = 1, for `certify` to scale.
+
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> randomized_response(Problem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
+    array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
+    """
+    K, each = problem.voters.K, problem.voters.each
+    if composed is not None:
+        totals = [composed]
+    elif each.is_private and each.exact_epsilon <= LARGEST_EXPONENT:
+        totals = [compose_general(each, K, slack) for slack in _SLACKS]
+        totals += [compose_simple(each, K)] if K * each.exact_delta < 1 else []
+    else:
+        return NoiseFunction(K, np.ones(problem.voters.num_upper_levels))
+    p_const = max(_constant_for(problem, total) for total in totals)
+    return NoiseFunction(K, np.full(problem.voters.num_upper_levels, p_const))
+
+
+def _constant_for(problem: Problem, total: PrivacyParams) -> float:
+    """Evaluate p_const with (τε, λ) = total, divided by e^{max(τ, m)ε} against overflow."""
+    m_epsilon, tau_epsilon, lam = problem.target.epsilon, total.epsilon, total.delta
+    if tau_epsilon <= m_epsilon and lam <= problem.target.delta:
+        return 1.0
+    # (e^τ − e^m)/(e^τ + 1) and (1 + e^m)/(e^τ + 1), with exponents of at most 0 in all cases that matter
+    shrink = math.exp(-tau_epsilon)
+    ratio = math.exp(min(m_epsilon - tau_epsilon, 700.0))
+    privacy_lost = (1.0 - ratio + (shrink + ratio) * lam) / (1.0 + shrink)
+    denominator = 2.0 * privacy_lost + math.expm1(m_epsilon)
+    return min(1.0, problem.budget / denominator) if denominator > 0.0 else 1.0
+
+
+def integer_allowance(problem: Problem, name: str) -> int:
+    """Return m, the number of voters that a sample looks at; `ValueError` unless it is an integer."""
+    if problem.exact_m.denominator != 1:
+        checks.fail("m", problem.m, f"an integer for {name}", "it draws that many voters")
+    return problem.exact_m.numerator
+
+
+def _majority_of_sample(problem: Problem, draws: int) -> NoiseFunction:
+    """γ(l) = Pr[majority of the sample is 1] − Pr[it is 0], given l ones among K."""
+    sides = np.sign(2 * np.arange(draws + 1) - draws)
+    K = problem.voters.K
+    half = [hypergeometric_pmf(K, ones, draws) @ sides for ones in range(problem.voters.first_majority, K + 1)]
+    return NoiseFunction(K, np.clip(half, 0.0, 1.0))
+
+
+def truth(problem: Problem) -> NoiseFunction:
+    """Return γ = 1, the majority itself: as certify scales it down, the largest private constant.
+
+    >>> from darrm import PrivacyParams, Voters, certify
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> certify(problem, truth(problem)).gamma.half.round(6)
+    array([0.667222, 0.667222])
+    """
+    return NoiseFunction(problem.voters.K, np.ones(problem.voters.num_upper_levels))

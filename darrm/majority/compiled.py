@@ -1,0 +1,355 @@
+"""The loops of `darrm.majority.loops`, written out place by place for numba.
+
+Every loop makes the sums and products of its twin in `darrm.majority.numpy_loops` in the same order, without
+contraction or reassociation (no fast math); `tests/majority/test_compiled.py` compares them.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.majority.numpy_loops import LEVELS_A_TOP, KernelParams, LevelBuffer, LevelRange
+from darrm.numerics import Array
+from darrm.util.extras import require
+
+_U = np.uintp  # numba wraps signed indices around, which keeps loops from being vectorized
+_BLOCK = 64  # places that are passed over at once
+
+
+def loops() -> Iterator[Callable[..., object]]:
+    """Compile when first called, in the order of `darrm.majority.loops.Loops`."""
+    yield from (_compiled(loop) for loop in (triangle_maxima, vertices, pass_levels, border_costs))
+
+
+def _compiled(function: Callable[..., object]) -> Callable[..., object]:
+    numba = require("numba")
+    for shared in _SHARED:
+        numba.extending.register_jitable(shared)
+    compiled: Callable[..., object]
+    try:
+        compiled = numba.njit(function, cache=True, nogil=True, error_model="numpy")
+    except RuntimeError:  # neither the package nor the user's cache can be written to
+        compiled = numba.njit(function, nogil=True, error_model="numpy")
+
+    def with_plain_tuples(*arguments: object) -> object:
+        return compiled(*(tuple(value) if isinstance(value, tuple) else value for value in arguments))
+
+    return with_plain_tuples  # a named one takes numba fifty microseconds a call
+
+
+def triangle_maxima(
+    own: Array, numbers: KernelParams, low: bool, floor: float, held: int, costs: Array, places: NDArray[np.int64]
+) -> None:
+    """Skip blocks of places whose costs are below the largest one, or at most ``floor``.
+
+    A computed cost exceeds the bound from the largest T that it averages by at most ``slack``.
+    """
+    numbers = KernelParams(*numbers)
+    ratio, weights = numbers.ratio, numbers.delta_weights
+    reflected = weights[:, ::-1].copy()  # the loops run forward through all they read
+    tops, block = np.empty((2, own.size // _BLOCK + 1)), np.empty((2, _BLOCK))
+    place = 0
+    for j in range(costs.size):
+        size = own.size - j
+        width = size - held
+        if j % LEVELS_A_TOP == 0:
+            _block_tops(own[:size], 0, weights.shape[0] - 1, tops)
+        # the block of the last level's place comes first, so that few others have to be looked through
+        place = min(place, (held + 1) * width - 1)
+        likely = (place // width, place % width // _BLOCK)
+        record = _best_of_block(own[:size], reflected, ratio, (*likely, width), block, (-np.inf, place))
+        for frozen in range(held + 1):
+            for number in range(-(-width // _BLOCK)):
+                first, beside = divmod(frozen + number * _BLOCK, _BLOCK)
+                top, mirrored_top = tops[0, first], tops[1, first]
+                if beside and first + 1 < tops.shape[1]:
+                    top, mirrored_top = max(top, tops[0, first + 1]), max(mirrored_top, tops[1, first + 1])
+                most = top + ratio * mirrored_top + numbers.slack
+                if most > floor and most >= record[0] and (frozen, number) != likely:
+                    record = _best_of_block(own[:size], reflected, ratio, (frozen, number, width), block, record)
+        costs[j], places[j] = record
+        place = record[1]
+        # g is odd, so for (lo, hi) only the weights of the averages change places
+        _step(own[:size], numbers.hi if low else 1.0 - numbers.hi, 1.0 - numbers.hi if low else numbers.hi)
+
+
+def _step(level: Array, first_weight: float, second_weight: float) -> None:
+    """Overwrite T, shape (N + 1,), with the N values of the next level."""
+    for s in range(_U(level.size - 1)):
+        level[s] = first_weight * level[s] + second_weight * level[s + _U(1)]
+
+
+def _falls(level: Array, most: float) -> bool:
+    falls = 0
+    for s in range(_U(level.size - 1)):
+        falls += level[s] - level[s + _U(1)] > most
+    return falls > 0
+
+
+def _block_tops(level: Array, down: int, up: int, tops: Array) -> None:
+    """Bound T around each block of places, and T(N − s), for as many levels as tops are kept and moves down and up."""
+    size, reach = level.size, _BLOCK + LEVELS_A_TOP
+    tops[:] = -np.inf  # a value of the next level lies between two neighbors of this one
+    for block in range(-(-size // _BLOCK)):
+        start = block * _BLOCK
+        tops[0, block] = _largest(level[max(0, start - down) : min(start + reach + up, size)])
+        tops[1, block] = _largest(level[max(0, size - start - reach - down) : min(size - start + up, size)])
+
+
+def _largest(values: Array) -> float:
+    lanes = np.full(8, -np.inf)
+    whole = values.size - values.size % 8
+    for s in range(_U(0), _U(whole), _U(8)):
+        for k in range(_U(8)):
+            lanes[k] = max(lanes[k], values[s + k])
+    top = -np.inf
+    for k in range(8):
+        top = max(top, lanes[k])
+    for s in range(whole, values.size):
+        top = max(top, values[s])
+    return top
+
+
+def _best_of_block(
+    level: Array,
+    reflected: Array,
+    ratio: float,
+    at: tuple[int, int, int],
+    block: Array,
+    record: tuple[float, int],
+) -> tuple[float, int]:
+    """Look at one block in the window of ``frozen`` voters at 1: the best cost so far, at its first place."""
+    (frozen, number, width), (best, place) = at, record
+    start, last, shift = number * _BLOCK, width - 1, reflected.shape[1] - width
+    count = min(_BLOCK, width - start)
+    own, mirrored, before = block[0, :count], block[1, :count], last - start - count + 1
+    window, opposite = level[frozen : frozen + width], level[level.size - width - frozen : level.size - frozen]
+    _average_up(window[start:], reflected, shift + start, own)
+    _average_up(opposite[before:], reflected, shift + before, mirrored)
+    above = 0
+    for b in range(_U(count)):
+        own[b] += ratio * mirrored[_U(count - 1) - b]
+        above += own[b] >= best
+    if above:
+        first = frozen * width + start
+        for b in range(count):
+            if own[b] > best or (own[b] == best and first + b < place):
+                best, place = own[b], first + b
+    return best, place
+
+
+def _average_up(values: Array, weights: Array, first: int, result: Array) -> None:
+    """Compute Σ_i weights[i, first + b]·values[b + i] into ``result``, i ascending, where b + i is a place."""
+    size = result.size
+    row = weights[0][first:]
+    for b in range(_U(size)):
+        result[b] = row[b] * values[b]
+    for i in range(1, min(weights.shape[0], values.size)):
+        row, source = weights[i][first:], values[i:]
+        for b in range(_U(min(size, values.size - i))):
+            result[b] += row[b] * source[b]
+
+
+def _average_down(values: Array, weights: Array, first: int, result: Array) -> None:
+    size = result.size
+    row, source = weights[0][first:], values[first:]
+    for b in range(_U(size)):
+        result[b] = row[b] * source[b]
+    for i in range(1, min(weights.shape[0], first + size)):
+        skipped = max(0, i - first)
+        row, source, target = weights[i][first + skipped :], values[first + skipped - i :], result[skipped:]
+        for b in range(_U(size - skipped)):
+            target[b] += row[b] * source[b]
+
+
+def _screen(level: Array, tails: Array, bound: Array) -> None:
+    size = level.size
+    reach, wider = level.copy(), np.empty(size)
+    bound[:] = level
+    for k in range(tails.size - 1):
+        wider[0], wider[size - 1] = reach[0], reach[size - 1]
+        if size > 1:
+            wider[0], wider[size - 1] = max(reach[0], reach[1]), max(reach[size - 1], reach[size - 2])
+        for s in range(_U(1), _U(size - 1)):
+            most = max(reach[s], reach[s + _U(1)])
+            wider[s] = max(most, reach[s - _U(1)])
+        for s in range(_U(size)):
+            bound[s] += tails[k] * (wider[s] - reach[s])
+        reach, wider = wider, reach
+    rest = 2.0 * tails[-1]
+    for s in range(_U(size)):
+        bound[s] += rest
+
+
+def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
+    bound = np.empty(level.size)
+    _screen(level, tails, bound)
+    above = 0
+    mirrored = bound[::-1].copy()
+    for s in range(_U(level.size)):
+        above += bound[s] + ratio * mirrored[s] > least
+    return above > 0
+
+
+def vertices(block: Array, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
+    """Compute the best of the four vertices and the curvature bound, state by state."""
+    numbers = KernelParams(*numbers)
+    for state in range(block.shape[0]):
+        _vertices(block[state], 0, numbers, values[state], bounds[state], choice[state])
+
+
+def _vertices(
+    level: Array, first: int, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]
+) -> None:
+    """Compute them for one T, shape (N + 1,), at the places from ``first`` that ``values`` can hold."""
+    weights = numbers.delta_weights
+    N, count, here = level.size - 1, values.size, level[first:]
+    up = weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
+    zeros, ones, both, around = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
+    _average_up(here, up, 0, zeros)
+    _average_down(level, weights, first, ones)
+    _average_both(level, up, weights[:, first : first + count], first, both)
+    _curvature(level, weights.shape[0] - 1, first, around)
+    for b in range(_U(count)):
+        best, which = here[b], 0
+        if zeros[b] > best:
+            best, which = zeros[b], 1
+        if ones[b] > best:
+            best, which = ones[b], 2
+        if both[b] > best:
+            best, which = both[b], 3
+        values[b], choice[b] = best, which
+        n_1 = float(_U(first) + b)
+        lever = numbers.delta_squared * ((N - n_1) * (N - n_1) + n_1 * n_1) / 8.0
+        bounds[b] = best + 1.0001 * lever * (around[b] + numbers.rest)
+
+
+def _average_both(level: Array, up: Array, down: Array, first: int, result: Array) -> None:
+    J, N, count, here = up.shape[0] - 1, level.size - 1, result.size, level[first:]
+    band = np.zeros((2 * J + 1, count))
+    for i in range(J + 1):
+        for k in range(J + 1):
+            row, one, other = band[J + i - k], up[i], down[k]
+            for b in range(_U(count)):
+                row[b] += one[b] * other[b]
+    for b in range(_U(count)):
+        result[b] = band[J, b] * here[b]
+    for d in range(1, min(J, N) + 1):
+        forward, after, skipped = band[J + d], here[d:], max(0, d - first)
+        for b in range(_U(min(count, max(0, here.size - d)))):
+            result[b] += forward[b] * after[b]
+        if skipped < count:
+            backward, before, target = band[J - d][skipped:], level[first + skipped - d :], result[skipped:]
+            for b in range(_U(count - skipped)):
+                target[b] += backward[b] * before[b]
+
+
+def _curvature(level: Array, J: int, first: int, around: Array) -> None:
+    N, count = level.size - 1, around.size
+    start, stop = max(0, first - J), min(N + 1, first + count + J)
+    curvature = np.zeros(stop - start)
+    for s in range(_U(max(start, 1)), _U(min(stop, N))):
+        curvature[s - _U(start)] = abs((level[s + _U(1)] - level[s]) - (level[s] - level[s - _U(1)]))
+    for d in range(-J, J + 1):
+        skipped = max(0, start - first - d)
+        if skipped < count:
+            near, target = curvature[first + skipped + d - start :], around[skipped:]
+            for b in range(_U(max(0, min(near.size, count - skipped)))):
+                target[b] = max(target[b], near[b])
+
+
+def border_costs(
+    level: Array, span: LevelRange, numbers: KernelParams, limit: float, costs: Array, kept: LevelBuffer
+) -> int:
+    """Pass over blocks that cannot exceed ``limit``; no level is left to be examined."""
+    (first, most, last), (_, places), numbers = span, kept, KernelParams(*numbers)
+    places[:] = -1
+    J, count = numbers.delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
+    tops, block = np.empty((2, 2, count)), np.empty((2, _BLOCK))
+    for j in range(first, last + 1):
+        if j - first == most:
+            return j
+        size = level.size - (j - first)
+        own, best = level[:size], limit
+        if (j - first) % LEVELS_A_TOP == 0:
+            _block_tops(own, J, J, tops[0])
+            _block_tops(-own[::-1], J, J, tops[1])
+        for low in range(2 if j else 1):
+            chain = -own[::-1] if low else own
+            for number in range(-(-size // _BLOCK)):
+                if tops[low, 0, number] + numbers.ratio * tops[low, 1, number] + numbers.slack > best:
+                    best = _largest_of_block(chain, number * _BLOCK, numbers, block, best)
+        if best > limit:
+            costs[j] = best
+        if j < last and not _falls(own, numbers.error_of_falls * j):
+            return -1 - j
+        _step(own, 1.0 - numbers.hi, numbers.hi)
+    return last + 1
+
+
+def _largest_of_block(level: Array, start: int, numbers: KernelParams, block: Array, best: float) -> float:
+    """Return the larger of ``best`` and the largest cost of a block with moves at vertices."""
+    size, tails = level.size, numbers.tails
+    count, margin = min(_BLOCK, size - start), tails.size - 1
+    for side in range(2):
+        place = size - start - count if side else start
+        from_place = max(0, place - margin)
+        near = level[from_place : min(size, place + count + margin)]
+        bound = np.empty(near.size)
+        _screen(near, tails, bound)
+        block[side, :count] = bound[place - from_place :][:count]
+    if _largest_sum(block[0, :count], numbers.ratio, block[1, :count]) + numbers.slack <= best:
+        return best
+    bounds, choice = np.empty(count), np.empty(count, dtype=np.int64)
+    _vertices(level, start, numbers, block[0, :count], bounds, choice)
+    _vertices(level, size - start - count, numbers, block[1, :count], bounds, choice)
+    return max(best, _largest_sum(block[0, :count], numbers.ratio, block[1, :count]))
+
+
+def _largest_sum(first: Array, ratio: float, second: Array) -> float:
+    best = -np.inf
+    for b in range(_U(first.size)):
+        best = max(best, first[b] + ratio * second[_U(first.size - 1) - b])
+    return best
+
+
+def pass_levels(
+    level: Array, span: LevelRange, numbers: KernelParams, limit: float, best: float, costs: Array, kept: LevelBuffer
+) -> int:
+    """Pass over levels until the buffer is full."""
+    (first, most, last), (levels, places), numbers = span, kept, KernelParams(*numbers)
+    values, bounds = np.empty(level.size), np.empty(level.size)
+    choice = np.empty(level.size, dtype=np.int64)
+    places[:] = -1
+    count = 0
+    for j in range(first, last + 1):
+        if j - first == most or count == places.size:
+            return j
+        size = level.size - (j - first)
+        own, largest, is_kept = level[:size], -np.inf, False
+        for low in range(2 if j else 1):
+            chain = -own[::-1] if low else own
+            if not _screen_exceeds(chain, numbers.ratio, numbers.tails, min(limit, best)):
+                continue
+            _vertices(chain, 0, numbers, values[:size], bounds[:size], choice[:size])
+            cost = _largest_sum(values[:size], numbers.ratio, values[:size])
+            upper = _largest_sum(bounds[:size], numbers.ratio, bounds[:size])
+            largest = max(largest, cost)
+            is_kept = is_kept or cost > limit or upper > max(best, cost)
+        if is_kept:
+            levels[count, :size], places[count] = own, j
+            count += 1
+        else:
+            costs[j] = largest
+            best = max(best, largest)
+        if j < last and not _falls(own, numbers.error_of_falls * j):
+            return -1 - j
+        _step(own, 1.0 - numbers.hi, numbers.hi)
+    return last + 1
+
+
+_SHARED = (
+    *(_step, _falls, _largest, _block_tops, _average_up, _average_down, _best_of_block),
+    *(_screen, _screen_exceeds, _average_both, _curvature, _vertices, _largest_sum, _largest_of_block),
+)

@@ -1,0 +1,294 @@
+"""The corners at which the privacy cost can be largest.
+
+The cost f(p, p'; γ) of [D, Lemma 3.4] is linear in each pair (p_i, p'_i), so its maximum over the region that
+(ε, Δ)-privacy allows is attained with every pair at a corner [D, Lemma 5.1]. With
+
+    hi = (e^ε + Δ)/(e^ε + 1),   lo = (1 − Δ)/(e^ε + 1) = 1 − hi
+
+the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi), four of them if Δ = 0. Voters that are not
+private may have any p and p': a square, whose corners are the same four with hi = 1 and lo = 0.
+
+**The two terms decouple.** Write f = E_p[g] − c·E_{p'}[g]. Among the voters near 0, a of them have p = Δ and b of them
+p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a
+point of the region never costs more than the best corner. So a and b may be chosen independently without changing the
+maximum, and likewise near 1: the two expectations are maximized apart. `CornerCounts` is one such choice.
+
+**Overlap.** If one person's data reach at most t voters, the other K − t have p_j = p'_j: they are
+frozen. f is linear in that common value, so frozen voters sit at 0 or 1, which are the corners (0,0) and (1,1). The
+rows of overlap t are therefore exactly those rows of the full set in which at most t voters sit elsewhere. Frozen and
+touched voters together stay K, so nothing about γ changes: only rows leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from math import comb
+
+import numpy as np
+from flint import arb, ctx, fmpq
+
+from darrm.numerics import Array
+from darrm.numerics.binomial import binomial_pmf
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters
+
+PRECISION_BITS = 128
+WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
+_LARGE = 32  # bits: 2^-32 is large compared with the rounding of `PRECISION_BITS`
+_NEGLIGIBLE = 1e-40  # probabilities that no coefficient in floats can show
+_KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
+
+
+@dataclass(frozen=True)
+class CornerCounts:
+    """How many voters sit where: one row of the linear program."""
+
+    high: int  # at (p, p') = (hi, lo)
+    low: int  # at (lo, hi)
+    zeros: int  # near 0
+    ones: int  # near 1
+    moved_zeros: int = 0  # of those near 0, how many have p = Δ
+    moved_ones: int = 0  # of those near 1, how many have p = 1 − Δ
+    moved_zeros_prime: int = 0  # the same for p'
+    moved_ones_prime: int = 0
+
+    def is_of(self, voters: Voters) -> bool:
+        """Whether this is a row of the full set of equal voters: a point of the region, with at most t of them touched.
+
+        Frozen voters have p = p', which may be Δ as well: of those near 0 only as many need to be touched as more of
+        them have p = Δ than p' = Δ, or the other way round.
+        """
+        places = (self.high, self.low, self.zeros, self.ones)
+        moved = (self.moved_zeros, self.moved_zeros_prime, self.moved_ones, self.moved_ones_prime)
+        return (
+            voters.own is None
+            and min(*places, *moved) >= 0
+            and sum(places) == voters.K
+            and max(moved[:2]) <= self.zeros
+            and max(moved[2:]) <= self.ones
+            and self.touched <= voters.reached
+        )
+
+    def stretched(self, K: int) -> CornerCounts:
+        """Return a row of K voters with about the same share of them at each corner.
+
+        >>> CornerCounts(high=3, low=0, zeros=5, ones=2, moved_zeros=5, moved_ones_prime=1).stretched(20)
+        CornerCounts(high=6, low=0, zeros=10, ones=4, moved_zeros=10, moved_ones=0, moved_zeros_prime=0, \
+moved_ones_prime=2)
+        """
+        places = (self.high, self.low, self.zeros, self.ones)
+        ends = [K * end // sum(places) for end in accumulate(places, initial=0)]
+        high, low, zeros, ones = (to - start for start, to in pairwise(ends))
+
+        def of(moved: int, before: int, now: int) -> int:
+            return moved * now // max(1, before)
+
+        return CornerCounts(
+            *(high, low, zeros, ones),
+            moved_zeros=of(self.moved_zeros, self.zeros, zeros),
+            moved_ones=of(self.moved_ones, self.ones, ones),
+            moved_zeros_prime=of(self.moved_zeros_prime, self.zeros, zeros),
+            moved_ones_prime=of(self.moved_ones_prime, self.ones, ones),
+        )
+
+    def probabilities(self, voters: Voters) -> tuple[Array, Array]:
+        """Write the row out as (p, p'), two arrays of shape (K,)."""
+        corners = corners_of(voters.each)
+        hi, delta = corners.hi, corners.delta
+
+        def vector(high: float, moved_zeros: int, moved_ones: int) -> Array:
+            parts = [(high, self.high), (1.0 - high, self.low), (delta, moved_zeros), (0.0, self.zeros - moved_zeros)]
+            parts += [(1.0 - delta, moved_ones), (1.0, self.ones - moved_ones)]
+            return np.concatenate([np.full(count, value) for value, count in parts])
+
+        return (
+            vector(hi, self.moved_zeros, self.moved_ones),
+            vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
+        )
+
+    @property
+    def touched(self) -> int:
+        """How many voters have p ≠ p', at least."""
+        moved = abs(self.moved_zeros - self.moved_zeros_prime) + abs(self.moved_ones - self.moved_ones_prime)
+        return self.high + self.low + moved
+
+    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+        """Return the counts of every kind of voters with its corners."""
+        return [(self, corners_of(voters.each))]
+
+    def laws(self, corners: Corners) -> tuple[_Law, _Law]:
+        """Return the laws of the number of ones under p, and under q = 1 − p'."""
+        common = corners.law(self.high, corners.hi) + corners.law(self.low, 1.0 - corners.hi)
+
+        def law(moved_zeros: int, moved_ones: int, ones: int) -> _Law:
+            near = corners.law(moved_zeros, corners.delta) + corners.law(moved_ones, 1.0 - corners.delta)
+            whole = common + near
+            return _Law(whole.start + ones - moved_ones, whole.values)
+
+        return (
+            law(self.moved_zeros, self.moved_ones, self.ones),
+            law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros),
+        )
+
+    def coefficients(self, voters: Voters, ratio: float) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − ⌊K/2⌋,), for c = ``ratio``.
+
+        With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
+        """
+        first, second = self.laws(corners_of(voters.each))
+        total = first.spread(voters.K) + ratio * second.spread(voters.K)
+        return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Law:
+    start: int
+    values: Array
+
+    def __add__(self, other: _Law) -> _Law:
+        return _Law(self.start + other.start, np.convolve(self.values, other.values))
+
+    def spread(self, K: int) -> Array:
+        """Return the probabilities of 0 … K."""
+        result = np.zeros(K + 1)
+        result[self.start : self.start + self.values.size] = self.values
+        return result
+
+
+class Corners:
+    """hi and Δ of voters, as balls that contain the real numbers and as the floats nearest to them."""
+
+    def __init__(self, each: PrivacyParams) -> None:
+        with ctx.workprec(precision_of(each)):
+            self.ball_delta = _ball(each.exact_delta)
+            if each.is_private:
+                growth = _ball(each.exact_epsilon).exp()
+                self.ball_hi = (growth + self.ball_delta) / (growth + 1)
+                self.ball_share = growth / (growth + 1)  # of a randomized response, Δ apart
+            else:
+                self.ball_hi = self.ball_share = arb(1)
+            self.hi = float(self.ball_hi.mid())
+            self.share, self.share_left = float(self.ball_share.mid()), float((1 - self.ball_share).mid())
+            self.delta = each.delta
+        self._laws: dict[tuple[int, float], _Law] = {}
+        self._kept = 0
+
+    def law(self, n: int, p: float) -> _Law:
+        """Return Pr[Bin(n, p) = k] for all k unless it is negligible; rows share the cached laws."""
+        if (n, p) not in self._laws:
+            values = binomial_pmf(n, p)
+            support = np.flatnonzero(values > _NEGLIGIBLE)
+            law = _Law(int(support[0]), values[support[0] : support[-1] + 1])
+            if self._kept > _KEPT_LAWS:
+                self._laws, self._kept = {}, 0
+            self._laws[n, p] = law
+            self._kept += law.values.size
+        return self._laws[n, p]
+
+
+class CostRatio:
+    """The factor c = e^ε of the privacy cost, as a ball and as a float ``value`` that is off by at most ``error``."""
+
+    def __init__(self, epsilon: Fraction) -> None:
+        with ctx.workprec(precision_for(epsilon)):
+            self.ball = _ball(epsilon).exp()
+            self.value = float(self.ball.mid())
+            self.error = upper_float(abs(self.ball - arb(self.value)))
+
+
+# computed once: ε and Δ are exact, so the cache keys are too
+corners_of = lru_cache(maxsize=64)(Corners)
+ratio_of = lru_cache(maxsize=64)(CostRatio)
+
+
+@lru_cache(maxsize=64)
+def budget_below(target: PrivacyParams) -> float:
+    """Round the budget B = c − 1 + 2δ of the cost down to a float."""
+    return lower_float(budget_of(target))
+
+
+@lru_cache(maxsize=64)
+def budget_of(target: PrivacyParams) -> arb:
+    """Enclose the budget B = c − 1 + 2δ of the cost."""
+    with ctx.workprec(precision_of(target)):
+        return ratio_of(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)
+
+
+def precision_of(params: PrivacyParams) -> int:
+    """Return how many bits compute costs that are as small as ε and δ together: more than 128 below 2^-32."""
+    return precision_for(max(params.exact_epsilon, params.exact_delta) if params.is_private else Fraction(1))
+
+
+def precision_for(size: Fraction) -> int:
+    """Return how many bits compute costs of this size."""
+    small = size.denominator.bit_length() - size.numerator.bit_length() if size else 0
+    return PRECISION_BITS + max(0, small - _LARGE)
+
+
+def upper_float(ball: arb) -> float:
+    """Round the upper end of a ball up to a float."""
+    return float(np.nextafter(float(ball.upper()), np.inf))
+
+
+def lower_float(ball: arb) -> float:
+    """Round the lower end of a ball down to a float."""
+    with ctx.workprec(PRECISION_BITS):
+        return -upper_float(-ball)
+
+
+def whole_below(ball: arb, bits: int = PRECISION_BITS) -> int:
+    """Return a whole number n with n/2^bits at most every number of a ball."""
+    with ctx.workprec(4 * bits):
+        return int((ball.lower() * (1 << bits)).floor().unique_fmpz()) - 1
+
+
+def whole_above(ball: arb, bits: int = PRECISION_BITS) -> int:
+    """Return a whole number n with n/2^bits at least every number of a ball."""
+    with ctx.workprec(4 * bits):
+        return -whole_below(-ball, bits)
+
+
+def full_set_size(voters: Voters) -> int:
+    """Count the multisets of Lemma 5.1: C(K+7, 7), or C(K+3, 3) if Δ = 0; fewer if one person cannot touch all.
+
+    With overlap t, j ≤ t voters are not at (0,0) or (1,1): Σ_j C(j+k−1, k−1)·(K−j+1) with k = 6 or 2 other corners.
+    Where voters differ, multisets are counted kind by kind.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> full_set_size(Voters(41, PrivacyParams(0.1, 1e-5)))
+    73629072
+    """
+    return placements(voters, [6 if each.exact_delta > 0 else 2 for _, each in voters.kinds])
+
+
+def placements(voters: Voters, places: Sequence[int]) -> int:
+    """Count the placements of voters, kind by kind: at most t at these numbers of places, the others at two."""
+    own = [
+        [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
+        for (n, _), others in zip(voters.kinds, places, strict=True)
+    ]
+    return sum(touched_together(voters, own))
+
+
+def touched_together(voters: Voters, ways: Sequence[Sequence[int]]) -> list[int]:
+    """Count the ways in which 0, 1, … and at most t voters are touched, from those of every kind alone.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> touched_together(Voters(3, PrivacyParams(0.1), overlap=2), [[1, 2], [1, 5, 7]])
+    [1, 7, 17]
+    """
+    total = [1]
+    for own in ways:
+        sums = range(min(voters.reached, len(total) + len(own) - 2) + 1)
+        total = [
+            sum(total[a] * own[j - a] for a in range(max(0, j - len(own) + 1), min(j + 1, len(total)))) for j in sums
+        ]
+    return total
+
+
+def _ball(value: Fraction) -> arb:
+    return arb(fmpq(value.numerator, value.denominator))

@@ -1,0 +1,280 @@
+"""Voters that differ: the worst privacy cost of a monotone γ where voter i satisfies (ε_i, Δ_i).
+
+The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i), and with a γ that does not fall
+away from the tie it rises with p_i and falls with p'_i, whatever the others do. So [D, Lemma 5.1] and the reduction of
+`darrm.majority.dominating` hold voter by voter: a touched voter of kind i sits at (hi_i, lo_i), (Δ_i, 0) or (1, 1 −
+Δ_i), an untouched one at (0, 0) or (1, 1). Voters of one kind are alike, so rows are counted kind by kind: Π C(K_i + 2,
+2) of them if a person reaches all voters, 3^K if all voters differ. If a person reaches t < K voters, a row is one of
+the choices of at most t touched ones: which of them is the adversary's choice, and all choices are rows.
+
+**All rows at once.** With T = g and one kind after the other, T(s) becomes E[g(s + ones of this kind)] for every state
+of the kind: h averages at hi, a shift by the ones, a short binomial for the moved ones. The next kind does so to every
+state found so far, until one value is left for each row: E_p[g], and with lo and the moves of p' likewise E_{p'}[g].
+
+**Rounding.** As in `darrm.majority.dominating`: at most K averaging steps for hi and Δ together, and for every kind J +
+1 products and sums of its short binomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, reduce
+from itertools import pairwise
+from math import comb, prod
+
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import NDArray
+
+from darrm.majority.corners import CornerCounts, Corners, CostRatio, corners_of, placements, ratio_of
+from darrm.majority.dominating import TAIL, delta_weights, stop_after
+from darrm.majority.full_set import FullSet
+from darrm.majority.noise_function import signed_function
+from darrm.numerics import Array
+from darrm.numerics.binomial import STEP_ERROR, smooth, tail_bound
+from darrm.problem import Voters
+from darrm.util import checks
+
+MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
+MOST_KINDS = 14  # three places each are more rows than that
+_BUCKETS = 240  # rows named in a look
+
+
+@dataclass(frozen=True)
+class KindCounts:
+    """How many voters of every kind sit where: one row."""
+
+    parts: tuple[CornerCounts, ...]
+
+    def is_of(self, voters: Voters) -> bool:
+        """Whether this is a row of the full set of these voters."""
+        kinds = voters.kinds
+        return (
+            len(self.parts) == len(kinds)
+            and all(part.is_of(Voters(n, each)) for part, (n, each) in zip(self.parts, kinds, strict=True))
+            and sum(part.touched for part in self.parts) <= voters.reached
+        )
+
+    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+        """Return the counts of every kind with its corners."""
+        return [(part, corners_of(each)) for part, (_, each) in zip(self.parts, voters.kinds, strict=True)]
+
+    def probabilities(self, voters: Voters) -> tuple[Array, Array]:
+        """Write the row out as (p, p'), two arrays of shape (K,), kind by kind."""
+        kinds = zip(self.parts, voters.kinds, strict=True)
+        sides = zip(*(part.probabilities(Voters(n, each)) for part, (n, each) in kinds), strict=True)
+        first, second = map(np.concatenate, sides)
+        return first, second
+
+    def coefficients(self, voters: Voters, ratio: float) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − ⌊K/2⌋,), for c = ``ratio``."""
+        laws = [part.laws(corners) for part, corners in self.parts_of(voters)]
+        first, second = (reduce(lambda law, other: law + other, each) for each in zip(*laws, strict=True))
+        total = first.spread(voters.K) + ratio * second.spread(voters.K)
+        return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class KindMaxima:
+    """The worst cost of all rows, with broken rows."""
+
+    worst: float  # a rigorous upper bound on the cost of every row
+    broken: tuple[tuple[float, KindCounts], ...]  # rows above the limit with their costs: some of many
+
+
+def number_of_rows(voters: Voters) -> int:
+    """Count the rows that are looked at for voters that differ.
+
+    >>> from darrm import PrivacyParams
+    >>> number_of_rows(Voters.of([PrivacyParams(epsilon) for epsilon in (1, 2, 3, 4)]))
+    81
+    """
+    if voters.overlap is None:
+        return prod(comb(n + 2, 2) for n, _ in voters.kinds)
+    return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.kinds])
+
+
+def _states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
+    """Yield where n voters of one kind may sit, few of them touched; if all may be, all near 0 and 1 are moved."""
+    for high in range(min(n, reached) + 1):
+        for ones in range(n - high + 1):
+            zeros = n - high - ones
+            if not moves:
+                yield CornerCounts(high, 0, zeros, ones)
+                continue
+            for a in [zeros] if free else range(min(zeros, reached - high) + 1):
+                for b in [ones] if free else range(min(ones, reached - high - a) + 1):
+                    yield CornerCounts(high, 0, zeros, ones, moved_zeros=a, moved_ones_prime=b)
+
+
+def can_be_looked_at(voters: Voters) -> bool:
+    """Whether all rows of voters that differ can be."""
+    return voters.own is None or (len(voters.kinds) <= MOST_KINDS and number_of_rows(voters) <= MOST_ROWS)
+
+
+def check_kinds(voters: Voters) -> None:
+    """Check that all rows of voters that differ can be looked at."""
+    if not can_be_looked_at(voters):
+        advice = "round their ε and Δ up to fewer kinds: voters.rounded(3)"
+        checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)
+
+
+class KindSet:
+    """All rows of voters that differ, for monotone γ and the cost with c = e^epsilon."""
+
+    def __init__(self, voters: Voters, epsilon: Fraction) -> None:
+        check_kinds(voters)
+        self.voters, self.ratio = voters, ratio_of(epsilon)
+
+    @cached_property
+    def states(self) -> list[list[CornerCounts]]:
+        """The placements of the voters of every kind."""
+        free = self.voters.overlap is None
+        return [list(_states(n, self.voters.reached, each.exact_delta > 0, free=free)) for n, each in self.voters.kinds]
+
+    @cached_property
+    def _choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """For each kind: the row before it and the state of the kind, of every row with at most t touched voters."""
+        found, touched = [], np.zeros(1, dtype=np.int32)
+        for states in self.states:
+            sums = touched[:, None] + np.array([state.touched for state in states], dtype=np.int32)
+            before, at = np.nonzero(sums <= self.voters.reached)
+            found.append((before.astype(np.int32), at.astype(np.int32)))
+            touched = sums[before, at]
+        return found
+
+    @cached_property
+    def _keys(self) -> NDArray[np.int64]:
+        """The number of voters at (hi, lo) and of ones, as one number a row: rows with equal ones are alike."""
+        key = np.zeros(1, dtype=np.int64)
+        for states, (before, at) in zip(self.states, self._choices, strict=True):
+            own = np.array([state.high * (self.voters.K + 1) + state.ones for state in states], dtype=np.int64)
+            key = key[before] + own[at]
+        return key
+
+    def expectations(self, half: Array, deadline: float = np.inf) -> tuple[Array, Array]:
+        """Compute E_p[g] and E_{p'}[g] of every row; ``half`` is γ at l = ⌊K/2⌋+1 … K.
+
+        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
+        """
+        first = second = signed_function(half, self.voters.K)[None, :]
+        kinds = zip(self.voters.kinds, self.states, self._choices, strict=True)
+        for (n, each), states, (before, at) in kinds:
+            stop_after(deadline)
+            corners = corners_of(each)
+            weights = delta_weights(n, each, _terms(n, corners.delta))
+            everything = before.size == first.shape[0] * len(states)
+            within = (slice(None), slice(None)) if everything else (before, at)
+            width = first.shape[1] - n
+            first = self._of_kind(first, states, n, corners.hi, weights, up=True)[within].reshape(-1, width)
+            second = self._of_kind(second, states, n, 1.0 - corners.hi, weights, up=False)[within].reshape(-1, width)
+        return first[:, 0], second[:, 0]
+
+    @staticmethod
+    def _of_kind(levels: Array, states: list[CornerCounts], n: int, p: float, weights: Array, *, up: bool) -> Array:
+        """Average T over the voters of a kind, for every state: shape (r, w) → (r, states, w − n)."""
+        width = levels.shape[1] - n
+        result = np.empty((levels.shape[0], len(states), width))
+        level, high = levels, 0
+        for place, state in enumerate(states):
+            while high < state.high:
+                level, high = smooth(level, p), high + 1
+            moved = state.moved_zeros if up else state.moved_ones_prime
+            total = weights[0, moved] * level[:, state.ones : state.ones + width]
+            for i in range(1, min(weights.shape[0] - 1, moved) + 1):
+                start = state.ones + (i if up else -i)
+                total += weights[i, moved] * level[:, start : start + width]
+            result[:, place] = total
+        return result
+
+    def rounding(self, ratio: CostRatio) -> float:
+        """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
+        voters = self.voters
+        terms = sum(2 * _terms(n, corners_of(each).delta) + 8 for n, each in voters.kinds)
+        one_term = STEP_ERROR * (voters.K + terms) + 2.0 * TAIL * len(voters.kinds)
+        return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
+
+    def worst(self, half: Array) -> float:
+        """Bound the cost of every row from above."""
+        return self.worst_at(half, [self.ratio])[0]
+
+    def worst_at(self, half: Array, ratios: Iterable[CostRatio]) -> list[float]:
+        """Do so at each of many factors c, looking at the rows once."""
+        first, second = self.expectations(half)
+        return [self._worst(first - ratio.value * second, ratio) for ratio in ratios]
+
+    def _worst(self, costs: Array, ratio: CostRatio) -> float:
+        return float(np.nextafter(float(np.max(costs)) + self.rounding(ratio), np.inf))
+
+    def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> KindMaxima:
+        """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest.
+
+        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
+        """
+        first, second = self.expectations(half, deadline)
+        costs = first - self.ratio.value * second
+        above = np.flatnonzero(costs > limit)
+        order = above[np.argsort(-costs[above], kind="stable")]
+        _, dearest = np.unique(self._keys[order], return_index=True)
+        chosen = order[np.sort(dearest)][:_BUCKETS]
+        return KindMaxima(
+            self._worst(costs, self.ratio), tuple((float(costs[row]), self._row(int(row))) for row in chosen)
+        )
+
+    def _row(self, row: int) -> KindCounts:
+        parts: list[CornerCounts] = []
+        for states, (before, at) in zip(reversed(self.states), reversed(self._choices), strict=True):
+            parts.append(states[at[row]])
+            row = int(before[row])
+        return KindCounts(tuple(reversed(parts)))
+
+    def steps(self) -> int:
+        """Bound how many averages `worst_ball` takes."""
+        total, prefix = 0, 1
+        width = self.voters.K + 1
+        for (n, _), states in zip(self.voters.kinds, self.states, strict=True):
+            prefix, width = prefix * len(states), width - n
+            total += 2 * prefix * (width + n) * max(1, n)
+        return total
+
+    def worst_ball(self, half: Array, bits: int = 128) -> arb:
+        """Enclose the largest cost over all rows in ball arithmetic."""
+        with ctx.workprec(bits):
+            start = [arb(float(value)) for value in signed_function(half, self.voters.K)]
+            pairs = [(start, start, 0)]
+            for (n, each), states in zip(self.voters.kinds, self.states, strict=True):
+                corners = corners_of(each)
+                pairs = [
+                    (
+                        _ball_of_kind(first, state, n, corners.ball_hi, corners.ball_delta, up=True),
+                        _ball_of_kind(second, state, n, 1 - corners.ball_hi, corners.ball_delta, up=False),
+                        touched + state.touched,
+                    )
+                    for first, second, touched in pairs
+                    for state in states
+                    if touched + state.touched <= self.voters.reached
+                ]
+            costs = [first[0] - self.ratio.ball * second[0] for first, second, _ in pairs]
+            return reduce(arb.max, costs)
+
+
+def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | KindSet:
+    """Return all rows of these voters, alike or not, for the cost with c = e^epsilon."""
+    return FullSet(voters, epsilon) if voters.own is None else KindSet(voters, epsilon)
+
+
+def _ball_of_kind(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:
+    moved = state.moved_zeros if up else state.moved_ones_prime
+    for probability in [p] * state.high + ([delta] if up else [1 - delta]) * moved:
+        level = [(1 - probability) * low + probability * high for low, high in pairwise(level)]
+    certain = state.ones if up else state.ones - moved
+    return level[certain : certain + len(level) - (n - state.high - moved)]
+
+
+def _terms(n: int, delta: float) -> int:
+    J = 0
+    while tail_bound(n, delta, J) > TAIL:
+        J += 1
+    return J

@@ -1,0 +1,279 @@
+"""γ, the probability of telling the truth, as a function of the number of ones: a proposal, not yet a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.majority.sampled_error import ESTIMATE_SEED, Estimate, differences, errors_of, number_of_draws, summarize
+from darrm.numerics import Array
+from darrm.numerics.exact_sampling import require_generator
+from darrm.priors import Prior, checked, law_of_ones, weights_of
+from darrm.util import checks
+from darrm.util.files import Json
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseFunction:
+    """A symmetric γ: {0 … K} → [0, 1], γ(l) = γ(K − l), given by its values at l = ⌊K/2⌋ + 1 … K.
+
+    For even K, γ(K/2) = 0: a tie is a fair coin.
+
+    Parameters
+    ----------
+    K
+        Number of voters, at least 1.
+    half
+        γ(⌊K/2⌋ + 1), …, γ(K): shape (K − ⌊K/2⌋,), values in [0, 1]. Copied and made read-only.
+
+    Raises
+    ------
+    ValueError
+        If the shape is wrong or a value lies outside [0, 1].
+
+    Examples
+    --------
+    >>> gamma = NoiseFunction(3, [0.5, 1.0])
+    >>> gamma.full
+    array([1. , 0.5, 0.5, 1. ])
+    >>> gamma.signed
+    array([-1. , -0.5,  0.5,  1. ])
+    """
+
+    K: int
+    half: Array
+
+    __setstate__ = checks.set_read_only
+
+    def __init__(self, K: int, half: ArrayLike) -> None:
+        checks.integer_at_least(1, K=K)
+        size = K - K // 2
+        try:
+            values = np.array(half, dtype=np.float64)
+        except (TypeError, ValueError):
+            checks.fail("half", half, f"an array of {size} numbers in [0, 1]")
+        if values.shape != (size,):
+            advice = "give γ at l = ⌊K/2⌋+1 … K, or all K + 1 values to NoiseFunction.from_full"
+            checks.fail("half", values.shape, f"of shape ({size},) for K = {K}", advice)
+        if not np.all((values >= 0.0) & (values <= 1.0)):
+            wrong = int(np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))[0])
+            checks.fail(f"γ({K // 2 + 1 + wrong})", float(values[wrong]), "in [0, 1]")
+        values.setflags(write=False)
+        object.__setattr__(self, "K", int(K))
+        object.__setattr__(self, "half", values)
+
+    @classmethod
+    def from_full(cls, full: ArrayLike) -> NoiseFunction:
+        """Build from all K + 1 values.
+
+        `ValueError` if γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K: the privacy condition is about symmetric
+        γ.
+
+        >>> NoiseFunction.from_full([1.0, 0.5, 0.5, 0.9])
+        Traceback (most recent call last):
+        ...
+        ValueError: γ must be symmetric, γ(l) = γ(K − l), got γ(0) = 1.0 and γ(3) = 0.9
+        """
+        try:
+            values = np.array(full, dtype=np.float64)
+        except (TypeError, ValueError):
+            checks.fail("full", full, "an array of K + 1 numbers in [0, 1]")
+        if values.ndim != 1 or values.size < 2:
+            checks.fail("full", values.shape, "of shape (K + 1,) with K ≥ 1")
+        K = values.size - 1
+        different = np.flatnonzero(values != values[::-1])
+        if different.size:
+            l = int(different[0])  # noqa: E741 (the paper's letter)
+            raise ValueError(
+                f"γ must be symmetric, γ(l) = γ(K − l), got γ({l}) = {values[l]} and γ({K - l}) = {values[K - l]}"
+            )
+        if K % 2 == 0 and values[K // 2] != 0.0:
+            checks.fail(f"γ({K // 2})", float(values[K // 2]), "0 for even K", "a tie has no majority to tell")
+        return cls(K, values[K // 2 + 1 :])
+
+    @classmethod
+    def from_function(cls, K: int, gamma: Callable[[int], float]) -> NoiseFunction:
+        """Build from a function: γ(l) for l = ⌊K/2⌋ + 1 … K ones, one call a value.
+
+        `ValueError` if a value is no number in [0, 1].
+
+        >>> NoiseFunction.from_function(5, lambda ones: (2 * ones - 5) / 5).half
+        array([0.2, 0.6, 1. ])
+        """
+        checks.integer_at_least(1, K=K)
+        if not callable(gamma):
+            checks.fail("gamma", gamma, "a function of the number of ones", "a list of values goes to NoiseFunction")
+        return cls(K, [gamma(ones) for ones in range(K // 2 + 1, K + 1)])
+
+    @classmethod
+    def from_json(cls, K: int, values: Json) -> NoiseFunction:
+        """Read what `to_json` wrote; `ValueError` if it is something else."""
+        size = K - K // 2
+        if not isinstance(values, list) or len(values) != size:
+            length = checks.Found(f"{len(values)}" if isinstance(values, list) else "no list")
+            checks.fail("the number of values", length, f"the {size} that K = {K} needs")
+        checks.probability(**{f"value {place}": value for place, value in enumerate(values)})
+        return cls(K, values)
+
+    def to_json(self) -> list[float]:
+        """Write `half` as plain data."""
+        return [float(value) for value in self.half]
+
+    def __call__(self, ones: ArrayLike) -> Any:  # noqa: ANN401 (a number for a number, an array for an array)
+        """Return γ(l) for a number of ones, or for an array of them.
+
+        >>> gamma = NoiseFunction(3, [0.5, 1.0])
+        >>> gamma(2), gamma([0, 1]).tolist()
+        (0.5, [1.0, 0.5])
+        """
+        numbers = np.asarray(ones)
+        if numbers.dtype.kind not in "iu" or np.any((numbers < 0) | (numbers > self.K)):
+            checks.fail("the number of ones", ones, f"an integer from 0 to K = {self.K}")
+        values = self.full[numbers]
+        return float(values) if numbers.ndim == 0 else values
+
+    @property
+    def classes(self) -> int:
+        """Two."""
+        return 2
+
+    def probabilities(self, counts: ArrayLike) -> Array:
+        """Compute the probability of both answers for (n, 2) histograms → (n, 2).
+
+        >>> NoiseFunction(3, [0.5, 1.0]).probabilities([[3, 0], [1, 2]])
+        array([[1.  , 0.  ],
+               [0.25, 0.75]])
+        """
+        one = 0.5 * (1.0 + self.signed[np.asarray(counts, dtype=np.int64)[:, 1]])
+        return np.column_stack([1.0 - one, one])
+
+    @property
+    def levels(self) -> NDArray[np.int64]:
+        """The numbers of ones l that `half` is about, shape (K − ⌊K/2⌋,)."""
+        return np.arange(self.K // 2 + 1, self.K + 1)
+
+    @property
+    def full(self) -> Array:
+        """γ(0) … γ(K), shape (K + 1,)."""
+        return np.abs(self.signed)
+
+    @property
+    def signed(self) -> Array:
+        """g(l) = +γ(l) for l > K/2 and −γ(l) for l < K/2, shape (K + 1,): Pr[output 1 | l] = (1 + g(l))/2."""
+        return signed_function(self.half, self.K)
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether γ never falls on the way from the tie to unanimity."""
+        return bool(np.all(np.diff(self.half) >= 0.0))
+
+    def expected_error(self, prior: Prior | str) -> float:
+        """Compute the expected error [D, Definition 2.4]: exactly as ½ Σ_l w_l (1 − γ(l)) if the prior has weights.
+
+        For other priors the mean of `estimate_error`, which states its precision.
+        """
+        prior = checked(prior)
+        if not prior.has_closed_form:
+            return self.estimate_error(prior).mean
+        return float(0.5 * np.sum(weights_of(prior, self.K) * (1.0 - self.half)))
+
+    def estimate_error(
+        self, prior: Prior | str, *, draws: int | None = None, rng: np.random.Generator | None = None
+    ) -> Estimate:
+        """Estimate the expected error from draws of the prior, with its standard error.
+
+        Parameters
+        ----------
+        prior
+            Any prior.
+        draws
+            At least 2; by default 20,000 for few voters, falling to 5,000 for many.
+        rng
+            A fixed seed by default, so that noise functions are compared on the same draws.
+
+        Examples
+        --------
+        >>> from darrm.priors import Independent
+        >>> estimate = NoiseFunction(3, [0.2, 0.8]).estimate_error(Independent(0.5, 1.0))
+        >>> exact = NoiseFunction(3, [0.2, 0.8]).expected_error(Independent(0.5, 1.0))
+        >>> print(estimate, "exact", exact)
+        0.153364 ± 0.00025 (20,000 draws) exact 0.153125
+        """
+        prior = checked(prior)
+        if rng is not None:
+            require_generator(rng)
+        count = number_of_draws(self.K, draws)
+        generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
+        return summarize(errors_of(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
+
+    def share_answered(self, prior: Prior | str) -> float:  # noqa: ARG002 (as all laws have it)
+        """Return 1: there always is an answer."""
+        return 1.0
+
+    def share_right(self, prior: Prior | str) -> float | None:
+        """Compute the share of right labels, Σ_l Pr[l ones]·(1 + γ(l))/2, where at a tie both labels are right.
+
+        A fair coin, γ = 0, has 0.5 for odd K. None for a prior of your own, whose draws alone are known.
+
+        >>> from darrm.priors import Dirichlet
+        >>> round(NoiseFunction(3, [0.2, 0.8]).share_right(Dirichlet()), 12)
+        0.75
+        """
+        prior = checked(prior)
+        ones = law_of_ones(prior, self.K)
+        if ones is None:
+            return None
+        right = 0.5 + 0.5 * self.full
+        if self.K % 2 == 0:
+            right[self.K // 2] = 1.0
+        return float(ones @ right)
+
+    def with_missing(self, missing: int) -> NoiseFunction:
+        """Return the γ of K − ``missing`` votes if fair coins replace the others.
+
+        A coin turns g(l) into (g(l) + g(l + 1))/2, where l counts the votes that are there: an odd function again,
+        about (K − 1)/2, and nowhere negative above it, since g is not. So a release with r missing votes is one of K −
+        r votes with another γ, whose `expected_error` and `share_right` are about the majority of the votes that are
+        there. Its guarantee is that of γ with K votes (`darrm.votes`).
+
+        Parameters
+        ----------
+        missing
+            r, 0 ≤ r < K.
+
+        Raises
+        ------
+        ValueError
+            If ``missing`` is out of range.
+
+        Examples
+        --------
+        >>> gamma = NoiseFunction(3, [0.5, 1.0]).with_missing(1)
+        >>> gamma.K, gamma.half  # one vote is a tie, two are 3 or 2 with the coin
+        (2, array([0.75]))
+        """
+        checks.integer_at_least(0, most=self.K - 1, missing=missing, advice="without a vote there is no majority")
+        g = self.signed
+        for _ in range(missing):
+            g = (g[:-1] + g[1:]) / 2.0
+        K = self.K - missing
+        return NoiseFunction(K, g[K // 2 + 1 :])
+
+    def scaled(self, factor: float) -> NoiseFunction:
+        """Multiply by a factor in [0, 1], rounding every value down."""
+        checks.probability(factor=factor)
+        if factor == 1.0:
+            return self
+        return NoiseFunction(self.K, np.maximum(0.0, np.nextafter(self.half * factor, 0.0)))
+
+
+def signed_function(half: Array, K: int) -> Array:
+    """Extend the free half of γ to g(l), l = 0 … K: shape (h,) → (K + 1,)."""
+    g = np.zeros(K + 1)
+    g[K // 2 + 1 :] = half
+    g[: half.size] = -half[::-1]
+    return g

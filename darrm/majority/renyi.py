@@ -1,0 +1,230 @@
+"""The worst Rényi divergence of a noise function between neighbors, over the dominating family.
+
+Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. Then D_α(Bern(P) ‖ Bern(Q)) = log E/(α − 1) with
+
+    E(P, Q) = P^α Q^{1−α} + (1 − P)^α (1 − Q)^{1−α},
+
+a sum of perspectives of x^α and so jointly convex; for α > 1 it grows in P and falls in Q as long as P ≥ Q.
+
+**Theorem (row reduction).** For a γ that does not fall away from the tie, sup D_α over all neighbors, in both
+directions, is the largest D_α over the rows of `darrm.majority.dominating`, frozen voters included. *Proof.* An
+untouched voter has p_i = p'_i = v, and P and Q are affine in v; the convex function E of v is largest at 0 or 1, so
+untouched voters may be frozen there. If now P < Q, exchange the answers: (p, p') → (1 − p, 1 − p') is a pair of
+neighbors as well, keeps frozen voters frozen, maps P to 1 − P because g is odd about K/2, and leaves D_α as it is. So
+let P ≥ Q. For every touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller
+p_i and no larger p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the
+chain (P, Q) is affine, so E is largest at its end, and P ≥ Q holds all along. ∎ The test that would catch a failure
+tries every multiset of all corners and random points between them, for every overlap (`tests/majority/test_renyi.py`).
+
+**Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has (P, Q) = (½, ½) and D_α = 0; so
+E(s·γ) ≤ (1 − s) + s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some scale meets any ρ > 0.
+
+**Accuracy.** P and 1 − P are averaged apart, from h and from 1 − h, and so are Q and 1 − Q, which are 1 − P and P of
+the reflected row. They are sums of positive numbers, so their errors are relative: a step multiplies by (1 ± 3u)(1 ±
+2u/lo), u = 2⁻⁵³, because 1 − hi is known to u; the short binomials take 4u a voter. The result is rounded up by all of
+it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.majority.dominating import TAIL, DominatingFamily
+from darrm.majority.noise_function import NoiseFunction
+from darrm.majority.numpy_loops import moved_zeros
+from darrm.majority.renyi_groups import divergences_of_kinds
+from darrm.numerics import Array
+from darrm.numerics.binomial import smooth
+from darrm.problem import Voters
+from darrm.util import checks
+
+Number = TypeVar("Number", np.float64, np.bool_)
+
+_UNIT = 2.0**-53  # relative error of one rounding
+_DIGITS = 10
+_SMALLEST = 1e-290  # below it numbers lose digits
+_PRUNING = 1e-6  # a margin for the rounding of what rules a row out
+_LARGEST_ERROR = 1e-3  # with a larger relative error the bound is ∞
+_ROWS_AT_ONCE = 300  # of these rows all orders are computed at once; most others are ruled out order by order
+_ROWS_TOGETHER = 2**18  # of several levels: they take 16 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The rows with one number j of voters at (hi, lo), arrays of shape (windows, places).
+
+    P and 1 − P of a row are 1 − Q and Q of the row reflected through the center, see `reflected`.
+    """
+
+    j: int
+    ones: Array  # P under p
+    zeros: Array  # 1 − P
+
+
+class RenyiRows:
+    """The rows of the dominating family as probabilities of the two answers."""
+
+    def __init__(self, voters: Voters) -> None:
+        self.voters = voters
+        self.family = DominatingFamily(voters)
+
+    def levels(self, half: Array, *, every: int = 1) -> Iterator[Level]:
+        """Yield the rows for j = 0 … t voters at (hi, lo); ``half`` is a monotone γ at l = ⌊K/2⌋+1 … K.
+
+        With ``every`` only those for its multiples and for t, for a look that is no proof.
+        """
+        K = self.voters.K
+        lies = 0.5 * (1.0 - half)
+        zeros = np.full(K + 1, 0.5)
+        zeros[K // 2 + 1 :] = lies
+        zeros[: half.size] = 1.0 - lies[::-1]
+        both = np.stack([zeros[::-1], zeros])
+        for j in range(self.voters.reached + 1):
+            if j % every == 0 or j == self.voters.reached:
+                windows = np.stack([self.family.windows(level) for level in both])
+                P, not_P = moved_zeros(self.family.delta_weights, windows)
+                yield Level(j, P, not_P)
+            both = smooth(both, self.family.corners.hi)
+
+    def possible(self, half: Array, level: Level) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Say whether P, and whether 1 − P, are positive in real arithmetic: arrays of the level's shape."""
+        low, high = self._places(level.ones.shape, level.j)
+        can_lie = np.full(self.voters.K + 1, fill_value=True)  # that of l ones may be 0
+        can_lie[self.voters.K // 2 + 1 :] = half < 1.0
+        return can_lie[::-1][high], can_lie[low]
+
+    def _places(self, shape: tuple[int, ...], j: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        frozen, place = np.indices(shape)
+        certain = frozen + place
+        if not self.voters.each.is_private:
+            return certain + j, certain + j
+        return certain, frozen + self.voters.reached if self.family.terms else certain + j
+
+    def relative_error(self) -> float:
+        """Bound the relative error of every number of `levels`, short tails apart."""
+        if not self.voters.each.is_private:
+            return 4.0 * _UNIT  # hi = 1: nothing is averaged
+        lo = 1.0 - self.family.corners.hi
+        if lo < _UNIT / _LARGEST_ERROR:
+            return np.inf
+        step = _UNIT * (3.0 + 2.0 / lo)
+        steps = self.voters.reached * step + (4.0 * self.voters.K + 4.0 * self.family.terms + 8.0) * _UNIT
+        return 1.01 * steps if steps < _LARGEST_ERROR else np.inf
+
+
+def reflected(level: NDArray[Number]) -> NDArray[Number]:
+    """Turn 1 − P of all rows into Q, and P into 1 − Q."""
+    return level[::-1, ::-1]
+
+
+def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -> Array:
+    """Bound the worst Rényi divergence between neighbors from above, for each order; ∞ if unknown.
+
+    `ValueError` if γ is not monotone or the arguments do not fit together.
+
+    Without noise one voter costs as much as randomized response:
+
+    >>> from darrm import NoiseFunction, PrivacyParams, Voters
+    >>> renyi_divergences(Voters(1, PrivacyParams(1)), NoiseFunction(1, [1.0]), [2.0]).round(6)
+    array([0.735326])
+    """
+    if gamma.K != voters.K:
+        checks.fail("gamma.K", gamma.K, f"the voters' K = {voters.K}")
+    if not gamma.is_monotone:
+        raise ValueError("only a monotone γ has its worst Rényi divergence in the dominating family")
+    grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+    if not np.all((grid > 1.0) & np.isfinite(grid)):
+        checks.fail("orders", grid.tolist(), "finite and above 1")
+    if voters.own is not None:
+        return divergences_of_kinds(voters, gamma, grid)
+    rows = RenyiRows(voters)
+    error = rows.relative_error()
+    if not np.isfinite(error):
+        return np.full(grid.shape, np.inf)
+    worst = np.zeros(grid.shape)
+    tail = TAIL if rows.family.terms else 0.0
+    levels = (_log_rows(level, rows.possible(gamma.half, level), tail) for level in rows.levels(gamma.half))
+    for together in _many_levels(levels):
+        reach = np.maximum(_distance(together[0], together[2]), _distance(together[1], together[3]))
+        falling = np.argsort(-reach, kind="stable")
+        reach, parts = reach[falling], together[:, falling]
+        few = min(reach.size, _ROWS_AT_ONCE)
+        worst = np.maximum(worst, _largest(grid[:, None], parts[:, :few], error))
+        for index, order in enumerate(grid):
+            # a row whose logarithms of ratios are at most r has D_α ≤ min(r, αr²/2): most rows need no more than that
+            least = max(worst[index], np.sqrt(2.0 * worst[index] / order)) * (1.0 - _PRUNING)
+            active = int(np.searchsorted(-reach, -least, side="right"))
+            if active > few:
+                worst[index] = max(worst[index], float(_largest(np.array([order]), parts[:, few:active], error)))
+    return np.nextafter(worst * (1.0 + 4.0 * _UNIT), np.inf)
+
+
+def _log_rows(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bool_]], tail: float) -> Array:
+    """Take logarithms of P and 1 − P, rounded up, and of Q and 1 − Q, rounded down: shape (4, rows)."""
+    answers = ((level.ones, possible[0]), (level.zeros, possible[1]))
+    logs = [_log_numerators(p, tail, possible) for p, possible in answers]
+    below = [_log_denominators(reflected(p), reflected(possible)) for p, possible in reversed(answers)]
+    return np.array([*logs, *below])
+
+
+def _many_levels(levels: Iterable[Array]) -> Iterator[Array]:
+    held: list[Array] = []
+    rows = 0
+    for level in levels:
+        held.append(level)
+        rows += level.shape[1]
+        if rows >= _ROWS_TOGETHER:
+            yield np.concatenate(held, axis=1)
+            held, rows = [], 0
+    if held:
+        yield np.concatenate(held, axis=1)
+
+
+def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
+    """Tabulate `renyi_divergences` as a curve that the accountant adds up, rounded up to ten significant digits.
+
+    The rounding makes machines whose logarithms differ in the last digit agree on the curve, so that a ledger
+    recognizes the same charge wherever it is made.
+    """
+    return RenyiCurve.of(lambda grid: _significant(renyi_divergences(voters, gamma, grid)), orders)
+
+
+def _significant(values: Array) -> Array:
+    known = np.isfinite(values) & (values > _SMALLEST)
+    unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - _DIGITS)
+    return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
+
+
+def _log_numerators(probabilities: Array, tail: float, possible: NDArray[np.bool_]) -> Array:
+    """Take logarithms rounded up past the tail and past underflow; −∞ for what cannot happen."""
+    return np.where(possible, np.log(np.maximum(probabilities + tail, _SMALLEST)), -np.inf).ravel()
+
+
+def _log_denominators(probabilities: Array, possible: NDArray[np.bool_]) -> Array:
+    """Take logarithms; −∞ for what cannot happen or has lost its digits."""
+    known = possible & (probabilities >= _SMALLEST)
+    return np.where(known, np.log(np.maximum(probabilities, _SMALLEST)), -np.inf).ravel()
+
+
+def _distance(above: Array, under: Array) -> Array:
+    impossible = above == -np.inf
+    return np.asarray(np.abs(np.where(impossible, 0.0, above) - np.where(impossible, 0.0, under)))
+
+
+def _largest(order: Array, parts: Array, error: float) -> Array:
+    """Bound max log(Σ exp(order·log − (order − 1)·below))/(order − 1) over the rows: (n, 1) orders → (n,)."""
+    terms = []
+    with np.errstate(over="ignore", invalid="ignore"):  # what an enormous order overflows is ∞ in the end
+        for above, under in zip(parts[:2], parts[2:], strict=True):
+            impossible = above == -np.inf
+            first, second = np.where(impossible, 0.0, above), np.where(impossible, 0.0, under)
+            size = order * np.abs(first) + (order - 1.0) * np.abs(second)
+            exponent = order * first - (order - 1.0) * second + 16.0 * _UNIT * (size + 1.0)
+            terms.append(np.where(impossible, -np.inf, exponent))
+        total = np.logaddexp(*terms) + (2.0 * order - 1.0) * error
+    largest = np.max(total, axis=-1)
+    return np.asarray(np.where(np.isnan(largest), np.inf, np.maximum(0.0, largest / (order[..., 0] - 1.0))))

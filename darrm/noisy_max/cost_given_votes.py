@@ -1,0 +1,378 @@
+"""The Rényi cost of a label at given votes: the worst divergence over all neighbors, in both directions.
+
+Let f and F be the probabilities and the distribution function of the integer noise. A uniform V in [0, 1) for each
+class breaks ties evenly. With F̃(u) = Pr[X + V ≤ u] = F(⌊u⌋ − 1) + (u − ⌊u⌋)·f(⌊u⌋) and h(u) = f(⌊u⌋)/F̃(u),
+
+    Pr[c wins] = Σ_x ∫_0^1 h(x + v − n_c)·Π_j F̃(x + v − n_j) dv,
+
+and a vote that moves from a to b multiplies the product by F̃(u − n_a + 1)/F̃(u − n_a) · F̃(u − n_b − 1)/F̃(u − n_b).
+All terms are positive, so sums have relative errors. Classes with equal counts have equal laws and are computed once.
+
+- **The integral.** Π_j (1 + v·f_j/F_j) has coefficients in [0, H^k/k!], where H is the sum of the f_j/F_j at ⌊u⌋ and
+  below it. The Gauss-Legendre rule with m nodes is exact below degree 2m, and errs by at most 1/(2m + 1) of the rest.
+  The cost includes this error; where it is not tiny, more nodes are used.
+- **Classes far behind**, each winning with probability at most e^{−36}, form one event. `NoiseDifference` bounds its
+  contribution for Gaussian noise, a loss of at most 2γ for Laplace noise. If a or b is far behind, its factor lies
+  between 1 and the factor of a class at the edge of "far", because F is log-concave. The worse end is charged.
+- **Moves between classes other than the top** are skipped for large histograms where `others_majorant` proves that they
+  are not the worst at any order.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.loss.renyi import log_renyi_sums
+from darrm.noisy_max.label_laws import NoiseDifference
+from darrm.noisy_max.mislabel_bound import others_majorant
+from darrm.noisy_max.noise_table import NoiseTable
+from darrm.noisy_max.noise_tails import laplace_log_tails
+from darrm.numerics import Array
+from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.util import checks
+
+_LOG_FAR, _LOG_CUT = -36.0, -66.0  # of a class that counts as far behind; of the noise outside the tables
+WIDEST = 1000.0  # votes of deviation: beyond, a label takes too long
+# relative, of each probability: sums of up to 2^16 products of some hundred factors, whose logs err by 2^-50
+_ROUNDING = 4e-12
+_LARGEST_ERROR = 1e-7  # relative, of the rule; the scale of votes relies on it
+_NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # least deviation, nodes a vote
+_MANY = 1 << 18  # histograms times classes squared: from here on moves are skipped that cannot be the worst
+LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is reported
+SmallNoise = DiscreteGaussian | DiscreteLaplace
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCosts:
+    """The cost of each of Q labels at L orders, rounded up, in nats; **private data**."""
+
+    orders: Array  # (L,)
+    forward: Array  # (U, L) worst D(M(votes) ‖ M(neighbor)) of each different histogram
+    reverse: Array  # (U, L) worst D(M(neighbor) ‖ M(votes))
+    missed: Array  # (U,) probability that the label is not the likeliest class, rounded up, at least about 1e-12
+    which: Integers  # (Q,) the histogram of each query
+
+    def times(self, weights: Array, queries: slice = slice(None)) -> Array:
+        """Sum the weights of the queries of each different histogram: (U,)."""
+        times = np.bincount(self.which[queries], weights=weights[queries], minlength=len(self.missed))
+        return times.astype(np.float64)
+
+    @property
+    def both(self) -> Array:
+        """(U, L) the larger of both directions."""
+        return np.maximum(self.forward, self.reverse)
+
+
+def exactly_charged(noise: object) -> bool:
+    """Return whether `label_costs` supports this noise."""
+    return isinstance(noise, DiscreteGaussian | DiscreteLaplace) and noise.deviation <= WIDEST
+
+
+def label_costs(noise: SmallNoise, histograms: ArrayLike, orders: ArrayLike) -> LabelCosts:
+    """Compute the cost of each label at its votes, against every neighbor that moves one vote.
+
+    (Q, C) vote counts and (L,) increasing orders above 1; `ValueError` if they are malformed, or the noise is too wide.
+
+    >>> costs = label_costs(DiscreteGaussian(40.0), [[240, 10, 0], [150, 60, 40]], [20.0])
+    >>> costs.forward[costs.which].round(7).tolist(), costs.reverse[costs.which].round(7).tolist()
+    ([[1.92e-05], [0.004695]], [[2.16e-05], [0.0048482]])
+    """
+    if not exactly_charged(noise):
+        checks.fail("noise", noise, f"discrete Gaussian or Laplace noise of a deviation up to {WIDEST:g} votes")
+    grid = np.asarray(orders, dtype=np.float64)
+    if grid.ndim != 1 or not grid.size or not np.all((grid > 1.0) & np.isfinite(grid)) or np.any(np.diff(grid) <= 0.0):
+        checks.fail("orders", orders, "increasing, each above 1")
+    counts = np.asarray(histograms)
+    if counts.ndim != 2 or counts.shape[1] < 2 or not counts.size or counts.dtype.kind not in "iu" or counts.min() < 0:
+        found = checks.Found(f"shape {counts.shape}, dtype {counts.dtype}")
+        checks.fail("histograms", found, "vote counts, one row a query")
+    rows, which = np.unique(np.sort(counts.astype(np.int64), axis=1), axis=0, return_inverse=True)
+    # a class behind by Laplace noise loses at most this many nats at each order, so "far" has to be deeper
+    depth = 2.0 * noise.gamma * float(grid[-1]) if isinstance(noise, DiscreteLaplace) else 0.0
+    tables = _tables_of(noise, rows.shape[1], depth=depth)
+    sums = tables.event_sums(grid)
+    many = rows.size * rows.shape[1] >= _MANY
+    costs = [_costs(tables, row, grid, sums, many=many) for row in rows]
+    forward, reverse, missed = (np.array(part) for part in zip(*costs, strict=True))
+    return LabelCosts(grid, forward, reverse, missed, np.asarray(which).reshape(-1))
+
+
+def missed_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
+    """Compute the probability that each label is not the likeliest class, rounded up: (Q, C) counts → (Q,).
+
+    >>> missed_probabilities(DiscreteGaussian(40.0), np.array([[240, 10, 0], [150, 60, 40]])).round(6).tolist()
+    [3.5e-05, 0.073617]
+    """
+    # equal rows are computed again: their number is private, and the time would reveal it
+    tables = _tables_of(noise, counts.shape[1])
+    return np.array([_histogram(tables, row).missed for row in np.sort(counts.astype(np.int64), axis=1)])
+
+
+@lru_cache(maxsize=16)
+def _tables_of(noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> "_Tables":
+    return _Tables(noise, classes, finer, depth)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """F̃ and h, and their changes by one vote, at the nodes, by the distance of a whole number from a count."""
+
+    noise: IntegerNoise
+    classes: int
+    finer: int  # factor on the number of nodes
+    depth: float  # nats added to the thresholds of "far behind" and of the noise outside the tables
+
+    @cached_property
+    def reach(self) -> int:
+        """A number of votes that the noise exceeds, on either side, with a probability below e^{−66 − depth}."""
+        step, reach = max(1, int(self.noise.deviation / 8.0)), 1
+        beyond = _LOG_CUT - self.depth - math.log(2.0 * self.noise.deviation + 2.0)
+        while np.max(self.noise.log_weights(np.array([-reach, reach]))) > beyond:
+            reach += step
+        return reach
+
+    @cached_property
+    def rule(self) -> tuple[Array, Array, bool]:
+        """Nodes in [0, 1), weights, and whether the rule is exact for this number of classes."""
+        deviation = self.noise.deviation
+        enough = self.finer * next(nodes for least, nodes in _NODES if deviation >= least)
+        exact = -(-self.classes // 2)
+        nodes, weights = np.polynomial.legendre.leggauss(min(enough, exact))
+        return (nodes + 1.0) / 2.0, weights / 2.0, exact <= enough
+
+    @cached_property
+    def _logs(self) -> tuple[Array, Array]:
+        """Log f(x) and log F(x − 1) for x from −reach − 2 to 3·reach + 2; a tabulated class is 2·reach behind."""
+        table = NoiseTable.of(self.noise, -3 * self.reach - 3, 3 * self.reach + 3)
+        inside = slice(2 * self.reach + 1, -1)
+        return table.log_masses[inside], np.minimum(table.log_below[inside], 0.0)
+
+    @cached_property
+    def log_F(self) -> Array:
+        """Log F̃ at the nodes: (distances, nodes)."""
+        log_masses, log_below = self._logs
+        return np.logaddexp(log_below[:, None], np.log(self.rule[0]) + log_masses[:, None])
+
+    @cached_property
+    def log_h(self) -> Array:
+        """Log h at the nodes: (distances, nodes)."""
+        return self._logs[0][:, None] - self.log_F
+
+    @cached_property
+    def changes(self) -> tuple[Array, Array, Array, Array]:
+        """Factors of F̃ after a vote is lost and gained, and of h likewise: (distances, nodes)."""
+        factors = []
+        for values in (self.log_F, self.log_h):
+            lost, gained = np.zeros_like(values), np.zeros_like(values)
+            lost[:-1], gained[1:] = values[1:] - values[:-1], values[:-1] - values[1:]
+            factors += [np.exp(lost), np.exp(gained)]
+        return factors[0], factors[1], factors[2], factors[3]
+
+    @cached_property
+    def log_tails(self) -> Array:
+        """Bound log Pr[D ≥ g] of the difference of two noises, for g from 0 on."""
+        if isinstance(self.noise, DiscreteGaussian):
+            law = NoiseDifference(self.noise.sigma)
+            return law.log_tails[-law.first :]
+        if isinstance(self.noise, DiscreteLaplace):
+            return laplace_log_tails(np.arange(2 * self.reach + 2), self.noise.gamma, "discrete")
+        masses = np.exp(self._logs[0][2 : 2 * self.reach + 3])
+        differences = np.convolve(masses, masses[::-1])
+        tails = np.cumsum(differences[::-1])[::-1][2 * self.reach :]
+        return np.log(tails + math.exp(_LOG_CUT))
+
+    @cached_property
+    def far(self) -> int:
+        """The least gap at which a class wins with probability at most e^{−36 − depth}."""
+        return int(np.argmax(self.log_tails <= _LOG_FAR - self.depth))
+
+    @cached_property
+    def rest(self) -> Array | None:
+        """The f/F(⌊u⌋ − 1) after a vote was gained, the terms of H; None where the rule is exact."""
+        if self.rule[2]:
+            return None
+        ratio = np.exp(self._logs[0] - self._logs[1])
+        return np.append(ratio[:1], ratio[:-1])
+
+    def at(self, table: Array, gap: int) -> Array:
+        """Read a table at all nodes for a class that is ``gap`` votes behind the top."""
+        return table[gap + 2 : gap + 2 * self.reach + 3].reshape(-1)
+
+    def event_sums(self, orders: Array) -> Array | None:
+        """Return the tables of `NoiseDifference.log_sums` for Gaussian noise: (L, …)."""
+        if not isinstance(self.noise, DiscreteGaussian):
+            return None
+        law = NoiseDifference(self.noise.sigma)
+        return np.array([law.log_sums(float(order), 1) for order in orders])
+
+    def event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
+        """Bound the log of the contribution of an event of at most this probability, both ways: (L,) each."""
+        if log_probability == -math.inf:
+            return np.full_like(orders, -np.inf), np.full_like(orders, -np.inf)
+        if isinstance(self.noise, DiscreteLaplace):
+            loss = 2.0 * self.noise.gamma
+            return log_probability + loss * (orders - 1.0), log_probability + loss * orders
+        if sums is None or not isinstance(self.noise, DiscreteGaussian):
+            return np.full_like(orders, np.inf), np.full_like(orders, np.inf)
+        index = NoiseDifference(self.noise.sigma).index_of(log_probability)
+        return sums[:, index], sums[:, max(index - 2, 0)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """Log-probabilities of groups of classes for each move, one row a move."""
+
+    before: Array
+    lowest: Array  # bounds on the law after the move, equal where neither class is far behind
+    highest: Array
+    classes: Array  # the size of each group
+
+
+class _Histogram:
+    """The law of one label, by groups of classes with equal counts; the top is the last group that is not far behind.
+
+    In a move the index `groups` stands for any class that is far behind.
+    """
+
+    def __init__(self, tables: _Tables, row: Integers) -> None:
+        values, sizes = np.unique(row, return_counts=True)
+        gaps = values[-1] - values
+        far = gaps >= tables.far
+        self.tables = tables
+        self.gaps, self.sizes = gaps, sizes
+        self.near, self.counts = gaps[~far], sizes[~far].astype(np.float64)
+        self.groups = int(self.near.size)
+        self.voted = values[~far] > 0
+        self.far, self.far_voted = int(sizes[far].sum()), bool(np.any(far & (values > 0)))
+        behind = tables.log_tails[np.minimum(gaps[far], tables.log_tails.size - 1)]
+        self.log_far_mass = float(np.logaddexp.reduce(np.log(sizes[far]) + behind)) if np.any(far) else -math.inf
+        product = np.tile(np.log(tables.rule[1]), 2 * tables.reach + 1)
+        for gap, size in zip(gaps, sizes, strict=True):
+            if gap <= 2 * tables.reach:
+                product += size * tables.at(tables.log_F, gap)
+        logs = self._rows(tables.log_h) + product
+        self.scales = logs.max(axis=1)
+        self.weights = np.exp(logs - self.scales[:, None])
+        self.before = np.log(self.weights.sum(axis=1)) + self.scales
+        self.error = _ROUNDING + self._rule_error()
+
+    @property
+    def missed(self) -> float:
+        """Bound the probability that the label is not the likeliest class."""
+        law = np.exp(self.before)
+        others = float(law[:-1] @ self.counts[:-1] + law[-1] * (self.counts[-1] - 1.0))
+        return min(max(others * (1.0 + self.error) + math.exp(self.log_far_mass), LEAST_MISSED), 1.0)
+
+    def pairs(self) -> NDArray[np.bool_]:
+        """Return which moves exist: (losers, gainers)."""
+        exist = np.ones((self.groups + 1, self.groups + 1), dtype=bool)
+        exist[:-1, :-1][np.diag_indices(self.groups)] = self.counts > 1.0
+        exist[:-1][~self.voted] = False
+        exist[-1] &= self.far_voted
+        exist[:, -1] &= self.far > 0
+        exist[-1, -1] &= self.far > 1
+        return exist
+
+    def moves(self, wanted: NDArray[np.bool_]) -> _Moves:
+        """Compute the laws after the wanted moves, (losers, gainers): groups, then the loser, then the gainer."""
+        losers, gainers = np.nonzero(wanted)
+        before = np.append(self.before, 0.0)
+        laws = np.column_stack([np.tile(self.before, (losers.size, 1)), before[losers], before[gainers]])
+        classes = np.column_stack([np.tile(self.counts, (losers.size, 1)), losers < self.groups, gainers < self.groups])
+        for one in (losers, gainers):
+            near = np.flatnonzero(one < self.groups)
+            classes[near, one[near]] -= 1.0
+        lowest = self._after(wanted, low=True)
+        far = bool(wanted[-1].any() or wanted[:, -1].any())
+        return _Moves(laws, lowest, self._after(wanted, low=False) if far else lowest, classes)
+
+    def _after(self, wanted: NDArray[np.bool_], *, low: bool) -> Array:
+        """Compute the law after each move, with the lower or the higher factors of classes far behind."""
+        groups, tables = self.groups, self.tables
+        up, down, own_up, own_down = (self._rows(table) for table in tables.changes)
+        ones = np.ones((1, self.weights.shape[1]))
+        lose = np.vstack([up, ones if low else tables.at(tables.changes[0], tables.far)])
+        gain = np.vstack([down, tables.at(tables.changes[1], tables.far) if low else ones])
+        parts = []
+        for loser in np.flatnonzero(wanted.any(axis=1)):
+            gainers = np.flatnonzero(wanted[loser])
+            factors = lose[loser] * gain[gainers]
+            after = np.full((gainers.size, groups + 2), -np.inf)
+            after[:, :groups] = np.log(factors @ self.weights.T) + self.scales
+            if loser < groups:
+                after[:, groups] = np.log(factors @ (self.weights[loser] * own_up[loser])) + self.scales[loser]
+            near = gainers[gainers < groups]  # the first ones
+            own = np.einsum("ij,ij->i", factors[: near.size], self.weights[near] * own_down[near])
+            after[: near.size, groups + 1] = np.log(own) + self.scales[near]
+            parts.append(after)
+        return np.concatenate(parts)
+
+    def _rows(self, table: Array) -> Array:
+        return np.array([self.tables.at(table, gap) for gap in self.near])
+
+    def _rule_error(self) -> float:
+        tables = self.tables
+        if tables.rest is None:
+            return 0.0
+        nodes = tables.rule[0].size
+        total = np.zeros(2 * tables.reach + 1)
+        for gap, size in zip(self.gaps, self.sizes, strict=True):
+            if gap <= 2 * tables.reach:
+                total += size * tables.at(tables.rest, gap)
+        with np.errstate(divide="ignore"):
+            beyond = 2 * nodes * np.log(total) - math.lgamma(2 * nodes + 1) + total
+        relative = np.exp(np.minimum(beyond, 700.0)) / (2 * nodes + 1)
+        shares = self.weights.reshape(self.groups, total.size, nodes).sum(axis=2)
+        return 2.0 * float(np.max(shares @ relative / shares.sum(axis=1)))
+
+
+def _costs(
+    tables: _Tables, row: Integers, orders: Array, sums: Array | None, *, many: bool
+) -> tuple[Array, Array, float]:
+    votes = _histogram(tables, row)
+    event = tables.event(votes.log_far_mass, orders, sums)
+    exist = votes.pairs()
+    top = votes.groups - 1
+    of_top = np.zeros_like(exist)
+    of_top[top], of_top[:, top] = exist[top], exist[:, top]
+    others = exist & ~of_top
+    worst = _worst_of(votes.moves(of_top), orders, event, votes.error)
+    if others.any() and many:
+        likely = np.append(np.exp(votes.before), math.exp(votes.log_far_mass)) * (1.0 + votes.error)
+        others &= ~_skipped(tables.noise, likely[:, None] + likely, orders, np.minimum(*worst))
+    if others.any():
+        worst = np.maximum(worst, _worst_of(votes.moves(others), orders, event, votes.error))
+    return worst[0], worst[1], votes.missed
+
+
+def _histogram(tables: _Tables, row: Integers) -> _Histogram:
+    votes = _Histogram(tables, row)
+    while votes.error > _LARGEST_ERROR:  # the rule is exact for C/2 nodes
+        finer = _tables_of(tables.noise, tables.classes, 2 * votes.tables.finer, tables.depth)
+        votes = _Histogram(finer, row)
+    return votes
+
+
+def _skipped(noise: IntegerNoise, likely: Array, orders: Array, known: Array) -> NDArray[np.bool_]:
+    """Return which moves cost at most the known costs at every order, by the probability that a or b wins."""
+    skipped = np.ones(likely.shape, dtype=bool)
+    for order, cost in zip(orders.tolist(), known.tolist(), strict=True):
+        excess = np.interp(likely, *others_majorant(noise, order))
+        skipped &= np.log1p(excess) / (order - 1.0) <= cost
+    return skipped
+
+
+def _worst_of(moves: _Moves, orders: Array, event: tuple[Array, Array], error: float) -> Array:
+    """Compute the largest divergences over the moves, forward and in reverse, rounded up: (2, L)."""
+    worst = []
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log_sizes = np.log(moves.classes)
+        for p, q, added in ((moves.before, moves.lowest, event[0]), (moves.highest, moves.before, event[1])):
+            sums = log_renyi_sums(p + log_sizes, q + log_sizes, orders).max(axis=1)
+            values = np.logaddexp(sums, added) / (orders - 1.0) + (2.0 * orders - 1.0) / (orders - 1.0) * error
+            worst.append(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
+    return np.array(worst)

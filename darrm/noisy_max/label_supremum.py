@@ -1,0 +1,391 @@
+"""The supremum of a label's divergence over all places of two classes, bounded from above by branch and bound.
+
+**Theorem (monotone losses).** Let the noise be log-concave and L_o = log Pr[o | before]/Pr[o | after] for o = a, b,
+other. All three are non-increasing in i and non-decreasing in j and z. *Proof.* Pr[a] = S(i, j + z) =
+Σ_u f(u − i)·G(u − j − z) over u ≥ 0. For log-concave f and G the summand is totally positive of order 2 in the pairs
+(u, i) and (u, j), so S is log-concave in i and in j, and log-supermodular in (i, j) (Karlin and Rinott: marginals keep
+it). With ℓ = log S, L_a(i + 1, j) − L_a(i, j) = [ℓ(i + 1, j) − ℓ(i, j)] − [ℓ(i, j + 1) − ℓ(i − 1, j + 1)] ≤ 0: the
+second bracket is at least that at j by supermodularity, and at an i lower by one by log-concavity. Likewise in j, and
+z is one more j. L_b is −L_a of the exchanged pair. L_other = log G(−i − 1)/G(−i) + log G(−j − 1)/G(−j − 2), with log G
+concave. ∎ In the same way Pr[a] grows in i and falls in j and z, Pr[b] the other way round, and Pr[other] falls in
+both.
+
+**Branch and bound.** For q_o = Pr[o | after] both Σ q_o = 1 and Σ q_o·e^{L_o} = 1. With
+φ(L) = e^{αL} − 1 − α(e^L − 1) ≥ 0, which falls for L < 0 and rises for L > 0, exp((α − 1)·D_α) = 1 + Σ q_o·φ(L_o); the
+hockey stick is Σ q_o·φ(L_o) with φ(L) = max(0, e^L − e^ε). On a block of (i, j) and both z each q_o and each φ(L_o) is
+largest at a corner, which bounds all points of the block. A block is finished when its bound exceeds the best known
+value by less than the tolerance; other blocks are halved, down to single (i, j), whose two corners are its two points.
+Whenever the search ends, the largest bound of a finished or remaining block is valid.
+
+**Outside.** f is tiny beyond −`left` and `right`. For log-concave f let T_r(k) = Σ_{w ≥ k} f(w)^α·f(w + 1)^{1−α} and
+T_l the same for the mirrored noise, H = T_r(−∞), and Γ = max_t G(t)^α·G(t − 1)^{1−α}. Hölder's inequality bounds the
+terms of sums, Pr[a]^α·… ≤ Σ f(w)^α f(w + 1)^{1−α} · G(…)^α G(… − 1)^{1−α}.
+
+- i < −right: a adds at most Γ·T_r(right); b and other are one bit whose threshold moves by one vote, up to a factor
+  1 − e^{−40}: a supremum in one dimension. j < −right: likewise, and b adds at most its probability, below e^{−40}.
+- i − j > left + right: a wins except with a probability below e^{−39}. i − j < −left − right: a adds at most
+  H·T_l(left) + Γ·T_r(right), other T_l(left), b at most 1.
+- i and j at least `near`: with w = −i and d = i − j, L_a is log E[G(w + d)/G(w + d − 2) | w ≥ −i], which grows with i
+  as the ratio falls in w, plus −log of one minus the hazard of w at −i, which grows with d and falls with i. So L_a is
+  at most its limit for i → ∞ at the same d plus −log(1 − f(−near)/Pr[X ≥ −near]), and L_b at least its limit minus the
+  same: blocks of a line. The third outcome adds at most G(−near) times its contribution for one bit, for i and for j.
+
+T_r(k) is bounded geometrically from its first terms: with v(w) = log f(w)/f(w + 1), log-summands change by
+v(w)·((α − 1)(v(w + 1)/v(w) − 1) − 1). **The noise must have tails in which v(w + 1)/v(w) does not grow**, on both sides
+beyond `left` and `right`: true for e^{−|x/s|^p} with p ≥ 1, and for linear log f. Where the geometric sum does not
+converge, only the bound by counts holds.
+
+Tests compare blocks with all their points, and suprema with small electorates (`tests/noisy_max/test_label_cost.py`,
+`test_subsampled_supremum.py`).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.loss.amplification import subsampled_penalties
+from darrm.noisy_max.label_laws import Integers, TwoClasses
+from darrm.numerics import Array
+
+TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best known value
+_MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
+_TRIED = 16  # blocks of each round whose values are computed, for the best known value
+_LARGEST_LOG, _LEAST_LOG = 700.0, -690.0  # of floats, and of sums whose smaller terms underflow harmlessly
+_ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−39}
+
+
+@dataclass(frozen=True)
+class Renyi:
+    """exp((α − 1)·D_α) − 1 at several orders."""
+
+    orders: Array
+    deviation: float
+    most_summed: ClassVar[int] = 1 << 27  # numbers along diagonals for one size of blocks: bounds the time of a call
+
+    @property
+    def size(self) -> int:
+        """The number of divergences."""
+        return self.orders.size
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L) of one of them; ∞ beyond the floats."""
+        order = self.orders[index]
+        return np.asarray(np.expm1(order * losses) - order * np.expm1(np.minimum(losses, _LARGEST_LOG / order)))
+
+    def log_most(self, losses: Array, index: int) -> Array:
+        """Bound log φ(L) by αL."""
+        return np.asarray(self.orders[index] * losses)
+
+    def enough(self, values: Array) -> Array:
+        """Compute the bounds at which a block is finished, from the best known values."""
+        # large orders need more blocks, and matter for few answers only, for which the profile is the better bound
+        tolerance = TOLERANCE * np.maximum(1.0, self.orders / (2.0 * self.deviation)) ** 2
+        return np.asarray(np.expm1((1.0 + tolerance) * np.log1p(values)))
+
+    def outside(self, laws: TwoClasses, bits: Array) -> Array:
+        """Bound the contribution of every place outside the blocks, given the supremum ``bits`` of single bits."""
+        right, left = _tail(laws, self.orders, +1), _tail(laws, self.orders, -1)
+        gamma = 1.0 + bits
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = left * (1.0 + np.exp(log_moved(laws, self.orders, +1))) + right * gamma
+            added += _ROUNDING * (gamma + self.orders)
+        return np.where(np.isnan(added), np.inf, added)
+
+
+@dataclass(frozen=True)
+class SubsampledRenyi:
+    """exp((α − 1)·D_α) − 1 for a vote that moves with probability q: from the mixture, then in the other direction.
+
+    Outside the blocks one outcome has all but e^{−39} of the probability, or two outcomes are one bit. Another outcome,
+    of probabilities a and b, adds at most min(q, 2^{α−1}q^α) times its contribution for a certain move, plus 2^{α−1}a,
+    as f(1 − q + qr) ≤ q·f(r) and (1 + qr)^α ≤ 2^{α−1}(1 + (qr)^α). In the other direction it adds at most
+    (α − 1)qb + ((1 − q)^{1−α} − 1)a.
+    """
+
+    orders: Array
+    deviation: float
+    rate: float
+    most_summed: ClassVar[int] = 1 << 27
+
+    @property
+    def size(self) -> int:
+        """The number of divergences."""
+        return 2 * self.orders.size
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L)."""
+        side, place = divmod(index, self.orders.size)
+        order = self.orders[place]
+        return subsampled_penalties(np.minimum(losses, _LARGEST_LOG), order, self.rate)[side]
+
+    def log_most(self, losses: Array, index: int) -> Array:
+        """Bound log φ(L): t = q(e^L − 1) is at most qe^L, and the mixture's penalty at most (1 + t)^α."""
+        side, place = divmod(index, self.orders.size)
+        order, log_t = self.orders[place], losses + np.log(self.rate)
+        return np.asarray(np.log(order) + log_t if side else order * np.logaddexp(0.0, log_t))
+
+    def enough(self, values: Array) -> Array:
+        """Allow the tolerance."""
+        return np.asarray(np.expm1((1.0 + TOLERANCE) * np.log1p(values)))
+
+    def outside(self, laws: TwoClasses, bits: Array) -> Array:
+        """Bound it as the class says."""
+        always = Renyi(self.orders, self.deviation)
+        halves, mass = 2.0 ** (self.orders - 1.0), np.exp(-laws.tiny + 2.0)
+        share = np.minimum(self.rate, halves * self.rate**self.orders)
+        forward = share * always.outside(laws, _one_bit(laws, always)) + halves * mass
+        least = mass * (self.orders + (1.0 - self.rate) ** (1.0 - self.orders))
+        return np.concatenate([forward, least]) + _ROUNDING * (bits + 1.0 + np.tile(self.orders, 2))
+
+
+@dataclass(frozen=True)
+class HockeyStick:
+    """δ at several ε."""
+
+    epsilons: Array
+    most_summed: ClassVar[int] = 1 << 26  # at ε near 0 one class far behind is the worst: many diagonals, little gain
+
+    @property
+    def size(self) -> int:
+        """The number of divergences."""
+        return self.epsilons.size
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L)."""
+        epsilon = self.epsilons[index]
+        return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, _LARGEST_LOG - epsilon)))
+
+    def log_most(self, losses: Array, _index: int) -> Array:
+        """Bound log φ(L) by L; unused, as φ is a float."""
+        return losses
+
+    def enough(self, values: Array) -> Array:
+        """Allow the tolerance."""
+        return (1.0 + DELTA_TOLERANCE) * values
+
+    def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
+        """Bound it as the module says."""
+        return np.full(self.size, _ROUNDING)
+
+
+Measure = Renyi | SubsampledRenyi | HockeyStick  # several divergences at once, each Σ q·φ(L)
+
+
+def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Array:
+    """Bound sup Σ q·φ(L) over all (i, j, z), for each divergence of the measure.
+
+    With K votes a is at most K ahead of b before the move, and at most K behind after it; a tie with the others may add
+    one to i or to j. So 1 − K ≤ i − j ≤ K + 1.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # unknown values count as ∞
+        bits = _one_bit(laws, measure)
+        best = np.zeros(measure.size)
+        apart = laws.left + laws.right
+        leads = (-apart, apart) if votes is None else (max(-apart, 1 - votes), min(apart, votes + 1))
+        far = _branched(laws, measure, best, leads, far=True) + 2.0 * bits * np.exp(laws.log_G(np.array([-laws.near])))
+        close = _branched(laws, measure, best, leads, far=False)
+        return np.asarray(np.maximum(np.maximum(close, far), bits) + measure.outside(laws, bits))
+
+
+def threshold_supremum(laws: TwoClasses, measure: Measure) -> Array:
+    """Bound sup Σ q·φ(L) of one count against a threshold, over all places, for each divergence of the measure."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        bits = _one_bit(laws, measure)
+        return np.asarray(bits + measure.outside(laws, bits))
+
+
+def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
+    """Compute the largest Σ q·φ(L) on a grid of places: about the supremum, from below.
+
+    With ``every`` = 4 first on every fourth line, then on all lines around the best places.
+    """
+    step = max(1, laws.right // 60)
+    first, last = -2 * laws.right // step // 5, (laws.near + laws.right) // step - 1
+    places = np.indices((-(-(last + 1 - first) // every),) * 2).reshape(2, -1) * every + first
+    around = np.indices((2 * every + 1,) * 2).reshape(2, 1, -1) - every
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(min(every, 2)):
+            i, j = places * step
+            likely = (np.minimum(i, j) < laws.right // 2) & (np.abs(i - j) <= laws.right)
+            likely &= (np.min(places, axis=0) >= first) & (np.max(places, axis=0) <= last)
+            places = places[:, likely]
+            table = _table(laws, i[likely], j[likely], 0)
+            values = [_values(table, measure, index) for index in range(measure.size)]
+            best = places[:, np.unique([np.nanargmax(one) for one in values])]
+            places = (best[:, :, None] + around).reshape(2, -1)
+        return np.array([np.nanmax(one) for one in values])
+
+
+@dataclass(frozen=True)
+class _Table:
+    logs: tuple[Array, Array, Array]  # of the probabilities after the move
+    losses: tuple[Array, Array, Array]
+
+
+def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> _Table:
+    law = laws.moved(i, j, z)
+    i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
+    below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
+    other = laws.log_G(-i - 1) - below_i + laws.log_G(-j - 1) - below_j
+    return _Table((law.q_a, law.q_b, below_i + below_j), (law.p_a - law.q_a, law.p_b - law.q_b, other))
+
+
+def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = slice(None)) -> Array:
+    pairs = zip(table.logs, table.losses, strict=True)
+    return np.asarray(sum(_added(measure, index, log[at], loss[at]) for log, loss in pairs))
+
+
+def _added(measure: Measure, index: int, log_after: Array, losses: Array) -> Array:
+    """Compute q·φ(L), or a bound of it if φ(L) overflows; NaN if q is too small for either."""
+    penalty = measure.penalty(losses, index)
+    added = np.exp(log_after) * penalty
+    large = np.isinf(penalty)
+    if large.any():
+        most = np.exp(log_after + measure.log_most(losses, index))
+        added = np.where(large, np.where(log_after > _LEAST_LOG, most, np.nan), added)
+    return np.asarray(added)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The corners of blocks of places: losses of a and b fall from `high` to `low`."""
+
+    low: _Table
+    high: _Table
+    other_log: Array  # of the largest probability after the move in each block
+    farther: float  # by which losses of a and b may exceed those at the corners
+    margin: float
+    single: bool  # each is one (i, j): its corners are its points
+
+    @classmethod
+    def of(cls, laws: TwoClasses, places: Integers, sides: tuple[int, int], farther: float) -> "_Blocks":
+        """Compute the corners of blocks from their first places, shape (2, n), their numbers of i and j, and both z."""
+        i, j = places
+        low = _table(laws, i + sides[0] - 1, j, 0)
+        high = _table(laws, i, j + sides[1] - 1, 1)
+        margin = 4.0 * laws.rounding
+        return cls(low, high, _other_log(laws, i, j), farther + margin, margin, single=sides == (1, 1))
+
+    def bounds(self, measure: Measure, index: int, at: Integers) -> Array:
+        """Bound Σ q·φ(L) in some of the blocks; ∞ if unknown."""
+        if self.single:
+            return np.maximum(*(self._between(table, table, measure, index, at) for table in (self.low, self.high)))
+        return self._between(self.low, self.high, measure, index, at)
+
+    def _between(self, low: _Table, high: _Table, measure: Measure, index: int, at: Integers) -> Array:
+        margin = self.margin
+        a = _added(measure, index, low.logs[0][at], high.losses[0][at] + self.farther)
+        b = _added(measure, index, high.logs[1][at], low.losses[1][at] - self.farther)
+        least = _added(measure, index, self.other_log[at], low.losses[2][at] - margin)
+        most = _added(measure, index, self.other_log[at], high.losses[2][at] + margin)
+        bound = (a + b + np.maximum(least, most)) * (1.0 + margin)
+        return np.where(np.isnan(bound), np.inf, bound)
+
+
+def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, far: bool) -> Array:
+    # Blocks of the plane, or of the line with i and j ``far`` above `near`.
+    least, most = leads
+    end = laws.near + laws.left - least  # both are above it on the line
+    side = 1 << int(math.log2(max(1.0, laws.noise.deviation)))
+    columns = np.arange(least + end, most + end + 1, side) if far else np.arange(-laws.right, laws.near + most, side)
+    places = np.array([grid.ravel() for grid in np.meshgrid(columns, [end] if far else columns)])
+    active = np.ones((measure.size, places.shape[1]), dtype=bool)
+    farther = _farther(laws) if far else 0.0
+    bound = np.zeros(measure.size)
+    while True:
+        i, j = places
+        inside = (i - j < most + side) & (j - i < side - least) & active.any(axis=0)
+        if not far:
+            inside &= np.minimum(i, j) < laws.near
+        places, active = places[:, inside], active[:, inside]
+        i, j = places
+        blocks = _Blocks.of(laws, places, (side, 1 if far else side), farther)
+        left = np.zeros(measure.size)
+        for index, here in enumerate(active):
+            at = np.flatnonzero(here)
+            if not at.size:
+                continue
+            bounds = blocks.bounds(measure, index, at)
+            likely = at[np.argpartition(bounds, -min(_TRIED, at.size))[-_TRIED:]]
+            best[index] = np.fmax(best[index], np.fmax.reduce(_values(blocks.low, measure, index, likely)))
+            done = bounds <= measure.enough(best)[index]
+            here[at[done]] = False
+            bound[index] = np.max(bounds, where=done, initial=bound[index])
+            left[index] = np.max(bounds, where=~done, initial=0.0)
+        for index in np.argsort(-active.sum(axis=1)):  # too many blocks: those with the most keep their bound
+            if _affordable(laws, measure, i - j, np.any(active, axis=0)):
+                break
+            bound[index] = max(bound[index], left[index])
+            active[index] = False
+        if not (side > 1 and active.any()):
+            return np.maximum(bound, left)
+        side //= 2
+        steps = [(0, 0), (side, 0)] if far else [(0, 0), (side, 0), (0, side), (side, side)]
+        places = np.concatenate([places + np.array(step)[:, None] for step in steps], axis=1)
+        active = np.concatenate([active] * len(steps), axis=1)
+
+
+def _affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, active: NDArray[np.bool_]) -> bool:
+    """Return whether halving the active blocks stays within the limits on blocks and on diagonals."""
+    blocks, met = int(np.count_nonzero(active)), int(np.unique(diagonals[active]).size)
+    return 4 * blocks <= _MOST_BLOCKS and 8 * met * laws.support.size <= measure.most_summed
+
+
+def _farther(laws: TwoClasses) -> float:
+    """Bound the excess of L_a at i ≥ `near` over its limit: −log(1 − f(−near)/Pr[X ≥ −near])."""
+    near = np.array([laws.near])
+    return float(-np.log1p(-np.exp(laws.log_masses(-near) - laws.log_F(near)))[0])
+
+
+def _other_log(laws: TwoClasses, i: Integers, j: Integers) -> Array:
+    return np.asarray(laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2))
+
+
+def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
+    """Bound the supremum for one class against a threshold, if its count grows or falls by one: blocks of a line."""
+    step = max(1, int(laws.noise.deviation / 128.0))
+    first = np.arange(-laws.right - 1, laws.left + 2, step)
+    last = first + step - 1
+    margin = 4.0 * laws.rounding
+
+    def wins(i: Integers) -> Array:
+        return laws.log_F(i) - laws.log_F(i - 1)
+
+    def loses(i: Integers) -> Array:
+        return laws.log_G(-i - 1) - laws.log_G(-i)
+
+    bits = np.zeros(measure.size)
+    for index in range(measure.size):
+        falls = _added(measure, index, laws.log_F(last - 1), wins(first) + margin)
+        falls += _added(measure, index, laws.log_G(-first), loses(last) - margin)
+        grows = _added(measure, index, laws.log_F(last + 1), -wins(first + 1) - margin)
+        grows += _added(measure, index, laws.log_G(-first - 2), -loses(last + 1) + margin)
+        bits[index] = np.maximum(np.max(falls), np.max(grows)) * (1.0 + margin)
+    return np.where(np.isnan(bits), np.inf, bits)
+
+
+def _tail(laws: TwoClasses, orders: Array, sign: int) -> Array:
+    """Bound T_r(right), or T_l(left), at several orders: a geometric sum; ∞ if it may not converge."""
+    start = laws.right if sign > 0 else laws.left
+    logs = laws.log_masses(sign * np.arange(start, start + 3))
+    v = -np.diff(logs)
+    exponent = logs[0] + (orders - 1.0) * v[0] + 1e-9
+    falls = v[0] - (orders - 1.0) * (v[1] - v[0]) - 1e-9
+    return np.where(falls > 0.0, np.exp(exponent) / -np.expm1(-np.maximum(falls, 1e-300)), np.inf)
+
+
+def log_moved(laws: TwoClasses, orders: Array, sign: int) -> Array:
+    """Bound log Σ_w f(w)^α·f(w ± 1)^{1−α}, the cost of one noisy count, in panels: f(w)/f(w ± 1) grows with ±w."""
+    outward = laws.log_masses(laws.support)[::sign]
+    growth = outward[:-1] - outward[1:]
+    step = max(1, int(laws.noise.deviation / 256.0))
+    starts = np.arange(0, growth.size, step)
+    mass = np.logaddexp.reduceat(outward[:-1], starts)
+    worst = growth[np.minimum(starts + step, growth.size) - 1]
+    with np.errstate(over="ignore", divide="ignore"):
+        logs = np.logaddexp.reduce(mass + (orders[:, None] - 1.0) * worst, axis=1)
+        # left of the support the ratio is below 1
+        return np.asarray(np.logaddexp(np.logaddexp(logs, np.log(_tail(laws, orders, sign))), -60.0) + 1e-9)

@@ -1,0 +1,318 @@
+"""LNMax, GNMax and AsymmetricMax: the class with most votes after noise [P, Section 4.1], [P17, Section 2.1].
+
+One teacher may move one vote from a class to another, so two counts change by 1; a person who influences t voters
+changes them by t. For whole-number noise the cost is that of the label (`darrm.noisy_max.label_cost`), for continuous
+noise that of both noisy counts. Ties are broken uniformly, and the cost does not depend on the names of the classes.
+
+Asymmetric noise is more accurate for many classes. An error needs the largest of C − 1 noises, and at an equal cost of
+the label a short right and a long left tail have a smaller maximum. Noisy counts would not gain, because they reveal
+the left tail as well.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.loss.amplification import amplified, rate_of
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve
+from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
+from darrm.noisy_max.label_cost import is_exact_of_two, label_curve, label_of_two, label_profile
+from darrm.noisy_max.noise_tails import NOISES, check_noise
+from darrm.numerics.exact_inversion import WIDEST, ExactInversion, bytes_from
+from darrm.numerics.exact_sampling import UniformBelow, discrete_gaussian, discrete_laplace, uniform_below
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from darrm.privacy import PrivacyParams, exact_number
+from darrm.problem import MOST_VOTERS, Voters, is_law_a_gamma
+from darrm.util import checks
+from darrm.votes import Labels, Votes, require_votes
+
+DRAWS_AT_ONCE = 1 << 18  # bounds the memory of a release
+_NEVER = -(2**62)  # a count below every threshold after noise
+_SMALLEST_GAMMA, _LARGEST_GAMMA = 1e-9, 1e6  # per vote: γ² and 1/γ stay far from overflow
+Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
+
+
+class NoisyMax:
+    """Base of noisy maxima: the cost of a label whatever the votes, and the draws."""
+
+    noise: object  # "continuous" is for experiments
+    reached: int  # how many votes one person may move
+
+    @property
+    def law(self) -> IntegerNoise:
+        """The whole-number noise of each count."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        """The name and parameters, for reports."""
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve of one label, whatever the votes and the number of classes."""
+        return label_curve(self.law, moved=self.reached)
+
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` answers, whatever the votes."""
+        profile = None if self.noise == "continuous" else label_profile(self.law, moved=self.reached)
+        return PrivacyCost(self.words, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
+
+    def subsampled_cost(self, voters: Voters, classes: int, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` answers, amplified if the voters resample their examples."""
+        cost, sampling = self.privacy_cost(queries), voters.sampled
+        if sampling is None or self.noise == "continuous":
+            return cost
+        rate, two = rate_of(sampling), is_law_a_gamma(classes) and is_exact_of_two(self.law, voters.K)
+        curve: RenyiCurve | None = None
+        if two:  # a law of the number of ones
+            log_errors = label_of_two(self.law, voters.K)
+            cost = replace(cost, profile=profile_of_votes(log_errors, voters.K, self.reached))
+            curve = curve_of_votes(log_errors, voters.K, self.reached, rate)
+        elif self.reached == 1:
+            curve = label_curve(self.law, rate=rate, votes=voters.K)
+        return amplified(cost, sampling, curve)
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
+        """Release one class for each query, as `Aggregator.release`.
+
+        Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
+        """
+        votes = require_votes(votes)
+        return votes.labeled(noisy_argmax(votes.counts, self.draw(rng), rng))
+
+    def draw(self, rng: np.random.Generator | None) -> Draw:
+        """Return a function that draws a number of noises, from the operating system unless ``rng`` is given."""
+        return inverted(self.law, rng)
+
+
+@dataclass(frozen=True)
+class GNMax(NoisyMax):
+    """Release the class with the largest count plus Gaussian noise [P, Section 4.1].
+
+    Parameters
+    ----------
+    sigma
+        σ > 0, the standard deviation of the noise on each count, in votes; at least ½ for discrete noise.
+    noise
+        ``"discrete"`` (exact whole numbers, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
+    reached
+        How many votes one person may move, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If σ or the noise's name is out of range.
+
+    Examples
+    --------
+    >>> aggregator = GNMax(sigma=40.0)
+    >>> round(aggregator.guarantee.convert(1e-5).epsilon, 4)
+    0.1103
+    >>> votes = Votes.of_counts([[250, 0, 0], [0, 240, 10]])
+    >>> aggregator.release(votes, rng=np.random.default_rng(1)).tolist()
+    [0, 1]
+    """
+
+    sigma: float
+    noise: str = "discrete"
+    reached: int = 1
+
+    def __post_init__(self) -> None:
+        check_noise(self.sigma, self.noise)
+        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve of one label, whatever the votes; with continuous noise λt²/σ² [P, Proposition 8]."""
+        if self.noise == "continuous":
+            return RenyiCurve.of(lambda orders: orders * (self.reached / self.sigma) ** 2)
+        return super().guarantee
+
+    @property
+    def law(self) -> DiscreteGaussian:
+        """The discrete noise of each count."""
+        return DiscreteGaussian(self.sigma)
+
+    @property
+    def words(self) -> str:
+        """Its name and σ."""
+        return f"GNMax(sigma={self.sigma:g})"
+
+    def draw(self, rng: np.random.Generator | None) -> Draw:
+        """Draw Gaussians, exact or for experiments."""
+        return gaussian_draw(self.sigma, self.noise, rng)
+
+
+@dataclass(frozen=True)
+class LNMax(NoisyMax):
+    """Release the class with the largest count plus Laplace noise of scale 1/γ [P17, Section 2.1].
+
+    Parameters
+    ----------
+    gamma
+        γ > 0, the inverse scale of the noise on each count, per vote.
+    noise, reached
+        As for `GNMax`; an answer is (2γ, 0)-private for each vote that a person may move.
+
+    Examples
+    --------
+    >>> LNMax(gamma=0.05).privacy_cost(100).guarantee
+    PrivacyParams(epsilon=0.1, delta=0)
+    """
+
+    gamma: float
+    noise: str = "discrete"
+    reached: int = 1
+
+    def __post_init__(self) -> None:
+        checks.positive(gamma=self.gamma)
+        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
+        if not _SMALLEST_GAMMA <= self.gamma <= _LARGEST_GAMMA:
+            checks.fail("gamma", self.gamma, f"in [{_SMALLEST_GAMMA:g}, {_LARGEST_GAMMA:g}] per vote")
+        checks.one_of(NOISES, noise=self.noise)
+
+    @property
+    def guarantee(self) -> RenyiCurve:
+        """The Rényi curve of one label, whatever the votes; with continuous noise that of any (2γt, 0)."""
+        if self.noise == "continuous":
+            return RenyiCurve.of_pure(2.0 * self.gamma * self.reached)
+        return super().guarantee
+
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` answers, whatever the votes: (2γt, 0) each, and the cost of the label."""
+        pure = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
+        return replace(super().privacy_cost(queries), guarantee=pure)
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The discrete noise of each count."""
+        return DiscreteLaplace(self.gamma)
+
+    @property
+    def words(self) -> str:
+        """Its name and γ."""
+        return f"LNMax(gamma={self.gamma:g})"
+
+    def draw(self, rng: np.random.Generator | None) -> Draw:
+        """Draw Laplace noise, exact or for experiments."""
+        if self.noise == "continuous":
+            generator = _experiments_only(rng)
+            return lambda size: generator.laplace(scale=1.0 / self.gamma, size=size)
+        if self.law.deviation <= WIDEST:
+            return super().draw(rng)
+        scale, below = 1 / exact_number("gamma", self.gamma), uniform_below(rng)
+        return lambda size: discrete_laplace(scale, size, below)
+
+
+def gaussian_draw(sigma: float, noise: str, rng: np.random.Generator | None) -> Draw:
+    """Return a function that draws a number of Gaussian noises, exact or for experiments."""
+    if noise == "continuous":
+        generator = _experiments_only(rng)
+        return lambda size: generator.normal(scale=sigma, size=size)
+    if sigma <= WIDEST:
+        return inverted(DiscreteGaussian(sigma), rng)
+    variance = exact_number("sigma", sigma) ** 2
+    below = uniform_below(rng)
+    return lambda size: discrete_gaussian(variance, size, below)
+
+
+def inverted(noise: IntegerNoise, rng: np.random.Generator | None) -> Draw:
+    """Return a function that draws a number of noises by inversion."""
+    sampler, source = ExactInversion(noise), bytes_from(rng)
+    return lambda size: sampler.draw(size, source=source)
+
+
+def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator | None) -> NDArray[np.int64]:
+    """Find the largest noisy count of each row, ties at random, a block of rows at a time."""
+    queries, classes = counts.shape
+    rows = max(1, DRAWS_AT_ONCE // classes)
+    below = uniform_below(rng)
+    labels = np.empty(queries, dtype=np.int64)
+    for start in range(0, queries, rows):
+        block = counts[start : start + rows]
+        labels[start : start + rows] = _largest(block + draw(block.size).reshape(block.shape), below)[0]
+    return labels
+
+
+def noisy_answer(counts: NDArray[np.int64], below: UniformBelow, *, threshold: int, draw: Draw) -> NDArray[np.int64]:
+    """Find the largest noisy count of each row among positive counts, ties at random: (n, S + 1) → (n,).
+
+    If it is below the threshold the answer is the last place, whose count is 0.
+    """
+    occurs = counts > 0
+    noisy = np.full(counts.shape, _NEVER, dtype=np.int64)
+    noisy[occurs] = counts[occurs] + draw(int(np.count_nonzero(occurs)))
+    winners, heights = _largest(noisy, below)
+    return np.asarray(np.where(heights >= threshold, winners, counts.shape[1] - 1))
+
+
+def _largest(
+    noisy: NDArray[np.int64] | NDArray[np.float64], below: UniformBelow
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | NDArray[np.float64]]:
+    """Find the place and the size of the largest of each row, ties at random."""
+    winners = noisy.argmax(axis=1)
+    heights = noisy[np.arange(len(noisy)), winners]
+    largest = noisy == heights[:, np.newaxis]
+    tied = np.flatnonzero(largest.sum(axis=1) > 1)
+    if tied.size:
+        chosen = below(largest[tied].sum(axis=1)).astype(np.int64)  # an index among the tied classes
+        winners[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
+    return winners, heights
+
+
+def _experiments_only(rng: np.random.Generator | None) -> np.random.Generator:
+    if rng is None:
+        raise ValueError(
+            "continuous noise needs rng=: floating-point noise is inexact and for experiments only. "
+            'Use noise="discrete" for a release'
+        )
+    return rng
+
+
+@dataclass(frozen=True)
+class AsymmetricMax(NoisyMax):
+    """Release the class with the largest count plus asymmetric noise.
+
+    Parameters
+    ----------
+    noise
+        The law, of a deviation of at most 1,024 votes; `darrm.noisy_max.best_shape.best_shape` finds one.
+    reached
+        t, how many votes one person may move.
+
+    Raises
+    ------
+    ValueError
+        If the noise is too wide, or ``reached`` is no positive integer.
+
+    Examples
+    --------
+    >>> from darrm.votes import Votes
+    >>> aggregator = AsymmetricMax(AsymmetricNoise(right=40.0, left=80.0, right_power=3.0, left_power=3.0))
+    >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 250, 0]])).tolist()
+    [0, 1]
+    """
+
+    noise: AsymmetricNoise
+    reached: int = 1
+
+    def __post_init__(self) -> None:
+        checks.instance(AsymmetricNoise, noise=self.noise)
+        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
+        if self.noise.deviation > WIDEST:
+            checks.fail("noise", self.noise, f"of a deviation of at most {WIDEST:g} votes")
+
+    @property
+    def law(self) -> AsymmetricNoise:
+        """The noise."""
+        return self.noise
+
+    @property
+    def words(self) -> str:
+        """Its name and the scales and powers of the noise."""
+        noise = self.noise
+        return f"AsymmetricMax({noise.right:g}^{noise.right_power:g}, {noise.left:g}^{noise.left_power:g})"

@@ -1,0 +1,357 @@
+"""A bound c(q) on the cost of a label by q alone, the probability that it is not the likeliest class.
+
+Let q be the probability that the label is not the class that is most likely to win (the top), α the order, and
+E = exp((α − 1)·D_α), in either direction, of the label before and after one vote moves.
+
+**Theorem (a move from or to the top, Gaussian noise).** E is at most the concave majorant, at q, of the E of threshold
+tests on D: four families, for a lost or a won vote and for both directions. *Proof.* The label is drawn from D, the
+difference of the noises of the two classes of the move (`NoiseDifference`), and Pr[top | D = k] is monotone in k: given
+D = k the other of the two counts has a law ∝ f(x)·f(x − k), whose likelihood ratio in k is monotone for log-concave f.
+A monotone function with mean 1 − q is a mixture of thresholds. By joint convexity E is at most the mixture of the E of
+"top from the threshold on, and D itself before it". ∎
+
+**Theorem (a move between two other classes a and b, any noise).** E is at most the concave majorant, at q, over all
+pairs of levels, of E_a·E_b + R_a·R_b. Here E_a and E_b belong to the bits "a, or b, reaches its level", and R_a, R_b
+are the sums Σ f^α·f'^{1−α} over the noise beyond the levels. *Proof.* Given the noisy counts of all other classes, the
+best of them is a known level, and two independent bits tell whether a and b reach it. If at most one does, the bits
+determine the label; otherwise reveal both counts. The mean over the level of "a or b wins" is at most q. ∎ The second
+theorem also holds for every pair of classes with q = Pr[a] + Pr[b].
+
+One vote changes q = t(κ) to at most t(κ − 2), which bounds the change of the cost.
+
+**Theorem (any noise).** Let L be the loss of the two noisy counts of a move, a sum of two independent ones. An event of
+probability q before the move has probability at most N(q) after it, and its outcomes add at most A(q) to E, where N and
+A fill an event with the least and with the largest losses first (Neyman and Pearson). So E is at most
+(1 − q)^α·(1 − N(q))^{1−α} + A(q), and likewise in reverse. `MissedByLosses` reads these from the law of L, rounded to a
+grid in the safe direction. For Gaussian noise the first two theorems are tighter.
+
+The tests compare with all neighbors of small electorates (`tests/noisy_max/test_cost_given_votes.py`).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.noisy_max.label_cost import label_curve
+from darrm.noisy_max.label_laws import NoiseDifference
+from darrm.noisy_max.noise_table import NoiseTable
+from darrm.numerics import Array
+from darrm.numerics.integer_noise import DiscreteGaussian, IntegerNoise
+
+Curve = tuple[Array, Array]  # increasing places, and the values there; linear between them
+
+_ROUNDING, _TINY = 1e-9, 1e-15  # relative and absolute, of E − 1: sums of 2^16 positive terms, and 1 − 1
+_ARGUMENT = 1e-6  # relative: more than the error of a computed q
+_LEVELS = 16.0  # blocks of levels to a deviation
+_BINS = 4096  # of log q
+_LEAST_LOG_Q = -45.0
+_REACH = 13.0  # deviations: levels beyond have a probability below e^{−80}
+_REACH_OF_TOP = 2.0 / 3.0  # of the tables of `NoiseDifference`: 20σ
+_SUBDIVISIONS = 16  # of one κ: one extra cell is 3 % of a vote
+_LOG_CUT = -80.0  # of the noise outside the table, weighted as at the order
+_LOG_DEEP = -345.0  # of a mass: the product of two that are larger is a float
+_LOSS_STEP, _LOSS_CELLS = 1e-3, 8192.0  # of the grid of losses, over the order; cells of one count at most
+_STEPS_A_VOTE = 32
+_MOST_LEVELS = 40.0  # deviations: more levels, for higher orders, would fill the memory
+
+
+class Missed:
+    """c(q) at one order, and its change by one vote."""
+
+    order: float
+    noise: IntegerNoise
+
+    def cost(self, missed: Array) -> Array:
+        """Bound the cost of labels by their probabilities of missing the likeliest class, elementwise; increasing."""
+        costs = np.log1p(self.excess(missed)) / (self.order - 1.0)
+        return np.asarray(np.minimum(costs, self.ceiling))
+
+    def excess(self, missed: Array) -> Array:
+        """Bound E − 1, elementwise; ∞ where only the ceiling is known."""
+        raise NotImplementedError
+
+    @cached_property
+    def ceiling(self) -> float:
+        """The largest cost of a label, whatever the votes."""
+        return label_curve(self.noise).bound_at(self.order)
+
+    @property
+    def places(self) -> tuple[Array, int]:
+        """Decreasing probabilities, and a shift: one vote changes each to at most the one ``shift`` places before."""
+        raise NotImplementedError
+
+    @cached_property
+    def after_one_vote(self) -> tuple[Array, Array]:
+        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing U with U(0) = 0.
+
+        So n·U(G/n) grows with n, and covers runs of fewer queries.
+        """
+        low, high, shift = self.costs_at_places
+        return majorant(np.append(0.0, low[shift + 1 :]), np.append(0.0, high[: -shift - 1]))
+
+    @property
+    def least(self) -> float:
+        """About the least cost of a label; smaller ones count as this."""
+        return float(self.costs_at_places[0][-1])
+
+    @cached_property
+    def costs_at_places(self) -> tuple[Array, Array, int]:
+        """Bound the cost at each place from below and above, for computed q; and the shift of one vote."""
+        q, shift = self.places
+        return self.cost(q * (1.0 - _ARGUMENT)), self.cost(np.minimum(q * (1.0 + _ARGUMENT), 1.0)), shift
+
+
+@dataclass(frozen=True)
+class MislabelBound(Missed):
+    """c(q) at one order for discrete Gaussian noise of σ votes on each count, two or more classes, any tie rule.
+
+    For orders beyond 8σ it is the ceiling.
+
+    >>> bound = MislabelBound(40.0, 20.0)
+    >>> bound.cost(np.array([1e-4, 0.03, 0.5])).round(6).tolist()
+    [6.6e-05, 0.003755, 0.008127]
+    """
+
+    sigma: float
+    order: float
+
+    @property
+    def noise(self) -> DiscreteGaussian:  # type: ignore[override]
+        """The noise of each count."""
+        return DiscreteGaussian(self.sigma)
+
+    def excess(self, missed: Array) -> Array:
+        """Bound E − 1 by the worse of a move of the top and a move of others."""
+        if not NoiseDifference(self.sigma).covers(self.order):
+            return np.full(np.shape(missed), np.inf)
+        others = others_majorant(self.noise, self.order)
+        excess = np.maximum(np.interp(missed, *self._top), np.interp(missed, *others))
+        return np.asarray(excess * (1.0 + _ROUNDING) + _TINY)
+
+    @property
+    def places(self) -> tuple[Array, int]:
+        """t(κ), with `_SUBDIVISIONS` places for each κ."""
+        tails = np.exp(NoiseDifference(self.sigma).log_tails)
+        where = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
+        return np.interp(where, np.arange(tails.size), tails), 2 * _SUBDIVISIONS
+
+    def overtakes(self, gaps: NDArray[np.int64]) -> Array:
+        """Compute the probability that a class ``gap`` votes behind another has at least as many after the noise."""
+        law = NoiseDifference(self.sigma)
+        return np.asarray(np.exp(law.log_tails[np.minimum(gaps, law.last) - law.first]))
+
+    @cached_property
+    def _top(self) -> Curve:
+        law, less = NoiseDifference(self.sigma), self.order - 1.0
+        hit = law.log_tails[::-1]  # log(1 − t(κ)) = log t(1 − κ), one place further
+        a, b = (np.exp(law.log_sums(self.order, sign)) for sign in (1, -1))
+        # beyond, E grows by next to nothing (a lower threshold reveals more), and the sums lack terms
+        inside = np.arange(-law.first - int(_REACH_OF_TOP * law.last), -law.first + int(_REACH_OF_TOP * law.last) + 1)
+        t = np.exp(law.log_tails[inside])
+
+        def stays(before: int, after: int) -> Array:
+            """(1 − t)^α·(1 − t')^{1−α} − 1 for κ shifted before and after the move."""
+            first, second = hit[inside - 1 + before], hit[inside - 1 + after]
+            return np.asarray(np.expm1(first + less * (first - second)))
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            families = (
+                b[inside] + stays(0, -2),
+                a[inside - 2] + stays(-2, 0),
+                a[inside] + stays(0, 2),
+                b[inside + 2] + stays(2, 0),
+            )
+        return majorant(np.tile(t, 4), np.nan_to_num(np.concatenate(families), nan=np.inf))
+
+
+@dataclass(frozen=True)
+class MissedByLosses(Missed):
+    """c(q) at one order for any noise on each count.
+
+    >>> from darrm.numerics.integer_noise import DiscreteLaplace
+    >>> bound = MissedByLosses(DiscreteLaplace(0.05), 20.0)
+    >>> bound.cost(np.array([1e-6, 1e-3, 0.5])).round(6).tolist()
+    [0.0, 0.000461, 0.029148]
+    """
+
+    noise: IntegerNoise
+    order: float
+
+    def excess(self, missed: Array) -> Array:
+        """Read the bound at the probabilities."""
+        return np.interp(missed, *self._excess)
+
+    @cached_property
+    def places(self) -> tuple[Array, int]:
+        """Probabilities of which each is N of the one `_STEPS_A_VOTE` places later; all 1 for unresolved noise."""
+        if not self._is_resolved:
+            return np.ones(2 * _STEPS_A_VOTE + 2), _STEPS_A_VOTE
+        grows, _, _ = self._sums
+        first = math.exp(_LEAST_LOG_Q)
+        chain = np.geomspace(first, float(np.interp(first, *grows)), _STEPS_A_VOTE, endpoint=False).tolist()
+        while chain[-1] < 1.0:
+            chain.append(min(float(np.interp(chain[-_STEPS_A_VOTE], *grows)) * (1.0 + _ROUNDING), 1.0))
+        chain += [1.0] * (_STEPS_A_VOTE + 1)  # one vote may change all of them to 1
+        return np.array(chain[::-1]), _STEPS_A_VOTE
+
+    @cached_property
+    def _excess(self) -> Curve:
+        """A concave increasing bound on E − 1 by q: on each cell of a grid every term is taken at its larger end."""
+        if not self._is_resolved:
+            return np.zeros(1), np.full(1, np.inf)
+        grows, added, fallen = self._sums
+        edges = np.append(0.0, np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS)))
+        low, high, alpha = edges[:-1], edges[1:], self.order
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            stays = alpha * np.log1p(-low) - (alpha - 1.0) * np.log1p(-np.minimum(np.interp(high, *grows), 1.0))
+            returns = alpha * np.log1p(-np.interp(low, *fallen)) - (alpha - 1.0) * np.log1p(-high)
+            forward = np.expm1(stays) + np.interp(high, *added[0])
+            reverse = np.expm1(returns) + np.interp(high, *added[1])
+            excess = np.maximum(forward, reverse) * (1.0 + _ROUNDING) + _TINY
+        most = _excess_of(self.ceiling, self.order)
+        return majorant(low, np.minimum(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), most))
+
+    @cached_property
+    def _sums(self) -> tuple[Curve, tuple[Curve, Curve], Curve]:
+        """By q: N, the contribution of an event forward and in reverse, and its least probability after the move."""
+        loss, step, masses = self._losses
+        with np.errstate(over="ignore", divide="ignore"):
+            logs = np.log(masses)
+            after, before = np.exp(logs - loss), np.exp(logs - loss - step)
+            forward, reverse = np.exp(logs + (self.order - 1.0) * (loss + step)), np.exp(logs - self.order * loss)
+
+        def summed(values: Array, side: int) -> Curve:
+            return np.append(0.0, np.cumsum(masses[::side])), np.append(0.0, np.cumsum(values[::side]))
+
+        return summed(after, 1), (summed(forward, -1), summed(reverse, 1)), summed(before, -1)
+
+    @cached_property
+    def _losses(self) -> tuple[Array, float, Array]:
+        """The losses of two counts on a grid, rounded down, its step, and their probabilities."""
+        logs = self._table.log_masses
+        masses = np.exp(logs[1:-1])
+        parts = logs[1:-1] - logs[2:], logs[1:-1] - logs[:-2]
+        span = max(float(np.ptp(part)) for part in parts)
+        step = max(_LOSS_STEP / self.order, span / _LOSS_CELLS)
+        cells = [np.floor(part / step).astype(np.int64) for part in parts]
+        binned = [np.bincount(cell - cell.min(), weights=masses) for cell in cells]
+        total = np.convolve(binned[0], binned[1])
+        loss = (np.arange(total.size) + sum(int(cell.min()) for cell in cells)) * step
+        return np.asarray(loss, dtype=np.float64), 2.0 * step, np.asarray(total, dtype=np.float64)
+
+    @cached_property
+    def _is_resolved(self) -> bool:
+        """Whether the relevant masses have float products: false for very narrow noise."""
+        logs = self._table.log_masses
+        slopes = np.abs(np.diff(logs))
+        inner = logs[1:-1]
+        counted = inner + self.order * np.maximum(slopes[1:], slopes[:-1])  # α > 1: N needs less
+        deep = counted[inner < _LOG_DEEP]
+        return not deep.size or float(np.max(deep) + max(np.max(counted), 0.0)) < _LOG_CUT / 2.0
+
+    @cached_property
+    def _table(self) -> NoiseTable:
+        """The noise up to numbers beyond which neither law, nor a term at the order, has a part above e^{−80}."""
+        reach = int(self.noise.deviation) + 2
+        while True:
+            table = NoiseTable.of(self.noise, -reach, reach)
+            edges, slopes = table.log_masses[[0, -1]], np.abs(np.diff(table.log_masses)[[0, -1]])
+            if np.max(edges + self.order * slopes) < np.max(table.log_masses) + _LOG_CUT:
+                return table
+            reach *= 2
+
+
+@lru_cache(maxsize=64)
+def missed_label(noise: IntegerNoise, order: float) -> Missed:
+    """Return the tightest bound for a noise, cached."""
+    return MislabelBound(noise.sigma, order) if isinstance(noise, DiscreteGaussian) else MissedByLosses(noise, order)
+
+
+class _Bits:
+    """The bits "a class reaches a level", at all levels of a table."""
+
+    def __init__(self, noise: IntegerNoise, less: float, beyond: int) -> None:
+        self.less = less  # α − 1
+        self.table = NoiseTable.of(noise, -beyond - 2, beyond + 2)
+        self.at = np.arange(2, self.table.log_masses.size - 2)
+
+    def moved(self, before: int, after: int, shift: int) -> tuple[Array, Array, Array]:
+        """E − 1 of the bit X ≥ level, whose level moves, the share of 1 in it, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
+        here, there, logs = self.at + before, self.at + after, self.table.log_masses
+        with np.errstate(over="ignore", invalid="ignore"):
+            one, zero = (
+                np.exp(part[here] + self.less * (part[here] - part[there]))
+                for part in (self.table.log_above, self.table.log_below)
+            )
+        shifted = np.roll(logs, -shift)
+        shifted[:1], shifted[-1:] = logs[:1], logs[-1:]  # at the ends the ratio counts as 1
+        sums = NoiseTable(0, logs + self.less * (logs - shifted)).log_above
+        resolved = np.exp(np.minimum(sums[here], 700.0))
+        return np.nan_to_num(one + zero, nan=np.inf) - 1.0, np.nan_to_num(one, nan=0.0), resolved
+
+
+@lru_cache(maxsize=256)
+def others_majorant(noise: IntegerNoise, order: float) -> Curve:
+    """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it.
+
+    A constant where the order is far beyond the deviation.
+    """
+    less = order - 1.0
+    most = _excess_of(label_curve(noise).bound_at(order), order)
+    beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
+    if beyond > _MOST_LEVELS * max(noise.deviation, 1.0):
+        return np.zeros(1), np.array([most])
+    bits = _Bits(noise, less, beyond)
+    pairs = (
+        (bits.moved(0, 1, 1), bits.moved(0, -1, -1)),  # forward: a loses, b wins a vote
+        (bits.moved(1, 0, -1), bits.moved(-1, 0, 1)),  # reverse
+    )
+    size = 2 * beyond + 1
+    block = max(1, int(noise.deviation / _LEVELS))
+    starts = np.arange(0, size, block)
+    ends = np.minimum(starts + block, size) - 1
+    least = np.exp(bits.table.log_above[bits.at])[ends]
+    q = least[:, None] + least - least[:, None] * least
+    edges = np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS))
+    place = np.searchsorted(edges, q.ravel(), side="right")
+    best = np.zeros(_BINS + 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for (loses, loses_one, loses_all), (wins, wins_one, wins_all) in pairs:
+            first, second = (np.maximum.reduceat(one, starts) for one in (loses, wins))
+            one_a, one_b = (np.minimum.reduceat(one, starts) for one in (loses_one, wins_one))
+            value = first[:, None] + second + first[:, None] * second
+            value += loses_all[starts][:, None] * wins_all[starts] - one_a[:, None] * one_b
+            np.maximum.at(best, place, np.minimum(np.nan_to_num(value, nan=np.inf), most).ravel())
+    return majorant(np.append(0.0, edges), best)
+
+
+def _excess_of(divergence: float, order: float) -> float:
+    """Compute E − 1 of a divergence; ∞ beyond the floats."""
+    loss = (order - 1.0) * divergence
+    return math.expm1(loss) if loss < 700.0 else math.inf
+
+
+def majorant(places: Array, values: Array) -> tuple[Array, Array]:
+    """Return the vertices of the least concave increasing function above points with places of at least 0.
+
+    >>> [part.tolist() for part in majorant(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 2.0, 1.0, 3.0]))]
+    [[0.0, 1.0, 3.0], [0.0, 2.0, 3.0]]
+    """
+    order = np.lexsort((-values, places))
+    x, y = places[order], np.maximum.accumulate(values[order])
+    new = np.append(True, y[1:] > y[:-1])  # the other points are below an increasing function
+    vertices: list[tuple[float, float]] = []
+    for point in zip(x[new].tolist(), y[new].tolist(), strict=True):
+        while len(vertices) > 1 and _below(vertices[-2], vertices[-1], point):
+            vertices.pop()
+        vertices.append(point)
+    return np.array([x for x, _ in vertices]), np.array([y for _, y in vertices])
+
+
+def _below(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+    if math.isinf(last[1]):
+        return math.isinf(middle[1])
+    return (middle[1] - first[1]) * (last[0] - first[0]) <= (last[1] - first[1]) * (middle[0] - first[0])

@@ -1,0 +1,223 @@
+"""A noisy maximum for given voters and classes: the release that a plan writes to a file.
+
+The mechanisms do not know K and C, because the cost of a label depends only on the votes that one person moves. A file
+names the mechanism, its voters and the number of classes, and votes of other voters are refused. It contains no proof:
+the cost of a label is computed from the mechanism whenever it is charged.
+
+For open-set answers the noisy maximum runs over the strings that occur among the votes, and answers if the largest
+noisy count reaches a threshold; `darrm.noisy_max.vanishing` bounds the additional δ.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from darrm.errors import TableError
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve
+from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax, NoisyMax, noisy_answer
+from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
+from darrm.noisy_max.vanishing import MOST_THRESHOLD, check_width, vanishing
+from darrm.numerics.exact_sampling import uniform_below
+from darrm.numerics.integer_noise import AsymmetricNoise
+from darrm.open_set.lines import columns_of, of_classes
+from darrm.privacy import PrivacyParams, exact_number
+from darrm.problem import Voters, checked_classes, classes_to_json, is_open
+from darrm.util import checks
+from darrm.util.files import Document, Json
+from darrm.util.json_files import checksum_of, read_document, write_document
+from darrm.votes import Labels, Votes
+
+FORMAT = "darrm release"
+VERSION = 1
+_LEAST_DELTA = 1e-10  # of an answer, even if the threshold needs less
+Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip | AsymmetricMax
+_SHAPE = ("right", "left", "right_power", "left_power")
+_PARAMETERS = {
+    "GNMax": ("sigma",),
+    "LNMax": ("gamma",),
+    "ExponentialMechanism": ("epsilon",),
+    "PermuteAndFlip": ("epsilon",),
+    "AsymmetricMax": _SHAPE,
+}
+
+
+def _make_mechanism(kind: str, values: list[float], reached: int) -> Mechanism:
+    if kind == "AsymmetricMax":
+        return AsymmetricMax(AsymmetricNoise(*values), reached)
+    (value,) = values
+    if kind == "GNMax":
+        return GNMax(value, reached=reached)
+    if kind == "LNMax":
+        return LNMax(value, reached=reached)
+    return ExponentialMechanism(value, reached) if kind == "ExponentialMechanism" else PermuteAndFlip(value, reached)
+
+
+@dataclass(frozen=True)
+class NoisyMaximum:
+    """A mechanism that releases labels of given voters on a given number of classes.
+
+    Parameters
+    ----------
+    mechanism
+        Its ``reached`` is at least that of the voters, and its noise is discrete.
+    voters
+        The voters.
+    classes
+        C ≥ 2, the number of classes, or ``"open"``.
+    threshold
+        For open-set answers: the noisy votes that an answer needs, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If one person influences more of the voters than the mechanism is private for, or a threshold is given for
+        listed classes or missing for open-set answers.
+
+    Examples
+    --------
+    >>> teachers = Voters(50, PrivacyParams("inf"), overlap=1)
+    >>> aggregator = NoisyMaximum(GNMax(40.0), teachers, classes=3)
+    >>> NoisyMaximum.from_json(aggregator.to_json()) == aggregator
+    True
+    >>> aggregator.release(Votes.of_counts([[100, 150, 0]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: votes must be of K = 50 voters, got 250 votes on every query: a row of counts sums to K
+    """
+
+    mechanism: Mechanism
+    voters: Voters
+    classes: int
+    threshold: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.instance(Voters, voters=self.voters, advice="write Voters(K, each)")
+        object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
+        self._check_threshold()
+        if type(self.mechanism).__name__ not in _PARAMETERS:
+            checks.fail("mechanism", type(self.mechanism).__name__, f"one of {', '.join(_PARAMETERS)}")
+        if self.mechanism.reached < self.voters.reached:
+            advice = "the votes that one person moves"
+            checks.fail("mechanism.reached", self.mechanism.reached, f"at least {self.voters.reached}", advice)
+        if getattr(self.mechanism, "noise", "discrete") == "continuous":
+            checks.fail("mechanism.noise", "continuous", "discrete", "continuous noise is for experiments")
+
+    def _check_threshold(self) -> None:
+        if not is_open(self.classes):
+            if self.threshold is not None:
+                checks.fail("threshold", self.threshold, "None", "it is for open-set answers, classes='open'")
+            return
+        advice = "the noisy votes that an answer needs; darrm.plan finds one"
+        checks.integer_at_least(1, most=MOST_THRESHOLD, threshold=self.threshold, advice=advice)
+        object.__setattr__(self, "threshold", int(self.threshold or 0))
+        if self._noisy is None:
+            checks.fail(
+                "mechanism", type(self.mechanism).__name__, "GNMax, LNMax or AsymmetricMax for open-set answers"
+            )
+        check_width(self._noisy[0].law)
+        if self.voters.sampled is not None:
+            checks.fail("voters", checks.Found("resampled"), "the same for every open question", "leave --sampled out")
+
+    @property
+    def _noisy(self) -> tuple[NoisyMax, int] | None:
+        """The mechanism and the threshold for open-set answers."""
+        if self.threshold is None or not isinstance(self.mechanism, NoisyMax):
+            return None
+        return self.mechanism, self.threshold
+
+    @property
+    def guarantee(self) -> PrivacyParams | RenyiCurve:
+        """The guarantee of one answer, whatever the votes; for open-set answers at about twice δ of the threshold."""
+        if self.threshold is None:
+            return self.mechanism.guarantee
+        cost = self.privacy_cost()
+        rest = max(_LEAST_DELTA, min(cost.vanishing, (1.0 - cost.vanishing) / 2.0))
+        if cost.vanishing + rest >= 1.0:
+            checks.fail("threshold", self.threshold, "larger", "it reveals answers that only one person gives")
+        epsilons = [] if cost.renyi is None else [cost.renyi.convert(rest).epsilon]
+        epsilons += [] if cost.profile is None else [cost.profile.epsilon_at(rest)]
+        return PrivacyParams(min(epsilons), cost.vanishing + rest)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of its file, in hexadecimal: its name in ledgers and audits."""
+        return checksum_of(self.to_json())
+
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` answers, whatever the votes.
+
+        For private models it includes the cost for non-private voters, from which the accountant composes answers.
+        """
+        cost = self.mechanism.subsampled_cost(self.voters, self.classes, queries)
+        name = f"{cost.what} over {self.voters.K} voters"
+        cost = replace(cost, what=name, voters=self.voters, table=self.digest)
+        if self._noisy is not None:
+            mechanism, threshold = self._noisy
+            lost = vanishing(mechanism.law, threshold, moved=mechanism.reached)
+            name = f"{name}, open answers from {threshold} noisy votes on"
+            return replace(cost, what=name, guarantee=None, vanishing=lost)
+        if not self.voters.are_private_models:
+            return cost
+        plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
+        return replace(cost, for_plain_voters=(replace(cost.kind, voters=plain, alone=False),))
+
+    def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
+        """Release one class for each query of K voters on C classes, as `Aggregator.release`.
+
+        Missing votes, if allowed, are imputed by fresh random ones.
+        """
+        votes = of_classes(votes, self.classes).of_voters(self.voters.K)
+        if self._noisy is not None:
+            mechanism, threshold = self._noisy
+            places = partial(noisy_answer, threshold=threshold, draw=mechanism.draw(rng))
+            return votes.labeled(columns_of(votes, places, uniform_below(rng)))
+        return self.mechanism.release(votes.impute_missing(rng=rng), rng=rng)
+
+    def to_json(self) -> Document:
+        """Return plain data, parameters as decimals; ``darrm/schemas/release.json``."""
+        kind, holder = type(self.mechanism).__name__, getattr(self.mechanism, "noise", None)
+        holder = holder if isinstance(holder, AsymmetricNoise) else self.mechanism
+        parameters = {name: repr(float(getattr(holder, name))) for name in _PARAMETERS[kind]}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "voters": self.voters.to_json(),
+            "classes": classes_to_json(self.classes),
+            **({} if self.threshold is None else {"threshold": self.threshold}),
+            "mechanism": {"kind": kind, **parameters, "reached": self.mechanism.reached},
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> NoisyMaximum:
+        """Read the data of `to_json`; `TableError` if a field is missing, malformed, or unknown."""
+        field = "file"
+        try:
+            stored, voters = data["mechanism"], Voters.from_json(data["voters"])
+            values = []
+            for field in _PARAMETERS[stored["kind"]]:
+                values.append(float(exact_number(field, stored[field])))
+                checks.positive(parameter=values[-1])
+            field = "file"
+            mechanism = _make_mechanism(stored["kind"], values, stored["reached"])
+            maximum = cls(mechanism, voters, data["classes"], data.get("threshold"))
+            # unknown fields, other types and numbers beyond float precision would change when written again
+            if maximum.to_json() != data:
+                raise TableError(field, f"it is no {FORMAT!r} of this version")
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise TableError(field, f"it is malformed ({type(error).__name__}: {error})") from error
+        return maximum
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, replacing an old one in one step."""
+        write_document(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> NoisyMaximum:
+        """Read it from a file; `TableError` if that holds none, `OSError` if it cannot be read."""
+        return cls.from_json(read_document(path))

@@ -1,0 +1,16 @@
+"""Laws of the number of ones, whole-number noise and its exact draws, and the one bisection."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "binomial",
+    "bisection",
+    "exact_coins",
+    "exact_inversion",
+    "exact_sampling",
+    "integer_noise",
+    "special",
+]
+
+Array = NDArray[np.float64]

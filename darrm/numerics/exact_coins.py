@@ -1,0 +1,98 @@
+"""Exact coins: Bernoulli draws whose probability is the number that was asked for, to the last bit, many at once.
+
+A coin with probability p = 0.b₁b₂b₃… (binary) shows heads exactly when a uniform U = 0.u₁u₂u₃… lies below p. The first
+byte of both decides all coins but one in 256; only where the bytes are equal are further words compared, of 64 bits.
+Nothing is rounded, so Pr[heads] = p for every p with finitely many binary digits, which is every float.
+
+*Proof.* U < p is decided by the first byte or word that differs, whatever follows it; so what is not drawn, or is drawn
+and not looked at, does not change the outcome. If all digits of p are used up without a difference, U ≥ p: tails. Hence
+Pr[heads] = Pr[U < p] = p. ∎
+
+**What its time tells.** Whether a coin is a tie, and how long it stays one, does not depend on p: a uniform byte equals
+any given one with probability 1/256. But the label and "it was a tie" together depend on p otherwise than the label
+alone, and one coin in 256 is too many to say nothing about. So a word is drawn for as many coins as n coins tie with
+probability 1 − 2⁻⁶⁴ at least (all of them, for few coins), ties or not, and how many bytes are drawn, in which calls,
+depends on the number of coins and the length of the longest p alone, except with probability 2⁻⁶⁴ for a block of coins,
+and 2⁻⁷² for each. (With words of 64 bits from the start it was 2⁻⁶⁴ for each.) By *Bernstein's inequality* T ties of n
+coins, n/256 on average, are n/256 + t or more with probability exp(−t²/(2·(n/256 + t/3))) at most.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.util import checks
+
+_BLOCK = 2**18  # coins decided at a time: 256 kB of random bytes
+_WORD_TYPES = {8: "u1", 64: "<u8"}
+_RARE = 64 * math.log(2.0)  # −log of the probability that the number of bytes drawn is another one
+
+
+class ExactCoins:
+    """A row of coins, each with its own exact probability of heads.
+
+    The probabilities are in [0, 1) and have a power of two as denominator; the words after the first byte have 64 bits,
+    or 8, which makes a proof by listing all random bytes short.
+
+    >>> coins = ExactCoins([Fraction(0), Fraction(3, 4)])
+    >>> coins.flip(np.array([0, 1, 1]), source=lambda size: bytes([255, 255, 0]))
+    array([False, False,  True])
+    """
+
+    def __init__(self, probabilities: Sequence[Fraction], *, word_bits: int = 64) -> None:
+        if word_bits not in _WORD_TYPES:
+            checks.fail("word_bits", word_bits, "8 or 64")
+        if not probabilities:
+            checks.fail("probabilities", probabilities, "at least one")
+        for p in probabilities:
+            if not 0 <= p < 1 or p.denominator & (p.denominator - 1):
+                checks.fail("probability", p, "in [0, 1) with a power of two as denominator")
+        self.probabilities = tuple(map(Fraction, probabilities))
+        longest = max(p.denominator.bit_length() - 1 for p in self.probabilities)
+        levels = max(0, -(-(longest - 8) // word_bits))
+        scaled = [int(p * 2 ** (8 + levels * word_bits)) for p in self.probabilities]
+        # the binary digits of probability i: the byte _first[i], then the words _rest[0][i], _rest[1][i], …
+        self._first = np.array([number >> (levels * word_bits) for number in scaled], dtype=np.uint8)
+        mask, dtype = 2**word_bits - 1, np.dtype(_WORD_TYPES[word_bits])
+        self._rest = tuple(
+            np.array([number >> (word_bits * (levels - 1 - level)) & mask for number in scaled], dtype=dtype)
+            for level in range(levels)
+        )
+
+    def flip(self, which: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
+        """Flip coin ``which[q]`` for every q, independently; ``source`` gives that many uniform bytes."""
+        heads = np.empty(which.size, dtype=np.bool_)
+        for start in range(0, which.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            heads[block] = self._flip_block(which[block], source)
+        return heads
+
+    def _flip_block(self, which: NDArray[np.int64], source: Callable[[int], bytes]) -> NDArray[np.bool_]:
+        uniform, digits = _draw(which.size, self._first.dtype, source), self._first[which]
+        heads = uniform < digits
+        undecided = np.flatnonzero(uniform == digits)
+        drawn = max(_usual_ties(which.size), undecided.size)
+        for words in self._rest:
+            if not drawn:
+                break
+            uniform, digits = _draw(drawn, words.dtype, source)[: undecided.size], words[which[undecided]]
+            heads[undecided] = uniform < digits
+            undecided = undecided[uniform == digits]
+            drawn = undecided.size
+        # where all digits agree U >= p: tails, which is what `heads` holds there
+        return heads
+
+
+def _usual_ties(coins: int) -> int:
+    """Return a number that the ties of the first byte exceed with probability 2⁻⁶⁴ at most, and no more than all."""
+    mean = coins / 256
+    return min(coins, math.ceil(mean + _RARE / 3 + math.sqrt(_RARE**2 / 9 + 2 * _RARE * mean)))
+
+
+def _draw(size: int, dtype: np.dtype[Any], source: Callable[[int], bytes]) -> NDArray[np.unsignedinteger]:
+    return np.frombuffer(source(size * dtype.itemsize), dtype=dtype)

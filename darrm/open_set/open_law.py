@@ -1,0 +1,198 @@
+"""Laws of open-set answers for many voters: the probability of a string by its votes and the largest other count.
+
+A law on all partitions of K votes has a number for each group of each partition, too many beyond 24 voters. Its
+accuracy is slightly larger (0.91109 against 0.91072 at K = 13), so both exist. Here a string with n votes, the largest
+other string having m, is the answer with probability x(n, m), about K²/2 numbers, and else there is none. Weights are
+whole numbers over 2^53, and those of the strings of no histogram add up to more than 2^53, which `largest_sums` decides
+in whole numbers. An answer is drawn exactly, by one 53-bit number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.numerics import Array
+from darrm.plurality.plurality_law import ONE
+from darrm.priors import Prior, checked, strings_of
+from darrm.problem import OPEN
+from darrm.util import checks
+from darrm.util.files import Json
+
+MOST_OPEN_VOTERS = 200  # proofs look at four counts: half a minute
+Numbers = NDArray[Any]  # whole numbers or floats
+_IMPOSSIBLE = -(2**62)  # below every sum of whole numbers here
+
+
+@dataclass(frozen=True, eq=False)
+class OpenLaw:
+    """The probability of every string by its votes and the most votes of another.
+
+    Parameters
+    ----------
+    K
+        How many votes.
+    weights
+        (K + 1, K + 1) whole numbers, 2^53·x(n, m); 0 where n = 0 or n + m > K.
+
+    Raises
+    ------
+    ValueError
+        If they are no such numbers, or those of some histogram add up to more than 2^53.
+
+    Examples
+    --------
+    Of two votes: a string with both is the answer with probability 1/2, one with one of them never:
+
+    >>> law = OpenLaw.of_probabilities(2, [[0, 0, 0], [0, 0, 0], [0.5, 0, 0]])
+    >>> law.probabilities([[1, 1], [2, 0]]).tolist()
+    [[0.0, 0.0, 1.0], [0.5, 0.0, 0.5]]
+    """
+
+    K: int
+    weights: NDArray[np.int64]
+
+    __setstate__ = checks.set_read_only
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=self.K)
+        given = np.asarray(self.weights)
+        if given.shape != (self.K + 1, self.K + 1) or given.dtype.kind not in "iu":
+            found = checks.Found(f"{given.dtype} {given.shape}")
+            checks.fail("weights", found, f"whole numbers of shape {(self.K + 1, self.K + 1)}")
+        weights = np.array(given, dtype=np.int64)
+        if np.any(weights[~places(self.K)]) or weights.min() < 0 or weights.max() > ONE:
+            checks.fail("weights", checks.Found("others"), f"0 … {ONE}, and 0 where n = 0 or n + m > K")
+        most = int(largest_total(weights, impossible=_IMPOSSIBLE))
+        if most > ONE:
+            checks.fail("the weights of a histogram", most, f"at most {ONE} together")
+        weights.setflags(write=False)
+        object.__setattr__(self, "weights", weights)
+
+    @classmethod
+    def of_probabilities(cls, K: int, probabilities: ArrayLike) -> OpenLaw:
+        """Round x(n, m), (K + 1, K + 1), down to weights; a little more where some histogram has more than 1."""
+        x = np.where(places(K), np.clip(np.asarray(probabilities, dtype=np.float64), 0.0, 1.0), 0.0)
+        over = max(0, int(largest_total((x * ONE).astype(np.int64), impossible=_IMPOSSIBLE)) - ONE)
+        return cls(K, (x * (1.0 - 2.0 * over / ONE) * ONE).astype(np.int64))
+
+    @property
+    def classes(self) -> int:
+        """Answers are open."""
+        return OPEN
+
+    @property
+    def is_monotone(self) -> bool:
+        """False: it is not known."""
+        return False
+
+    @property
+    def each(self) -> Array:
+        """x(n, m) to the nearest float, (K + 1, K + 1)."""
+        return np.asarray(self.weights / float(ONE))
+
+    def probabilities(self, counts: ArrayLike) -> Array:
+        """Compute the probability of every string, and of no answer last, for n rows of votes, (n, S) → (n, S + 1)."""
+        votes = np.asarray(counts, dtype=np.int64)
+        told = self.each[votes, largest_others(votes)]
+        return np.column_stack([told, 1.0 - told.sum(axis=1)])
+
+    def scaled(self, share: float) -> OpenLaw:
+        """Tell an answer only with this probability, rounded down."""
+        checks.probability(share=share)
+        return OpenLaw(self.K, np.floor(self.weights * share * (1.0 - 2.0**-51)).astype(np.int64))
+
+    def share_right(self, prior: Prior | str) -> float:
+        """Compute the probability that the answer is a string with the most votes."""
+        n, m = np.indices(self.weights.shape)
+        return min(1.0, float(np.sum((strings_of(checked(prior, OPEN), self.K) * self.each)[m <= n])))
+
+    def share_answered(self, prior: Prior | str) -> float:
+        """Compute the probability that there is an answer."""
+        return min(1.0, float(np.sum(strings_of(checked(prior, OPEN), self.K) * self.each)))
+
+    def expected_error(self, prior: Prior | str) -> float:
+        """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about two classes and a γ."""
+        return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
+
+    def to_json(self) -> list[list[int]]:
+        """Write the weights of n = 1 … K, of each those of m = 0 … K − n."""
+        return [self.weights[n, : self.K - n + 1].tolist() for n in range(1, self.K + 1)]
+
+    @classmethod
+    def from_json(cls, K: int, weights: Json) -> OpenLaw:
+        """Read what `to_json` wrote; `ValueError` or `TypeError` if it is something else."""
+        checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=K)
+        table = np.zeros((K + 1, K + 1), dtype=np.int64)
+        if not isinstance(weights, list) or len(weights) != K:
+            checks.fail("weights", checks.Found("others"), f"{K} lists")
+        for n, row in enumerate(weights, start=1):
+            if not isinstance(row, list) or len(row) != K - n + 1:
+                checks.fail(f"the weights of {n} votes", row, f"{K - n + 1} numbers")
+            for m, weight in enumerate(row):
+                checks.integer_at_least(0, most=ONE, **{f"the weight of {n} votes beside {m}": weight})
+                table[n, m] = weight
+        return cls(K, table)
+
+
+def places(K: int) -> NDArray[np.bool_]:
+    """Mark the possible pairs (n, m): n ≥ 1, n + m ≤ K, and m = 0 for n = K only.
+
+    >>> places(2).astype(int).tolist()
+    [[0, 0, 0], [0, 1, 0], [1, 0, 0]]
+    """
+    n, m = np.indices((K + 1, K + 1))
+    return np.asarray((n >= 1) & (n + m <= K) & ((m >= 1) | (n == K)))
+
+
+def largest_others(votes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the most votes of any other string, (n, S) → (n, S).
+
+    >>> largest_others(np.array([[3, 1, 1], [2, 2, 0]])).tolist()
+    [[1, 3, 3], [2, 2, 2]]
+    """
+    ordered = np.sort(np.pad(votes, ((0, 0), (0, 1))), axis=1)
+    top, second = ordered[:, -1:], ordered[:, -2:-1]
+    return np.where((votes == top), second, top)
+
+
+def largest_sums(gains: Numbers, impossible: float) -> Numbers:
+    """Compute the largest sums of gains: (…, K + 1) gains of strings by their votes → (…, K + 1, K + 1).
+
+    Entry (cap, L) is the largest sum of gains of strings of at most ``cap`` votes that have L together; about
+    ``impossible`` if there are none.
+
+    >>> largest_sums(np.array([0, 1, 3, 2]), -99)[:, 3].tolist()  # three votes: 1 + 1 + 1, or 1 + 3 of at most two
+    [-99, 3, 4, 4]
+    """
+    K = gains.shape[-1] - 1
+    best = np.full((*gains.shape, K + 1), impossible, dtype=gains.dtype)
+    best[..., 0, 0] = 0
+    for cap in range(1, K + 1):
+        row, gain = best[..., cap - 1, :].copy(), gains[..., cap, None]
+        for start in range(cap, K + 1, cap):
+            end = min(start + cap, K + 1)
+            row[..., start:end] = np.maximum(row[..., start:end], gain + row[..., start - cap : end - cap])
+        best[..., cap, :] = row
+    return best
+
+
+def largest_total(x: Numbers, impossible: float) -> float | int:
+    """Compute the largest sum of x(n, m) over the strings of any histogram."""
+    return max(total for _, _, total in totals(x, largest_sums(x.T, impossible))).item()
+
+
+def totals(x: Numbers, rest: Numbers) -> Iterator[tuple[int, int, np.int64 | np.float64]]:
+    """List the two largest counts of histograms, and the largest sum of x(n, m) over the strings of those with them.
+
+    ``rest`` holds `largest_sums` of x(·, m).
+    """
+    K = len(x) - 1
+    yield K, 0, x[K, 0]
+    for top in range(1, K):
+        for second in range(1, min(top, K - top) + 1):
+            yield top, second, x[top, second] + x[second, top] + rest[top, second, K - top - second]

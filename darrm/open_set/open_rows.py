@@ -1,0 +1,258 @@
+"""Privacy of the laws of `darrm.open_set.open_law`: rows of four counts, with the worst rest.
+
+Let one vote move from string a to string b, a falling from n_a to n_a − 1 and b growing from n_b to n_b + 1. With c =
+e^ε the law is (ε, δ)-private if for all such pairs of histograms, x before and x' after, u and u' the probabilities of
+no answer,
+
+    (1)  Σ_s (x_s − c x'_s)_+ + (u − c u')_+ ≤ δ.
+
+**Theorem.** The largest left side over all histograms with given n_a, n_b and the two largest counts M ≥ S of the other
+strings is the larger of two sums over the strings s, for the worst choice of the rest, strings of at most S votes:
+
+    (2)  Σ_s (x_s − c x'_s)_+           (3)  1 − c + Σ_s (c x'_s − x_s)_+.
+
+*Proof.* u − c u' = 1 − c + Σ_s (c x'_s − x_s). If it is negative (1) is (2), and (3), which is (2) plus it, is less;
+else (1) is (3), as (z)_+ − z = (−z)_+, and (2) is less. The part of a string of the rest depends on its votes and on
+the largest other alone: with T = max(n_a, n_b) and T' = max(n_a − 1, n_b + 1) that is max(T, M) before and max(T', M)
+after, also for the one with S votes; for the one with M it is max(T, S) and max(T', S); for a it is max(n_b, M) and
+max(n_b + 1, M), for b max(n_a, M) and max(n_a − 1, M). So the worst rest fills the votes that are left, each string
+with its gain: `darrm.open_set.open_law.largest_sums`. ∎
+
+Sums are floats. Each has at most K + 3 terms, all of them together at most 1 + c in absolute value, as probabilities
+are; every term is rounded three times and every sum once a term: `ROUNDING`·(K + 8)·(1 + c) is more than all of it.
+With c from below (1) only grows.
+
+**Repair.** s·x has s times the sums of (2) and (3): s = min(1, δ/(2), (δ + c − 1)/Σ of (3)) makes it private.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.errors import CertificationError
+from darrm.loss.certificate import Certificate
+from darrm.majority.corners import lower_float, ratio_of
+from darrm.numerics import Array
+from darrm.open_set.open_law import OpenLaw, largest_sums
+from darrm.privacy import at_most
+from darrm.problem import Problem, classes_in_words
+from darrm.util import checks
+
+METHOD = "floating point with an a-priori error bound, over four counts and the dearest rest"
+ROUNDING = 2.0**-51
+_PART_OF_DELTA = 100.0  # and more are what rounding hides
+_RATIOS = (16.0, 2.0**16)  # that are looked at, whatever rounding hides, and that a solver takes
+_MOST_ATTEMPTS = 6
+
+Indices = NDArray[np.int64]
+Coefficients = dict[tuple[int, int], float]  # of x(n, m)
+
+
+class Move(NamedTuple):
+    """Histograms by the counts that move, the two largest others, and which of (2) and (3) is looked at."""
+
+    giver: int
+    taker: int
+    largest: int
+    second: int
+    is_without: bool  # (3): no answer is the event that differs
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """All (M, S) for one n_a and n_b, with the sums of (2) and of (3) without 1 − c."""
+
+    giver: int
+    taker: int
+    largest: Indices
+    second: Indices
+    sums: tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRows:
+    """The rows of a proposal x, shape (K + 1, K + 1), for c = e^ε from below."""
+
+    x: Array
+    ratio: float
+
+    @property
+    def K(self) -> int:
+        """How many votes."""
+        return len(self.x) - 1
+
+    @cached_property
+    def _padded(self) -> Array:
+        return np.pad(self.x, (0, 2))
+
+    def _gains(self, n: Indices, before: Indices, after: Indices, grown: Indices) -> tuple[Array, Array]:
+        """Return the parts in (2) and (3) of a string with n, then ``grown`` votes."""
+        excess = self._padded[n, before] - self.ratio * self._padded[grown, after]
+        return np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
+
+    @cached_property
+    def _rest(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Gains of strings that keep their votes, and their largest sums, of (2) and (3): by m' − m + 1, m, n (, L)."""
+        n, m, step = np.meshgrid(np.arange(self.K + 1), np.arange(self.K + 1), np.arange(3), indexing="ij")
+        gains = self._gains(n, m, np.maximum(m + step - 1, 0), n)
+        first, second = (gain.transpose(2, 1, 0) for gain in gains)
+        return (first, largest_sums(first, -math.inf)), (second, largest_sums(second, -math.inf))
+
+    def groups(self) -> Iterator[_Group]:
+        """Look at all histograms."""
+        for giver in range(1, self.K + 1):
+            for taker in range(self.K - giver + 1):
+                left = self.K - giver - taker
+                largest, second = np.meshgrid(np.arange(left + 1), np.arange(left + 1), indexing="ij")
+                there = (second <= largest) & (largest + second <= left)
+                there &= ((second > 0) | (largest == left)) & ((largest > 0) | (left == 0))
+                yield self._group(giver, taker, largest[there], second[there])
+
+    def _group(self, giver: int, taker: int, largest: Indices, second: Indices) -> _Group:
+        m, step = self._seen(giver, taker, largest)
+        left = self.K - giver - taker - largest - second
+        total = np.stack([gains[step, m, second] + best[step, m, second, left] for gains, best in self._rest])
+        for place in self._movers(giver, taker, largest, second):
+            total += np.stack(self._gains(*place))
+        return _Group(giver, taker, largest, second, (total[0], total[1]))
+
+    @staticmethod
+    def _seen(giver: int, taker: int, largest: Indices) -> tuple[Indices, Indices]:
+        """Return the largest other of the rest before, and 1 more than by how much it grows."""
+        before = np.maximum(max(giver, taker), largest)
+        return before, np.maximum(max(giver - 1, taker + 1), largest) - before + 1
+
+    @staticmethod
+    def _movers(giver: int, taker: int, largest: Indices, second: Indices) -> list[tuple[Indices, ...]]:
+        """Return votes and largest other of a, b and the largest other string, then largest other and votes after."""
+        top, later = max(giver, taker), max(giver - 1, taker + 1)
+        one = np.ones_like(largest)
+        return [
+            (giver * one, np.maximum(taker, largest), np.maximum(taker + 1, largest), (giver - 1) * one),
+            (taker * one, np.maximum(giver, largest), np.maximum(giver - 1, largest), (taker + 1) * one),
+            (largest, np.maximum(top, second), np.maximum(later, second), largest),
+        ]
+
+    def worst(self) -> tuple[float, float]:
+        """Compute the largest sums of (2) and, without 1 − c, of (3)."""
+        most = [0.0, 0.0]
+        for group in self.groups():
+            most = [max(old, float(np.max(sums))) for old, sums in zip(most, group.sums, strict=True)]
+        return most[0], most[1]
+
+    def coefficients(self, move: Move) -> Coefficients:
+        """Return the dearest row of a move: the coefficients of the sum in (2), or in (3) without 1 − c."""
+        giver, taker, *others, is_without = move
+        largest, second = (np.array([count]) for count in others)
+        terms = [tuple(int(part[0]) for part in place) for place in self._movers(giver, taker, largest, second)]
+        m, step = (int(part[0]) for part in self._seen(giver, taker, largest))
+        left = self.K - giver - taker - int(largest[0]) - int(second[0])
+        best = self._rest[is_without][1][step, m]
+        terms += [(n, m, m + step - 1, n) for n in [int(second[0]), *filling(best, int(second[0]), left)]]
+        row: Coefficients = {}
+        sign = -1.0 if is_without else 1.0
+        for n, before, after, grown in terms:
+            if sign * (self._padded[n, before] - self.ratio * self._padded[grown, after]) > 0.0:
+                for place, factor in (((n, before), sign), ((grown, after), -sign * self.ratio)):
+                    if place[0]:
+                        row[place] = row.get(place, 0.0) + factor
+        return row
+
+
+def filling(best: Array, cap: int, left: int) -> list[int]:
+    """Return the votes of the strings behind a largest sum of `largest_sums`."""
+    strings = []
+    while left:
+        while best[cap - 1, left] == best[cap, left]:
+            cap -= 1
+        strings.append(cap)
+        left -= cap
+    return strings
+
+
+def ratio_below(problem: Problem) -> float:
+    """Return e^ε of the target, rounded down, or less where rounding would hide δ: private for less is private."""
+    clear = problem.target.delta / (_PART_OF_DELTA * rounding_of(problem.voters.K, 0.0))
+    return min(max(_RATIOS[0], min(_RATIOS[1], clear)), lower_float(ratio_of(problem.target.exact_epsilon).ball))
+
+
+def rounding_of(K: int, ratio: float) -> float:
+    """Bound what rounding hides of a sum."""
+    return ROUNDING * (K + 8) * (1.0 + ratio)
+
+
+def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
+    """Prove that a law is private as it stands; `CertificationError` if it is not.
+
+    ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` the number of (n_a, n_b,
+    M, S).
+    """
+    check_law(problem, law)
+    return _certified(problem, law.K, OpenRows(law.each, ratio_below(problem)).worst(), scale)
+
+
+def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float) -> Certificate:
+    kept, without = sums
+    ratio = ratio_below(problem)
+    spare = rounding_of(K, ratio) if kept > 0.0 or without > 0.0 else 0.0  # no answers: no rounding
+    worst = max(0.0, kept, without + 1.0 - ratio) + spare
+    budget = float(np.nextafter(problem.target.delta, 0.0))
+    if worst > budget:
+        text = f"at epsilon = {problem.target.epsilon:g} neighbors differ by {at_most(worst, 6)}, delta is {budget:.6g}"
+        raise CertificationError(f"{text}: let certify tell fewer answers", worst_cost=worst, budget=budget)
+    return Certificate(worst, budget, number_of_rows(K), METHOD, scale)
+
+
+def number_of_rows(K: int) -> int:
+    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and of the others' K − s votes M and S, or none are left.
+
+    >>> number_of_rows(2), sum(group.largest.size for group in OpenRows(np.zeros((3, 3)), 1.0).groups())
+    (3, 3)
+    """
+    others = [1] + [1 + sum(left - 2 * second + 1 for second in range(1, left // 2 + 1)) for left in range(1, K)]
+    return sum(moved * others[K - moved] for moved in range(1, K + 1))
+
+
+def scale_and_prove(problem: Problem, law: OpenLaw) -> tuple[OpenLaw, Certificate]:
+    """Scale the probabilities of answers down until the proof holds, and prove the result."""
+    check_law(problem, law)
+    ratio = ratio_below(problem)
+    sums = OpenRows(law.each, ratio).worst()
+    try:
+        return law, _certified(problem, law.K, sums, 1.0)
+    except CertificationError as error:
+        failure = error
+    for attempt in range(_MOST_ATTEMPTS):  # scaled laws are rounded to weights, too
+        share = share_allowed(*sums, problem, 2.0 * 4.0**attempt * rounding_of(law.K, ratio))
+        less = law.scaled(share)
+        try:
+            return less, prove(problem, less, scale=share)
+        except CertificationError as error:
+            failure = error
+    raise failure
+
+
+def share_allowed(kept: float, without: float, problem: Problem, spare: float = 0.0) -> float:
+    """Compute how much of a law the sums of (2) and (3) allow."""
+    delta, ratio = problem.target.delta - spare, ratio_below(problem)
+    return max(0.0, min(1.0, delta / max(kept, 1e-300), (delta + ratio - 1.0) / max(without, 1e-300)))
+
+
+def check_law(problem: Problem, law: OpenLaw) -> None:
+    """Check that a law is about the open-set answers of a problem with overlap 1: `ValueError` if not."""
+    check_voters(problem)
+    if (law.K, law.classes) != (problem.voters.K, problem.classes):
+        found = f"{law.K} open answers"
+        checks.fail("law", checks.Found(found), f"about {problem.voters.K} votes, {classes_in_words(problem.classes)}")
+
+
+def check_voters(problem: Problem) -> None:
+    """Check that the overlap is 1: `ValueError` if not."""
+    if problem.voters.reached != 1:
+        advice = "of more only laws on all partitions are proved, of K = 16 voters at overlap 2"
+        checks.fail("the overlap of open answers of many voters", problem.voters.reached, "1", advice)

@@ -1,0 +1,123 @@
+"""The optimal law of open-set answers for more voters than have a program over partitions (`darrm.open_set.open_law`).
+
+Its rows (`darrm.open_set.open_rows`) are found as they are broken: for every vote that moves the worst histogram
+around it, and rows for histograms whose probabilities add up to more than 1. Measured on one core: K
+= 30 in a second or two, K = 50 in ten, K = 80 in three minutes.
+
+π(n), the largest probability of a string with n votes under any mechanism, bounds the optimality gap
+(`darrm.plurality.accuracy_bound.most_of_one_string`). *When it is attained.* Let π grow by its first branch up to N. Up
+to K = N voters the law that answers each string with probability π(its votes) is private, if u ≤ c·u' for all moves:
+one takes exactly δ from the string that loses, and the other gains. Then it is optimal for every prior. Beyond N a
+string at the top shares the rest with the others, and the bound still limits the difference.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.numerics import Array
+from darrm.open_set.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, places, totals
+from darrm.open_set.open_rows import Coefficients, Move, OpenRows, check_voters, filling, ratio_below, share_allowed
+from darrm.priors import Prior, default_of, strings_of
+from darrm.problem import Problem
+from darrm.util import checks
+from lp_models.options import Progress, SolveOptions
+from lp_models.plurality_lp import BlockProgram, SparseRows
+from lp_models.row_generation import Result, Separation, beginning_at, minimize_with_rows
+
+MOST_PLANNED = 80  # voters, of a program that is solved in minutes; more are proved
+_LEAST_DELTA = 1e-10
+_BROKEN, _TIE_BREAK = 1e-11, 1e-8
+
+
+def check_size(problem: Problem) -> None:
+    """Check before the work that the program is solved in minutes; `ValueError` if not."""
+    check_voters(problem)
+    if problem.target.delta < _LEAST_DELTA:
+        advice = "a string that one person alone says is told as seldom as that, and the solver sees no less"
+        checks.fail("delta of one open question", problem.target.delta, f"at least {_LEAST_DELTA:g}", advice)
+    if problem.voters.K > MOST_PLANNED:
+        advice = f"a law for up to {MOST_OPEN_VOTERS} is proved by certify; for more say how many questions, and plan"
+        checks.fail("K of one open question", problem.voters.K, f"at most {MOST_PLANNED}", advice)
+
+
+def best_open_law(
+    problem: Problem, prior: Prior, options: SolveOptions, report: Callable[[Progress], None] | None = None
+) -> tuple[OpenLaw, Result]:
+    """Find the law with the largest share of right answers; a proposal, like every law.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.priors import Ewens
+    >>> problem = Problem(Voters(13, PrivacyParams("inf"), overlap=1), PrivacyParams("1.2", "1e-3"), "open")
+    >>> law, result = best_open_law(problem, Ewens(0.5), SolveOptions())
+    >>> round(law.share_right(Ewens(0.5)), 5)
+    0.91072
+    """
+    check_size(problem)
+    K = problem.voters.K
+    there, (n, m) = places(K), np.indices((K + 1, K + 1))
+    # strings without weight under the prior get a small one
+    expected, even = strings_of(prior, K), strings_of(default_of(problem.classes), K)
+    gains = np.where(m <= n, np.maximum(expected, _TIE_BREAK * np.max(expected) / np.max(even) * even), 0.0)[there]
+    # each x(n, m) and its rest to 1 are a block of shares
+    program = BlockProgram(
+        np.column_stack([gains, np.zeros(gains.size)]).ravel(), np.ones(2 * gains.size), np.arange(gains.size).repeat(2)
+    )
+    start = beginning_at(np.tile([0.0, 1.0], gains.size))
+    result = minimize_with_rows(program, _OpenOracle(problem), options, start=start, report=report)
+    x = np.zeros((K + 1, K + 1))
+    x[there] = result.point[::2]
+    return OpenLaw.of_probabilities(K, x), result
+
+
+@dataclass(frozen=True, eq=False)
+class _OpenOracle:
+    problem: Problem
+
+    def separate(self, point: Array, **_: object) -> Separation:
+        """Take the dearest row of every pair of a giver and a taker, and of every largest count of the others."""
+        K, delta, ratio = self.problem.voters.K, self.problem.target.delta, ratio_below(self.problem)
+        there, x = places(K), np.zeros((K + 1, K + 1))
+        x[there] = point[::2]
+        rows = OpenRows(x, ratio)
+        limits, most = (delta, delta + ratio - 1.0), [0.0, 0.0]
+        broken = list[tuple[Coefficients, float]]()
+        for group in rows.groups():
+            for is_without, sums in enumerate(group.sums):
+                worst = int(np.argmax(sums))
+                most[is_without] = max(most[is_without], float(sums[worst]))
+                if sums[worst] > limits[is_without] + _BROKEN:
+                    move = Move(
+                        group.giver, group.taker, int(group.largest[worst]), int(group.second[worst]), bool(is_without)
+                    )
+                    broken.append((rows.coefficients(move), limits[is_without]))
+        full, largest = _totals_broken(x)
+        broken += [(row, 1.0) for row in full]
+        share = min(share_allowed(most[0], most[1], self.problem), 1.0 / max(1.0, largest))
+        feasible = np.column_stack([share * point[::2], 1.0 - share * point[::2]]).ravel()
+        found = _sparse(broken, there)
+        return Separation(found, found.limits, feasible, True, range(len(broken)))
+
+
+def _sparse(rows: list[tuple[Coefficients, float]], there: NDArray[np.bool_]) -> SparseRows:
+    """Write rows about x(n, m) as rows of the program, where every second variable is a rest."""
+    numbers = 2 * (np.cumsum(there.ravel()).reshape(there.shape) - 1)
+    entries = [(r, numbers[place], factor) for r, (row, _) in enumerate(rows) for place, factor in row.items()]
+    number, column, factors = np.array(entries, dtype=np.float64).reshape(-1, 3).T
+    limits = np.array([limit for _, limit in rows], dtype=np.float64)
+    return SparseRows(number.astype(np.int64), column.astype(np.int64), factors, limits)
+
+
+def _totals_broken(x: Array) -> tuple[list[Coefficients], float]:
+    """Return histograms, by their two largest counts, with probabilities of more than 1, and the largest total."""
+    rest, broken, largest = largest_sums(x.T, -np.inf), list[Coefficients](), 0.0
+    for top, second, total in totals(x, rest):
+        largest = max(largest, float(total))
+        if total > 1.0 + _BROKEN:
+            others = [second, *filling(rest[top], second, len(x) - 1 - top - second)]
+            strings = Counter([(top, second), *((votes, top) for votes in others)])
+            broken.append({place: float(number) for place, number in strings.items()})
+    return broken, largest

@@ -1,0 +1,387 @@
+"""The accuracy of a release: how often its answer is one of the classes with the most votes, under a prior.
+
+A release whose law does not change when classes change their names is known by its law on sorted histograms, the
+partitions of K into at most C parts. Where these are few, the accuracy is a sum over all of them; else it is the mean
+over histograms that are drawn from the prior with a fixed public seed, of probabilities that are exact. All releases
+are measured with the same histograms, so differences are known better than the standard error says.
+
+A `Measure` compares the releases of a workload: by their accuracy under a prior or, without one, under three reference
+priors of low, medium and high consensus.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm import priors
+from darrm.commands.command_line import spread
+from darrm.majority.noise_function import NoiseFunction
+from darrm.noisy_max.noisy_law import WinningLaw
+from darrm.numerics import Array
+from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
+from darrm.plurality.partitions import falling_counts, number_of_partitions
+from darrm.priors import (
+    Dirichlet,
+    Ewens,
+    Prior,
+    RecordedVotes,
+    Spread,
+    columns_of,
+    law_of_ones,
+    log_arrangements,
+    weights_of,
+)
+from darrm.problem import OPEN, Workload, is_open
+from darrm.util import checks
+
+# a release's law: (n, C) histograms, the largest count first → (n, C) probabilities of the answers, ties shared
+Law = Callable[[NDArray[np.int64]], Array]
+
+MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
+MOST_COUNTS, LEAST_DRAWN = 2**19, 512  # counts of all drawn histograms; at least these histograms
+MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes in a curve
+MOST_DRAWN = 256  # rolls of dice for each of these, at most
+MOST_PLANNED = 1000  # classes: laws are computed class by class
+MOST_OPEN_VOTERS = 5_000  # of open answers: who said something new is drawn voter by voter
+SEED = 20_250_101  # public: the same numbers for everybody
+CONSENSUS = ("low", "medium", "high")  # the reference priors of `darrm.priors.columns_of`, in its order
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """An accuracy, in [1/C, 1] for any sensible release."""
+
+    value: float
+    standard_error: float = 0.0  # of drawn histograms; 0 for a sum over all
+
+    def __str__(self) -> str:
+        return f"{self.value:.5f}" + (f" ± {self.standard_error:.5f}" if self.standard_error else "")
+
+    def to_json(self) -> dict[str, float]:
+        """Write the two numbers as plain data."""
+        return {"value": self.value, "standard_error": self.standard_error}
+
+
+_Question = tuple[Prior, int, int, int, int]  # prior, votes that are there, classes, draws, missing votes
+
+
+def _right_of(law: Law, question: _Question) -> Array:
+    """Compute how often the answer is right for each histogram, (n,)."""
+    asked, _, place = _asked(question)
+    right = law.right(asked.asked) if isinstance(law, WinningLaw) and not question[-1] else asked.shares(law)
+    return np.asarray(right if place is None else right[place])
+
+
+def _mean(right: Array, question: _Question) -> Accuracy:
+    """Compute the mean over the histograms of a prior; those of `Spread` are three samples."""
+    asked, weights, _ = _asked(question)
+    if weights is not None:  # a share of rolls has a variance of at most 1/4
+        error = float(np.linalg.norm(weights)) / (2.0 * math.sqrt(asked.drawn)) if asked.drawn else 0.0
+        return Accuracy(min(1.0, float(weights @ right)), error)
+    samples = 3 if isinstance(question[0], Spread) else 1
+    variance = np.mean([right[first::samples].var(ddof=1) for first in range(samples)])
+    return Accuracy(float(right.mean()), math.sqrt(variance / len(right)))
+
+
+@lru_cache(maxsize=8)
+def _asked(question: _Question) -> tuple[Rolled, Array | None, NDArray[np.int64] | None]:
+    """List the histograms for a law, their weights, and the place of each; None if all differ."""
+    prior, K, classes, most, missing = question
+    counts, weights = histograms(prior, K, classes, most)
+    drawn, place = None, None
+    if missing and (weights is None or len(counts) * number_of_rolls(missing, classes) > MOST_ROLLED):
+        drawn = 1 if weights is None else max(1, MOST_ROLLED // len(counts))
+    elif weights is None:  # voters that agree say the same again and again
+        counts, place = np.unique(counts, axis=0, return_inverse=True)
+        place = place.ravel()
+    return rolled(counts, counts == counts[:, :1], missing, drawn=drawn), weights, place
+
+
+def coin(counts: NDArray[np.int64]) -> Array:
+    """Answer any class with the same probability: random guessing."""
+    return np.full(counts.shape, 1.0 / counts.shape[1])
+
+
+def accuracy_of_majorities(curve: Array, K: int, prior: Prior) -> Accuracy | None:
+    """Compute the accuracy for two classes; None if the prior has no law of the votes.
+
+    ``curve`` is Pr[the answer is the majority | l votes for it] for l = floor(K/2) + 1 … K; at a tie both are right.
+
+    >>> from darrm.priors import Dirichlet
+    >>> print(accuracy_of_majorities(np.array([0.5, 0.5]), 4, Dirichlet()))
+    0.60000
+    """
+    weights = _weights_of_majorities(prior, K)
+    if weights is None:
+        return None
+    either_way, tie = weights
+    return Accuracy(min(1.0, float(either_way @ curve) + tie))
+
+
+@lru_cache(maxsize=64)
+def _weights_of_majorities(prior: Prior, K: int) -> tuple[Array, float] | None:
+    """Compute Pr[l votes for the majority] for l > K/2, and Pr[tie]."""
+    ones = law_of_ones(prior, K)
+    if ones is None:
+        return None
+    return (ones + ones[::-1])[K // 2 + 1 :], 0.0 if K % 2 else float(ones[K // 2])
+
+
+@lru_cache(maxsize=16)
+def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[np.int64], Array | None]:
+    """List sorted histograms with their probabilities, or draw some."""
+    checks.integer_at_least(1, K=K)
+    if isinstance(prior, Spread):
+        first, *others = columns_of(classes).values()
+        rows, weights = histograms(first, K, classes, most)
+        if weights is not None:  # the rows of the others are the same
+            all_weights = [weights for _, weights in (histograms(one, K, classes, most) for one in (first, *others))]
+            return rows, np.mean(np.array(all_weights, dtype=np.float64), axis=0)
+    if isinstance(prior, Ewens) and number_of_partitions(K, K) <= most:
+        rows = np.array(list(falling_counts(K, K, K)), dtype=np.int64)
+        return rows, np.exp(prior.log_of_partitions([tuple(row[row > 0].tolist()) for row in rows]))
+    if isinstance(prior, RecordedVotes) and prior.votes.voters == K:
+        prior.check_classes(classes)
+        rows, times = np.unique(-np.sort(-prior.votes.counts, axis=1), axis=0, return_counts=True)
+        return rows, times / times.sum()
+    if isinstance(prior, Dirichlet) and _are_few(K, classes, most):
+        rows = np.array(list(falling_counts(K, classes, K)), dtype=np.int64)
+        return rows, np.exp(prior.log_probabilities(rows) + log_arrangements(rows))
+    few = most if is_open(classes) else min(most, max(LEAST_DRAWN, MOST_COUNTS // classes))
+    drawn = prior.sample(K, classes, few, rng=np.random.default_rng(SEED))
+    return -np.sort(-drawn, axis=1), None
+
+
+def _are_few(K: int, classes: int, most: int) -> bool:
+    """Return whether there are at most ``most`` partitions of K votes."""
+    # a partition stands for at most C! histograms: a bound that saves the counting
+    if math.comb(K + classes - 1, K) > most * math.factorial(classes):
+        return False
+    return number_of_partitions(K, min(K, classes)) <= most
+
+
+@dataclass(frozen=True)
+class CertainVotes(Prior):
+    """The law of the votes of a prior, whose expected error is 1 − accuracy: the optima of two classes minimize it.
+
+    >>> from darrm.priors import Point
+    >>> CertainVotes(Point(0.8)).weights(1), Point(0.8).weights(1)
+    (array([1.]), array([0.6]))
+    """
+
+    prior: Prior
+
+    @property
+    def text(self) -> str:
+        """A name for files."""
+        return f"accuracy under {self.prior.text}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def log_probabilities(self, counts: NDArray[np.int64]) -> Array:
+        """Return those of the prior."""
+        return self.prior.log_probabilities(counts)
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw from the prior."""
+        return self.prior.sample(K, classes, count, rng=rng)
+
+
+class Measure:
+    """Compares the releases of a workload under a prior.
+
+    Parameters
+    ----------
+    workload
+        Its voters and classes.
+    prior
+        A public prior; by default the mean of the three reference priors, `Spread`.
+    objective
+        "accuracy", or for two classes "error": the expected error [D, Definition 2.4]. It replaces the accuracy under a
+        prior whose law of the votes is not known.
+
+    Attributes
+    ----------
+    levels
+        The numbers of votes for the winner at which `curve` is computed.
+    name
+        The objective, for readers.
+    is_error
+        Whether the objective is the expected error.
+    is_regret
+        Whether the ranking is by minimax regret over the reference priors.
+
+    Raises
+    ------
+    ValueError
+        If the prior is none for these classes, or such voters cannot be planned for.
+
+    Examples
+    --------
+    >>> from darrm import PrivacyParams, Voters
+    >>> measure = Measure(Workload(Voters(5, PrivacyParams("inf")), 1, PrivacyParams(1)), Dirichlet())
+    >>> measure.name, measure.levels.tolist(), round(measure.wrong(coin), 3)
+    ('accuracy', [3, 4, 5], 0.5)
+    """
+
+    def __init__(self, workload: Workload, prior: Prior | str | None, objective: str = "accuracy") -> None:
+        checks.one_of(("accuracy", "error"), objective=objective)
+        self.prior: Prior = Spread() if prior is None else priors.checked(prior, workload.classes)
+        self.missing, self.K = workload.missing, workload.voters.K - workload.missing
+        self.classes, self.is_binary = workload.classes, workload.has_noise_function
+        if self.is_binary:
+            self.is_error = objective == "error" or law_of_ones(self.prior, self.K) is None
+            self.counts = _majorities(self.K)
+        else:
+            checks.one_of(("accuracy",), objective=objective, advice="the expected error is defined for two classes")
+            self.is_error = False
+            _check_plurality(workload)
+            self.counts = (_alone if is_open(self.classes) else _leading)(self.K, self.classes)
+        if self.is_error:
+            weights_of(self.prior, self.K)  # a prior without linear expected error is refused before the search
+        self.levels = self.counts[:, 0]
+        self.name = "expected error" if self.is_error else "accuracy"
+        self.is_regret = isinstance(self.prior, Spread) and not self.is_error
+        self._right: dict[tuple[Law, _Question], Array] = {}
+
+    @property
+    def linear_prior(self) -> Prior:
+        """The prior of two classes whose expected error is the objective, or 1 − accuracy."""
+        return self.prior if self.is_error else CertainVotes(self.prior)
+
+    def curve(self, law: Law) -> Array:
+        """Compute Pr[the answer is the winner] at `levels`, the other classes sharing the rest."""
+        if not self.missing:
+            right = law.right(self.counts) if isinstance(law, WinningLaw) else law(self.counts)[:, 0]
+            return np.clip(right, 0.0, 1.0)
+        if self.is_binary:
+            voters = self.K + self.missing
+            right = np.clip(law(_majorities(voters))[:, 0], 0.5, 1.0)
+            return np.asarray(0.5 + 0.5 * NoiseFunction(voters, 2.0 * right - 1.0).with_missing(self.missing).half)
+        are_few = self.counts.shape[0] * number_of_rolls(self.missing, self.classes) <= MOST_ROLLED
+        winner = np.broadcast_to(np.arange(self.classes) == 0, self.counts.shape)
+        return rolled(self.counts, winner, self.missing, drawn=None if are_few else MOST_DRAWN).shares(law)
+
+    def wrong(self, law: Law) -> float:
+        """Compute the objective as a number to minimize: 1 − accuracy, or the expected error."""
+        if self.is_error:
+            return self._error(law)
+        accuracy = self.accuracy(law)
+        return math.inf if accuracy is None else 1.0 - accuracy.value
+
+    def accuracy(self, law: Law) -> Accuracy | None:
+        """Compute the accuracy under the prior; None where its law of the votes is not known."""
+        if self.is_binary:
+            return accuracy_of_majorities(self.curve(law), self.K, self.prior)
+        question = self._question(self.prior)
+        return _mean(self._right_of(law, question), question)
+
+    def expected_error(self, law: Law) -> float | None:
+        """Compute the expected error of two classes, counting an answer worse than random guessing as a guess.
+
+        None for more classes, and for a prior without weights.
+        """
+        return self._error(law) if self.is_binary and self.prior.has_closed_form else None
+
+    def consensus(self, law: Law) -> dict[str, Accuracy]:
+        """Compute the accuracy under the priors of low, medium and high consensus, asking the law once."""
+        three = dict(zip(CONSENSUS, columns_of(self.classes).values(), strict=True))
+        if self.is_binary:
+            curve = self.curve(law)
+            known = {name: accuracy_of_majorities(curve, self.K, prior) for name, prior in three.items()}
+            return {name: accuracy for name, accuracy in known.items() if accuracy is not None}
+        of_all = self._question(Spread())
+        right, is_listed = self._right_of(law, of_all), _asked(of_all)[1] is not None
+        accuracies = {}
+        for place, (name, prior) in enumerate(three.items()):
+            question = self._question(prior)
+            if prior == self.prior:
+                accuracies[name] = _mean(self._right_of(law, question), question)
+            elif is_listed:
+                accuracies[name] = _mean(right, question)
+            else:
+                drawn = right[place :: len(three)]
+                accuracies[name] = Accuracy(float(drawn.mean()), float(drawn.std(ddof=1) / math.sqrt(len(drawn))))
+        return accuracies
+
+    @property
+    def guessing(self) -> Accuracy | None:
+        """The accuracy of random guessing; that of open answers is 0."""
+        return Accuracy(0.0) if is_open(self.classes) else self.accuracy(coin)
+
+    def share_answered(self, law: Law) -> float | None:
+        """Compute how often an open question is answered; None where classes are listed."""
+        if not is_open(self.classes):
+            return None
+        counts, weights = histograms(self.prior, self.K, self.classes, MOST_LISTED)
+        answered = law(counts).sum(axis=1)
+        return min(1.0, float(answered.mean() if weights is None else weights @ answered))
+
+    def _error(self, law: Law) -> float:
+        return NoiseFunction(self.K, np.clip(2.0 * self.curve(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
+
+    def _question(self, prior: Prior) -> _Question:
+        return prior, self.K, self.classes, MOST_LISTED, self.missing
+
+    def _right_of(self, law: Law, question: _Question) -> Array:
+        asked = (law, question)
+        if asked not in self._right:  # a search and a report ask about the same law
+            self._right[asked] = _right_of(law, question)
+        return self._right[asked]
+
+
+def without_silent_classes(workload: Workload, prior: Prior | str | None) -> tuple[Workload, Prior | None, int]:
+    """Plan a list of more classes than `MOST_PLANNED` like open answers, so that classes without votes cost nothing.
+
+    The votes of non-private voters for many listed classes look like open answers: those of Dirichlet's law with
+    concentration α in each of C classes like Ewens' with θ = αC, their limit for C → ∞. The third value is C, or 0 for
+    a list that is planned as it is.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> work = Workload(Voters(9, PrivacyParams("inf")), 1, PrivacyParams(1, 1e-5), classes=50_000)
+    >>> planned, belief, listed = without_silent_classes(work, Dirichlet(0.001))
+    >>> planned.classes, belief, listed
+    (open, Ewens(theta=50.0), 50000)
+    """
+    prior = None if prior is None else priors.checked(prior, workload.classes)
+    if workload.classes <= MOST_PLANNED or not workload.voters.are_non_private or workload.missing:
+        return workload, prior, 0
+    belief = Ewens(prior.concentration * workload.classes) if isinstance(prior, Dirichlet) else prior
+    return replace(workload, classes=OPEN), belief, workload.classes
+
+
+def _check_plurality(workload: Workload) -> None:
+    if is_open(workload.classes):
+        advice = "open questions of more voters are not planned"
+        checks.integer_at_least(1, most=MOST_OPEN_VOTERS, K=workload.voters.K, advice=advice)
+        return
+    advice = "longer lists are planned for non-private voters without missing votes"
+    checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
+
+
+def _majorities(K: int) -> NDArray[np.int64]:
+    winning = np.arange(K // 2 + 1, K + 1)
+    return np.column_stack([winning, K - winning])
+
+
+def _alone(K: int, _classes: int) -> NDArray[np.int64]:
+    """List partitions in which one string leads and the others were said once each."""
+    levels = 1 + np.arange(K)[spread(K, MOST_LEVELS)]
+    others = np.arange(K) <= K - levels[:, None]
+    return np.where(np.arange(K) == 0, levels[:, None], others.astype(np.int64))
+
+
+def _leading(K: int, classes: int) -> NDArray[np.int64]:
+    """List histograms in which one class leads and the others share the rest as evenly as they can."""
+    others = classes - 1
+    levels = np.arange(K // classes + 1, K + 1)
+    levels = levels[levels > -(-(K - levels) // others)]
+    levels = levels[spread(levels.size, MOST_LEVELS)]
+    rest = K - levels
+    shared = (rest // others)[:, None] + (np.arange(others) < (rest % others)[:, None])
+    return np.column_stack([levels, shared])

@@ -1,0 +1,343 @@
+"""The only search of a plan: the largest rate of a mechanism whose Q queries stay within the budget.
+
+log ε(rate), the accountant's ε for all queries, is nearly linear in log rate: the search takes secants, and bisects
+if they fail. It starts at the rate that an estimate of the cost admits, since a cost or an optimal law may take
+seconds. With a more accurate mechanism known, one trial often decides: the smallest rate that beats it. The result
+was tried and admitted.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+from darrm.account.accountant import Spent
+from darrm.errors import PlanError
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.plan.accuracy import Measure
+from darrm.plan.budget import account_of, counted
+from darrm.plan.calibrated import CalibratedMechanism
+from darrm.plan.mechanism import Mechanism, Proposal, Search, no_report
+from darrm.problem import Workload
+
+QUICK_UNUSED, QUICK_NARROW = 2e-5, 1e-9  # of costs that take no time
+SLOPE = 1.15  # of log ε over log rate, until it is known: 1 for pure privacy, up to 2 for Gaussian noise
+TRIALS, STRAIGHT = 60, 9  # trials, and how many before every third one bisects
+STRIDE = 8.0  # times the rate: the longest step until the end lies between two rates
+JUMP, CLOSEST, LEAST_RATE = 2.0, 1e-9, 1e-100  # slopes of a jump; parts of a rate; below it an answer is a guess
+
+
+def calibrate(
+    workload: Workload,
+    mechanism: type[Mechanism],
+    *,
+    measure: Measure | None = None,
+    to_beat: float = math.inf,
+    report: Callable[[str], None] = no_report,
+    is_fine: bool = True,
+) -> CalibratedMechanism:
+    """Find the most accurate parameter of a mechanism within the budget of a workload.
+
+    Parameters
+    ----------
+    workload
+        The voters, the number of queries, and the budget of all of them together.
+    mechanism
+        A subclass of `Mechanism`.
+    measure
+        The prior and the objective; by default those of no prior in particular.
+    to_beat
+        The objective of the best mechanism so far: the search may end early if it does not beat that.
+    report
+        Called with a few words at every step.
+    is_fine
+        Whether to use up the budget if the cost takes long.
+
+    Raises
+    ------
+    PlanError
+        If no parameter is within the budget, none beats the best so far, or the mechanism does not apply.
+
+    Examples
+    --------
+    >>> from darrm import PrivacyParams, Voters
+    >>> from darrm.plan.mechanisms import named
+    >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"), classes=10)
+    >>> gnmax = calibrate(work, named("gnmax"))
+    >>> gnmax.spent.epsilon <= 2, round(gnmax.settings["sigma"])
+    (True, 55)
+    """
+    if not mechanism.is_for(workload.classes):
+        raise PlanError(mechanism.meant_for())
+    search = Search(workload, measure or Measure(workload, None), to_beat, report, is_fine)
+    trials = [_Calibration(search, instance) for instance in mechanism.instances(search)]
+    if len(trials) > 1:
+        trials.sort(key=lambda trial: trial.wrong(trial.rate))
+    followed = trials[: trials[0].mechanism.followed]
+    for trial in followed:
+        trial.turn_up()
+    if all(trial.is_refused for trial in followed):
+        raise PlanError(followed[0].reason)
+    if len(trials) > 1:
+        trials.sort(key=lambda trial: trial.wrong(trial.rate))
+    best = next((trial for trial in trials if trial.is_admitted), None)
+    if best is None:
+        raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in trials)))
+    return best.result(mechanism)
+
+
+def largest_rate(
+    workload: Workload, cost: Callable[[float], PrivacyCost], start: float, most: float = math.inf
+) -> float:
+    """Find the largest rate whose Q queries the accountant admits; `PlanError` if there is none.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> work = Workload(Voters(5, PrivacyParams("inf"), overlap=1), 20, PrivacyParams(2))
+    >>> round(largest_rate(work, lambda rate: PrivacyCost("one", guarantee=PrivacyParams(rate)), 1.0), 5)
+    0.1
+    """
+    rate = _last_below(lambda rate: _excess(workload, cost(rate)), start, (0.0, most))
+    if rate == 0.0:
+        raise PlanError(f"no parameter composes within {workload.total}")
+    return rate
+
+
+class _Calibration:
+    """The search of one instance of a mechanism."""
+
+    def __init__(self, search: Search, mechanism: Mechanism) -> None:
+        self.search, self.mechanism, self.workload = search, mechanism, mechanism.workload
+        self.at = cache(mechanism.at)
+        self.reason = f"no parameter composes within {self.workload.total}"
+        self.is_refused = False
+        self._excesses: dict[float, float] = {}
+        self._wrong: dict[float, float] = {}
+        self._slope = SLOPE
+        self.rate = self._estimated_rate() if mechanism.has_estimate else mechanism.start
+
+    def _estimated_rate(self) -> float:
+        mechanism, (least, most) = self.mechanism, self.mechanism.limits
+
+        def estimate(rate: float) -> PrivacyCost:
+            return mechanism.estimate(mechanism.value(rate))
+
+        rate = largest_rate(self.workload, estimate, mechanism.start, most)
+        low, high = (_excess(self.workload, estimate(near)) for near in (0.99 * rate, rate))
+        if math.isfinite(high - low):
+            self._slope = (high - low) / -math.log(0.99)
+        return min(max(rate, least), most)
+
+    def excess(self, rate: float) -> float:
+        """Compute log(ε of all queries/total ε), at most 0 if they are admitted."""
+        value = self.mechanism.value(rate)
+        if value not in self._excesses:
+            try:
+                proposal = self.at(value)
+                is_last = rate >= self.mechanism.limits[1] and self._admits(proposal)
+                self._excesses[value] = -math.inf if is_last else _excess(self.workload, proposal.cost)
+            except PlanError as error:  # the answer is too certain for any (ε, δ)
+                self.reason, self._excesses[value] = str(error), math.inf
+        return self._excesses[value]
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the accountant admits all queries at the rate."""
+        value = self.mechanism.value(self.rate)
+        if self.is_refused or value in self._excesses:
+            return not self.is_refused and self._excesses[value] <= 0.0
+        try:
+            return self._admits(self.at(value))
+        except PlanError as error:
+            self.reason = str(error)
+            return False
+
+    def _admits(self, proposal: Proposal) -> bool:
+        """Ask the accountant, first with the cost that takes no time."""
+        total = self.workload.total
+        if proposal.total is not None:
+            return True
+        quick = proposal.quick_cost()
+        if quick is not None and account_of(self.workload, quick).admits(total):
+            return True
+        return account_of(self.workload, proposal.cost).admits(total)
+
+    def wrong(self, rate: float) -> float:
+        """Compute the objective at a rate: infinity without a proposal."""
+        value = self.mechanism.value(rate)
+        if value not in self._wrong:
+            try:
+                self._wrong[value] = self.search.measure.wrong(self.at(value).law)
+            except PlanError as error:
+                self.reason, self._wrong[value] = str(error), math.inf
+        return self._wrong[value]
+
+    def turn_up(self) -> None:
+        """Go to the largest admitted rate, unless that cannot beat the best so far."""
+        mechanism = self.mechanism
+        if self.rate < mechanism.limits[1] and not self._may_beat_the_best():
+            return
+        unused = mechanism.unused if self.search.is_fine else max(mechanism.unused, mechanism.rough)
+        rate = _last_below(
+            self.excess,
+            self.rate,
+            mechanism.limits,
+            unused=unused,
+            aim=mechanism.unused,
+            narrow=mechanism.narrow,
+            slope=self._slope,
+        )
+        if rate > 0.0:
+            self.rate = rate
+
+    def _may_beat_the_best(self) -> bool:
+        """Return whether the budget may admit a smaller objective; if so, the search goes on from its rate."""
+        mechanism, to_beat = self.mechanism, self.search.to_beat
+        if to_beat == math.inf or not mechanism.has_estimate or mechanism.is_refined:
+            return True
+        most = min(mechanism.limits[1], mechanism.hope * self.rate)
+        if mechanism.goal is None:
+            self.is_refused = self.wrong(most) >= to_beat
+            self.reason = f"not calibrated; an estimate of its {self._shown(most)}"
+            return not self.is_refused
+        if self.wrong(self.rate) < to_beat:
+            return True
+        self.reason = f"not calibrated to the end; at a first trial its {self._shown(self.rate)}"
+        self.is_refused = True
+        if self.wrong(most) < to_beat:
+            aim = to_beat * (1.0 - mechanism.goal)
+            goal = _last_below(
+                lambda rate: _log_ratio(aim, self.wrong(rate)),
+                self.rate,
+                (self.rate, most),
+                unused=mechanism.goal / 2.0,
+            )
+            if goal == 0.0 or self.excess(goal) <= 0.0:
+                self.rate, self.is_refused = goal or self.rate, False
+        return not self.is_refused
+
+    def _shown(self, rate: float) -> str:
+        measure, wrong = self.search.measure, self.wrong(rate)
+        return f"{measure.name} is {wrong if measure.is_error else 1.0 - wrong:.4f}"
+
+    def result(self, kind: type[Mechanism]) -> CalibratedMechanism:
+        """Return the result, proved for the voters of the workload that was asked about."""
+        search, mechanism, work = self.search, self.mechanism, self.search.workload
+        value = mechanism.value(self.rate)
+        proposal, finished = self.at(value), mechanism.finish(value)
+        if finished is not None and _excess(self.workload, finished.cost) <= 0.0:
+            is_better = search.measure.wrong(finished.law) <= self.wrong(self.rate)
+            proposal = finished if is_better else proposal
+        if counted(work) != work and (smaller := proposal.shrinking(search)) is not None:
+            shrunk = _Calibration(search, smaller)
+            shrunk.turn_up()
+            if not shrunk.is_admitted:
+                raise PlanError(shrunk.reason)
+            proposal = shrunk.at(smaller.value(shrunk.rate))
+        is_rough = not search.is_fine and mechanism.rough > mechanism.unused
+        return _calibrated(search, kind, proposal, is_rough=is_rough)
+
+
+def _calibrated(
+    search: Search, mechanism: type[Mechanism], proposal: Proposal, *, is_rough: bool
+) -> CalibratedMechanism:
+    work, measure = search.workload, search.measure
+    law = proposal.proved_law()
+    aggregator = None if mechanism.only_compared else proposal.release()
+    total, delta = proposal.total, work.total.delta
+    if total is not None:
+        spent = Spent(total.epsilon, delta, total.name, total.explanation, (total,), work.queries)
+    else:
+        spent = account_of(work, proposal.cost if aggregator is None else aggregator.privacy_cost()).spent(delta)
+    return CalibratedMechanism(
+        slug=mechanism.slug,
+        name=mechanism.name,
+        workload=work,
+        curve=measure.curve(law),
+        spent=spent,
+        settings=proposal.settings,
+        aggregator=aggregator,
+        instructions=proposal.instructions,
+        only_compared=mechanism.only_compared,
+        remark=proposal.remark,
+        estimate=measure.accuracy(law),
+        consensus=measure.consensus(law),
+        expected_error=measure.expected_error(law),
+        answered=measure.share_answered(law),
+        levels=measure.levels,
+        law=law,
+        is_rough=is_rough,
+    )
+
+
+def _excess(workload: Workload, cost: PrivacyCost) -> float:
+    total, account = workload.total, account_of(workload, cost)
+    spent = account.smallest_epsilon(total.delta)
+    # exact sums may meet the total where floats do not
+    is_admitted = spent <= total.epsilon or account.admits(total)
+    ratio = _log_ratio(spent, total.epsilon)
+    return min(ratio, 0.0) if is_admitted else max(ratio, 1e-300)
+
+
+def _log_ratio(value: float, other: float) -> float:
+    return math.log(value / other) if 0.0 < value < math.inf and 0.0 < other < math.inf else value - other
+
+
+def _last_below(
+    excess: Callable[[float], float],
+    start: float,
+    limits: tuple[float, float],
+    *,
+    unused: float = QUICK_UNUSED,
+    aim: float | None = None,
+    narrow: float = QUICK_NARROW,
+    slope: float = SLOPE,
+) -> float:
+    """Find the last rate at which an excess that grows with it is at most 0; 0 if there is none.
+
+    A rate that is returned was tried. The search aims at an excess of −``aim``/2, by default −``unused``/2.
+    """
+    least, most = max(limits[0], LEAST_RATE), limits[1]
+    inside, value_inside = 0.0, -math.inf
+    outside, value_outside = math.inf, math.inf
+    points: list[tuple[float, float]] = []
+    rate = min(max(start, least), most)
+    for trial in range(TRIALS):
+        value = excess(rate)
+        is_below = value <= 0.0
+        if is_below:
+            inside, value_inside = rate, value
+        else:
+            outside, value_outside = rate, value
+        if (is_below and (value >= -unused or rate >= most)) or outside <= least:
+            break
+        if inside > 0.0 and outside - inside <= narrow * outside:
+            width, rise = math.log(outside / inside), value_outside - value_inside
+            if width <= CLOSEST or rise > JUMP * slope * width:
+                break
+        step = math.log(2.0 if is_below else 0.5)
+        if math.isfinite(value):
+            points = [*points[-1:], (math.log(rate), value)]
+            step = -(value + (unused if aim is None else aim) / 2.0) / _slope(points, slope)
+        longest = math.log(STRIDE)
+        guess = rate * math.exp(max(-longest, min(longest, step)))
+        guess = _between(guess, inside, outside, bisect=trial >= STRAIGHT and trial % 3 == 2)
+        rate = min(max(guess, least), most)
+    return inside
+
+
+def _between(guess: float, inside: float, outside: float, *, bisect: bool) -> float:
+    """Return a guess between both ends, or their geometric mean."""
+    if math.isinf(outside) and guess <= inside:
+        return 2.0 * inside
+    if inside == 0.0 and guess >= outside:
+        return outside / 16.0
+    if inside > 0.0 and math.isfinite(outside) and (bisect or not inside < guess < outside):
+        return math.sqrt(inside) * math.sqrt(outside)
+    return guess
+
+
+def _slope(points: list[tuple[float, float]], slope: float) -> float:
+    """Compute d log ε/d log rate from the last two trials, between 1/4 and 4."""
+    if len(points) == 2 and points[0][0] != points[1][0]:
+        (x, y), (a, b) = points
+        slope = (b - y) / (a - x)
+    return min(4.0, max(0.25, slope))

@@ -1,0 +1,379 @@
+"""Histograms of votes up to the names of classes: partitions, their groups of classes, and which are neighbors.
+
+If classes are alike a histogram of K votes for C classes matters as a partition only: its counts in falling order. The
+classes of a partition that have equally many votes form a *group*. A label that treats classes alike gives every class
+of a group the same probability, so it is one number for each group of each partition.
+
+Two histograms are neighbors if one person, who reaches t voters, can turn one into the other: at most t votes leave
+their classes. Up to a common renaming of the classes such a pair is a partition n with the histogram n' aligned to it;
+the classes with equal (n_c, n'_c) form a *term* of the pair. The reverse of a pair is a pair, too.
+
+**Open-set answers.** If voters answer with any string, a histogram is a partition of K into the votes for the strings
+of the voters, and the answer is one of these or none. A string without votes is never the answer: each of infinitely
+many alike has the probability 0. So "no answer" takes the place of the classes without votes, a group of
+one, and a string that only n holds is a term without a group in n'. One that only n' holds costs nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import factorial, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.numerics import Array
+from darrm.priors import Prior
+from darrm.problem import is_open
+from darrm.util import checks
+
+Histogram = tuple[int, ...]
+Indices = NDArray[np.int64]
+
+# of lists that take seconds, and of programs that are solved in minutes
+MOST_PARTITIONS, MOST_PAIRS, MOST_LISTED = 5_000, 30_000, 100
+SIZES = "C = 3 to K = 200, C = 4 to K = 60, C = 5 to K = 35 and C = 10 to K = 22 are solved at overlap 1"
+OPEN_SIZES = "open answers of K = 24 voters are solved at overlap 1, of K = 16 at overlap 2, of K = 11 at overlap 3"
+ABSENT = -1  # in place of the group in n', of strings that only n holds
+_LARGEST_KEY = 2**63
+_TOLERANCE = 1e-6  # of the sum of a prior's probabilities: far above rounding
+_ADVICE = f"take fewer voters, fewer classes, or a smaller overlap; {SIZES}"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """All pairs of neighbors, each direction by itself, by their terms, in order of the pairs."""
+
+    first: tuple[int, ...]  # of every pair, the number of the partition n
+    second: tuple[Histogram, ...]  # the histogram n', aligned to n
+    pair: Indices  # of every term, the number of its pair
+    before: Indices  # the number of its group in n
+    after: Indices  # and in n', or `ABSENT`
+    classes: Indices  # how many classes it holds
+
+    @property
+    def starts(self) -> Indices:
+        """The first term of every pair."""
+        return np.flatnonzero(np.diff(self.pair, prepend=-1))
+
+    def sides(self, each: Array, absent: float = 0.0) -> tuple[Array, Array]:
+        """Return the value of one class on both sides of every term; ``absent`` if n' has no such class.
+
+        >>> from darrm.problem import OPEN
+        >>> pairs = partitions_of(1, OPEN).pairs(1)  # the only voter's string, without votes in n'; and no answer
+        >>> [side.tolist() for side in pairs.sides(np.array([0.25, 0.75]))]
+        [[0.25, 0.75], [0.0, 0.75]]
+        """
+        return each[self.before], np.where(self.after == ABSENT, absent, each[self.after])
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions of K votes into C parts, zeros included, the largest first; made by `partitions_of`.
+
+    >>> found = partitions_of(3, 3)
+    >>> found.parts
+    ((3, 0, 0), (2, 1, 0), (1, 1, 1))
+    >>> found.votes.tolist(), found.sizes.tolist()
+    ([3, 0, 2, 1, 0, 1], [1, 2, 1, 1, 1, 3])
+    """
+
+    K: int
+    classes: int
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K)
+        checks.integer_at_least(2, most=MOST_LISTED, classes=self.classes, advice="so many are listed one by one")
+        count = number_of_partitions(self.K, self.classes)
+        if count > MOST_PARTITIONS:
+            name = f"partitions of {self.K} votes into {self.classes} classes"
+            checks.fail(
+                f"the number of {name}", checks.Found(f"{count:,} or more"), f"at most {MOST_PARTITIONS:,}", _ADVICE
+            )
+
+    @cached_property
+    def parts(self) -> tuple[Histogram, ...]:
+        """The partitions, each of C counts in falling order."""
+        return tuple(falling_counts(self.K, self.classes, self.K))
+
+    @cached_property
+    def places(self) -> dict[Histogram, int]:
+        """The number of every partition."""
+        return {part: place for place, part in enumerate(self.parts)}
+
+    @cached_property
+    def groups(self) -> dict[tuple[int, int], int]:
+        """The number of the group of classes by (partition, votes)."""
+        keys = ((place, votes) for place, part in enumerate(self.parts) for votes in dict.fromkeys(part))
+        return {key: number for number, key in enumerate(keys)}
+
+    @cached_property
+    def blocks(self) -> Indices:
+        """The partition of every group."""
+        return np.array([place for place, _ in self.groups], dtype=np.int64)
+
+    @cached_property
+    def votes(self) -> Indices:
+        """How many votes each class of a group has."""
+        return np.array([votes for _, votes in self.groups], dtype=np.int64)
+
+    @cached_property
+    def sizes(self) -> Indices:
+        """How many classes a group has."""
+        return np.array([self.parts[place].count(votes) for place, votes in self.groups], dtype=np.int64)
+
+    @cached_property
+    def starts(self) -> Indices:
+        """The first group of every partition: that of the classes with the most votes."""
+        return np.flatnonzero(np.diff(self.blocks, prepend=-1))
+
+    def places_of(self, counts: Indices) -> Indices:
+        """Return the number of the partition of every histogram, (n, C) → (n,); `ValueError` for other histograms."""
+        ordered = np.sort(counts, axis=1)[:, ::-1]
+        if counts.shape[1:] != (self.classes,) or np.any(counts < 0) or np.any(counts.sum(axis=1) != self.K):
+            checks.fail("votes", counts[:1].tolist(), f"{self.K} votes for {self.classes} classes")
+        length = min(self.K, self.classes)  # later counts are 0
+        base = [(self.K + 1) ** power for power in range(length - 1, -1, -1)]
+        if base[0] * (self.K + 1) < _LARGEST_KEY:  # whole numbers in the order of the partitions, from the last on
+            keys = np.array([part[:length] for part in reversed(self.parts)]) @ np.array(base)
+            return np.asarray(keys.size - 1 - np.searchsorted(keys, ordered[:, :length] @ np.array(base)))
+        rows, where = np.unique(ordered, axis=0, return_inverse=True)
+        places = [self.places[tuple(row)] for row in rows.tolist()]
+        return np.array(places, dtype=np.int64)[where.reshape(-1)]
+
+    def groups_of(self, counts: Indices) -> Indices:
+        """Return the number of the group of every class of every histogram, (n, C) → (n, C); errors as `places_of`."""
+        places = self.places_of(counts)
+        order = np.argsort(-counts, axis=1, kind="stable")
+        falls = np.diff(np.take_along_axis(counts, order, axis=1), axis=1, prepend=counts.max(axis=1)[:, None]) < 0
+        groups = np.empty_like(counts)
+        np.put_along_axis(groups, order, self.starts[places][:, None] + np.cumsum(falls, axis=1), axis=1)
+        return groups
+
+    @property
+    def advice(self) -> str:
+        """The advice if there are too many."""
+        return _ADVICE
+
+    @property
+    def random_shares(self) -> list[Fraction]:
+        """The probability of each group under random guessing: 1/C a class."""
+        return [Fraction(size, self.classes) for size in self.sizes.tolist()]
+
+    @property
+    def random(self) -> Array:
+        """The same of one class of each group."""
+        return np.asarray(np.array(self.random_shares, dtype=np.float64) / self.sizes)
+
+    def histograms(self, place: int) -> int:
+        """Count the histograms of a partition, C!/Π_g m_g!."""
+        counts = Counter(self.parts[place]).values()
+        return factorial(self.classes) // prod(map(factorial, counts))
+
+    def probabilities(self, prior: Prior) -> Array:
+        """Compute the probability of every partition under a prior.
+
+        `ValueError` if the prior only samples, or its probabilities do not add up to 1.
+
+        >>> from darrm.priors import Dirichlet
+        >>> partitions_of(2, 3).probabilities(Dirichlet()).round(6)
+        array([0.5, 0.5])
+        """
+        if not hasattr(prior, "log_probabilities"):
+            checks.fail("prior", prior, "a Prior", "say Dirichlet(concentration)")
+        one_each = np.exp(prior.log_probabilities(np.array(self.parts, dtype=np.int64)))
+        arrangements = [self.histograms(place) for place in range(len(self.parts))]
+        return checked_law(one_each * np.array(arrangements, dtype=np.float64))
+
+    def pairs(self, reached: int) -> Pairs:
+        """List all pairs of neighbors for an overlap of ``reached`` voters; `ValueError` if they are too many."""
+        return _pairs(self, min(reached, self.K))
+
+    def neighbors(self, place: int, reached: int) -> list[Histogram]:
+        """List the neighbors of a partition, aligned to it, up to symmetry."""
+        return neighbors(self.parts[place], reached)
+
+    def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
+        """List the terms of a pair: the group in n, the group in n', how many classes; `KeyError` if it is none."""
+        other = self.places[tuple(sorted(aligned, reverse=True))]
+        together = Counter(zip(self.parts[place], aligned, strict=True))
+        return [(self.groups[place, x], self.groups[other, y], count) for (x, y), count in together.items()]
+
+
+class OpenPartitions(Partitions):
+    """The partitions of K votes into the votes for each string; the 0 at the end belongs to no answer.
+
+    >>> from darrm.problem import OPEN
+    >>> listed = partitions_of(3, OPEN)
+    >>> listed.parts
+    ((3, 0), (2, 1, 0), (1, 1, 1, 0))
+    >>> listed.votes.tolist(), listed.sizes.tolist()
+    ([3, 0, 2, 1, 0, 1, 0], [1, 1, 1, 1, 1, 3, 1])
+    """
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K)
+        count = number_of_partitions(self.K, self.K)
+        if count > MOST_PARTITIONS:
+            name, allowed = f"the number of partitions of {self.K} votes", f"at most {MOST_PARTITIONS:,}"
+            checks.fail(name, checks.Found(f"{count:,} or more"), allowed, self.advice)
+
+    @property
+    def advice(self) -> str:
+        """The advice if there are too many."""
+        return f"take fewer voters, or a smaller overlap; {OPEN_SIZES}"
+
+    @cached_property
+    def parts(self) -> tuple[Histogram, ...]:
+        """The partitions, each of the counts in falling order and a 0."""
+        return tuple((*filter(None, part), 0) for part in falling_counts(self.K, self.K, self.K))
+
+    @property
+    def random_shares(self) -> list[Fraction]:
+        """The probability of each group without any answer."""
+        return [Fraction(votes == 0) for votes in self.votes.tolist()]
+
+    def places_of(self, counts: Indices) -> Indices:
+        """Return the number of the partition of every row of counts, (n, any) → (n,); zeros are ignored."""
+        rows = (tuple(sorted(filter(None, row), reverse=True)) for row in counts.tolist())
+        try:
+            return np.array([self.places[*row, 0] for row in rows], dtype=np.int64)
+        except KeyError as error:
+            return checks.fail("votes", list(error.args[0][:-1]), f"{self.K} votes for strings")
+
+    def groups_of(self, counts: Indices) -> Indices:
+        """Return the number of the group of every string of every row, and of no answer: (n, S) → (n, S + 1)."""
+        places, votes = self.places_of(counts).tolist(), np.pad(counts, ((0, 0), (0, 1))).tolist()
+        return np.array([[self.groups[place, v] for v in row] for place, row in zip(places, votes, strict=True)])
+
+    def histograms(self, place: int) -> int:  # noqa: ARG002 (as for listed classes)
+        """Count a partition once: a prior on open answers is one on partitions."""
+        return 1
+
+    def probabilities(self, prior: Prior) -> Array:
+        """Compute the probability of every partition under a prior; errors as for listed classes.
+
+        >>> from darrm.priors import Ewens
+        >>> from darrm.problem import OPEN
+        >>> partitions_of(2, OPEN).probabilities(Ewens(3)).round(6)
+        array([0.25, 0.75])
+        """
+        return checked_law(np.exp(prior.log_of_partitions([part[:-1] for part in self.parts])))
+
+    def neighbors(self, place: int, reached: int) -> list[Histogram]:
+        """List the neighbors of a partition, with a place for each new string."""
+        return neighbors(self._with_new(place, reached), reached, self.advice)
+
+    def _with_new(self, place: int, strings: int) -> Histogram:
+        return self.parts[place][:-1] + (0,) * strings
+
+    def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
+        """List the terms of a pair, no answer last; `KeyError` if it is none."""
+        own = self._with_new(place, len(aligned) + 1 - len(self.parts[place]))
+        other = self.places[*sorted(filter(None, aligned), reverse=True), 0]
+        together = Counter((x, y) for x, y in zip(own, aligned, strict=True) if x)
+        group = self.groups
+        strings = [(group[place, x], group[other, y] if y else ABSENT, count) for (x, y), count in together.items()]
+        return [*strings, (group[place, 0], group[other, 0], 1)]
+
+
+@lru_cache(maxsize=16)
+def partitions_of(K: int, classes: int) -> Partitions:
+    """Return the partitions of K votes for a number of classes, or for `OPEN`."""
+    return OpenPartitions(K, classes) if is_open(classes) else Partitions(K, classes)
+
+
+def checked_law(probabilities: Array) -> Array:
+    """Return probabilities that add up to 1; `ValueError` for others."""
+    total = float(np.sum(probabilities))
+    if not abs(total - 1.0) <= _TOLERANCE:
+        checks.fail("the sum of the prior's probabilities of histograms", total, "1")
+    return np.asarray(probabilities)
+
+
+def number_of_partitions(K: int, classes: int) -> int:
+    """Count the partitions of K votes into at most C parts.
+
+    >>> number_of_partitions(4, 2), number_of_partitions(20, 10)
+    (3, 530)
+    """
+    # those into parts of at most C are as many; a part of size s may be used again and again
+    counts = [1] + [0] * K
+    for size in range(1, min(classes, K) + 1):
+        for total in range(size, K + 1):
+            counts[total] += counts[total - size]
+        if counts[K] > MOST_PARTITIONS:
+            break  # it only grows
+    return counts[K]
+
+
+def falling_counts(K: int, classes: int, most: int) -> Iterator[Histogram]:
+    """Yield the partitions of K votes into C counts of at most ``most``, zeros allowed, the largest first.
+
+    >>> list(falling_counts(4, 2, 3))
+    [(3, 1), (2, 2)]
+    """
+    if classes == 1 or K == 0:
+        yield (K, *(0,) * (classes - 1))
+        return
+    for largest in range(min(K, most), -(-K // classes) - 1, -1):
+        for rest in falling_counts(K - largest, classes - 1, largest):
+            yield (largest, *rest)
+
+
+@lru_cache(maxsize=16)
+def _pairs(partitions: Partitions, reached: int) -> Pairs:
+    first, second = list[int](), list[Histogram]()
+    terms = list[tuple[int, int, int, int]]()
+    for place in range(len(partitions.parts)):
+        for aligned in partitions.neighbors(place, reached):
+            terms += [(len(first), *term) for term in partitions.terms(place, aligned)]
+            first.append(place)
+            second.append(aligned)
+        if len(first) > MOST_PAIRS:
+            checks.fail("the number of pairs of neighbors", len(first), f"at most {MOST_PAIRS:,}", partitions.advice)
+    columns = np.array(terms, dtype=np.int64).T
+    return Pairs(tuple(first), tuple(second), *columns)
+
+
+def neighbors(part: Histogram, reached: int, advice: str = _ADVICE) -> list[Histogram]:
+    """List the histograms that differ from a partition by at most ``reached`` votes, aligned to it, up to symmetry.
+
+    Classes with equally many votes in the partition may be exchanged: there the counts fall.
+
+    >>> neighbors((2, 1, 0), 1)
+    [(1, 2, 0), (1, 1, 1), (3, 0, 0), (2, 0, 1)]
+    """
+    found = {part: None}
+    frontier = [part]
+    for _ in range(reached):
+        reachable = dict[Histogram, None]()
+        for counts in frontier:
+            kinds = list(zip(part, counts, strict=True))
+            places = list(dict.fromkeys(kinds))
+            for source in places:
+                for target in places:
+                    giver = kinds.index(source)
+                    taker = kinds.index(target)
+                    if source == target:
+                        if kinds.count(source) < 2:
+                            continue
+                        taker = kinds.index(source, giver + 1)
+                    if counts[giver]:
+                        moved = [*counts]
+                        moved[giver] -= 1
+                        moved[taker] += 1
+                        reachable[_aligned(part, moved)] = None
+        frontier = [counts for counts in reachable if counts not in found]
+        found |= dict.fromkeys(frontier)
+        if len(found) > MOST_PAIRS:
+            checks.fail("the number of neighbors of a histogram", len(found), f"at most {MOST_PAIRS:,}", advice)
+    del found[part]
+    return list(found)
+
+
+def _aligned(part: Histogram, counts: list[int]) -> Histogram:
+    ordered = sorted(zip(part, counts, strict=True), reverse=True)
+    return tuple(count for _, count in ordered)

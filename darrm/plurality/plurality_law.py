@@ -1,0 +1,198 @@
+"""Which class a plurality is answered with, as a function of the votes: a proposal, before it is proved.
+
+A law that treats classes alike gives every group of classes of every partition (`darrm.plurality.partitions`) a
+*weight*, the probability that the answer is one of the group, and every class of the group the same part of it. Weights
+are whole numbers over 2^53, and those of a partition add up to 2^53: so the probabilities of all answers add up to one
+exactly, whatever the sizes of the groups, and an answer is drawn exactly: a group by a 53-bit number, then a class of
+it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.numerics import Array
+from darrm.plurality.histograms import histograms_of
+from darrm.plurality.partitions import Partitions, partitions_of
+from darrm.priors import Prior, checked
+from darrm.problem import is_open
+from darrm.util import checks
+from darrm.util.files import Json
+
+WEIGHT_BITS = 53
+ONE = 1 << WEIGHT_BITS
+
+
+@dataclass(frozen=True, eq=False)
+class PluralityLaw:
+    """The probabilities of all answers for all histograms of K votes for C classes.
+
+    Parameters
+    ----------
+    K
+        How many votes.
+    classes
+        C.
+    weights
+        Whole numbers, one for each group of each partition in the order of `Partitions.groups`; those of a partition
+        are at least 0 and add up to 2^53.
+
+    Examples
+    --------
+    Three votes for two classes, answered by the class of a voter drawn at random:
+
+    >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
+    >>> law.probabilities([[0, 3], [2, 1]]).round(6).tolist()
+    [[0.0, 1.0], [0.666667, 0.333333]]
+    """
+
+    K: int
+    classes: int
+    weights: NDArray[np.int64]
+
+    __setstate__ = checks.set_read_only
+
+    def __post_init__(self) -> None:
+        groups = self.partitions.sizes.size
+        given = np.asarray(self.weights)
+        if given.shape != (groups,) or given.dtype.kind not in "iu":
+            checks.fail(
+                "weights", checks.Found(f"{given.dtype} {given.shape}"), f"{groups} whole numbers, one for each group"
+            )
+        weights = np.array(given, dtype=np.int64)
+        sums = np.add.reduceat(weights.astype(object), self.partitions.starts)
+        if weights.min() < 0 or any(total != ONE for total in sums):
+            place = next((place for place, total in enumerate(sums) if total != ONE), 0)
+            advice = f"look at partition {place}, {self.partitions.parts[place]}"
+            checks.fail("the weights of a partition", int(sums[place]), f"at least 0 with the sum {ONE}", advice)
+        weights.setflags(write=False)
+        object.__setattr__(self, "weights", weights)
+
+    @classmethod
+    def of_probabilities(cls, K: int, classes: int, probabilities: ArrayLike) -> PluralityLaw:
+        """Round the probability of one class of each group, shape (groups,), to weights that add up."""
+        partitions = partitions_of(K, classes)
+        shares = np.maximum(0.0, np.asarray(probabilities, dtype=np.float64)) * partitions.sizes
+        return cls(K, classes, _rounded(partitions, [Fraction(float(share)) for share in shares]))
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions that the weights are about."""
+        return partitions_of(self.K, self.classes)
+
+    @property
+    def each(self) -> Array:
+        """The probability of one class of each group, (groups,), to the nearest float."""
+        return np.asarray(self.weights / (self.partitions.sizes * float(ONE)))
+
+    def probabilities(self, counts: ArrayLike) -> Array:
+        """Compute the probability of every answer for (n, C) histograms → (n, C).
+
+        Of open-set answers for n rows of strings' votes, zeros ignored: (n, S) → (n, S + 1), no answer last.
+        """
+        return np.asarray(self.each[self.partitions.groups_of(np.asarray(counts, dtype=np.int64))])
+
+    def mixed(self, share: float) -> PluralityLaw:
+        """Answer at random, as `random_law`, with this probability, else by this law; rounded to weights."""
+        checks.probability(share=share)
+        part, rest = Fraction(share), 1 - Fraction(share)
+        random = self.partitions.random_shares
+        shares = [rest * w / ONE + part * u for w, u in zip(self.weights.tolist(), random, strict=True)]
+        return PluralityLaw(self.K, self.classes, _rounded(self.partitions, shares))
+
+    @property
+    def is_monotone(self) -> bool:
+        """False: it is not known whether more votes never make a class less likely."""
+        return False
+
+    def expected_error(self, prior: Prior | str) -> float:
+        """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about two classes and a γ."""
+        return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
+
+    def share_right(self, prior: Prior | str) -> float:
+        """Compute the probability that the answer is one of the classes with the most votes.
+
+        >>> from darrm.priors import Dirichlet
+        >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
+        >>> round(law.share_right(Dirichlet()), 12)  # (1 + 2/3)/2
+        0.833333333333
+        """
+        top = self.weights[self.partitions.starts] / float(ONE)
+        believed = self.partitions.probabilities(checked(prior, self.classes))
+        return min(1.0, float(believed @ top))  # rounded probabilities may exceed 1
+
+    def share_answered(self, prior: Prior | str) -> float:
+        """Compute the probability that there is an answer, as always to a question with listed classes.
+
+        >>> from darrm.priors import Ewens
+        >>> from darrm.problem import OPEN
+        >>> law = PluralityLaw.of_probabilities(2, OPEN, [0.5, 0.5, 0.1, 0.8])  # (2): 0.5; (1, 1): 0.1 for both
+        >>> round(law.share_answered(Ewens()), 6)
+        0.35
+        """
+        if not is_open(self.classes):
+            return 1.0
+        answered = 1.0 - self.each[self.partitions.votes == 0]  # no answer is a group of one in every partition
+        return float(self.partitions.probabilities(checked(prior, self.classes)) @ answered)
+
+    def to_json(self) -> list[list[int]]:
+        """Write the weights partition by partition."""
+        return [part.tolist() for part in np.split(self.weights, self.partitions.starts[1:])]
+
+    @classmethod
+    def from_json(cls, K: int, classes: int, weights: Json) -> PluralityLaw:
+        """Read what `to_json` wrote; `ValueError` or `TypeError` if it is something else."""
+        partitions = partitions_of(K, classes)
+        if len(weights) != len(partitions.parts):
+            checks.fail("weights", checks.Found(f"{len(weights)} partitions"), f"of {len(partitions.parts)} partitions")
+        for place, (given, part) in enumerate(zip(weights, partitions.parts, strict=True)):
+            if not isinstance(given, list) or len(given) != len(set(part)):
+                checks.fail(
+                    f"weights of partition {place}", given, f"{len(set(part))} numbers, one for each of its groups"
+                )
+            for weight in given:
+                checks.integer_at_least(0, most=ONE, **{f"a weight of partition {place}": weight})
+        return cls(K, classes, np.array([weight for given in weights for weight in given], dtype=np.int64))
+
+
+def random_law(K: int, classes: int) -> PluralityLaw:
+    """Return the law that looks at nothing: every class has the probability 1/C; of open answers there is none."""
+    partitions = partitions_of(K, classes)
+    return PluralityLaw(K, classes, _rounded(partitions, partitions.random_shares))
+
+
+def true_plurality(K: int, classes: int, seen: int | None = None) -> PluralityLaw:
+    """Return the law that tells a class with the most of ``seen`` votes drawn without replacement, of all K if None.
+
+    >>> true_plurality(3, 2, seen=1).probabilities([[2, 1]]).round(6)
+    array([[0.666667, 0.333333]])
+    """
+    partitions = partitions_of(K, classes)
+    sample = histograms_of(K if seen is None else seen, classes).counts
+    leads = sample == sample.max(axis=1, keepdims=True)
+    share = leads[:, 0] / leads.sum(axis=1)
+    total = math.comb(K, K if seen is None else seen)
+    each = []
+    for part, votes in zip(np.array(partitions.parts)[partitions.blocks], partitions.votes.tolist(), strict=True):
+        first = part.tolist().index(votes)
+        counts = np.array([votes, *part[:first], *part[first + 1 :]])  # the class in front
+        table = [[math.comb(count, drawn) for drawn in range(sample.max() + 1)] for count in counts.tolist()]
+        ways = np.prod(
+            [np.array(row, dtype=float)[column] for row, column in zip(table, sample.T, strict=True)], axis=0
+        )
+        each.append(float(ways @ share) / total)
+    return PluralityLaw.of_probabilities(K, classes, each)
+
+
+def _rounded(partitions: Partitions, shares: Iterable[Fraction]) -> NDArray[np.int64]:
+    """Round shares of groups to weights; the largest group of a partition takes up the rounding."""
+    down = np.array([int(share * ONE) for share in shares], dtype=np.int64)
+    for groups in np.split(np.arange(down.size), partitions.starts[1:]):
+        down[groups[np.argmax(down[groups])]] += ONE - int(down[groups].sum())
+    return down

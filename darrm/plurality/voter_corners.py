@@ -1,0 +1,437 @@
+"""The corners of private voters with any number of classes, and all multisets of them.
+
+One voter has laws p, p' over the C classes on neighboring data, (ε, Δ)-close. With hi = e^ε/(1 + e^ε), lo = 1 − hi:
+
+**Theorem 1.** The pairs (p, p') are the convex hull of the *corners*, for classes a, b and u, v,
+
+    p = (1 − Δ)(hi·1_a + lo·1_b) + Δ·1_u,        p' = (1 − Δ)(lo·1_a + hi·1_b) + Δ·1_v :
+
+a randomized response between two classes, a voter who always says a for a = b, and with probability Δ anything else.
+
+*Proof.* Δ = 0: in every class e^{−ε} ≤ p_c/p'_c ≤ e^ε, so (p_c, p'_c) = α_c(hi, lo) + β_c(lo, hi) with α_c, β_c ≥ 0.
+The sums over c, hi Σα + lo Σβ = lo Σα + hi Σβ = 1, give Σα = Σβ = 1. Draw a from α and b from β, apart: the mean of the
+corners (a, b) is (p, p'). Δ > 0: take r = (p − e^ε p')_+ off p and s = (p' − e^ε p)_+ off p'. Each has a mass of at
+most Δ, and r_c > 0 implies s_c = 0, so the rest, x = p − r and y = p' − s, has e^{−ε} ≤ x_c/y_c ≤ e^ε. Let x have
+the larger mass. Moving x towards e^{−ε}y ≤ x keeps the ratios and brings its mass down to that of y; then both are
+shrunk to the mass 1 − Δ. So (p, p') = ((1 − Δ)x̂ + Δr̂, (1 − Δ)ŷ + Δŝ) with laws x̂, ŷ that are (ε, 0)-close, a mean of
+corners (a, b), and r̂, ŝ, means of u and of v. Draw the three apart. ∎ For C = 2 these are the corners of [D, Lemma
+5.1]. A non-private voter has hi = 1. (Δ = 0 and "randomized response": [Kairouz, Oh, Viswanath 2015,
+Theorem 2].)
+
+Let h_c(n) be the probability of the answer c for a histogram n, and r = e^ε of the target. The release is (ε,
+δ)-private if E_p[h_S] − r·E_{p'}[h_S] ≤ δ for every set S of answers, a function that is linear in each voter's pair:
+so it is if and only if this holds with every voter at a corner, those whom the person does not reach always saying one
+class. As h treats classes alike only the size of S matters, and multisets of voters; for δ = 0 one answer is enough.
+
+**All of them at once.** For a voter who says a with probability hi and else b, (Th)(n) = hi·h(n + 1_a) + lo·h(n + 1_b)
+is a function of the other votes. After one such step for each of the j voters who move, in any order, it is E[h] at
+every histogram of the K − j others. A multiset of movers is made from one with one mover less, so each number costs one
+step.
+
+**Theorem 2.** If h_S never falls when a vote comes to S from another class, movers with a ∉ S and b ∈ S are not needed.
+*Proof.* Let a voter say hi·1_a + lo·1_b on the neighboring data, too: the votes for S become fewer there, so
+E_{p'}[h_S] does not grow and the left side does not fall. The new pair is a mean of the corners of a voter who always
+says a, and of one who always says b: one of them costs as much. ∎
+
+**Δ > 0.** Answers beyond randomized response are bounded to first order: with w the probability that none of the t
+voters reached gives one,
+
+    E_p[h] ≤ w·E_0[h] + w·Σ_i Δ_i/(1 − Δ_i)·max_u E_{0, i says u}[h] + (1 − w − w·Σ_i Δ_i/(1 − Δ_i))·max h,
+
+and E_{p'} likewise from below: exact but for terms of the order Δ². Only rows that are attained go into a program.
+
+**Whole numbers.** A voter with a larger hi or Δ promises less, and a smaller r asks for more: both rounded to multiples
+of 2^{−128} on that side (of more bits for small targets), a sum over j movers is a whole number over 2^{128j},
+without further rounding. In floats, for more rows, every step is off by at most four roundings of numbers of at most 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.majority.certify import FLOATS
+from darrm.majority.corners import (
+    PRECISION_BITS,
+    WHOLE_NUMBERS,
+    budget_below,
+    corners_of,
+    precision_of,
+    ratio_of,
+    touched_together,
+    whole_above,
+    whole_below,
+)
+from darrm.numerics import Array
+from darrm.plurality.adaptive_voters import VotersInTurn
+from darrm.plurality.histograms import histograms_of
+from darrm.plurality.partitions import partitions_of
+from darrm.plurality.plurality_law import ONE, PluralityLaw
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.util import checks
+
+_MOST_NUMBERS = 2**22  # in memory at once
+_MOST_WHOLE = 100_000  # a second of whole numbers
+_MOST_WHOLE_OF_SMALL, _LEAST_BUDGET = 3_000_000, 2.0**-30  # half a minute, where floats would hide the budget
+# half a minute; where voters differ or Δ > 0 the names of classes are not made use of
+_MOST_ROWS, _MOST_ROWS_OF_KINDS = 25 * 10**8, 12 * 10**6
+SIZES_OF_PRIVATE = "where voters differ C = 3 to K = 8 is solved, and more where few of them differ"
+IN_TURN = f"voters in turn, {FLOATS}"
+_STEP = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
+
+
+@dataclass(frozen=True)
+class Mover:
+    """A voter of one kind who says ``first`` with probability hi and else ``second``; on neighboring data reversed."""
+
+    kind: int
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Multisets of one number of movers: E_0[h] at every histogram of the other votes, on both data sets."""
+
+    moving: int
+    movers: NDArray[np.int16]  # (m, T), how many of each type
+    last: NDArray[np.int16]  # (m,), the last type that occurs
+    before: Array  # (m, n)
+    after: Array
+    fewer: Level | None = None  # all multisets of one mover less, if needed
+
+    def part(self, rows: slice) -> Level:
+        """Return some of the multisets."""
+        return Level(self.moving, self.movers[rows], self.last[rows], self.before[rows], self.after[rows])
+
+
+class Rounded:
+    """The numbers of voters in floats or, rounded to the side that promises less, as whole numbers over 2^bits."""
+
+    def __init__(self, voters: Voters, bits: int | None) -> None:
+        whole, grain = bits is not None, 1 << (bits or PRECISION_BITS)
+        self.unit: Any = grain if whole else 1.0
+        corners = [corners_of(each) for _, each in voters.kinds]
+        deltas = [Fraction(-(-each.exact_delta * grain // 1), grain) for _, each in voters.kinds]
+        if voters.overlap is not None:
+            deltas = [max(deltas)] * len(deltas)  # for any voter reached
+        self.shares: list[tuple[Any, Any]] = []
+        for corner in corners:
+            high = min(grain, whole_above(corner.ball_share, bits)) if bits is not None else corner.share
+            self.shares.append((high, self.unit - high))
+        sizes = [count for count, _ in voters.kinds]
+        alone = [1 - delta for delta in deltas]
+        reached = sizes if voters.overlap is None else [voters.reached]
+        none = math.prod(share**n for share, n in zip(alone, reached, strict=False))
+        told = [none * delta / (1 - delta) for delta in deltas]  # exactly one voter
+        if whole:
+            none, told = Fraction(int(none * grain), grain), [Fraction(int(share * grain), grain) for share in told]
+        more = 1 - none - sum(n * share for n, share in zip(reached, told, strict=False))
+        write = (lambda share: int(share * grain)) if whole else float
+        self.none, self.more, self.told = write(none), write(more), [write(share) for share in told]
+
+
+class CornerSet:
+    """The movers of voters who choose from C classes, as seen from the first ``answers`` classes.
+
+    Without ``every`` those who bring votes to these answers are left out (theorem 2); ``among`` names some classes, and
+    leaves movers between others out. In floats, or in whole numbers over 2^bits to the number of movers.
+    """
+
+    def __init__(
+        self,
+        voters: Voters,
+        classes: int,
+        answers: int,
+        *,
+        every: bool = True,
+        bits: int | None = None,
+        among: Iterable[int] | None = None,
+    ) -> None:
+        self.voters, self.classes, self.numbers = voters, classes, Rounded(voters, bits)
+        self.sizes = np.array([count for count, _ in voters.kinds])
+        own = range(answers)
+        pairs = permutations(range(classes) if among is None else among, 2)
+        places = [(a, b) for a, b in pairs if every or a in own or b not in own]
+        # in front those that lead from the first class away from the answers, whose order can be chosen
+        places.sort(key=lambda place: (place[0] != 0 or place[1] in own, place))
+        self.types = [Mover(kind, a, b) for kind in range(self.sizes.size) for a, b in places]
+        self.kind_of = np.array([mover.kind for mover in self.types], dtype=np.int64)
+        self.says_more = any(each.exact_delta for _, each in voters.kinds)
+        self.ordered = 0 if self.says_more or among is not None else classes - answers
+
+    def levels(self, values: Array) -> Iterator[Level]:
+        """Average a function on the histograms of all votes over all multisets of movers, a part at a time."""
+        none = np.zeros((1, len(self.types)), dtype=np.int16)
+        yield from self._from(Level(0, none, none[:, 0], values[None], values[None]))
+
+    def _from(self, level: Level) -> Iterator[Level]:
+        yield level
+        if level.moving == self.voters.reached:
+            return
+        left = histograms_of(self.voters.K - level.moving - 1, self.classes).number
+        at_once = max(1, _MOST_NUMBERS // (left * len(self.types)))
+        if self.says_more:
+            at_once = len(level.movers)
+        for start in range(0, len(level.movers), at_once):
+            rows = slice(start, start + at_once)
+            children = self._with_one_more(level.part(rows))
+            if len(children.movers):
+                yield from self._from(children)
+
+    def _with_one_more(self, level: Level) -> Level:
+        """Add a mover to every multiset, none of a type before those that it has: so each multiset is made once."""
+        left = histograms_of(self.voters.K - level.moving - 1, self.classes)
+        full = [level.movers[:, self.kind_of == kind].sum(axis=1) == size for kind, size in enumerate(self.sizes)]
+        parts = []
+        for place, mover in enumerate(self.types):
+            allowed = (level.last <= place) & ~full[mover.kind]
+            if 0 < place < self.ordered:  # classes that are no answers can be exchanged
+                allowed &= level.movers[:, place] < level.movers[:, place - 1]
+            rows = np.flatnonzero(allowed)
+            movers, last = level.movers[rows], np.full(rows.size, place, dtype=np.int16)
+            movers[:, place] += 1
+            hi, lo = self.numbers.shares[mover.kind]
+            first, second = left.plus(mover.first), left.plus(mover.second)
+            x, y = level.before[rows], level.after[rows]
+            parts.append((movers, last, hi * x[:, first] + lo * x[:, second], lo * y[:, first] + hi * y[:, second]))
+        movers, last, before, after = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Level(level.moving + 1, movers, last, before, after, level if self.says_more else None)
+
+    def bounds(self, level: Level, most: Any, least: Any) -> tuple[Array, Array]:  # noqa: ANN401 (a float or an int)
+        """Bound E_p[h] from above and E_{p'}[h] from below, for h between ``least`` and ``most``.
+
+        Whole numbers are then over one more factor of the unit.
+        """
+        if not self.says_more:
+            return level.before * self.numbers.unit, level.after * self.numbers.unit
+        scale = self.numbers.unit**level.moving * self.numbers.more
+        return (
+            level.before * self.numbers.none + self._told(level, "before", np.maximum) + scale * most,
+            level.after * self.numbers.none + self._told(level, "after", np.minimum) + scale * least,
+        )
+
+    def _told(self, level: Level, side: str, best: np.ufunc) -> Array:
+        """Sum over the voters the largest E_0[h] by the class of one of them, times its weight."""
+        values = getattr(level, side)
+        total = np.zeros_like(values)
+        fewer = level.fewer
+        if fewer is not None:
+            places = {row.tobytes(): place for place, row in enumerate(fewer.movers)}
+            for place, mover in enumerate(self.types):
+                rows = np.flatnonzero(level.movers[:, place])
+                if not rows.size:
+                    continue
+                without = level.movers[rows]
+                without[:, place] -= 1
+                parents = getattr(fewer, side)[[places[row.tobytes()] for row in without]]
+                weight = self.numbers.told[mover.kind] * self.numbers.unit
+                times = weight * level.movers[rows, place, None].astype(values.dtype)
+                total[rows] += times * self._best(parents, best, level.moving)
+        return np.asarray(total + self._told_by_others(level, values, best))
+
+    def _best(self, values: Array, best: np.ufunc, moving: int) -> Array:
+        left = histograms_of(self.voters.K - moving, self.classes)
+        return np.array(best.reduce([values[:, left.plus(label)] for label in range(self.classes)]))
+
+    def _told_by_others(self, level: Level, values: Array, best: np.ufunc) -> Array:
+        """Sum over voters who do not move: exactly where all are alike and reached, else as if all said the best."""
+        others, told = self.voters.K - level.moving, self.numbers.told
+        total = np.zeros_like(values)
+        if not others:
+            return total
+        fewer, counts = histograms_of(others - 1, self.classes), histograms_of(others, self.classes).counts
+        spoken = self._best(values, best, level.moving + 1)  # at every histogram of the others but one
+        alike = self.voters.overlap is None and len(told) == 1
+        seen = np.zeros(len(counts), dtype=bool)
+        for label in range(self.classes):
+            place = fewer.plus(label)
+            if alike:
+                total[:, place] += told[0] * counts[place, label].astype(values.dtype) * spoken
+                continue
+            total[:, place] = np.where(seen[place], best(total[:, place], spoken), spoken)
+            seen[place] = True
+        return total if alike else np.asarray(self._weight_of_others(level, values.dtype)[:, None] * total)
+
+    def _weight_of_others(self, level: Level, dtype: np.dtype[Any]) -> Array:
+        told = self.numbers.told
+        if self.voters.overlap is not None:
+            return np.array([told[0] * (self.voters.reached - level.moving)], dtype=dtype)
+        moving = [level.movers[:, self.kind_of == kind].sum(axis=1) for kind in range(len(told))]
+        sizes = self.sizes.tolist()
+        return np.asarray(sum(t * (n - moved.astype(dtype)) for t, n, moved in zip(told, sizes, moving, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """All rows of some multisets, for the first ``answers`` classes: both expectations, bounded, of shape (m, n).
+
+    In whole numbers they are over `Rounded.unit` to the number of movers and one.
+    """
+
+    answers: int
+    corners: CornerSet
+    level: Level
+    upper: Array  # of E_p[h_S]
+    lower: Array  # of E_{p'}[h_S]
+
+    @property
+    def error(self) -> float:
+        """How far floats are off: a few roundings for each mover, class and type, and what theorem 2 leaves.
+
+        That votes never harm their class is seen in floats: each voter of a row that is left out may gain by as much as
+        two sums over the classes are off.
+        """
+        classes, types = self.corners.classes, len(self.corners.types)
+        return _STEP * (self.level.moving + (self.corners.voters.reached + 1) * (classes + 1) + types + 8)
+
+    def costs(self, problem: Problem) -> Array:
+        """Compute E_p[h_S] − e^ε E_{p'}[h_S]; in whole numbers over one more factor of the unit."""
+        ratio, unit = ratio_of(problem.target.exact_epsilon), self.corners.numbers.unit
+        factor = ratio.value if unit == 1 else whole_below(ratio.ball, unit.bit_length() - 1)
+        return np.asarray(self.upper * unit - factor * self.lower)
+
+    def worst(self, problem: Problem) -> float:
+        """Bound the largest cost, computed in floats, from above."""
+        ratio = ratio_of(problem.target.exact_epsilon)
+        return float(np.max(self.costs(problem))) + (1.0 + ratio.value) * self.error + ratio.error
+
+
+def looks(
+    problem: Problem,
+    each: Array,
+    answers: Iterable[int],
+    *,
+    every: bool | None = None,
+    bits: int | None = None,
+    few: bool = False,
+) -> Iterator[Look]:
+    """Look at all rows of a law for a number of answers, given the probability of one class of each group.
+
+    ``every`` keeps all movers or leaves those of theorem 2 out; None decides by the law. With ``few`` voters move among
+    an answer and two other classes only, and say nothing more with their Δ.
+    """
+    K, C = problem.voters.K, problem.classes
+    groups, fewer = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
+    voters = problem.voters
+    if few:
+        pure = [PrivacyParams(each.exact_epsilon if each.is_private else "inf") for _, each in voters.kinds]
+        own = [each for (n, _), each in zip(voters.kinds, pure, strict=True) for _ in range(n)]
+        voters = Voters.of(own, voters.overlap)
+    for number in answers:
+        values = each[groups[:, :number]].sum(axis=1)
+        own = np.min([values[fewer.plus(label)] for label in range(number)], axis=0)
+        gains = bool(np.all(own >= np.max([values[fewer.plus(label)] for label in range(number, C)], axis=0)))
+        among = (0, *range(number, min(number + 2, C))) if few else None
+        kept = not gains if every is None else every
+        corners = CornerSet(voters, C, number, every=kept, bits=bits, among=among)
+        for level in corners.levels(values):
+            yield Look(number, corners, level, *corners.bounds(level, values.max(), values.min()))
+
+
+def sets_of_answers(problem: Problem) -> range:
+    """Return how many answers a set has that must be looked at: for δ = 0 one."""
+    return range(1, problem.classes if problem.target.exact_delta else 2)
+
+
+def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
+    """Bound E_p[h_S] − e^ε E_{p'}[h_S] from above for all rows, at least 0; return how, too.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> voter = Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3)
+    >>> bool(largest_excess(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))[0] < 1e-16)  # the only vote
+    True
+    """
+    sets = sets_of_answers(problem)
+    if not can_be_looked_at(problem.voters, problem.classes):
+        return Fraction(max(0.0, *(VotersInTurn(problem, n).worst(law.each)[0] for n in sets))), IN_TURN
+    if not are_whole(problem):
+        return Fraction(max(0.0, *(look.worst(problem) for look in looks(problem, law.each, sets)))), FLOATS
+    return max(Fraction(0), *(cost for _, cost in _whole_costs(problem, law))), WHOLE_NUMBERS
+
+
+def are_whole(problem: Problem) -> bool:
+    """Whether all rows use whole numbers: if they are few, or rounding of floats would exceed the budget."""
+    rows = number_of_rows(problem.voters, problem.classes)
+    return rows <= (_MOST_WHOLE if budget_below(problem.target) > _LEAST_BUDGET else _MOST_WHOLE_OF_SMALL)
+
+
+def _whole_costs(problem: Problem, law: PluralityLaw) -> Iterator[tuple[int, Fraction]]:
+    """Yield the number of answers and the largest cost of every look."""
+    sets, bits = sets_of_answers(problem), precision_of(problem.target)
+    common = math.lcm(*range(1, law.classes + 1))
+    numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
+    for look in looks(problem, np.array(numbers, dtype=object), sets, bits=bits):
+        yield look.answers, Fraction(int(look.costs(problem).max()), common * ONE << (bits * (look.level.moving + 2)))
+
+
+def share_needed(problem: Problem, law: PluralityLaw) -> float:
+    """Find how much of a random answer, which costs |S|/C·(1 − e^ε) < 0, brings every row to δ."""
+    if budget_below(problem.target) <= _LEAST_BUDGET and are_whole(problem):
+        bits = precision_of(problem.target)
+        ratio = Fraction(whole_below(ratio_of(problem.target.exact_epsilon).ball, bits), 1 << bits)
+        spare = (ratio - 1) / problem.classes
+        needed = [
+            (cost - problem.target.exact_delta) / (cost + answers * spare)
+            for answers, cost in _whole_costs(problem, law)
+            if cost > problem.target.exact_delta
+        ]
+        return float(max(needed, default=Fraction(0))) + _STEP
+    return share_in_floats(problem, law.each)
+
+
+def share_in_floats(problem: Problem, each: Array) -> float:
+    """Find it in floats, given the probability of one class of each group."""
+    sets = sets_of_answers(problem)
+    if can_be_looked_at(problem.voters, problem.classes):
+        worst = ((look.answers, look.worst(problem)) for look in looks(problem, each, sets))
+    else:
+        worst = ((number, VotersInTurn(problem, number).worst(each)[0]) for number in sets)
+    return min(1.0, max(0.0, *(share_for(problem, number, cost) for number, cost in worst)) + _STEP)
+
+
+def share_for(problem: Problem, answers: int, cost: float) -> float:
+    """Compute how much of a random answer brings a cost to δ."""
+    random = answers / problem.classes * (1.0 - ratio_of(problem.target.exact_epsilon).value)
+    return (cost - problem.target.delta) / (cost - random)
+
+
+def number_of_rows(voters: Voters, classes: int) -> int:
+    """Count the multisets of movers, with the histograms of the others: the rows of a look at every mover.
+
+    >>> from darrm import PrivacyParams
+    >>> number_of_rows(Voters(11, PrivacyParams(0.1)), 3)
+    75582
+    """
+    types = classes * (classes - 1)
+    own = [
+        [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
+        for count, _ in voters.kinds
+    ]
+    movers = touched_together(voters, own)
+    return sum(n * math.comb(voters.K - j + classes - 1, classes - 1) for j, n in enumerate(movers))
+
+
+def can_be_looked_at(voters: Voters, classes: int) -> bool:
+    """Whether all rows can be, in half a minute or so."""
+    return number_of_rows(voters, classes) <= _most_rows(voters)
+
+
+def check_size(voters: Voters, classes: int) -> None:
+    """Check before the work that all rows can be looked at, or that voters are alike; `ValueError` names the limits."""
+    if len(voters.kinds) > 1 and not can_be_looked_at(voters, classes):
+        name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
+        allowed = f"at most {_most_rows(voters):,}"
+        checks.fail(name, checks.Found(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")
+
+
+def _most_rows(voters: Voters) -> int:
+    return _MOST_ROWS if len(voters.kinds) == 1 and not voters.each.exact_delta else _MOST_ROWS_OF_KINDS

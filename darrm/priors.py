@@ -1,0 +1,915 @@
+"""Public priors on the votes: laws on histograms, and the expected error or accuracy of a law under them.
+
+A `Prior` is a law on histograms (n_1, …, n_C) of K votes. It must be public: a prior that is fitted to private votes is
+private itself. The *accuracy* of a release is the probability that its answer is one of the classes with the most
+votes; random guessing has at least 1/C.
+
+**Two classes.** Some priors also give the probability p_i with which each voter answers 1. The error of a noise
+function is ``|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|`` with α the law of the number of ones given p [D, Definition
+2.4]. If α_l − α_{K−l} does not change sign (all p_i ≥ 1/2, or one common p [D, Lemma B.11]), the expected error is
+linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``. No sampling is needed:
+
+* independent p_i with mean μ give a Binomial(K, μ) number of ones, so only the mean counts;
+* a common p ~ Beta(a, a), `Dirichlet`, gives a beta-binomial one and integrates to the incomplete beta function;
+* votes that are certain given the data, as recorded ones, have w_l = Pr[l ones] + Pr[K − l ones].
+
+Independent p_i on both sides of 1/2 have no such weights. `Prior.probabilities` then feeds
+`darrm.majority.sampled_error` and the objective ``"expected-error"``.
+
+**A user's prior** inherits from `Prior`; ``tests/contracts/test_priors.py`` lists the requirements. Here p is 0.9 in
+easy questions and 0.6 in hard ones, the same for all voters:
+
+>>> class EasyAndHard(Prior):
+...     text = "easy and hard"
+...
+...     def weights(self, K):
+...         return 0.5 * (Point(0.9).weights(K) + Point(0.6).weights(K))
+...
+...     def probabilities(self, K, count, *, rng):
+...         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
+>>> from darrm import PrivacyParams, Problem, Voters, optimize_table
+>>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 2)
+>>> table = optimize_table(problem, prior=EasyAndHard())
+>>> round(table.optimality.value, 6) == round(table.gamma.expected_error(EasyAndHard()), 6)
+True
+
+A table keeps the name of such a prior and a digest of its coefficients. Privacy does not depend on the prior.
+
+>>> to_json(EasyAndHard(), 3)["name"], to_json(Point(0.9), 3)
+('easy and hard', {'kind': 'point', 'p': '0.9'})
+"""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.numerics import Array
+from darrm.numerics.binomial import binomial_pmf
+from darrm.numerics.special import betainc, gammaln, logsumexp
+from darrm.privacy import exact_number
+from darrm.problem import OPEN, classes_in_words, is_law_a_gamma, is_open
+from darrm.util import checks
+from darrm.votes import Votes, require_votes
+
+Counts = NDArray[np.int64]
+
+_TWO, _LISTED, _OPEN_SET, _ANY = "two classes", "listed classes", "open-set answers", "any answers"
+
+_DIGEST_DRAWS = 100  # draws from a fixed seed, for the digest of a prior without coefficients
+_OTHER = "other"  # the kind of a prior with name and digest in a file
+_MEMBERS = {"log_probabilities", "sample", "weights", "probabilities"}
+_RECORDED = "votes:"  # begins the text of recorded votes
+_LIKE = "like:"  # and that of votes for the fit of `Led`
+_FITTED = (-12.0, 12.0)  # logarithms of the fitted numbers
+_COMPASS = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
+_LAST_STEP = 1e-3
+_START = (1.5, -1.0)  # log leader, log others
+_COMMON = "common"  # how the paper's readers call `Dirichlet()` of two classes
+
+
+class Prior:
+    """A public belief about the votes. A subclass defines one of two pairs of methods.
+
+    * `log_probabilities` and `sample`: a law on histograms that is symmetric in the classes;
+    * `weights` and `probabilities`: how probable a 1 is for each voter, for two classes.
+
+    Equal priors have equal hashes: histograms are drawn once for all releases.
+    """
+
+    @property
+    def text(self) -> str:
+        """Its name; for the priors of this module ``parse(prior.text) == prior``."""
+        raise NotImplementedError
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether the expected error of two classes is linear in γ, with `weights`."""
+        return True
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute log Pr[histogram] for (n, C) counts of one sum → (n,); `ValueError` if it is unknown."""
+        return checks.fail("the prior", self.text, f"one that knows the law of {counts.shape[1]} counts")
+
+    def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:  # noqa: ARG002 (subclasses use it)
+        """Compute log Pr[partition] of open-set answers; `ValueError` if it is unknown."""
+        return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
+
+    def strings(self, K: int) -> Array:  # noqa: ARG002 (subclasses use it)
+        """Compute the expected number of strings with n votes and largest other count m: (K + 1, K + 1) over n and m.
+
+        `ValueError` if it is unknown.
+        """
+        return checks.fail("the prior", self.text, "one on open answers", "say Ewens(1.0), ewens:1")
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw histograms of K votes: (count, C); of open-set answers the counts of partitions, zeros last."""
+        if classes > 2 or is_open(classes):
+            checks.fail("the prior", self.text, "about histograms of more than two classes", "say Dirichlet()")
+        p = self.probabilities(K, count, rng=rng)
+        ones = np.sum(rng.random(p.shape) < p, axis=1)
+        return np.column_stack([K - ones, ones])
+
+    def weights(self, K: int) -> Array:
+        """Compute w_l ≥ 0 for l = ⌊K/2⌋ + 1 … K, shape (K − ⌊K/2⌋,), or raise `ValueError`."""
+        checks.integer_at_least(1, K=K)
+        ones = np.arange(K + 1)
+        law = np.exp(self.log_probabilities(np.column_stack([K - ones, ones])))
+        return np.asarray((law + law[::-1])[K // 2 + 1 :])
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw the K voters' probabilities of a 1 ``count`` times, shape (count, K); certain votes have 0 or 1."""
+        ones = self.sample(K, 2, count, rng=rng)[:, 1]
+        return np.asarray(np.arange(K) < ones[:, None], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _BuiltIn(Prior):
+    """A prior of this module: its fields are its decimals, and its text determines it."""
+
+    kind: ClassVar[str]  # what its text begins with
+    usage: ClassVar[str]  # the texts that `parse` reads
+    classes: ClassVar[str] = _TWO  # which classes it is about
+    positive: ClassVar[bool] = False  # whether its fields are positive numbers, or else probabilities
+
+    def __post_init__(self) -> None:
+        for name in self._decimals():
+            value = getattr(self, name)
+            (checks.positive if self.positive else checks.probability)(**{name: value})
+            object.__setattr__(self, name, float(value))
+
+    def _decimals(self) -> dict[str, str]:
+        return {field.name: repr(getattr(self, field.name)).removesuffix(".0") for field in fields(self)}
+
+    @property
+    def text(self) -> str:
+        """The prior as ``--prior`` reads it."""
+        numbers = ",".join(self._decimals().values())
+        return f"{self.kind}:{numbers}" if numbers else self.kind
+
+    @property
+    def rounded(self) -> str:
+        """Its text with numbers of three digits."""
+        return f"{self.kind}:" + ",".join(f"{getattr(self, field.name):.3g}" for field in fields(self))
+
+    def to_json(self) -> dict[str, str]:
+        """Write the prior as plain data, with exact decimals."""
+        return {"kind": self.kind, **self._decimals()}
+
+    @classmethod
+    def is_about(cls, classes: int) -> bool:
+        """Whether it is a prior for a number of classes, or for open-set answers."""
+        if is_open(classes):
+            return cls.classes in {_OPEN_SET, _ANY}
+        return cls.classes in {_LISTED, _ANY} or (cls.classes == _TWO and classes == 2)
+
+
+@dataclass(frozen=True)
+class Dirichlet(_BuiltIn):
+    """Voters choose independently with common probabilities from a symmetric Dirichlet law.
+
+    With concentration 1, the default, every histogram is equally likely; for two classes this is a common p ~ U[0, 1],
+    ``common``. A smaller concentration makes clear majorities likely, a larger one close ones.
+
+    >>> np.exp(Dirichlet().log_probabilities(np.array([[2, 0, 0], [0, 1, 1]]))).round(6)  # one of six each
+    array([0.166667, 0.166667])
+    >>> Dirichlet(0.5).sample(10, 3, 2, rng=np.random.default_rng(0)).sum(axis=1)
+    array([10, 10])
+    >>> Dirichlet().weights(1)
+    array([0.5])
+    """
+
+    concentration: float = 1.0
+    kind: ClassVar[str] = "dirichlet"
+    usage: ClassVar[str] = "dirichlet, dirichlet:CONCENTRATION"
+    classes: ClassVar[str] = _LISTED
+    positive: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        if self.concentration == 1.0:
+            return "every histogram of votes equally likely"
+        return f"voters choose with probabilities from a Dirichlet law of concentration {self.concentration:g}"
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the Dirichlet-multinomial law K!/Π n_c!·Π (a)_{n_c}/(Ca)_K, (a)_n = a⋯(a + n − 1), (n, C) → (n,)."""
+        K = counts.sum(axis=1)
+        # factors relative to a large concentration, in which a difference of two log Γ would lose the votes
+        scale = max(1.0, self.concentration)
+        first, steps = self.concentration / scale, np.arange(K.max(initial=0)) / scale
+        one, all_classes = (np.append(0.0, np.cumsum(np.log(times * first + steps))) for times in (1, counts.shape[1]))
+        return np.asarray((one[counts] - gammaln(counts + 1.0)).sum(axis=1) + gammaln(K + 1.0) - all_classes[K])
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw probabilities, then votes."""
+        checks.integer_at_least(1, K=K, count=count)
+        checks.integer_at_least(2, classes=classes)
+        return np.asarray(rng.multinomial(K, rng.dirichlet(np.full(classes, self.concentration), count)))
+
+    def weights(self, K: int) -> Array:
+        """Compute 2·Pr[l]·(1 − 2·I_{1/2}(l + a, K − l + a)), Pr beta-binomial, for l > K/2; a = 1: Pr = 1/(K + 1)."""
+        checks.integer_at_least(1, K=K)
+        levels, a = np.arange(K // 2 + 1, K + 1), self.concentration
+        sides = 1.0 - 2.0 * betainc(levels + a, K - levels + a, 0.5)
+        if not np.all(sides > 0.0):
+            advice = "so large a concentration is p = 1/2 to all digits: every noise function has error 0"
+            checks.fail("the prior", self.text, "one of a smaller concentration", advice)
+        if a == 1.0:
+            return np.asarray(2.0 * sides / (K + 1), dtype=np.float64)
+        return np.asarray(2.0 * np.exp(self.log_probabilities(np.column_stack([K - levels, levels]))) * sides)
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw count probabilities and repeat each K times."""
+        checks.integer_at_least(1, K=K, count=count)
+        return np.repeat(rng.beta(self.concentration, self.concentration, (count, 1)), K, axis=1)
+
+
+@dataclass(frozen=True)
+class Led(_BuiltIn):
+    """One class leads: voters choose with probabilities from a Dirichlet law with ``leader`` more for a random class.
+
+    The law of a histogram is the mean over the leading class c of the Dirichlet-multinomial law with the parameter
+    ``others`` + ``leader`` at c and ``others`` elsewhere. So the winner's share is about (others + leader)/(C·others +
+    leader), and clear majorities need not be unanimous, unlike for a small `Dirichlet` concentration.
+
+    >>> np.exp(Led(0.5, 1.0).log_probabilities(np.array([[2, 0], [1, 1], [0, 2]]))).round(6)
+    array([0.328571, 0.342857, 0.328571])
+    >>> Led(8, 0.25).sample(20, 3, 2, rng=np.random.default_rng(0)).max(axis=1) > 10
+    array([ True,  True])
+    """
+
+    leader: float
+    others: float
+    kind: ClassVar[str] = "led"
+    usage: ClassVar[str] = "led:LEADER,OTHERS"
+    classes: ClassVar[str] = _LISTED
+    positive: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        numbers = self._decimals()
+        return f"one class leads, by {numbers['leader']} over {numbers['others']} for each"
+
+    @classmethod
+    def fitted(cls, votes: Votes) -> "Led":
+        """Fit both numbers to public votes by maximum likelihood, to three digits.
+
+        >>> Led.fitted(Votes.of_counts(Led(6, 0.2).sample(40, 5, 300, rng=np.random.default_rng(1))))
+        Led(leader=5.32, others=0.197)
+        """
+        checks.instance(Votes, votes=votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+        require_votes(votes)
+        if not votes.queries:
+            checks.fail("votes", votes, "of at least one query")
+        counts, times = np.unique(np.sort(votes.counts, axis=1), axis=0, return_counts=True)
+
+        def likelihood(logs: Array) -> float:
+            leader, others = np.exp(np.clip(logs, *_FITTED)).tolist()
+            return float(times @ cls(leader, others).log_probabilities(counts))
+
+        best = np.exp(np.clip(_climbed(likelihood, np.array(_START)), *_FITTED))
+        return cls(*(float(f"{number:.3g}") for number in best))
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of the mean over the class that leads, (n, C) → (n,)."""
+        K, C, a, b = counts.sum(axis=1), counts.shape[1], self.others, self.leader
+        arranged = gammaln(K + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        rising, led = (gammaln(start + counts) - gammaln(start) for start in (a, a + b))
+        whole = gammaln(C * a + b + K) - gammaln(C * a + b)
+        return np.asarray(arranged + rising.sum(axis=1) + logsumexp(led - rising, axis=1) - math.log(C) - whole)
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw who leads, probabilities, then votes."""
+        checks.integer_at_least(1, K=K, count=count)
+        checks.integer_at_least(2, classes=classes)
+        alpha = np.full(classes, self.others)
+        alpha[0] += self.leader
+        return np.asarray(rng.permuted(rng.multinomial(K, rng.dirichlet(alpha, count)), axis=1))
+
+
+@dataclass(frozen=True)
+class Ewens(_BuiltIn):
+    """Open-set answers: voter i + 1 gives a new answer with probability θ/(θ + i), else that of a random earlier voter.
+
+    About θ·ln(1 + K/θ) different answers are expected. The law of the partition is [Ewens 1972] K!/(θ ⋯ (θ + K − 1)) ·
+    Π_j (θ/j)^{m_j}/m_j!, m_j strings having j votes.
+
+    >>> np.exp(Ewens().log_of_partitions([(3,), (2, 1), (1, 1, 1)])).round(6)
+    array([0.333333, 0.5     , 0.166667])
+    >>> from darrm.problem import OPEN
+    >>> Ewens(2).sample(6, OPEN, 2, rng=np.random.default_rng(0))
+    array([[3, 1, 1, 1],
+           [5, 1, 0, 0]])
+    """
+
+    theta: float = 1.0
+    kind: ClassVar[str] = "ewens"
+    usage: ClassVar[str] = "ewens, ewens:THETA"
+    classes: ClassVar[str] = _OPEN_SET
+    positive: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return f"open answers by Ewens' law, θ = {self._decimals()['theta']}"
+
+    def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
+        """Compute the log of Ewens' formula."""
+        log_theta = math.log(self.theta)
+        rising = {K: float(np.sum(np.log(self.theta + np.arange(K)))) for K in set(map(sum, parts))}
+        return np.array(
+            [
+                math.lgamma(sum(part) + 1.0)
+                - rising[sum(part)]
+                + sum(m * (log_theta - math.log(j)) - math.lgamma(m + 1.0) for j, m in Counter(part).items())
+                for part in parts
+            ]
+        )
+
+    def strings(self, K: int) -> Array:
+        """Compute (θ/n)·(c_m − c_{m−1})(K − n)/c_K(K), c_m(L) being the coefficient of z^L in exp(θ Σ_{j ≤ m} z^j/j).
+
+        It is the weight of all permutations of L with cycles of at most m, over L!, and L·c_m(L) = θ Σ_{j ≤ m}
+        c_m(L − j). All are computed relative to c_L(L) = (θ ⋯ (θ + L − 1))/L!, which may overflow.
+
+        >>> Ewens().strings(2)  # two votes for one string half of the time, else one each
+        array([[0. , 0. , 0. ],
+               [0. , 1. , 0. ],
+               [0.5, 0. , 0. ]])
+        """
+        checks.integer_at_least(1, K=K)
+        sizes, shares = np.arange(K + 1), np.zeros((K + 1, K + 1))
+        whole = np.append(0.0, np.cumsum(np.log(self.theta + sizes[:K]) - np.log1p(sizes[:K])))
+        shares[:, 0] = 1.0
+        for length in range(1, K + 1):
+            cycles = np.arange(1, length + 1)
+            factors = np.exp(math.log(self.theta / length) + whole[length - cycles] - whole[length])
+            allowed = cycles <= sizes[:, None]
+            shares[:, length] = np.sum(np.where(allowed, shares[:, length - cycles], 0.0) * factors, axis=1)
+        exactly = np.diff(shares, axis=0, prepend=0.0)
+        expected = np.zeros((K + 1, K + 1))
+        for n in range(1, K + 1):
+            factor = math.exp(math.log(self.theta / n) + whole[K - n] - whole[K])
+            expected[n, : K - n + 1] = factor * np.maximum(0.0, exactly[: K - n + 1, K - n])
+        return expected
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw the counts of partitions, zeros last: Feller's gaps between heads of coins θ/(θ + i)."""
+        if not is_open(classes):
+            checks.fail("the prior", self.text, "about open answers", "say Dirichlet() for listed classes")
+        checks.integer_at_least(1, K=K, count=count)
+        heads = rng.random((count, K)) < self.theta / (self.theta + np.arange(K))  # the first one always
+        row, place = np.nonzero(heads)
+        last = np.append(row[1:] != row[:-1], True)
+        sizes = np.where(last, K, np.append(place[1:], 0)) - place
+        rank = np.arange(row.size) - np.searchsorted(row, row)
+        counts = np.zeros((count, int(rank.max()) + 1), dtype=np.int64)
+        counts[row, rank] = sizes
+        return -np.sort(-counts, axis=1)
+
+
+# concentrations times C, and θ
+_COLUMNS = {"divided": 10.0, "mixed": 1.0, "agreeing": 0.1}
+
+
+def columns_of(classes: int) -> Mapping[str, _BuiltIn]:
+    """Return the three reference priors: voters that are divided, mixed, or agree.
+
+    For C classes these are Dirichlet laws of concentration 1, 1/C and 1/(10C); for open-set answers Ewens laws of
+    θ = 10, 1 and 0.1.
+
+    >>> {name: prior.text for name, prior in columns_of(10).items()}
+    {'divided': 'dirichlet:1', 'mixed': 'dirichlet:0.1', 'agreeing': 'dirichlet:0.01'}
+    """
+    if is_open(classes):
+        return {name: Ewens(theta) for name, theta in _COLUMNS.items()}
+    return dict(zip(_COLUMNS, (Dirichlet(), Dirichlet(1.0 / classes), Dirichlet(0.1 / classes)), strict=True))
+
+
+@dataclass(frozen=True)
+class Spread(_BuiltIn):
+    """The mean of the three reference priors of `columns_of`. A sample has a third from each, in turn.
+
+    >>> np.exp(Spread().log_probabilities(np.array([[2, 0], [1, 1]]))).round(6)  # thirds of 1/3, 3/8 and 21/44
+    array([0.395202, 0.209596])
+    >>> str(parse("spread", classes=10))
+    'voters that are divided, mixed or agreeing, each as likely'
+    """
+
+    kind: ClassVar[str] = "spread"
+    usage: ClassVar[str] = "spread"
+    classes: ClassVar[str] = _ANY
+
+    def __str__(self) -> str:
+        return f"voters that are {', '.join(list(_COLUMNS)[:-1])} or {list(_COLUMNS)[-1]}, each as likely"
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of the mean of three laws, (n, C) → (n,)."""
+        return _log_mean([prior.log_probabilities(counts) for prior in columns_of(counts.shape[1]).values()])
+
+    def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
+        """Compute the log of the mean of three of Ewens' laws."""
+        return _log_mean([prior.log_of_partitions(parts) for prior in columns_of(OPEN).values()])
+
+    def strings(self, K: int) -> Array:
+        """Compute the mean of the three expected numbers."""
+        return np.asarray(np.mean([prior.strings(K) for prior in columns_of(OPEN).values()], axis=0))
+
+    def weights(self, K: int) -> Array:
+        """Compute the mean of three weights."""
+        return np.asarray(np.mean([prior.weights(K) for prior in columns_of(2).values()], axis=0))
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw from each of the three in turn; those of open answers have zeros last."""
+        checks.integer_at_least(1, K=K, count=count)
+        three = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in columns_of(classes).values()]
+        wide = max(drawn.shape[1] for drawn in three)
+        padded = [np.pad(drawn, ((0, 0), (0, wide - drawn.shape[1]))) for drawn in three]
+        return np.stack(padded, axis=1).reshape(-1, wide)[:count]
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw from each of the three in turn."""
+        three = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in columns_of(2).values()]
+        return np.stack(three, axis=1).reshape(-1, K)[:count]
+
+
+def _log_mean(logs: list[Array]) -> Array:
+    return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
+
+
+@dataclass(frozen=True)
+class RecordedVotes(Prior):
+    """A random question of recorded public votes.
+
+    For the recorded number of voters the histograms are the recorded ones, with classes renamed at random. For another
+    number each voter copies a random voter of a recorded question, independently.
+
+    >>> seen = RecordedVotes("two.csv", Votes.of_counts([[3, 0, 1], [2, 2, 0]]))
+    >>> seen.text, seen.digest[:8], np.exp(seen.log_probabilities(np.array([[0, 2, 2], [4, 0, 0]]))).round(6).tolist()
+    ('votes:two.csv', '35a4ce7b', [0.166667, 0.0])
+    """
+
+    name: str
+    votes: Votes = field(compare=False, repr=False)
+    digest: str = field(init=False)  # SHA-256 of the counts
+
+    def __post_init__(self) -> None:
+        checks.instance(Votes, votes=self.votes, advice="say Votes.of_counts(counts) or Votes.read(file)")
+        require_votes(self.votes)
+        if not self.votes.queries:
+            checks.fail("votes", self.votes, "of at least one query")
+        counts = np.ascontiguousarray(self.votes.counts, dtype="<i8")
+        shape = ",".join(map(str, counts.shape)).encode()
+        object.__setattr__(self, "digest", hashlib.sha256(shape + counts.tobytes()).hexdigest())
+
+    @property
+    def text(self) -> str:
+        """The prior as ``--prior`` reads it, if its name is that of a file."""
+        return f"votes:{self.name}"
+
+    def __str__(self) -> str:
+        found = self.votes
+        return f"the {found.queries:,} questions that {found.voters:,} voters were asked (SHA-256 {self.digest[:16]}…)"
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of the share of a histogram's partition, over as many histograms as it has, (n, C) → (n,).
+
+        `ValueError` for another number of voters or classes than were recorded.
+        """
+        self.check_classes(counts.shape[1])
+        if np.any(counts.sum(axis=1) != self.votes.voters):
+            advice = "for another number of voters such a prior only samples: record as many, or say dirichlet:A"
+            allowed = f"histograms of the {self.votes.voters} recorded voters"
+            checks.fail("counts", checks.Found("another sum"), allowed, advice)
+        partitions, times = np.unique(np.sort(self.votes.counts, axis=1), axis=0, return_counts=True)
+        shares = dict(zip(map(bytes, partitions), times / self.votes.queries, strict=True))
+        with np.errstate(divide="ignore"):
+            log_shares = np.log([shares.get(bytes(row), 0.0) for row in np.sort(counts, axis=1)])
+        return np.asarray(log_shares - log_arrangements(counts))
+
+    def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
+        """Draw questions, rename their classes, and where K is another number, draw votes."""
+        checks.integer_at_least(1, K=K, count=count)
+        self.check_classes(classes)
+        drawn = self.votes.counts[rng.integers(self.votes.queries, size=count)]
+        if self.votes.voters != K:
+            drawn = rng.multinomial(K, drawn / self.votes.voters)
+        return np.asarray(rng.permuted(drawn, axis=1))
+
+    def check_classes(self, classes: int) -> None:
+        """Raise `ValueError` unless the recorded votes are about this number of classes."""
+        if classes != self.votes.counts.shape[1]:
+            checks.fail("classes", classes, f"the {self.votes.counts.shape[1]} of the recorded votes")
+
+
+@dataclass(frozen=True)
+class _OfVoters(_BuiltIn):
+    """Independent voters with the same mean probability of a 1, for two classes."""
+
+    @property
+    def mean(self) -> float:
+        """The mean of p_i: the law of the number of ones is Binomial(K, mean)."""
+        raise NotImplementedError
+
+    def log_probabilities(self, counts: Counts) -> Array:
+        """Compute the log of Binomial(K, mean), (n, 2) → (n,)."""
+        if counts.shape[1] != 2:
+            checks.fail("the prior", self.text, f"one for {counts.shape[1]} classes", "this one is about two")
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(binomial_pmf(int(counts[0].sum()), self.mean))[counts[:, 1]])
+
+
+@dataclass(frozen=True)
+class Independent(_OfVoters):
+    """Independent p_i ~ U[low, high]; with 1/2 ≤ low the paper's surrogate [D, Eq. 202] in closed form.
+
+    The weight of γ(l) is then Bin(K, μ)(l) − Bin(K, μ)(K − l) with the mean μ = (low + high)/2, so intervals with one
+    mean give one result. The paper's T_U is (0, 1), which its objective replaces by (0.5, 1).
+
+    >>> Independent(0.5, 1.0).weights(3)
+    array([0.28125, 0.40625])
+    >>> Independent(0.5, 1.0).probabilities(3, 2, rng=np.random.default_rng(0)).round(3)
+    array([[0.818, 0.635, 0.52 ],
+           [0.508, 0.907, 0.956]])
+    >>> print(Independent(2 / 3, 1))
+    independent p_i, uniform on [0.6666666666666666, 1]
+    """
+
+    low: float = 0.5
+    high: float = 1.0
+    kind: ClassVar[str] = "uniform"
+    usage: ClassVar[str] = "uniform, uniform:LOW,HIGH"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low > self.high:
+            checks.fail("low", self.low, f"at most high = {self.high}")
+
+    def __str__(self) -> str:
+        return f"independent p_i, uniform on [{', '.join(self._decimals().values())}]"
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether no p_i can fall below 1/2."""
+        return self.low >= 0.5 and self.high > 0.5
+
+    def weights(self, K: int) -> Array:
+        """Compute Bin(K, μ)(l) − Bin(K, μ)(K − l) for l > K/2."""
+        if not self.has_closed_form:
+            checks.fail(
+                "the prior",
+                self.text,
+                "uniform:LOW,HIGH with 0.5 <= LOW <= HIGH and HIGH > 0.5",
+                "below 1/2 the majority changes sides and the expected error is not linear in γ: "
+                "the objective expected-error takes such priors",
+            )
+        return _binomial_weights(K, self.mean)
+
+    @property
+    def mean(self) -> float:
+        """μ."""
+        return 0.5 * (self.low + self.high)
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw count × K independent probabilities."""
+        checks.integer_at_least(1, K=K, count=count)
+        return rng.uniform(self.low, self.high, (count, K))
+
+
+@dataclass(frozen=True)
+class TwoSided(_OfVoters):
+    """Independent p_i ~ U([1 − high, 1 − low] ∪ [low, high]): every voter is decided, either way [D, D.1.3].
+
+    The paper's T_P is (0.7, 1.0). There are no weights: by symmetry every E[α_l − α_{K−l}] is 0.
+
+    >>> TwoSided(0.7, 1.0).probabilities(3, 1, rng=np.random.default_rng(0)).round(3)
+    array([[0.109, 0.781, 0.712]])
+    """
+
+    low: float
+    high: float
+    kind: ClassVar[str] = "two-sided"
+    usage: ClassVar[str] = "two-sided:LOW,HIGH"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.5 <= self.low <= self.high:
+            checks.fail("low", self.low, f"in [0.5, high] = [0.5, {self.high}]")
+
+    def __str__(self) -> str:
+        return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._decimals().values())}]"
+
+    @property
+    def has_closed_form(self) -> bool:
+        """No: the majority may fall on either side."""
+        return False
+
+    @property
+    def mean(self) -> float:
+        """1/2, as both sides are equally likely."""
+        return 0.5
+
+    def weights(self, K: int) -> Array:
+        """Refuse: the expected error is not linear in γ."""
+        checks.integer_at_least(1, K=K)
+        advice = "the objective expected-error takes this one"
+        return checks.fail("the prior", self.text, "one with a linear expected error", advice)
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Draw count × K independent probabilities."""
+        checks.integer_at_least(1, K=K, count=count)
+        decided = rng.uniform(self.low, self.high, (count, K))
+        return np.where(rng.random((count, K)) < 0.5, 1.0 - decided, decided)
+
+
+@dataclass(frozen=True)
+class Point(_OfVoters):
+    """All p_i equal to one known p ≠ 1/2.
+
+    >>> Point(0.8).weights(1), Point(0.2).weights(1)
+    (array([0.6]), array([0.6]))
+    """
+
+    p: float
+    kind: ClassVar[str] = "point"
+    usage: ClassVar[str] = "common, point:P"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p == 0.5:
+            checks.fail("p", self.p, "different from 0.5", "with p = 1/2 every noise function has error 0")
+
+    def __str__(self) -> str:
+        return f"every p_i = {self._decimals()['p']}"
+
+    def weights(self, K: int) -> Array:
+        """Compute ``|Bin(K, p)(l) − Bin(K, p)(K − l)|`` for l > K/2."""
+        return _binomial_weights(K, max(self.p, 1.0 - self.p))
+
+    @property
+    def mean(self) -> float:
+        """The p."""
+        return self.p
+
+    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
+        """Repeat p count × K times: draws from an interval of length 0."""
+        checks.integer_at_least(1, K=K, count=count)
+        return rng.uniform(self.p, self.p, (count, K))
+
+
+@dataclass(frozen=True)
+class StoredPrior(Prior):
+    """The name and the digest of a prior that a file could not keep: it can be recognized, not computed with.
+
+    >>> StoredPrior("beta", "9f0a").weights(3)
+    Traceback (most recent call last):
+    ...
+    ValueError: the prior must be given itself, got 'beta': the table keeps its name and a digest only
+    """
+
+    name: str  # the `text` that the prior had
+    digest: str  # its `digest_of`
+
+    @property
+    def text(self) -> str:
+        """The name that the prior had."""
+        return self.name
+
+    @property
+    def has_closed_form(self) -> bool:
+        """No: nothing is known of it."""
+        return False
+
+    def __str__(self) -> str:
+        return f"the prior {self.text!r}"
+
+    def _refuse(self, *_: object, **__: object) -> NDArray[Any]:
+        """Refuse: only the name and the digest are known."""
+        return checks.fail("the prior", self.text, "given itself", "the table keeps its name and a digest only")
+
+    log_probabilities = sample = weights = probabilities = _refuse
+
+    def to_json(self) -> dict[str, str]:
+        """Write name and digest as plain data."""
+        return {"kind": _OTHER, "name": self.text, "sha256": self.digest}
+
+
+_KINDS: dict[str, type[_BuiltIn]] = {
+    prior.kind: prior for prior in (Independent, TwoSided, Point, Spread, Ewens, Dirichlet, Led)
+}
+_OF_FILES = "like:FILE or votes:FILE"
+
+
+def _public_votes(path: str, classes: int) -> Votes:
+    """Read counts, a column a class, or else labels: public votes may be of any number of voters."""
+    try:
+        return Votes.read(path, classes=classes, layout="counts")
+    except ValueError:
+        return Votes.read(path, classes=classes, layout="labels")
+
+
+def parse(text: str, classes: int = 2) -> Prior:
+    """Read a prior for a number of classes, as ``--prior`` does.
+
+    The texts are those of `usage` of the priors of this module; ``common`` for ``dirichlet`` of two classes;
+    ``votes:FILE`` for recorded public votes, and ``like:FILE`` for the `Led` that is fitted to them.
+
+    `ValueError` if the text is none of these, a number is out of range, or the file holds no such votes; `OSError` if
+    it cannot be read.
+
+    >>> parse("uniform:0.7,1"), parse("common") == Dirichlet(), parse("dirichlet:0.5", classes=10)
+    (Independent(low=0.7, high=1.0), True, Dirichlet(concentration=0.5))
+    """
+    checks.instance(str, text=text, advice="a prior itself needs no parsing")
+    kind, colon, arguments = text.partition(":")
+    if text.startswith((_RECORDED, _LIKE)) and arguments and not is_open(classes):
+        votes = _public_votes(arguments, classes)
+        return Led.fitted(votes) if text.startswith(_LIKE) else RecordedVotes(arguments, votes)
+    if text == _COMMON and is_law_a_gamma(classes):
+        return Dirichlet()
+    prior, numbers = _KINDS.get(kind), _numbers(arguments) if colon else ()
+    if prior is not None and prior.is_about(classes) and numbers is not None:
+        has_defaults = all(field.default is not MISSING for field in fields(prior))
+        if len(numbers) == len(fields(prior)) or (not colon and has_defaults):
+            return prior(*numbers)
+    usages = [prior.usage for prior in _KINDS.values() if prior.is_about(classes)]
+    if is_open(classes):
+        return checks.fail("the prior", text, f"{', '.join(usages)} for open answers", "for example ewens:0.5")
+    allowed = ", ".join([*usages, _OF_FILES])
+    if is_law_a_gamma(classes):
+        return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
+    return checks.fail("the prior", text, f"{allowed} for more than two classes", "for example dirichlet:0.5")
+
+
+def _numbers(arguments: str) -> tuple[float, ...] | None:
+    """Read decimals; None if one is none."""
+    try:
+        numbers = tuple(float(checks.ascii_digits(part)) for part in arguments.split(","))
+    except ValueError:
+        return None
+    return None if any(map(math.isnan, numbers)) else numbers
+
+
+def parsed(text: str | None, classes: int = 2) -> Prior | None:
+    """Read ``--prior``; None if it is not given."""
+    return None if text is None else parse(text, classes)
+
+
+def default_of(classes: int) -> Prior:
+    """Return the default prior: every histogram equally likely, or Ewens' law with θ = 1.
+
+    >>> from darrm.problem import OPEN
+    >>> default_of(3), default_of(OPEN)
+    (Dirichlet(concentration=1.0), Ewens(theta=1.0))
+    """
+    return Ewens() if is_open(classes) else Dirichlet()
+
+
+def is_built_in(prior: object) -> bool:
+    """Whether its text determines a prior. It does not for subclasses, which may have other weights.
+
+    >>> class Doubled(Point):
+    ...     def weights(self, K):
+    ...         return 2.0 * super().weights(K)
+    >>> is_built_in(Point(0.8)), is_built_in(Doubled(0.8)), is_built_in("dirichlet")
+    (True, False, False)
+    """
+    return type(prior) in {*_KINDS.values(), RecordedVotes}
+
+
+def to_json(prior: Prior, K: int, classes: int = 2) -> dict[str, str]:
+    """Write a prior for a file about K voters: all of a prior of this module, name and digest of any other."""
+    if isinstance(prior, _BuiltIn | StoredPrior) and type(prior) in {*_KINDS.values(), StoredPrior}:
+        return prior.to_json()
+    return StoredPrior(str(prior.text), digest_of(prior, K, classes)).to_json()
+
+
+def from_json(data: Any) -> Prior:  # noqa: ANN401 (from JSON)
+    """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if malformed.
+
+    >>> from_json({"kind": "uniform", "low": "0.6666667", "high": "1"}) == parse("uniform:0.6666667,1")
+    True
+    """
+    values = dict(data)
+    for name, value in values.items():
+        if not isinstance(value, str):
+            checks.fail(f"the prior's {name}", value, "text")
+        value.encode()
+    kind = values.pop("kind")
+    if kind == _OTHER:
+        if not values.keys() <= {"name", "sha256"}:
+            checks.fail("the prior's fields", sorted(values), "name and sha256")
+        return StoredPrior(values["name"], values["sha256"])
+    return _KINDS[kind](**{name: float(exact_number(name, number)) for name, number in values.items()})
+
+
+def digest_of(prior: Prior, K: int, classes: int = 2) -> str:
+    """Compute the SHA-256 of a prior's coefficients for K voters, or of a few draws without coefficients."""
+    if not is_law_a_gamma(classes):
+        numbers: NDArray[Any] = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
+    elif prior.has_closed_form:
+        numbers = weights_of(prior, K)
+    else:
+        numbers = prior.probabilities(K, _DIGEST_DRAWS, rng=np.random.default_rng(0))
+    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
+
+
+def in_words(prior: Prior) -> str:
+    """Describe a prior for a report, with the flag for it if there is one.
+
+    >>> in_words(Point(0.8))
+    'every p_i = 0.8 (--prior point:0.8)'
+    """
+    return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
+
+
+def checked(prior: Prior | str, classes: int = 2) -> Prior:
+    """Return a prior for a number of classes, also from its text; `ValueError` for any other.
+
+    >>> checked("uniform"), checked("dirichlet:0.5", classes=10)
+    (Independent(low=0.5, high=1.0), Dirichlet(concentration=0.5))
+    """
+    if isinstance(prior, str):
+        return parse(prior, classes)
+    if not isinstance(prior, Prior):
+        advice = "say Dirichlet() or 'dirichlet'; a prior of one's own inherits from darrm.priors.Prior"
+        checks.fail("prior", prior, "a darrm.priors.Prior, or its text", advice)
+    if isinstance(prior, RecordedVotes):
+        prior.check_classes(classes)
+    if isinstance(prior, _BuiltIn) and not prior.is_about(classes):
+        advice = (
+            "say Ewens()" if is_open(classes) else "say Dirichlet(), the belief that every histogram is equally likely"
+        )
+        checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
+    return prior
+
+
+def weights_of(prior: Prior | str, K: int) -> Array:
+    """Compute ``prior.weights(K)``; `ValueError` if they are not K − ⌊K/2⌋ finite numbers of at least 0."""
+    prior = checked(prior)
+    weights = np.asarray(prior.weights(K), dtype=np.float64)
+    if weights.shape != (K - K // 2,) or not np.all((weights >= 0.0) & (weights < np.inf)):
+        checks.fail(f"the weights of the prior {prior.text!r}", weights, f"{K - K // 2} finite numbers of at least 0")
+    return weights
+
+
+def strings_of(prior: Prior, K: int) -> Array:
+    """Compute ``prior.strings(K)``; `ValueError` if they are not numbers of strings with K votes together."""
+    expected = np.asarray(prior.strings(K), dtype=np.float64)
+    votes = float(np.sum(np.arange(K + 1)[:, None] * expected)) if expected.shape == (K + 1, K + 1) else math.nan
+    if not (abs(votes - K) <= 1e-6 * K and np.all(expected >= 0.0)):
+        checks.fail(f"the strings that the prior {prior.text!r} expects", votes, f"of {K} votes together")
+    return expected
+
+
+def law_of_ones(prior: Prior, K: int) -> Array | None:
+    """Compute Pr[l ones] for l = 0 … K, shape (K + 1,); None if it is unknown.
+
+    >>> law_of_ones(Dirichlet(), 3).round(12)
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    defining = next(kind for kind in type(prior).__mro__ if _MEMBERS & vars(kind).keys())
+    if not {"log_probabilities", "mean"} & vars(defining).keys():  # a subclass with other weights
+        return None
+    ones = np.arange(K + 1)
+    try:
+        return np.exp(prior.log_probabilities(np.column_stack([K - ones, ones])))
+    except ValueError:
+        return None
+
+
+def log_arrangements(counts: Counts) -> Array:
+    """Compute the log of the number of histograms that equal each up to the names of classes, (n, C) → (n,).
+
+    >>> np.exp(log_arrangements(np.array([[2, 1, 1], [0, 1, 2]]))).round(9).tolist()
+    [3.0, 6.0]
+    """
+    ordered = np.sort(counts, axis=1)
+    run, log_ways = np.ones(len(ordered)), np.zeros(len(ordered))
+    for place in range(1, ordered.shape[1]):
+        run = np.where(ordered[:, place] == ordered[:, place - 1], run + 1.0, 1.0)
+        log_ways += math.log(place + 1.0) - np.log(run)  # C!/Πm! as a product: each class by its place in its run
+    return log_ways
+
+
+def _climbed(value: Callable[[Array], float], point: Array) -> Array:
+    """Climb in two dimensions by steps that halve when none of the eight directions ascends."""
+    step, height = 1.0, value(point)
+    while step > _LAST_STEP:
+        best = max((point + step * way for way in _COMPASS), key=value)
+        reached = value(best)
+        if reached > height:
+            point, height = best, reached
+        else:
+            step /= 2.0
+    return point
+
+
+def _binomial_weights(K: int, p: float) -> Array:
+    """Compute α_l − α_{K−l} = α_l·(1 − ((1−p)/p)^{2l−K}) without cancellation, for p > 1/2."""
+    levels = np.arange(K // 2 + 1, K + 1)
+    pmf = binomial_pmf(K, p)[K // 2 + 1 :]
+    if p == 1.0:
+        return pmf
+    return np.asarray(pmf * -np.expm1((2 * levels - K) * (math.log1p(-p) - math.log(p))), dtype=np.float64)

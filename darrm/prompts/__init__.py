@@ -1,0 +1,9 @@
+"""Prompts with private examples: resampled examples, coordinated votes, and texts word by word.
+
+>>> from darrm.prompts import ResampledPrompts, coordinated
+"""
+
+from darrm.prompts.coordination import coordinated
+from darrm.prompts.resampled_prompts import ResampledPrompts
+
+__all__ = ["ResampledPrompts", "coordinated"]

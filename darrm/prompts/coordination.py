@@ -1,0 +1,163 @@
+"""Coordinated votes for the next word: voters with similar *laws* draw with shared public randomness.
+
+Independent draws from equal laws often differ. *Coordinated voting* [CCLNSS23, Section 4] draws one public
+u_v ~ Exp(1) for each word v in each step, and teacher i votes
+
+    argmin_v u_v / p_i(v).
+
+*Theorem.* (a) Each vote has the law p_i. (b) Two teachers whose laws have the overlap s = Σ_v min(p_i(v), p_j(v)) cast
+the same vote with probability at least s/(2 − s). (c) For every teacher j, E[largest count] ≥ Σ_i s_ij/(2 − s_ij). This
+is at least half of the sum of the overlaps with teacher j.
+
+*Proof.* (a) The u_v/p_i(v) are independent exponentials with rates p_i(v), which sum to one. So the minimum is at v
+with probability p_i(v). (b) Both vote v if u_v·max(p_i(w)/p_i(v), p_j(w)/p_j(v)) ≤ u_w for all w ≠ v. This has
+probability 1/Σ_w max(p_i(w)/p_i(v), p_j(w)/p_j(v)) ≥ min(p_i(v), p_j(v)) / Σ_w max(p_i(w), p_j(w)). The maximum of two
+laws sums to 2 − s. Add over v. (c) The largest count is at least the count of teacher j's word. ∎
+
+*Privacy.* The u depend only on the seed, the step and the word, so they may be public. For any fixed u, a vote is a
+function of one teacher's data. So a mechanism on the votes keeps its guarantee, which covers arbitrary votes.
+
+The u need no library's generator. They come from bits of Philox 4×32-10 [SMDS11]: word and step are the counter, the
+first bytes of SHA-256(seed) are the key. All arithmetic has a unique IEEE 754 rounding.
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.numerics import Array
+from darrm.util import checks
+
+_MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)  # of Philox 4×32
+_STEPS_OF_KEY = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
+_LOW, _HALF, _ROUNDS = np.uint64(0xFFFFFFFF), np.uint64(32), 10
+_BITS = 52  # of a uniform number, so that the middle of its interval is a float
+_LOG_2 = 0.6931471805599453
+_TERMS = 13  # of the logarithm: s²⁶ < 2⁻⁶⁶ for |s| ≤ 0.1716
+_SUM_TOLERANCE = 1e-3  # admits half precision; the sum only distinguishes laws from logits
+_LEAST_SUM = 1e-9
+_MOST_STEPS = 2**63 - 1
+
+Laws = ArrayLike | tuple[ArrayLike, ArrayLike]
+
+
+def coordinated(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArray[np.int64]:
+    """Draw K teachers' votes for a word from their laws, with shared public randomness.
+
+    Parameters
+    ----------
+    probabilities
+        (K, V) laws of the teachers; or a sparse pair of (K, k) word numbers and (K, k) probabilities, for example of
+        the k likeliest words. A sparse law may sum to less than one and is normalized to p/Σp; unused places have
+        probability 0. The cost grows with the number of listed words.
+    seed
+        A public number or text, chosen independently of the data.
+    step
+        Public step number, at least 0; steps have independent randomness.
+
+    Returns
+    -------
+    votes
+        (K,) numbers of words.
+
+    Raises
+    ------
+    ValueError
+        If a probability is NaN or negative, or a dense law does not sum to one within 0.001.
+
+    Examples
+    --------
+    >>> coordinated([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0]], seed=7, step=3).tolist()
+    [0, 0, 1]
+    >>> coordinated(([[40_000, 7], [7, 40_000]], [[0.6, 0.3], [0.3, 0.6]]), seed="public", step=1).tolist()
+    [40000, 40000]
+    """
+    words, laws = laws_of(probabilities)
+    checks.integer_at_least(0, most=_MOST_STEPS, step=step)
+    if words is None:
+        times = exponentials(np.arange(laws.shape[1]), seed, step)
+        return np.array([_first(times, law) for law in laws], dtype=np.int64)
+    listed, places = np.unique(words, return_inverse=True)
+    times = exponentials(listed, seed, step)[places.reshape(words.shape)]
+    return np.array([row[_first(t, law)] for row, t, law in zip(words, times, laws, strict=True)], dtype=np.int64)
+
+
+def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
+    """Check laws; return word numbers (None for all words) and probabilities, one row per teacher."""
+    words = None
+    if isinstance(probabilities, tuple) and len(probabilities) == 2:
+        words, probabilities = np.asarray(probabilities[0]), probabilities[1]
+    laws = np.asarray(probabilities)
+    if laws.ndim != 2 or not laws.size or laws.dtype.kind not in "fiub":
+        found = checks.Found(f"shape {laws.shape}, type {laws.dtype}")
+        checks.fail("probabilities", found, "numbers of shape (voters, words)", "a row is the law of a voter")
+    laws = laws.astype(np.float64)
+    if not np.all(laws >= 0.0) or np.any(laws == np.inf):
+        row = int(np.argmax(~np.all((laws >= 0.0) & (laws < np.inf), axis=1)))
+        checks.fail("probabilities", checks.Found(f"another number in row {row}"), "in [0, 1]", "no logits, no NaN")
+    sums = laws.sum(axis=1)
+    least = _LEAST_SUM if words is not None else 1.0 - _SUM_TOLERANCE
+    if np.any((sums < least) | (sums > 1.0 + _SUM_TOLERANCE)):
+        row = int(np.argmax((sums < least) | (sums > 1.0 + _SUM_TOLERANCE)))
+        advice = "give a probability for each word; the k likeliest words alone are a pair of numbers and probabilities"
+        checks.fail(f"the sum of row {row} of the probabilities", float(sums[row]), "1", advice)
+    if words is None:
+        return None, laws
+    if words.shape != laws.shape or words.dtype.kind not in "iu" or words.min() < 0:
+        found = checks.Found(f"shape {words.shape}, type {words.dtype}")
+        checks.fail("the numbers of words", found, f"whole numbers of at least 0, of shape {laws.shape}")
+    words = words.astype(np.int64)
+    listed = np.sort(np.where(laws > 0.0, words, -1 - np.arange(laws.shape[1])), axis=1)
+    if np.any(np.diff(listed, axis=1) == 0):
+        row = int(np.argmax(np.any(np.diff(listed, axis=1) == 0, axis=1)))
+        checks.fail("the numbers of words", checks.Found(f"a word twice in row {row}"), "different in each row")
+    return words, laws
+
+
+def exponentials(words: NDArray[np.int64], seed: int | str, step: int) -> Array:
+    """Compute u_v ~ Exp(1) of words at a step, from (seed, step, v): (n,) → (n,), all positive.
+
+    >>> exponentials(np.array([0, 1, 50_000]), seed=7, step=0).round(12).tolist()
+    [0.980893990644, 0.706781389883, 0.038554487291]
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | str | np.integer):
+        checks.fail("seed", seed, "a whole number or text", "it is public, and the same for all teachers")
+    digest = hashlib.sha256(str(seed).encode()).digest()
+    key = (int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little"))
+    word, number = np.asarray(words, dtype=np.uint64), np.full(len(words), step, dtype=np.uint64)
+    bits = philox(np.stack([word & _LOW, word >> _HALF, number & _LOW, number >> _HALF]), key)
+    together = ((bits[0] << _HALF) | bits[1]) >> np.uint64(64 - _BITS)
+    return -_log((together.astype(np.float64) + 0.5) * 2.0**-_BITS)
+
+
+def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
+    """Compute Philox 4×32-10 of counters: (4, n) words of 32 bits → (4, n).
+
+    >>> " ".join(f"{word:08x}" for word in philox(np.zeros((4, 1), dtype=np.uint64), (0, 0))[:, 0])
+    '6627e8d5 e169c58d bc57ac4c 9b00dbd8'
+    """
+    a, b, c, d = counter
+    first, second = (np.uint64(part) for part in key)
+    for _ in range(_ROUNDS):
+        left, right = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+        a, b, c, d = (right >> _HALF) ^ b ^ first, right & _LOW, (left >> _HALF) ^ d ^ second, left & _LOW
+        first, second = (first + _STEPS_OF_KEY[0]) & _LOW, (second + _STEPS_OF_KEY[1]) & _LOW
+    return np.stack([a, b, c, d])
+
+
+def _log(numbers: Array) -> Array:
+    """Compute logarithms of numbers in (0, 1) by operations with a unique rounding."""
+    part, power = np.frexp(numbers)
+    small = part < 0.7071067811865476
+    part, power = np.where(small, 2.0 * part, part), np.where(small, power - 1, power).astype(np.float64)
+    s = (part - 1.0) / (part + 1.0)
+    square, total = s * s, np.zeros_like(s)
+    for k in reversed(range(_TERMS)):
+        total = total * square + 1.0 / (2 * k + 1)
+    return power * _LOG_2 + 2.0 * s * total
+
+
+def _first(times: Array, law: Array) -> int:
+    with np.errstate(divide="ignore", over="ignore"):
+        return int(np.argmin(times / law))

@@ -1,0 +1,290 @@
+"""Privacy amplification when prompts resample their private examples for each question.
+
+K prompts each hold a few private examples and the question. A language model or another learner answers them, and a
+mechanism releases the most frequent answer. Two samplers choose the people for a question:
+
+* *poisson* (``rate=q``): an exact coin selects each person independently; a uniform draw assigns the prompt.
+* *fixed* (``size=n``): n of N people in uniformly random order, q = n/N. Place i belongs to prompt i mod K.
+
+All examples of a selected person enter one prompt. If a prompt has more than ``examples_each`` examples, it keeps a
+uniform sample of that size.
+
+*Theorem.* Let an answer depend only on its prompt, the question and independent randomness. Then the votes on a
+question have the law (1 − q)A + qB. A and B differ by one vote: a coupling exists with all other votes equal.
+*Poisson:* A is the law without the person. *Fixed:* A is the law given that the person is not selected. If another
+person replaces them in the data, the law is (1 − q)A + qB', and A, B and B' pairwise differ by one vote.
+
+*Proof.* *Poisson.* Couple the draws of all other people; they do not depend on this person. If the person is not
+selected, the prompts equal those without the person. Otherwise an independent draw assigns the person to one prompt,
+and the other prompts do not change. *Fixed.* The order is uniform over all ordered samples. Given that the person has
+place i, the other n − 1 places are a uniform ordered sample of the N − 1 other people, and this sample does not depend
+on who the person is: B and B'. Replace the person at place i by a uniform draw from the people who were not selected:
+the result is a uniform ordered sample without the person, A. Only prompt i mod K differs. *Both.* Each prompt's subset,
+order and answer depend on that prompt alone, so all votes but one are equal. ∎
+
+*Why people are not dealt in turn.* Cut a Poisson sample into K equal parts: one more person shifts everybody behind
+them to another place. Shuffle first: one other person still moves, and a second vote changes.
+
+*Why a failed call is a missing vote.* A failure depends on one prompt only, as an answer does. So one vote differs,
+appears or disappears (`darrm.votes`), and the same prompt may be asked again. Redrawing the *sample* after a failure
+would break the proof: acceptance would depend on the sample's content, and a person whose example breaks calls would
+never be selected. For the same reason, do not act on the number of missing votes.
+
+Each selected person has exactly one prompt in the data structure, so overlap cannot be represented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from darrm.numerics.exact_sampling import UniformBelow, uniform_below
+from darrm.privacy import Number, PrivacyParams, exact_number
+from darrm.problem import Voters
+from darrm.subsampling import Subsampling
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
+from darrm.util.people import persons_of
+from darrm.votes import Classes, Votes, class_names
+
+Example = Any  # one private example of a prompt
+Answers = Any  # one answer, or a list of answers for a batch
+
+_MISSING = -1  # index of the last column of the counts
+_LARGEST_INT64 = 2**62
+
+
+class ResampledPrompts:
+    """K prompts that resample their private examples for each question.
+
+    Randomness comes from the operating system.
+
+    Parameters
+    ----------
+    examples
+        N examples of any type.
+    classes
+        The public classes, as in `Votes.of_labels`.
+    rate
+        q in (0, 1], the probability of selecting a person, like ``"0.004"``. Neighbors add or remove one person; the
+        number of people need not be public.
+    size
+        Instead of ``rate``: the fixed number of selected people. Neighbors replace one person; the number of people is
+        public.
+    voters
+        K, the number of prompts.
+    examples_each
+        Largest number of examples in a prompt; None keeps all selected examples.
+    people
+        (N,) identifier of each example's person, spelled consistently; by default each example has a different person.
+
+    Attributes
+    ----------
+    voters
+        The `Voters` for plans and accounts.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or the call does not set exactly one of ``rate`` and ``size``.
+
+    Examples
+    --------
+    >>> notes = [("the parcel is late", "bad"), ("thank you", "good")] * 500
+    >>> prompts = ResampledPrompts(notes, ("bad", "good"), rate="0.004", voters=10, examples_each=4)
+    >>> prompts.votes(["it came early"], lambda examples, question: "good", jobs=1)
+    Votes(1 queries to 10 voters, classes bad, good; from labels)
+    >>> print(prompts.voters)
+    10 voters, not private themselves; one person's data reach at most 1 of them; a person is among the examples of a \
+question with probability 0.004; neighbors add or remove one person
+    """
+
+    def __init__(
+        self,
+        examples: Iterable[Example],
+        classes: Classes = None,
+        *,
+        rate: Number | None = None,
+        size: int | None = None,
+        voters: int = 10,
+        examples_each: int | None = None,
+        people: Untyped = None,
+    ) -> None:
+        self._examples = _listed("examples", examples)
+        self._classes = class_names(2 if classes is None else classes)
+        records: dict[object, list[int]] = {}
+        for place, person in enumerate(persons_of(len(self._examples), people, "people")):
+            records.setdefault(person, []).append(place)
+        self._records = list(records.values())  # of each person
+        if examples_each is not None:
+            checks.integer_at_least(1, examples_each=examples_each, advice="or None for all that were drawn")
+        self._most, self._size = examples_each, size
+        if rate is not None and size is None:
+            self._sampling = Subsampling(exact_number("rate", rate))
+        elif size is not None and rate is None:
+            checks.integer_at_least(1, most=len(records), size=size, advice=f"of {len(records):,} people")
+            self._sampling = Subsampling(Fraction(int(size), len(records)), "fixed")
+        else:
+            advice = "rate='0.004' draws each person with this probability, size=40 draws so many people"
+            checks.fail("rate or size", checks.Found("both" if rate is not None else "none"), "one of the two", advice)
+        self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
+
+    def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Example]]:
+        """Draw the examples of each of the K prompts for **one** question.
+
+        The examples are private. Draw once per question.
+
+        >>> drawn = ResampledPrompts(range(100), size=12, voters=5).draw()
+        >>> [len(examples) for examples in drawn], len({example for examples in drawn for example in examples})
+        ([3, 3, 2, 2, 2], 12)
+        """
+        below = uniform_below(rng)
+        prompts: list[list[Example]] = [[] for _ in range(self.voters.K)]
+        for person, prompt in self._seats(below):
+            prompts[prompt] += [self._examples[record] for record in self._records[person]]
+        return [[held[i] for i in _ordered(len(held), self._most, below)] for held in prompts]
+
+    def _seats(self, below: UniformBelow) -> Iterable[tuple[int, int]]:
+        people, K = len(self._records), self.voters.K
+        if self._size is not None:
+            return [(person, place % K) for place, person in enumerate(_ordered(people, self._size, below))]
+        one_in, rate = self._sampling.rate.denominator, self._sampling.rate
+        limits = np.full(people, one_in, dtype=np.int64 if one_in <= _LARGEST_INT64 else object)
+        drawn = np.flatnonzero(below(limits) < rate.numerator)
+        return zip(drawn.tolist(), below(np.full(drawn.size, K)).tolist(), strict=True)
+
+    def votes(
+        self,
+        questions: Iterable[object],
+        answer: Callable[..., Answers],
+        *,
+        batched: bool = False,
+        retries: int = 2,
+        jobs: int | None = None,
+        trial: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> Votes:
+        """Ask K prompts each of Q questions; resample the examples for each question.
+
+        Parameters
+        ----------
+        questions
+            (Q,) of any type.
+        answer
+            ``answer(examples, question)`` returns a class; ``examples`` may be empty. It must not read other private
+            data or keep state. An exception, None or an unknown class, after all retries, is a missing vote.
+        batched
+            If true, ``answer([(examples, question), …])`` returns K classes, and each class depends on one prompt only.
+            Prompts without a vote are asked again one by one, so one failure does not remove other votes.
+        retries
+            Number of further attempts per prompt, with the same examples.
+        jobs
+            joblib's threads or processes; None takes joblib's configuration, 1 runs without joblib.
+        trial
+            Ask the first question without examples before sampling. An error in the trial is public and propagates;
+            a later error is private and does not.
+        rng
+            None draws from the operating system. A generator is for experiments only.
+
+        Returns
+        -------
+        votes
+            `Votes` on Q questions. The number of missing votes is private.
+
+        Raises
+        ------
+        ValueError
+            If an argument is invalid, or the trial returns no class. Exceptions of the trial propagate.
+        """
+        if not callable(answer):
+            checks.fail("answer", checks.Found(type(answer).__name__), "a function", "say answer(examples, question)")
+        checks.integer_at_least(0, retries=retries)
+        asked, classes, K = _listed("questions", questions), self._classes, self.voters.K
+        ask = _Ask(answer, batched, int(retries), {name: code for code, name in enumerate(classes)})
+        if trial and asked:
+            ask.try_out(asked[0])
+        drawn = ([(examples, question) for examples in self.draw(rng=rng)] for question in asked)
+        together = drawn if batched else ([prompt] for prompts in drawn for prompt in prompts)
+        if jobs == 1:
+            answers = [ask(prompts) for prompts in together]
+        else:
+            joblib = require("joblib")
+            answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(ask)(prompts) for prompts in together)
+        codes = np.array([code for some in answers for code in some], dtype=np.int64).reshape(len(asked), K)
+        counts = np.zeros((len(asked), len(classes) + 1), dtype=np.int64)
+        np.add.at(counts, (np.arange(len(asked))[:, None], codes), 1)
+        return Votes(counts[:, :_MISSING], K, classes, "labels", counts[:, _MISSING])
+
+
+@dataclass(frozen=True, eq=False)  # Dask hashes its callables
+class _Ask:
+    """Worker task: ask prompts for class indices, `_MISSING` for no vote."""
+
+    answer: Callable[..., Answers]
+    batched: bool
+    retries: int
+    codes: dict[object, int]
+
+    def __call__(self, prompts: list[Example]) -> list[int]:
+        """Ask prompts together, then ask each prompt without a vote alone, ``retries`` times.
+
+        A failed batch uses up no attempt, so one prompt cannot remove votes or attempts of the others.
+        """
+        codes = self._attempt(prompts)
+        if codes is None and len(prompts) > 1:
+            return [code for prompt in prompts for code in self([prompt])]
+        codes = codes or [_MISSING]
+        for i, prompt in enumerate(prompts):
+            for _ in range(self.retries):
+                if codes[i] == _MISSING:
+                    codes[i] = (self._attempt([prompt]) or [_MISSING])[0]
+        return codes
+
+    def _attempt(self, prompts: list[Example]) -> list[int] | None:
+        """Ask prompts once; an exception is private, so return None for it."""
+        try:
+            return [self._code(label) for label in self._labels(prompts)]
+        except (Exception, SystemExit):  # noqa: BLE001 (of any library)
+            return None
+
+    def _labels(self, prompts: list[Example]) -> list[object]:
+        fresh = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
+        labels = list(self.answer(fresh)) if self.batched else [self.answer(*prompt) for prompt in fresh]
+        if len(labels) != len(prompts):
+            checks.fail("what answer returns", checks.Found(f"{len(labels)} labels"), f"one for each of {len(prompts)}")
+        return labels
+
+    def _code(self, label: Untyped) -> int:
+        try:
+            return self.codes.get(label, _MISSING)
+        except (Exception, SystemExit):  # noqa: BLE001 (a list has no hash, and comparing arrays raises)
+            return _MISSING
+
+    def try_out(self, question: Untyped) -> None:
+        """Ask without examples, so that errors contain no private data and can propagate."""
+        if self([([], question)]) == [_MISSING]:
+            [label] = self._labels([([], question)])
+            if label is not None and self._code(label) == _MISSING:
+                names = ", ".join(map(repr, list(self.codes)[:5]))
+                checks.fail("what answer returns", label, f"a class, {names}", "or None for no vote")
+
+
+def _listed(name: str, values: Iterable[Untyped]) -> list[Untyped]:
+    is_list = hasattr(values, "__getitem__") and not isinstance(values, str | bytes | Mapping)
+    if not is_list or hasattr(values, "columns"):
+        advice = "of a table its rows, of one question [question]"
+        checks.fail(name, checks.Found(type(values).__name__), "a list", advice)
+    return list(values)
+
+
+def _ordered(n: int, most: int | None, below: UniformBelow) -> list[int]:
+    moved: dict[int, int] = {}  # partial Fisher–Yates: current values at changed positions
+    drawn = []
+    for i, step in enumerate(below(np.arange(n, 0 if most is None else max(n - most, 0), -1)).tolist()):
+        drawn.append(moved.get(i + step, i + step))
+        moved[i + step] = moved.get(i, i)
+    return drawn

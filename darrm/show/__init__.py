@@ -1,0 +1,1 @@
+"""Summaries of files: tables, plans, ledgers, receipts, votes."""

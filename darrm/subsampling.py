@@ -1,0 +1,140 @@
+"""Privacy amplification when voters resample examples per query, such as prompted language models.
+
+Fix the data of all other people. A label has the law A if the person is not among the examples of the query, and B if
+they are; B differs from A by at most the votes that the person can influence. They are among the examples with
+probability q, independently for each query.
+
+* **poisson**: each person is included independently. Neighbors add or remove a person: the label's law is A without
+  them and (1 − q)A + qB with them, for any data of the others.
+* **fixed**: a fixed number of people is drawn without replacement. Neighbors replace a person: the laws are
+  (1 − q)A + qB and (1 − q)A + qB', and any two of A, B and B' differ by the votes of one person.
+
+Let h(x) bound the divergence H_{e^x} of any two laws that differ by the votes of one person, in both directions, and
+let e^y = 1 + (e^x − 1)/q. Then, for x ≥ 0 [BBG18, Section 4],
+
+    H_{e^x}((1 − q)A + qB ‖ A) = q·H_{e^y}(B ‖ A) ≤ q·h(y),
+    H_{e^x}(A ‖ (1 − q)A + qB) ≤ (1 − (1 − q)e^x)·h(z),    e^z = q·e^x/(1 − (1 − q)e^x),    0 where (1 − q)e^x ≥ 1,
+    H_{e^x}((1 − q)A + qB ‖ (1 − q)A + qB') ≤ q·h(y).
+
+The second is at most the first's bound: z ≥ y, as q²e^x − (q + e^x − 1)(1 − (1 − q)e^x) = (1 − q)(e^x − 1)² ≥ 0. So an
+(ε₀, δ₀)-private label is (ln(1 + q(e^{ε₀} − 1)), qδ₀)-private for both neighbor relations. Examples of queries are
+independent, so the costs of queries compose.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+from darrm.privacy import LARGEST_EXPONENT, Number, PrivacyParams, decimal_text, exact_number
+from darrm.util import checks
+
+SCHEMES = {"poisson": "add or remove one person", "fixed": "replace one person"}
+_LEAST_RATE = Fraction(1, 10**15)  # one record among more than the people alive
+_MOST_RECORDS = 100  # of one person: 1 − (1 − q)^r is an exact fraction
+_PRECISION, _DIGITS = 60, 27  # decimal digits of a logarithm, and those of the result
+_LARGEST_DELTA = 1 - Fraction(1, 2**53)
+
+
+@dataclass(frozen=True)
+class Subsampling:
+    """The probability that a person is among the examples of a query.
+
+    Parameters
+    ----------
+    record_rate
+        The probability in [1e-15, 1] that one record is among the examples of a query.
+    scheme
+        ``"poisson"``: each record is included independently, and neighbors add or remove one person; ``"fixed"``: a
+        fixed number of records without replacement, ``record_rate`` of all, and neighbors replace one person. Costs
+        under different schemes are never added up.
+    records
+        The largest number of records of one person; they can influence as many voters.
+
+    Examples
+    --------
+    >>> print(Subsampling("0.004"))
+    a person is among the examples of a question with probability 0.004; neighbors add or remove one person
+    >>> Subsampling("0.5", records=2).rate, Subsampling("0.25", "fixed", records=2).rate
+    (Fraction(3, 4), Fraction(1, 2))
+    """
+
+    record_rate: Fraction
+    scheme: str = "poisson"
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        rate = exact_number("the sampling rate", self.record_rate)
+        if not _LEAST_RATE <= rate <= 1:
+            advice = "the probability that one person is among the examples of a question, like 0.004"
+            checks.fail("the sampling rate", float(rate), "in (0, 1], and at least 1e-15", advice)
+        checks.one_of(SCHEMES, scheme=self.scheme)
+        checks.integer_at_least(1, most=_MOST_RECORDS, records=self.records, advice="how many records one person has")
+        object.__setattr__(self, "record_rate", rate)
+        object.__setattr__(self, "records", int(self.records))
+
+    @classmethod
+    def of(cls, rate: Number | Subsampling) -> Subsampling:
+        """Return a sampling as it is, and a number as Poisson sampling of one record a person."""
+        return rate if isinstance(rate, Subsampling) else cls(exact_number("the sampling rate", rate))
+
+    @property
+    def rate(self) -> Fraction:
+        """q, the probability that a person is among the examples; for ``"fixed"`` an upper bound."""
+        if self.scheme == "fixed":
+            return min(Fraction(1), self.records * self.record_rate)
+        return 1 - (1 - self.record_rate) ** self.records
+
+    @property
+    def neighbors(self) -> str:
+        """The difference of neighboring data sets, in words."""
+        return SCHEMES[self.scheme]
+
+    def covers(self, other: Subsampling) -> bool:
+        """Whether a proof for this sampling holds for another: the same neighbors, and no larger rate."""
+        return self.scheme == other.scheme and self.rate >= other.rate
+
+    def conditional_on_inclusion(self, target: PrivacyParams) -> PrivacyParams:
+        """Return the guarantee that a label needs for a person among the examples to be ``target``-private.
+
+        (ln(1 + (e^ε − 1)/q), δ/q), rounded down.
+
+        >>> Subsampling("0.004").conditional_on_inclusion(PrivacyParams("0.01", "1e-9"))
+        PrivacyParams(epsilon=1.25633992670075907323155692, delta=2.5e-7)
+        """
+        if target.exact_epsilon > LARGEST_EXPONENT:
+            checks.fail(
+                "the epsilon of a question", target.epsilon, f"at most {LARGEST_EXPONENT}", "it protects nobody"
+            )
+        epsilon, delta = target.exact_epsilon, min(target.exact_delta / self.rate, _LARGEST_DELTA)
+        magnitude = max(0, -math.floor(math.log10(epsilon))) if epsilon else 0
+        with localcontext(Context(prec=_PRECISION + 2 * magnitude)):
+            grown = Decimal(epsilon.numerator) / epsilon.denominator
+            rate = Decimal(self.rate.numerator) / self.rate.denominator
+            # the rounding errors so far, at 60 digits after cancellation, are far below the margin
+            whole = (1 + (grown.exp() - 1) / rate).ln() * (1 - Decimal("1e-40"))
+        return PrivacyParams(Fraction(Context(prec=_DIGITS, rounding=ROUND_FLOOR).plus(whole)), delta)
+
+    def __str__(self) -> str:
+        rate = decimal_text(self.rate) if self.records == 1 else f"{float(self.rate):.6g}"
+        drawn = (
+            f"; {self.records} records each, drawn with {decimal_text(self.record_rate)}" if self.records > 1 else ""
+        )
+        return (
+            f"a person is among the examples of a question with probability {rate}{drawn}; neighbors {self.neighbors}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it as plain data."""
+        records = {} if self.records == 1 else {"records": self.records}
+        return {"rate": decimal_text(self.record_rate), "scheme": self.scheme, **records}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Subsampling:
+        """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        if not isinstance(data, dict) or not isinstance(data["rate"], str) or set(data) - {"rate", "scheme", "records"}:
+            checks.fail("sampled", str(data), 'like {"rate": "0.004", "scheme": "poisson"}')
+        return cls(exact_number("the sampling rate", data["rate"]), data["scheme"], data.get("records", 1))

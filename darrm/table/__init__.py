@@ -1,0 +1,1 @@
+"""Tables: proven laws, their files, their costs, and releases."""

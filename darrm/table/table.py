@@ -1,0 +1,227 @@
+"""Proven laws: in memory and on disk.
+
+A `Law` is a proposal, a `Table` a proven law. Only `certify` makes one, loading proves it again from the numbers in the
+file, and a release takes only a table: no path leads from a solver, a file or an array to a release without a proof. If
+voters resample examples, the proof is about `Problem.conditional_on_inclusion`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import InitVar, asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from darrm.errors import TableError
+from darrm.loss.amplification import amplified_profile
+from darrm.loss.certificate import Certificate
+from darrm.loss.profile import PrivacyProfile
+from darrm.loss.renyi import RenyiCurve
+from darrm.majority.noise_function import NoiseFunction
+from darrm.numerics import Array
+from darrm.plurality.plurality_law import PluralityLaw
+from darrm.problem import Problem, is_open
+from darrm.table.evidence import BY_FORMAT, VERSION, Evidence, evidence_of
+from darrm.table.law import Law
+from darrm.table.optimality import SHARE, Optimality, Solution
+from darrm.table.picture import plot_noise_functions
+from darrm.table.text import table_text
+from darrm.util import checks
+from darrm.util.figures import Figure
+from darrm.util.files import Json
+from darrm.util.json_files import (
+    check_head,
+    checksum_of,
+    field_of,
+    problem_of,
+    provenance_of,
+    read_document,
+    reading,
+    scale_of,
+    write_document,
+)
+
+_CHANGED = "it was changed after it was saved: its checksum does not match; optimize again"
+_PROVED = object()  # the constructor's proof that its caller proved the law
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A law with its proof. Only `certify`, `optimize_table` and `Table.load` make one."""
+
+    problem: Problem
+    law: Law
+    certificate: Certificate  # the proof's numbers
+    optimality: Optimality | None  # None for a law that was not optimized
+    provenance: Mapping[str, str]  # name, version and settings of the maker
+    proof: InitVar[object] = None
+
+    def __post_init__(self, proof: object) -> None:
+        if proof is not _PROVED:
+            raise TypeError("a Table is made by certify, optimize_table or Table.load, which prove it")
+
+    @property
+    def gamma(self) -> NoiseFunction:
+        """The law of two classes as a noise function; `ValueError` for a law on histograms."""
+        if not isinstance(self.law, NoiseFunction):
+            advice = "this table's law is on histograms: table.law"
+            checks.fail("table.gamma", checks.Found("no γ"), "asked of a table of two classes", advice)
+        return self.law
+
+    @property
+    def plurality(self) -> PluralityLaw:
+        """The law on histograms; `ValueError` for a γ."""
+        if not isinstance(self.law, PluralityLaw):
+            advice = "this table's law is a noise function: table.gamma"
+            checks.fail("table.plurality", checks.Found("a γ"), "asked of a table whose law is on histograms", advice)
+        return self.law
+
+    def __str__(self) -> str:
+        return table_text(self.problem, self.law, self.certificate, self.optimality)
+
+    def __call__(self, votes: ArrayLike) -> Any:  # noqa: ANN401 (a number for a number, an array for an array)
+        """Return γ(l) for a number of ones; of more classes the probability of each answer for a histogram of votes."""
+        return self.law(votes) if isinstance(self.law, NoiseFunction) else self._answers(votes)
+
+    def _answers(self, votes: ArrayLike) -> Array:
+        counts, K = np.asarray(votes), self.problem.voters.K
+        rows = np.atleast_2d(counts)
+        wide = rows.ndim == 2 and (is_open(self.problem.classes) or rows.shape[1] == self.problem.classes)
+        if rows.dtype.kind not in "iu" or not wide or np.any(rows < 0) or np.any(rows.sum(axis=1) != K):
+            checks.fail("the histogram", votes, f"counts of K = {K} votes, one for each class")
+        probabilities = self.law.probabilities(rows)
+        return probabilities[0] if counts.ndim == 1 else probabilities
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw γ over the number of ones, for two classes; the figure, which is also saved if a path is named.
+
+        Needs matplotlib.
+        """
+        return plot_noise_functions(self.problem, [("γ", 0, self.gamma)], None if path is None else Path(path))
+
+    @property
+    def share_right(self) -> float | None:
+        """The expected accuracy under the prior of the optimization; None without one."""
+        if self.optimality is None:
+            return None
+        return self.optimality.value if self.optimality.merit is SHARE else self.law.share_right(self.optimality.prior)
+
+    @property
+    def evidence(self) -> Evidence:
+        """How the law is proved."""
+        return evidence_of(self.law)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256, in hexadecimal, of problem and law as JSON; ledgers and auditors identify a table by it."""
+        return checksum_of(self._content())
+
+    @cached_property
+    def profile(self) -> PrivacyProfile | None:
+        """The exact privacy profile of one query: the worst divergence for each ε; None if it bounds nothing."""
+        certain, sampling = (
+            self.evidence.profile(self.problem.conditional_on_inclusion, self.law),
+            self.problem.voters.sampled,
+        )
+        return certain if certain is None or sampling is None else amplified_profile(certain, sampling)
+
+    @cached_property
+    def renyi(self) -> RenyiCurve | None:
+        """The exact Rényi curve of one query; None if it is unknown, as for a γ that is not monotone."""
+        return self.evidence.renyi(self.problem, self.law)
+
+    def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> Table:
+        """Add optimality, computed again if possible, and provenance; `TableError` if the optimality is false."""
+        checked = None if optimality is None else optimality.checked(self.problem.conditional_on_inclusion, self.law)
+        return Table(self.problem, self.law, self.certificate, checked, dict(provenance), _PROVED)
+
+    def with_solution(self, solution: Solution, provenance: Mapping[str, str]) -> Table:
+        """Add the optimality of a solver's result, and provenance."""
+        proved = solution.proved(self.problem.conditional_on_inclusion, self.law)
+        return Table(self.problem, self.law, self.certificate, proved, dict(provenance), _PROVED)
+
+    def to_json(self) -> dict[str, Json]:
+        """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
+        return {
+            "format": self.evidence.format,
+            "version": VERSION,
+            **self._content(),
+            "checksum": self.digest,
+            "certificate": asdict(self.certificate),
+            "optimality": None
+            if self.optimality is None
+            else self.optimality.to_json(self.problem.conditional_on_inclusion),
+            "provenance": dict(self.provenance),
+        }
+
+    def _content(self) -> dict[str, Json]:
+        return {"problem": self.evidence.problem_to_json(self.problem), self.evidence.field: self.law.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Json) -> Table:
+        """Read a table, and prove its privacy and its optimality again.
+
+        `TableError` if a field is missing, malformed, changed or false; ``field`` names it.
+        """
+        evidence = BY_FORMAT[check_head(data, BY_FORMAT, VERSION)]
+        stored, name = problem_of(data), evidence.field
+        with reading("problem"):
+            problem = Problem.from_json(stored)
+            proved = problem.conditional_on_inclusion
+        with reading(name):
+            numbers = field_of(data, name)
+            law = evidence.law_from_json(numbers, problem)
+            if field_of(data, "checksum") != checksum_of({"problem": stored, name: numbers}):
+                raise TableError(name, _CHANGED)
+        with reading("certificate"):
+            scale = scale_of(field_of(data, "certificate"))
+        with reading(name):
+            certificate = evidence.prove(proved, law, scale)
+        provenance = provenance_of(data)
+        with reading("optimality"):
+            claim = data.get("optimality")
+            optimality = None if claim is None else Optimality.from_json(evidence.claims(claim), proved)
+        return cls(problem, law, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a file, replacing an old one in one step."""
+        write_document(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Table:
+        """Read a table from a file and prove it again.
+
+        Raises
+        ------
+        TableError
+            If the file holds no valid table; ``field`` names the wrong field.
+        OSError
+            If the file cannot be read.
+        """
+        return cls.from_json(read_document(path))
+
+
+def certify(problem: Problem, law: Law) -> Table:
+    """Prove a law private, after mixing it with the least random guessing that makes it private (a γ is scaled down).
+
+    `ValueError` if law and problem disagree about voters or classes, or there are too many neighbors to list.
+
+    >>> from darrm import NoiseFunction, PrivacyParams, Voters
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 1)
+    >>> table = certify(problem, NoiseFunction(3, [1.0, 1.0]))
+    >>> round(table.certificate.scale, 6), table.certificate.worst_cost <= table.certificate.budget
+    (0.667222, True)
+    >>> from darrm.plurality.plurality_law import PluralityLaw
+    >>> problem = Problem(Voters(2, PrivacyParams("inf"), overlap=1), PrivacyParams(1), classes=3)
+    >>> table = certify(problem, PluralityLaw.of_probabilities(2, 3, [1.0, 0.0, 0.5, 0.0]))
+    >>> round(table.certificate.scale, 6), table.certificate.worst_cost
+    (0.533912, 0.0)
+    """
+    checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
+    repaired, certificate = evidence_of(law).repair(problem.conditional_on_inclusion, law)
+    return Table(problem, repaired, certificate, None, {}, _PROVED)

@@ -1,0 +1,217 @@
+"""Privacy cost of a training, and trainings that fit a budget.
+
+One step is a Poisson-subsampled Gaussian mechanism. dp-accounting discretizes its privacy loss distribution
+pessimistically, and `darrm.loss.grid_composition` composes T steps and bounds the rounding. The reported ε is an upper
+bound, rounded up. (dp-accounting's own composition is off by about 1e-14 in δ: at σ = 30, T = 1,000 and δ = 1e-12 it
+returns 7.6627, but the least ε is 7.6654.) Neighbors differ in one blanked record (`darrm.training.partition`), which
+is the accounting's add-or-remove relation. The noise multiplier of the accounting equals σ of `PrivateSGD`.
+
+This module does not use dp-accounting's calibration. That search needs a bracket with a failure and a success, and has
+none if the first value meets the target. It also compares ε on one grid, before our rounding up.
+"""
+
+import math
+
+import numpy as np
+
+from darrm.loss.gaussian import Calibration
+from darrm.loss.grid_composition import GridComposition, GridQueries
+from darrm.numerics.bisection import bisect_safe, last_allowed_integer
+from darrm.privacy import PrivacyPair, PrivacyParams
+from darrm.training.recipes import PrivateSGD
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
+
+_DIGITS = 6  # decimal places of the reported ε, rounded up
+_ROUNDING = 1e-9  # covers the floating-point error of one step's distribution and of this rounding
+_COARSEST, _FINEST, _RELATIVE_INTERVAL = 1e-3, 1e-5, 1e-4  # of the discretization; a finer one moves ε by 2e-7
+_BYTES_A_POINT = 64  # of a distribution: its probabilities, two transforms of them, and their product
+_SMALLEST_NOISE = 0.1  # below, the distribution of a single step takes long, for an epsilon in the hundreds
+_MOST_STEPS = 1_000_000
+_MOST_NOISE = 1e6
+_LEAST_NOISE = 0.2  # below, epsilon is in the hundreds and the discretized distributions grow without need
+_NOISE_TOLERANCE = 1e-3  # relative width at which the search stops
+_BOUND = "the privacy loss distribution of DP-SGD"
+
+
+def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
+    """Bound the privacy loss of one trained teacher for one record of its shard.
+
+    Parameters
+    ----------
+    recipe
+        Recipe of the training.
+    delta
+        δ in (0, 1).
+
+    Returns
+    -------
+    PrivacyParams
+        (ε, δ), ε rounded up to six decimal places.
+
+    Raises
+    ------
+    ValueError
+        If δ is out of range, or no finite ε holds.
+
+    Examples
+    --------
+    About the set-up of the paper, which reports (0.0852, 10⁻⁴) for its 909 images a teacher [D, Section 6.2]:
+
+    >>> privacy_of(PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=32 / 909, noise=12.0), 1e-4)
+    PrivacyParams(epsilon=0.085075, delta=0.0001)
+    """
+    checks.instance(PrivateSGD, recipe=recipe, advice="training without noise promises nothing")
+    checks.open_probability(delta=delta)
+    epsilon = _epsilon(recipe.noise, recipe.sampling_rate, recipe.steps, delta)
+    if math.isinf(epsilon):
+        checks.fail("delta", delta, "larger: no finite epsilon is known at it", "take some 1e-12 or more")
+    return PrivacyParams(str(epsilon), str(delta))
+
+
+def calibrate_sampling(target: PrivacyPair, *, noise: float, epochs: int) -> Calibration:
+    """Find the largest batches that meet a target for given noise.
+
+    With T steps at q = epochs/T, a training uses each record ``epochs`` times on average. ε decreases with T.
+
+    Parameters
+    ----------
+    target
+        (ε, δ) of one teacher, both positive.
+    noise
+        σ, in units of the clipping threshold.
+    epochs
+        Average number of uses of each record, at least 1.
+
+    Returns
+    -------
+    Calibration
+        q, with the smallest T that satisfies the target as ``settings["steps"]``.
+
+    Raises
+    ------
+    ValueError
+        If no number of steps up to a million meets the target.
+
+    Examples
+    --------
+    >>> print(calibrate_sampling(PrivacyParams(0.0892, 1e-4), noise=12.0, epochs=5))
+    sampling rate = 0.0384615 (steps 130) for (0.0892, 0.0001), by the privacy loss distribution of DP-SGD
+    """
+    target = _checked(target)
+    checks.positive(noise=noise)
+    checks.integer_at_least(1, epochs=epochs)
+
+    def fits(steps: int) -> bool:
+        return _epsilon(noise, epochs / steps, steps, target.delta) <= target.epsilon
+
+    high = epochs
+    while not fits(high):
+        high *= 2
+        if high > _MOST_STEPS:
+            checks.fail("target", str(target), f"reachable with noise = {noise:g}", "use more noise or fewer epochs")
+    steps = last_allowed_integer(fits, inside=high, outside=max(epochs, high // 2) - 1)
+    return Calibration("sampling rate", epochs / steps, target, _BOUND, {"steps": steps})
+
+
+def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) -> Calibration:
+    """Find the smallest noise that meets a target for given batches and steps.
+
+    Parameters
+    ----------
+    target
+        (ε, δ) of one teacher, both positive.
+    sampling_rate, steps
+        As in `PrivateSGD`.
+
+    Returns
+    -------
+    Calibration
+        σ, in units of the clipping threshold. It meets the target and is at most 0.1 % above the least σ that does so
+        by `privacy_of`, or whose cost fits in memory (below that, ε is in the hundreds).
+
+    Raises
+    ------
+    ValueError
+        If no σ up to a million satisfies it.
+
+    Examples
+    --------
+    >>> noise = calibrate_noise(PrivacyParams(1, 1e-5), sampling_rate=1, steps=4).value
+    >>> privacy_of(PrivateSGD(0.1, 4, 1, noise), 1e-5).epsilon <= 1 < privacy_of(
+    ...     PrivateSGD(0.1, 4, 1, 0.99 * noise), 1e-5).epsilon
+    True
+    """
+    target = _checked(target)
+    checks.positive(sampling_rate=sampling_rate)
+    checks.probability(sampling_rate=sampling_rate)
+    checks.integer_at_least(1, steps=steps)
+
+    def fits(noise: float) -> bool:
+        cells = _range_of_losses(noise, sampling_rate, steps) / _COARSEST
+        is_affordable = cells * _BYTES_A_POINT <= checks.MOST_BYTES
+        return is_affordable and _epsilon(noise, sampling_rate, steps, target.delta) <= target.epsilon
+
+    high = 1.0
+    while not fits(high):
+        high *= 2.0
+        if high > _MOST_NOISE:
+            checks.fail("target", str(target), f"reachable with noise of at most {_MOST_NOISE:g}")
+    while high > _LEAST_NOISE and fits(high / 2.0):
+        high /= 2.0
+    if high > _LEAST_NOISE:
+        high = bisect_safe(fits, inside=high, outside=high / 2.0, tolerance=_NOISE_TOLERANCE)
+    return Calibration("noise", high, target, _BOUND)
+
+
+def _checked(pair: PrivacyPair) -> PrivacyParams:
+    target = PrivacyParams.of(pair, "target")
+    if target.epsilon <= 0 or target.delta <= 0:
+        checks.fail("target", str(target), "a pair of positive numbers", "DP-SGD reaches no (epsilon, 0) or (0, delta)")
+    return target
+
+
+def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> float:
+    range_of_losses = _range_of_losses(noise, sampling_rate, steps)
+    what = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
+    checks.affordable(what, range_of_losses / _COARSEST, "take more noise", bytes_each=_BYTES_A_POINT)
+    coarse = _epsilon_at(_COARSEST, noise, sampling_rate, steps, delta)
+    finest = max(_FINEST, range_of_losses * _BYTES_A_POINT / checks.MOST_BYTES)
+    interval = min(_COARSEST, max(finest, coarse * _RELATIVE_INTERVAL))
+    fine = (
+        coarse if coarse == 0.0 or interval == _COARSEST else _epsilon_at(interval, noise, sampling_rate, steps, delta)
+    )
+    epsilon = min(coarse, fine)  # both are upper bounds
+    if math.isinf(epsilon):
+        return epsilon
+    scale = 10.0**_DIGITS
+    return math.ceil(epsilon * (1.0 + _ROUNDING) * scale) / scale
+
+
+def _range_of_losses(noise: float, sampling_rate: float, steps: int) -> float:
+    # a step's loss is log(1 − q + q·e^L), L of mean 1/(2σ²) and deviation 1/σ; the step's deviation is at most 1/σ
+    # and about q·√(e^{1/σ²} − 1)
+    if noise < _SMALLEST_NOISE:
+        checks.fail("noise", noise, f"at least {_SMALLEST_NOISE:g}", "with less, epsilon is above a hundred")
+    largest = math.log1p(sampling_rate * math.expm1(0.5 / noise**2 + 8.0 / noise))
+    deviation = min(1.0 / noise, sampling_rate * math.sqrt(math.expm1(noise**-2)))
+    return largest + 16.0 * math.sqrt(steps) * deviation
+
+
+def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int, delta: float) -> float:
+    one_step = require("dp_accounting.pld.privacy_loss_distribution").from_gaussian_mechanism(
+        standard_deviation=noise,
+        pessimistic_estimate=True,
+        value_discretization_interval=interval,
+        sampling_prob=sampling_rate,
+        use_connect_dots=True,
+    )
+    # remove and add a record; both are the same object without subsampling
+    sides = {one_step._pmf_remove, one_step._pmf_add}
+    return max(_composed(side.to_dense_pmf(), interval, steps).smallest_epsilon(delta) for side in sides)
+
+
+def _composed(side: Untyped, interval: float, steps: int) -> GridComposition:
+    masses = np.maximum(np.asarray(side._probs, dtype=np.float64), 0.0)
+    first, infinite = int(side._lower_loss), float(side._infinity_mass)
+    return GridComposition([GridQueries(first, masses, infinite, steps)], interval)

@@ -1,0 +1,272 @@
+"""Networks for teachers and students, their device, and stacks of K parameter sets."""
+
+import hashlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from darrm.util import checks
+
+# torch ships no types that mypy may follow
+Tensor = Any
+Module = Any
+Device = Any
+Generator = Any
+Array = NDArray[Any]  # of records, of classes or of parameters
+Build = Callable[[], Module]
+Parameters = dict[str, Tensor]  # by name; stacked for G teachers: (G, …)
+
+_GENERATOR = threading.Lock()
+
+
+def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -> Module:
+    """Make the teachers' network: two 5×5 convolutions with pooling (16 and 32 channels) and a linear layer.
+
+    The paper specifies only "each teacher is a CNN model" [D, Section 6.2]. This is a common small CNN.
+
+    Parameters
+    ----------
+    channels
+        Channels of the images.
+    side
+        Height and width of the images, a multiple of 4.
+    classes
+        Number of classes, at least 2.
+
+    Examples
+    --------
+    >>> sum(parameter.numel() for parameter in convolutional_network().parameters())
+    16386
+    """
+    checks.integer_at_least(1, channels=channels)
+    checks.integer_at_least(2, classes=classes)
+    _check_side(side)
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, kernel_size=5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, kernel_size=5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * (side // 4) ** 2, classes),
+    )
+
+
+def student_network(channels: int = 1, side: int = 28, classes: int = 10, width: int = 16) -> Module:
+    """Make a network for students: two and a half times as fast as the teachers', and deeper.
+
+    Three convolutions (5×5 with stride 2, then 3×3 twice with a pooling between) of w, 2w and 4w channels, and a linear
+    layer. Parameters use the channels-last memory format, which is fast on CPUs.
+
+    Parameters
+    ----------
+    channels, side, classes
+        As for `convolutional_network`.
+    width
+        w, at least 1.
+
+    Examples
+    --------
+    >>> sum(parameter.numel() for parameter in student_network().parameters())
+    54922
+    """
+    checks.integer_at_least(1, channels=channels, width=width)
+    checks.integer_at_least(2, classes=classes)
+    _check_side(side)
+    layers = nn.Sequential(
+        nn.Conv2d(channels, width, kernel_size=5, stride=2, padding=2),
+        nn.ReLU(),
+        nn.Conv2d(width, 2 * width, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(2 * width, 4 * width, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(4 * width * (side // 4) ** 2, classes),
+    )
+    return layers.to(memory_format=torch.channels_last)
+
+
+def _check_side(side: int) -> None:
+    checks.integer_at_least(4, side=side)
+    if side % 4:
+        checks.fail("side", side, "a multiple of 4", "the network halves the image twice")
+
+
+def choose_device(device: str = "auto") -> Device:
+    """Return the device to compute on: ``"auto"`` (a GPU when there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+
+    Raises `ValueError` for another string or a missing GPU.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    checks.instance(str, device=device, advice='say "auto"')
+    available = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "auto":
+        return torch.device("cuda" if available else "cpu")
+    kind, colon, number = device.partition(":")
+    if device != "cpu" and (kind != "cuda" or (colon and not number.isdecimal())):
+        checks.fail("device", device, 'one of "auto", "cpu", "cuda", "cuda:N"')
+    if kind == "cuda" and (int(number) if number else 0) >= available:
+        checks.fail("device", device, f"a device of this machine, which has {available} GPUs", 'use "auto"')
+    return torch.device(device)
+
+
+@contextmanager
+def threads_for(device: Device) -> Iterator[None]:
+    """Limit torch to one thread on a CPU: more threads are slower for small batches."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if device.type == "cpu" else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def memory_of(device: Device) -> Iterator[None]:
+    """Convert out-of-memory errors of a device to `MemoryError` with advice."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        advice = "ask with a smaller batch=, or train with a smaller stack_size="
+        raise MemoryError(f"the memory of {device} is full ({checks.one_line(error)}): {advice}") from error
+
+
+@contextmanager
+def _borrowed_generator() -> Iterator[None]:
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
+        yield
+
+
+def built(build: Build) -> Module:
+    """Build a network for its architecture; torch's global generator keeps its state."""
+    advice = "such as functools.partial(Network, 784, 10)"
+    if isinstance(build, nn.Module) or not callable(build):
+        checks.fail("build", checks.Found(f"a {type(build).__name__}"), "a function that makes a network", advice)
+    try:
+        with _borrowed_generator():
+            model = build()
+    except Exception as error:
+        reason = checks.one_line(error)
+        raise ValueError(f"build failed ({reason}): it must need no arguments, {advice}") from error
+    if not isinstance(model, nn.Module):
+        found = checks.Found(f"one that makes {type(model).__name__}")
+        checks.fail("build", found, "a function that makes a torch.nn.Module", advice)
+    return model
+
+
+def network_digest(build: Build) -> str:
+    """Return the SHA-256 of a network's function of its parameters: structure, settings, buffers and code.
+
+    The digest covers each module's class, source (except torch's), settings (a kernel size, a function) and buffers. It
+    does not cover functions that the code looks up by name. Raises `ValueError` if a source is not readable.
+    """
+    model = built(build)
+    own = vars(nn.Module()).keys()
+    facts: list[object] = []
+    for name, part in model.named_modules():
+        settings = {k: v for k, v in vars(part).items() if k not in own}
+        facts.append([name, [_fact(kind) for kind in type(part).__mro__], _fact(settings)])
+    for name, value in model.named_parameters():
+        facts.append([name, tuple(value.shape), str(value.dtype), *([] if value.requires_grad else ["frozen"])])
+    facts += [[name, _fact(value)] for name, value in model.named_buffers()]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _fact(value: object) -> object:
+    if isinstance(value, bool | int | float | str | torch.dtype | torch.device | None):
+        return value
+    if isinstance(value, list | tuple):
+        return [_fact(item) for item in value]
+    if isinstance(value, dict):
+        return sorted((str(key), repr(_fact(item))) for key, item in value.items())
+    if isinstance(value, torch.Tensor | np.ndarray):
+        array = torch.as_tensor(value).detach().cpu().contiguous().numpy()
+        return [str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
+    if isinstance(value, partial):
+        return [_fact(value.func), _fact(value.args), _fact(value.keywords)]
+    named: Any = value if hasattr(value, "__qualname__") else type(value)
+    return [named.__module__, named.__qualname__, _source(named)]
+
+
+def _source(code: object) -> str:
+    """Return the source of a class or function that is neither torch's nor Python's own."""
+    if not isinstance(code, type | FunctionType) or code.__module__.partition(".")[0] in {"torch", "builtins"}:
+        return ""
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return checks.fail("build", code.__qualname__, "made of code whose source can be read", "define it in a file")
+
+
+def check_fits(model: Module, x: Array, y: Array) -> int:
+    """Return a network's number of classes; `ValueError` unless it can be trained on (n, …) inputs, (n,) classes."""
+    if not any(value.requires_grad for value in model.parameters()):
+        checks.fail("model", checks.Found(f"a {type(model).__name__} without"), "a module with parameters to train")
+    for name, value in model.named_parameters():
+        if isinstance(value, nn.UninitializedParameter):
+            checks.fail("model", checks.Found(f"the lazy {name}"), "made of layers of known sizes", "say their sizes")
+        if value.dtype not in {torch.float32, torch.float64}:
+            found = checks.Found(f"{name} in {str(value.dtype).removeprefix('torch.')}")
+            checks.fail("model", found, "in single or double precision", "call .float() on it")
+    logits = answers_to(model.eval(), torch.tensor(x[:1]))
+    if logits.ndim != 2:
+        found = checks.Found(f"answers of shape {tuple(logits.shape)}")
+        checks.fail("model", found, "a network with one logit for each class")
+    if y.size and y.max() >= logits.shape[1]:
+        allowed = f"a class of the network, 0 … {logits.shape[1] - 1}"
+        checks.fail("y", int(y.max()), allowed, "build it for more classes")
+    return int(logits.shape[1])
+
+
+def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return the logits of ``ask``, (…, B, C), without gradients; `ValueError` if it fails on the inputs."""
+    try:
+        with torch.no_grad(), memory_of(x.device):
+            return ask(x)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 (a network is any code)
+        found = checks.Found(f"inputs of shape {tuple(x.shape[1:])}")
+        return checks.fail("x", found, "inputs that the network takes", checks.one_line(error))
+
+
+def initial_parameters(build: Build, seed: int) -> Parameters:
+    """Initialize a network from ``seed``; torch's global generator keeps its state."""
+    with _borrowed_generator():
+        torch.manual_seed(seed)
+        return {name: parameter.detach().clone() for name, parameter in build().named_parameters()}
+
+
+def stack(parameters: list[Parameters]) -> Parameters:
+    """Stack the parameters of G networks: {name: (G, …)}."""
+    return {name: torch.stack([one[name] for one in parameters]) for name in parameters[0]}
+
+
+def along_first(factors: Tensor, like: Tensor) -> Tensor:
+    """Reshape (G,) factors so that they multiply ``like``, (G, …), along its first axis."""
+    return factors.view([-1] + [1] * (like.ndim - 1))
+
+
+def best_classes(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
+    """Return the class of the largest logit of ``ask``, (…, B, C) → (B, …), for every batch of inputs."""
+    return [classes.T for classes in in_batches(lambda part: ask(part).argmax(dim=-1), x, device, batch)]
+
+
+def in_batches(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
+    """Return the answers of ``ask`` for each batch of inputs, without gradients."""
+    with threads_for(device):
+        parts = (torch.tensor(x[start : start + batch], device=device) for start in range(0, len(x), batch))
+        return [answers_to(ask, part).cpu().numpy() for part in parts]

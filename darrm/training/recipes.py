@@ -1,0 +1,209 @@
+"""Training recipes: stochastic gradient descent, with or without privacy.
+
+Both recipes define the number of steps and the records of each step. `darrm.training.training` needs only these
+two.
+
+Images may be distorted at random, so that a teacher with few images overfits less. A random affine map acts on the
+image plane: pixel p, in coordinates from the center, shows the image at (I + E)·p + t, with linear interpolation
+between pixels and 0 outside. The entries of E and t are independent and uniform. The maps shift, turn, stretch and
+slant.
+"""
+
+import math
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from darrm.training.network import Tensor
+from darrm.training.randomness import BATCH, RandomSource, coins, signed_uniforms
+from darrm.util import checks
+from darrm.util.files import Document, Json
+
+_LEAST_CLIP = 1e-100
+WORDS = 7  # random words per image: four entries of E, two of t, one for the mirror
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random distortion of images before each step.
+
+    Parameters
+    ----------
+    shift
+        Largest entry of t, in pixels, ≥ 0.
+    distortion
+        Largest entry of E, in [0, 1): 0.2 turns by up to about 11 degrees and stretches by up to a fifth.
+    mirror
+        Whether to mirror an image left to right with probability 1/2.
+
+    Examples
+    --------
+    >>> Augmentation(shift=2.0)
+    Augmentation(shift=2.0, distortion=0.0, mirror=False)
+    """
+
+    shift: float = 0.0
+    distortion: float = 0.0
+    mirror: bool = False
+
+    def __post_init__(self) -> None:
+        checks.non_negative(shift=self.shift, distortion=self.distortion)
+        if self.distortion >= 1.0:
+            checks.fail("distortion", self.distortion, "below 1", "beyond, an image may be turned inside out")
+
+    def maps(self, words: NDArray[np.uint64], shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Turn ``WORDS``·n words into n maps [I + E, t], (n, 2, 3), for images of ``shape`` (…, height, width).
+
+        Coordinates are those of torch: both axes of an image run from −1 to 1, horizontal first.
+
+        Examples
+        --------
+        >>> (Augmentation().maps(np.zeros(WORDS, dtype=np.uint64), (28, 28)) + 0.0).tolist()
+        [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
+        """
+        draws = signed_uniforms(words).reshape(-1, WORDS)
+        height, width = shape[-2:]
+        scale = 2.0 * self.shift / np.array([width, height])
+        linear = np.eye(2) + self.distortion * draws[:, :4].reshape(-1, 2, 2)
+        if self.mirror:
+            linear[:, 0] *= np.where(draws[:, 6] < 0.0, -1.0, 1.0)[:, np.newaxis]
+        return np.concatenate([linear, (scale * draws[:, 4:6])[:, :, np.newaxis]], axis=2).astype(np.float32)
+
+
+def distorted(images: Tensor, maps: Tensor) -> Tensor:
+    """Apply (n, 2, 3) maps to (n, channels, height, width) images; `ValueError` for other shapes."""
+    if images.ndim != 4:
+        advice = "leave the augmentation out"
+        checks.fail(
+            "x", checks.Found(f"records of shape {tuple(images.shape[1:])}"), "images (channels, height, width)", advice
+        )
+    grid = nn.functional.affine_grid(maps, list(images.shape), align_corners=False)
+    return nn.functional.grid_sample(images, grid, align_corners=False)
+
+
+@dataclass(frozen=True)
+class PrivateSGD:
+    """DP-SGD: Poisson batches, clipped per-example gradients, Gaussian noise [ACG16, Algorithm 1].
+
+    A step moves the parameters by −η·(Σ_i min(1, C/‖g_i‖)·g_i + N(0, (σC)²·I)) / (q·n).
+
+    Parameters
+    ----------
+    learning_rate
+        η > 0.
+    steps
+        Number of steps T ≥ 1.
+    sampling_rate
+        q in (0, 1]: an independent coin selects each record for each batch. A step with an empty batch adds only noise.
+    noise
+        σ > 0, in units of the clipping threshold.
+    clip
+        Clipping threshold C, from 1e-100 to 1e100: squares of these lengths are finite in double precision.
+
+    Examples
+    --------
+    >>> recipe = PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=5 / 143, noise=12.0)
+    >>> recipe.step_count(1025), round(recipe.expected_batch(1025), 1)
+    (143, 35.8)
+    """
+
+    learning_rate: float
+    steps: int
+    sampling_rate: float
+    noise: float
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.positive(learning_rate=self.learning_rate, noise=self.noise, clip=self.clip)
+        if not _LEAST_CLIP <= self.clip <= 1.0 / _LEAST_CLIP:
+            checks.fail("clip", self.clip, f"in [{_LEAST_CLIP:g}, {1.0 / _LEAST_CLIP:g}]", "lengths near 1 are usual")
+        checks.integer_at_least(1, steps=self.steps)
+        checks.probability(sampling_rate=self.sampling_rate)
+        checks.positive(sampling_rate=self.sampling_rate)
+
+    def step_count(self, size: int) -> int:  # noqa: ARG002 (the shard's size decides for the other recipe)
+        """Return the number of steps."""
+        return self.steps
+
+    def expected_batch(self, size: int) -> float:
+        """Return q·n, the public divisor of a step (never the batch size, which is private)."""
+        return self.sampling_rate * size
+
+    def batch(self, source: RandomSource, teacher: int, step: int, size: int) -> NDArray[np.int64]:
+        """Draw a Poisson batch: positions within the shard, possibly none."""
+        return np.flatnonzero(coins(source.words(size, teacher, BATCH, step), self.sampling_rate))
+
+    def to_dict(self) -> Document:
+        """Return the recipe as plain data, the inverse of `recipe_from`."""
+        return {"kind": "private", **asdict(self)}
+
+
+@dataclass(frozen=True)
+class PlainSGD:
+    """Stochastic gradient descent without privacy: shuffled batches, the mean gradient of each.
+
+    Parameters
+    ----------
+    learning_rate
+        η > 0.
+    epochs
+        Passes over the shard, at least 1.
+    batch_size
+        Records per step (the last batch of an epoch may be smaller).
+    adam
+        Whether to use Adam [KB15, Algorithm 1], with β₁ = 0.9, β₂ = 0.999 and a learning rate that falls linearly from
+        η to 0.
+    augmentation
+        Distortion of images, drawn again in every step; ``None`` for no distortion.
+
+    Examples
+    --------
+    >>> PlainSGD(learning_rate=0.1, epochs=5, batch_size=32).step_count(1025)
+    165
+    """
+
+    learning_rate: float
+    epochs: int
+    batch_size: int
+    adam: bool = False
+    augmentation: Augmentation | None = None
+
+    def __post_init__(self) -> None:
+        checks.positive(learning_rate=self.learning_rate)
+        checks.integer_at_least(1, epochs=self.epochs, batch_size=self.batch_size)
+
+    def step_count(self, size: int) -> int:
+        """Return the number of steps for a shard of ``size`` records."""
+        return self.epochs * math.ceil(size / self.batch_size)
+
+    def batch(self, source: RandomSource, teacher: int, step: int, size: int) -> NDArray[np.int64]:
+        """Take the next slice of this epoch's shuffled shard."""
+        if not source.can_be_repeated:
+            raise ValueError("shuffled batches need a seeded source: the batches of one epoch share one order")
+        epoch, place = divmod(step, math.ceil(size / self.batch_size))
+        order = np.argsort(source.words(size, teacher, BATCH, epoch), kind="stable")
+        return order[place * self.batch_size : (place + 1) * self.batch_size]
+
+    def to_dict(self) -> Document:
+        """Return the recipe as plain data without default values, the inverse of `recipe_from`."""
+        chosen = {part.name for part in fields(self) if getattr(self, part.name) != part.default}
+        return {"kind": "plain"} | {name: value for name, value in asdict(self).items() if name in chosen}
+
+
+Recipe = PrivateSGD | PlainSGD
+
+
+def recipe_from(data: Json) -> Recipe:
+    """Build a recipe from the output of ``to_dict``.
+
+    >>> recipe_from(PlainSGD(0.1, 5, 32).to_dict())
+    PlainSGD(learning_rate=0.1, epochs=5, batch_size=32, adam=False, augmentation=None)
+    """
+    values = dict(data)
+    kind = values.pop("kind", None)
+    checks.one_of(("private", "plain"), kind=kind)
+    if "augmentation" in values:
+        values["augmentation"] = Augmentation(**values["augmentation"])
+    return PrivateSGD(**values) if kind == "private" else PlainSGD(**values)

@@ -1,0 +1,480 @@
+"""The student: a model trained on a few private labels, some of them wrong, and many unlabeled inputs.
+
+The loss of a step has up to three parts:
+
+    on labeled inputs:  (1 − p(y|x)^q)/q, the generalized cross-entropy [ZS18]; q → 0 is cross-entropy. With a larger q,
+                        labels that the model contradicts count less. The first steps use q = 0: a student that may
+                        disregard labels from the start can collapse to too few classes.
+    + weight · mean over unlabeled inputs of KL(p(·|x) ‖ p(·|x + r)): virtual adversarial training [MMKI17, Section 3],
+                        which the PATE papers use for their students [P, Section 5.1];
+                        r = radius · g/‖g‖, g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d
+    + consistency · mean over unlabeled inputs of [max_c p̄(c|x) ≥ threshold] · (−log p(ĉ|x')), ĉ = argmax_c p̄(c|x):
+                        FixMatch [SBL20, Section 2.2], x' a changed copy of x. Two departures: p̄ is the moving average
+                        of the model, which is more accurate than the model, and it sees x unchanged. The weight grows
+                        linearly over the first steps. With an alignment a > 0, p̄(c|x) is first multiplied by
+                        (1/C)/m(c), clipped to [e^−a, e^a], and renormalized. m(c) is the moving average of p̄(c|·) over
+                        the batches: distribution alignment [BCC20, Section 3.1] to equally frequent classes.
+
+Labeled inputs are changed like the unlabeled ones: a model that never sees the same input twice memorizes fewer wrong
+labels. The student sees only private labels and public inputs, so its training is post-processing of the labels.
+
+Random changes of inputs preserve their class: move, turn, stretch, mirror, fade, add noise.
+
+An image's pixel at (column u, row v), both in [−1, 1], shows the original at A·(u, v) + t, with
+A = rotation · shear · scales. Places outside are 0, the background of the data sets here. All draws come from the
+``generator`` argument, so that a seeded training repeats.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from darrm.errors import CheckpointError
+from darrm.training.network import (
+    Array,
+    Build,
+    Device,
+    Generator,
+    Module,
+    Parameters,
+    Tensor,
+    along_first,
+    best_classes,
+    built,
+    check_fits,
+    choose_device,
+    convolutional_network,
+    in_batches,
+    network_digest,
+    threads_for,
+)
+from darrm.training.training import digest_of, load_tensors, save_tensors
+from darrm.util import checks
+from darrm.util.progress import bar
+
+_IMAGE_AXES = 4  # batch, channels, height, width
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Random changes of inputs, none by default; one independent uniform draw per input and change.
+
+    Parameters
+    ----------
+    shift
+        Shift of images along each axis, in pixels, in [−shift, shift].
+    rotation
+        Rotation of images, in degrees, in [−rotation, rotation].
+    scale
+        Factor of images along each axis, in [e^−scale, e^scale], uniform in the logarithm.
+    shear
+        Shear of images, in [−shear, shear].
+    flip
+        Whether to mirror images left to right with probability 1/2.
+    fading
+        Factor on all entries, in [e^−fading, e^fading], uniform in the logarithm.
+    noise
+        Standard deviation of Gaussian noise added to every entry.
+
+    Examples
+    --------
+    >>> image, generator = torch.ones(1, 1, 4, 4), torch.Generator().manual_seed(0)
+    >>> bool((Perturbation().applied(image, generator) == image).all())
+    True
+    >>> int((Perturbation(flip=True).applied(image, generator) == image).sum())
+    16
+    """
+
+    shift: float = 0.0
+    rotation: float = 0.0
+    scale: float = 0.0
+    shear: float = 0.0
+    flip: bool = False
+    fading: float = 0.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.non_negative(
+            shift=self.shift, rotation=self.rotation, scale=self.scale, shear=self.shear, fading=self.fading,
+            noise=self.noise,
+        )  # fmt: skip
+
+    @property
+    def geometric(self) -> bool:
+        """Whether images are moved, turned, stretched or mirrored."""
+        return bool(self.shift or self.rotation or self.scale or self.shear or self.flip)
+
+    def applied(self, x: Tensor, generator: Generator) -> Tensor:
+        """Return changed copies of a batch (B, …) of inputs, or the batch itself without changes.
+
+        Raises
+        ------
+        ValueError
+            If a geometric change meets inputs other than images (B, channels, height, width).
+        """
+        if self.geometric:
+            if x.ndim != _IMAGE_AXES:
+                checks.fail(
+                    "x", checks.Found(f"inputs of shape {tuple(x.shape[1:])}"), "images", "use noise and fading alone"
+                )
+            places = nn.functional.affine_grid(
+                self._maps(x, generator).to(x.device), list(x.shape), align_corners=False
+            )
+            x = nn.functional.grid_sample(x, places, align_corners=False)
+        if self.fading:
+            x = x * along_first(torch.exp(_uniform(self.fading, len(x), generator=generator)).to(x.device), x)
+        if self.noise:
+            x = x + self.noise * torch.randn(x.shape, generator=generator).to(x.device)
+        return x
+
+    def _maps(self, x: Tensor, generator: Generator) -> Tensor:
+        count = len(x)
+        angle = _uniform(math.radians(self.rotation), count, generator=generator)
+        cosine, sine = angle.cos(), angle.sin()
+        rotation = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
+        shear = torch.eye(2).repeat(count, 1, 1)
+        shear[:, 0, 1] = _uniform(self.shear, count, generator=generator)
+        maps = rotation @ shear @ torch.diag_embed(torch.exp(_uniform(self.scale, count, 2, generator=generator)))
+        if self.flip:
+            maps[:, 0] *= 1.0 - 2.0 * torch.randint(2, (count, 1), generator=generator)
+        pixels = torch.tensor([2.0 / x.shape[-1], 2.0 / x.shape[-2]])  # the image is 2 wide and 2 high
+        return torch.cat([maps, (pixels * _uniform(self.shift, count, 2, generator=generator))[:, :, None]], dim=2)
+
+
+def _uniform(limit: float, *shape: int, generator: Generator) -> Tensor:
+    return limit * (2.0 * torch.rand(*shape, generator=generator) - 1.0)
+
+
+_PROBE = 1e-2  # length of the finite difference for the adversarial direction
+_GROWTH = 0.1  # share of the steps with a growing weight of consistency
+_TRUST = 0.15  # share of the steps with cross-entropy (q = 0)
+_CHECKPOINT_EVERY = 200  # steps: seconds
+_MEMORY = 0.99  # decay of the moving average of class frequencies
+
+
+@dataclass(frozen=True)
+class StudentRecipe:
+    """Training recipe of a student, with Adam.
+
+    Parameters
+    ----------
+    steps
+        Number of steps, at least 1.
+    learning_rate
+        Adam's learning rate, > 0; it falls to 0 along a quarter of a cosine wave.
+    batch
+        Labeled inputs per step.
+    unlabeled
+        Unlabeled inputs per labeled input, at least 1.
+    radius
+        Length of the adversarial direction, in units of the input, > 0.
+    weight
+        Weight of the virtual adversarial loss.
+    consistency
+        Weight of the agreement between unlabeled inputs and changed copies. If both weights are 0, the student learns
+        from the labels alone.
+    threshold
+        In [0, 1]: least confidence of the moving average for an unlabeled input to count.
+    alignment
+        Limit of distribution alignment: factors for too frequent or too rare classes are in
+        [e^−alignment, e^alignment]. For classes of about equal frequency.
+    change
+        Random changes of labeled and unlabeled inputs.
+    robustness
+        q in [0, 1] of the loss on labels, after the first steps. 0 is cross-entropy; 1 is the probability of all other
+        classes.
+    averaging
+        In [0, 1): after each step with trained parameters θ, the student's parameters are
+        a ← averaging·a + (1 − averaging)·θ. 0 keeps the last θ.
+
+    Examples
+    --------
+    >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, change=Perturbation(rotation=30, noise=0.1))
+    >>> fixmatch.threshold
+    0.95
+    """
+
+    steps: int = 200
+    learning_rate: float = 1e-3
+    batch: int = 64
+    unlabeled: int = 1
+    radius: float = 2.0
+    weight: float = 1.0
+    consistency: float = 0.0
+    threshold: float = 0.95
+    alignment: float = 0.0
+    change: Perturbation = field(default_factory=Perturbation)
+    robustness: float = 0.0
+    averaging: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, steps=self.steps, batch=self.batch, unlabeled=self.unlabeled)
+        checks.positive(learning_rate=self.learning_rate, radius=self.radius)
+        checks.non_negative(weight=self.weight, consistency=self.consistency, alignment=self.alignment)
+        checks.probability(threshold=self.threshold, robustness=self.robustness)
+        checks.probability_below_one(averaging=self.averaging)
+
+
+#: The best of the tested recipes on MNIST, for partly labeled images (`experiments/pate/students.py`).
+FIXMATCH = StudentRecipe(
+    steps=5000, learning_rate=3e-3, batch=16, unlabeled=7, weight=0.0, consistency=2.0, alignment=math.log(5.0),
+    change=Perturbation(shift=2, rotation=20, scale=0.2, shear=0.2), robustness=0.7, averaging=0.995,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Student:
+    """A trained student. Its predictions cost no privacy."""
+
+    model: Module
+    device: Device
+
+    def predict(self, x: Array, *, batch: int = 512) -> NDArray[np.int64]:
+        """Return the class of each of (n, …) inputs."""
+        answers = best_classes(self.model, np.asarray(x, dtype=np.float32), self.device, batch)
+        return np.concatenate([np.empty(0, dtype=np.int64), *answers])
+
+    def scores(self, x: Array, *, batch: int = 512) -> NDArray[np.float64]:
+        """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C), rows that sum to 1."""
+        inputs = np.asarray(x, dtype=np.float32)
+        parts = in_batches(lambda part: self.model(part).double().softmax(dim=1), inputs, self.device, batch)
+        return np.concatenate(parts)
+
+
+def train_student(
+    x: Array,
+    labels: NDArray[np.int64],
+    unlabeled: Array,
+    *,
+    recipe: StudentRecipe | None = None,
+    build: Build = convolutional_network,
+    seed: int = 0,
+    device: str = "auto",
+    progress: bool = False,
+    checkpoint: Path | None = None,
+) -> Student:
+    """Train a student.
+
+    Parameters
+    ----------
+    x, labels
+        (Q, …) public inputs and their (Q,) released labels. Inputs with label −1 (the aggregator abstained) count as
+        unlabeled.
+    unlabeled
+        (U, …) more public inputs, possibly none.
+    recipe
+        By default `StudentRecipe()`.
+    build
+        Makes the network.
+    seed
+        Seed of initialization, batches and changes of inputs; privacy does not depend on it.
+    device
+        See `choose_device`.
+    progress
+        Whether to show a bar on standard error.
+    checkpoint
+        File for the state every 200 steps. A killed training resumes from it with the same result. The file contains
+        no private data except the labels' information, and is never deleted automatically.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or no input is labeled.
+    CheckpointError
+        If the checkpoint is damaged, or that of another training.
+    """
+    recipe = StudentRecipe() if recipe is None else recipe
+    inputs, classes, everything = _checked(x, labels, unlabeled)
+    check_fits(built(build), inputs, classes)
+    target, answered = choose_device(device), classes >= 0
+    known_x = torch.tensor(inputs[answered], device=target)
+    known_y = torch.tensor(classes[answered].astype(np.int64), device=target)
+    all_x = torch.tensor(everything, device=target)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]), threads_for(target):
+        torch.manual_seed(seed)
+        model = build().to(target).train()
+        training = _Training(model, moving_average(model, recipe.averaging), all_x, recipe, generator)
+        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
+        kept = None
+        if checkpoint is not None:
+            facts = [asdict(recipe), seed, network_digest(build), digest_of(classes), digest_of(everything)]
+            kept = _Checkpoint(checkpoint, json.dumps(facts, sort_keys=True), training, optimizer)
+        start = 0 if kept is None else kept.resume()
+        with bar(recipe.steps, "student's steps", enabled=progress, done=start) as advance:
+            for step in range(start, recipe.steps):
+                for group in optimizer.param_groups:
+                    group["lr"] = recipe.learning_rate * math.cos(0.5 * math.pi * step / recipe.steps)
+                rows = torch.randint(len(known_x), (min(recipe.batch, len(known_x)),), generator=generator)
+                loss = training.loss(known_x[rows], known_y[rows], step / recipe.steps)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                training.average.update_parameters(model)
+                advance(1)
+                if kept is not None and (step + 1) % _CHECKPOINT_EVERY == 0:
+                    kept.save(step + 1)
+    return Student(training.average.module.eval(), target)
+
+
+def _checked(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, Array]:
+    classes = np.asarray(labels)
+    if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
+        checks.fail(
+            "labels",
+            checks.Found(f"shape {classes.shape}, dtype {classes.dtype}"),
+            f"{len(x)} integers, one for each input",
+        )
+    if not (classes >= 0).any():
+        checks.fail("labels", checks.Found("no label"), "at least one label that is not an abstention")
+    inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
+    if len(more) and more.shape[1:] != inputs.shape[1:]:
+        checks.fail(
+            "unlabeled",
+            checks.Found(f"inputs of shape {more.shape[1:]}"),
+            f"inputs of the shape of x, {inputs.shape[1:]}",
+        )
+    return inputs, classes, np.concatenate([inputs, more]) if len(more) else inputs
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    model: Module
+    average: Module
+    all_x: Tensor
+    recipe: StudentRecipe
+    generator: Generator
+    marginal: list[Tensor] = field(default_factory=list)  # empty, or one moving average of class frequencies
+
+    def loss(self, x: Tensor, classes: Tensor, done: float) -> Tensor:
+        """Return the loss on a labeled batch and on newly drawn unlabeled inputs; ``done`` in [0, 1)."""
+        model, recipe, generator = self.model, self.recipe, self.generator
+        x = recipe.change.applied(x, generator)
+        robustness = recipe.robustness if done >= _TRUST else 0.0
+        consistency = recipe.consistency * min(1.0, done / _GROWTH)
+        if recipe.weight > 0 or consistency > 0:
+            rows = torch.randint(len(self.all_x), (recipe.batch * recipe.unlabeled,), generator=generator)
+            public = self.all_x[rows]
+        if consistency > 0:
+            with torch.no_grad():
+                before = self.aligned(self.average(public))
+            logits, after = model(torch.cat([x, recipe.change.applied(public, generator)])).split([len(x), len(public)])
+            loss = label_loss(logits, classes, robustness)
+            loss = loss + consistency * consistency_loss(before, after, recipe.threshold)
+        else:
+            loss = label_loss(model(x), classes, robustness)
+        if recipe.weight > 0:
+            direction = torch.randn(public.shape, generator=generator).to(public.device)
+            loss = loss + recipe.weight * virtual_adversarial_loss(model, public, direction, recipe.radius)
+        return loss
+
+    def aligned(self, logits: Tensor) -> Tensor:
+        """Return (B, C) logits with less weight for too frequent classes; update the class frequencies."""
+        if self.recipe.alignment == 0.0:
+            return logits
+        marginal = logits.softmax(dim=1).mean(dim=0)
+        self.marginal[:] = [marginal.lerp(self.marginal[0], _MEMORY) if self.marginal else marginal]
+        limit = self.recipe.alignment
+        return logits - (self.marginal[0] * logits.shape[1]).log().clamp(-limit, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class _Checkpoint:
+    """State of a training between two steps: parameters, their average, Adam's moments, the generator."""
+
+    path: Path
+    facts: str  # all inputs of the training
+    training: _Training
+    optimizer: Module  # Adam; it has a state dict like a module
+
+    def save(self, steps: int) -> None:
+        training = self.training
+        tensors = {f"model.{name}": value for name, value in training.model.state_dict().items()}
+        tensors |= {f"average.{name}": value for name, value in training.average.state_dict().items()}
+        tensors |= {f"marginal.{place}": value for place, value in enumerate(training.marginal)}
+        for number, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{number}.{name}": value for name, value in moments.items()}
+        tensors["generator"] = training.generator.get_state()
+        arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+        save_tensors(self.path, arrays, {"training": self.facts, "steps": steps})
+
+    def resume(self) -> int:
+        """Load the state, if the file exists, and return the number of completed steps."""
+        if not self.path.exists():
+            return 0
+        arrays, facts = load_tensors(self.path)
+        if facts.get("training") != self.facts:
+            raise CheckpointError(
+                str(self.path), "it belongs to a training of other labels, inputs, seed or recipe: delete it"
+            )
+        training, tensors = self.training, {name: torch.as_tensor(value) for name, value in arrays.items()}
+        parts: dict[str, Parameters] = {}  # by the first part of their names
+        for name, tensor in tensors.items():
+            kind, _, rest = name.partition(".")
+            parts.setdefault(kind, {})[rest] = tensor
+        training.model.load_state_dict(parts["model"])
+        training.average.load_state_dict(parts["average"])
+        training.marginal[:] = [tensor.to(training.all_x.device) for tensor in parts.get("marginal", {}).values()]
+        moments: dict[int, Parameters] = {}
+        for name, tensor in parts["adam"].items():
+            number, _, moment = name.partition(".")
+            moments.setdefault(int(number), {})[moment] = tensor
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
+        training.generator.set_state(tensors["generator"])
+        return int(facts["steps"])
+
+
+def moving_average(model: Module, averaging: float) -> Module:
+    """Return a copy of a model that ``update_parameters`` moves to averaging·copy + (1 − averaging)·model.
+
+    The first update copies the parameters, so the initialization has no influence.
+    """
+    swa = torch.optim.swa_utils
+    return swa.AveragedModel(model, multi_avg_fn=swa.get_ema_multi_avg_fn(averaging))
+
+
+def label_loss(logits: Tensor, classes: Tensor, robustness: float) -> Tensor:
+    """Return the mean of (1 − p^q)/q over a batch, p the probability of the label and q the robustness.
+
+    Logits are (B, C), classes (B,); q = 0 is the limit −log p.
+    """
+    losses = nn.functional.cross_entropy(logits, classes, reduction="none")
+    return (losses if robustness == 0.0 else -torch.expm1(-robustness * losses) / robustness).mean()
+
+
+def consistency_loss(before: Tensor, after: Tensor, threshold: float) -> Tensor:
+    """Return the cross-entropy of changed inputs against the confident classes of the unchanged inputs.
+
+    Both arguments are logits (B, C). Inputs below the threshold count as 0 in the mean over all B.
+    """
+    confidence, classes = before.softmax(dim=1).max(dim=1)
+    losses = nn.functional.cross_entropy(after, classes, reduction="none")
+    return (losses * (confidence >= threshold)).mean()
+
+
+def virtual_adversarial_loss(model: Module, x: Tensor, direction: Tensor, radius: float) -> Tensor:
+    """Estimate the largest change of the prediction within ``radius`` (Euclidean), by one power iteration.
+
+    The model maps (B, …) inputs to (B, C) logits; ``direction`` has (B, …) random numbers, the start of the iteration.
+    The result is the mean KL divergence, differentiable in the model's parameters.
+    """
+    with torch.no_grad():
+        before = nn.functional.log_softmax(model(x), dim=1)
+    probe = (_PROBE * _unit(direction)).requires_grad_()
+    (gradient,) = torch.autograd.grad(_divergence(before, model(x + probe)), probe)
+    return _divergence(before, model(x + radius * _unit(gradient)))
+
+
+def _divergence(before: Tensor, logits: Tensor) -> Tensor:
+    after = nn.functional.log_softmax(logits, dim=1)
+    return (before.exp() * (before - after)).sum(dim=1).mean()
+
+
+def _unit(direction: Tensor) -> Tensor:
+    return direction / along_first(direction.flatten(1).norm(dim=1).clamp_min(1e-12), direction)

@@ -1,0 +1,402 @@
+"""An ensemble of K teachers on disjoint shards: train, vote, save, load.
+
+Each process trains a stack of several teachers. joblib distributes the stacks, so its configuration sets the backend.
+On one machine ``jobs=2`` starts two processes; on a cluster::
+
+    with joblib.parallel_config(backend="dask"):  # or "ray" with n_jobs=-1, after ray.util.joblib.register_ray()
+        ensemble = train_teachers(x, y, partition, recipe)
+
+Limitation: the parameters of private teachers are (ε, Δ)-private, so an ensemble trained by `PrivateSGD` may be
+published. Never publish an ensemble trained by `PlainSGD`, or its votes before an aggregator has released them.
+Votes are (Q, K) small integers, stored as .npy, so that aggregation can be repeated without training.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import functional_call
+
+from darrm.errors import CheckpointError
+from darrm.privacy import PrivacyParams
+from darrm.training.calibration import privacy_of
+from darrm.training.network import (
+    Array,
+    Build,
+    best_classes,
+    built,
+    check_fits,
+    choose_device,
+    convolutional_network,
+    network_digest,
+)
+from darrm.training.partition import Partition
+from darrm.training.randomness import RandomSource, destroy_key, kept_key
+from darrm.training.recipes import PrivateSGD, Recipe, recipe_from
+from darrm.training.training import Group, check_model, load_tensors, save_tensors, train_group
+from darrm.util import checks, files
+from darrm.util.extras import require
+from darrm.util.files import Document
+from darrm.util.progress import counted
+from darrm.votes import Votes
+from darrm.votes.votes_file import load_matrix, npy_bytes
+
+SEED_CONSENT = "nobody else knows the seed"  #: consent for `TeacherEnsemble.privacy`
+_KEY = "noise.key"  # in the folder of the checkpoints
+_LARGEST_CLASS = np.iinfo(np.int8).max  # of votes
+_CPU_STACK, _GPU_STACK = 6, 64  # teachers per stack: measured, larger stacks only use more memory
+
+
+class PredictableNoiseWarning(UserWarning):
+    """The noise of private teachers comes from a known seed."""
+
+
+class Settings(TypedDict, total=False):
+    """Keyword arguments of `Running`, for `train_teachers`."""
+
+    jobs: int | None
+    stack_size: int | None
+    device: str
+    progress: bool
+
+
+@dataclass(frozen=True)
+class Running:
+    """Execution settings; only the stack size or the device may change the last digits of the result."""
+
+    jobs: int | None = None  # processes; None takes joblib's configuration (default: one process)
+    stack_size: int | None = None  # teachers per process at once; by default 6 on a CPU and 64 on a GPU
+    device: str = "auto"  # see `choose_device`
+    progress: bool = True  # bars on standard error
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, stack_size=self.stack)
+
+    @property
+    def stack(self) -> int:
+        """Number of teachers per call."""
+        if self.stack_size is not None:
+            return self.stack_size
+        return _CPU_STACK if choose_device(self.device).type == "cpu" else _GPU_STACK
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherEnsemble:
+    """K trained teachers.
+
+    Parameters
+    ----------
+    parameters
+        {name: (K, …)} float arrays.
+    build
+        Makes the network of the parameters.
+    recipe
+        The training recipe; `privacy` computes its cost.
+    seeded
+        Whether the noise came from a seed. If so, the teachers are not private against anyone who knows the seed.
+
+    Raises
+    ------
+    ValueError
+        If the parameters do not fit the network.
+    """
+
+    parameters: dict[str, Array]
+    build: Build
+    recipe: Recipe
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        wanted = {name: tuple(value.shape) for name, value in built(self.build).named_parameters()}
+        shapes = {name: tuple(value.shape[1:]) for name, value in self.parameters.items()}
+        if wanted != shapes or len({len(value) for value in self.parameters.values()}) != 1:
+            checks.fail("parameters", shapes, f"stacks of the network's parameters {wanted}")
+
+    @property
+    def K(self) -> int:
+        """Number of teachers."""
+        return len(next(iter(self.parameters.values())))
+
+    @property
+    def private(self) -> bool:
+        """Whether each teacher is private: trained by `PrivateSGD`, with unrepeatable noise."""
+        return isinstance(self.recipe, PrivateSGD) and not self.seeded
+
+    def privacy(self, delta: float, *, consent: str = "") -> PrivacyParams:
+        """Compute each teacher's (ε, δ) by `privacy_of`, for `Voters(K, each, models=True)`.
+
+        Raises `ValueError` for teachers without privacy. Seeded teachers require ``consent=SEED_CONSENT``.
+        """
+        if not isinstance(self.recipe, PrivateSGD):
+            checks.fail("recipe", self.recipe, "a PrivateSGD", 'these teachers are plain: PrivacyParams("inf")')
+        if self.seeded and consent != SEED_CONSENT:
+            found = checks.Found("noise from a seed, which whoever knows it can subtract")
+            checks.fail("the ensemble", found, "trained without one", f"or say consent={SEED_CONSENT!r}")
+        return privacy_of(self.recipe, delta)
+
+    def votes(
+        self,
+        x: Array,
+        *,
+        device: str = "auto",
+        batch: int = 256,
+        jobs: int | None = None,
+        progress: bool = False,
+    ) -> NDArray[np.int8]:
+        """Ask every teacher about every input.
+
+        Stacks of teachers and batches of inputs do not depend on ``jobs``, so one process and a cluster compute the
+        same votes.
+
+        Parameters
+        ----------
+        x
+            (Q, …) inputs with the shape of the training inputs.
+        device
+            See `choose_device`.
+        batch
+            Inputs per call.
+        jobs
+            Processes; ``None`` takes joblib's configuration (default: one process).
+        progress
+            Whether to show a bar on standard error.
+
+        Returns
+        -------
+        numpy.ndarray
+            (Q, K) classes. They are as private as the teachers.
+        """
+        checks.integer_at_least(1, batch=batch)
+        inputs = _inputs(x)
+        stacks = [
+            {name: value[stack] for name, value in self.parameters.items()}
+            for stack in _stacks(self.K, Running(device=device).stack)
+        ]
+        # bind by partial: Dask puts an array argument on one worker, and loses it with that worker
+        calls = [
+            partial(_answers, self.build, parameters, inputs[start : start + batch], device)
+            for start in range(0, len(inputs), batch)
+            for parameters in stacks
+        ]
+        joblib = require("joblib")
+        shown = counted(calls, "votes of stacks", enabled=progress)
+        answers = joblib.Parallel(n_jobs=jobs)(joblib.delayed(call)() for call in shown)
+        rows = [np.concatenate(answers[i : i + len(stacks)], axis=1) for i in range(0, len(answers), len(stacks))]
+        votes = np.concatenate([np.empty((0, self.K), dtype=np.int64), *rows])
+        if votes.size and votes.max() > _LARGEST_CLASS:
+            checks.fail("a vote", int(votes.max()), f"a class of at most {_LARGEST_CLASS}")
+        return votes.astype(np.int8)
+
+    def save(self, path: Path | str) -> None:
+        """Write the ensemble to a safetensors file, with the digest of its parameters and of its network."""
+        facts: Document = {"kind": "ensemble", "recipe": self.recipe.to_dict(), "network": network_digest(self.build)}
+        facts["seeded"] = self.seeded
+        save_tensors(Path(path), self.parameters, facts)
+
+    @classmethod
+    def load(cls, path: Path | str, build: Build = convolutional_network) -> TeacherEnsemble:
+        """Read an ensemble. The file contains numbers only; ``build`` supplies the network's code.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is damaged, contains something else, or belongs to another network.
+        """
+        arrays, facts = load_tensors(Path(path))
+        if facts.get("kind") != "ensemble":
+            raise CheckpointError(str(path), "it holds no ensemble")
+        if facts.get("network") != network_digest(build):
+            advice = "name the network, in the very code, that they were trained with"
+            raise CheckpointError(
+                str(path), f"its teachers were trained with another network than build makes: {advice}"
+            )
+        try:
+            return cls(arrays, build, recipe_from(facts["recipe"]), seeded=facts["seeded"] is not False)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(str(path), f"it holds no such ensemble: {checks.one_line(error)}") from error
+
+
+def train_teachers(
+    x: Array,
+    y: Array,
+    partition: Partition,
+    recipe: Recipe,
+    *,
+    build: Build = convolutional_network,
+    seed: int | None = None,
+    checkpoints: Path | str | None = None,
+    **running: Unpack[Settings],
+) -> TeacherEnsemble:
+    """Train one teacher on every shard of a partition.
+
+    Parameters
+    ----------
+    x
+        (n, …) floats; the network takes (batch, …).
+    y
+        (n,) classes.
+    partition
+        The teacher of each record.
+    recipe
+        `PrivateSGD` or `PlainSGD`.
+    build
+        Makes the network, in single or double precision. Frozen parameters keep their initial values. Layers that mix
+        examples, draw at random or cannot be differentiated by `torch.func` raise an error with their name.
+    seed
+        ``None`` draws from the operating system. An integer makes the training reproducible, but not private against
+        anyone who knows it: for experiments only.
+    checkpoints
+        A folder. A killed training resumes from it with the same arguments. It contains unfinished teachers and,
+        without a seed, the key of their noise, which is destroyed after the last teacher. Protect the folder like the
+        training data.
+    **running
+        ``jobs``, ``stack_size``, ``device`` and ``progress`` of `Running`.
+
+    Raises
+    ------
+    ValueError
+        If shapes or values do not fit.
+    CheckpointError
+        If a checkpoint is damaged, or belongs to another training.
+
+    Warns
+    -----
+    PredictableNoiseWarning
+        If private teachers are trained with a seed: `TeacherEnsemble.private` is then False.
+    """
+    checks.instance(Partition, partition=partition, advice="say Partition.random(len(x), K, seed=…)")
+    if not isinstance(recipe, Recipe):
+        checks.fail("recipe", recipe, "a PrivateSGD or a PlainSGD", "it says how a teacher is trained")
+    inputs, classes = _inputs(x), _classes(y)
+    if not len(inputs) == len(classes) == partition.n:
+        found = checks.Found(f"{len(classes)} classes")
+        checks.fail("y", found, f"one for each of {partition.n} records, as x ({len(inputs)})")
+    how = Running(**running)
+    seeded, is_private = seed is not None, isinstance(recipe, PrivateSGD)
+    outputs = check_fits(built(build), inputs, classes)
+    if outputs > _LARGEST_CLASS + 1:
+        advice = "votes are stored in bytes"
+        checks.fail("build", checks.Found(f"{outputs} classes"), f"for {_LARGEST_CLASS + 1} classes at most", advice)
+    check_model(built(build), inputs[0], private=is_private)
+    folder = None if checkpoints is None else Path(checkpoints)
+    if seeded and is_private:
+        why = "whoever knows the seed can subtract the noise, so these teachers are not private: leave seed=None"
+        warnings.warn(why, PredictableNoiseWarning, stacklevel=2)
+    source = _source(seed, folder, is_private=is_private)
+    network = "" if folder is None else network_digest(build)
+    joblib = require("joblib")
+    calls = []
+    for teachers in (tuple(stack.tolist()) for stack in _stacks(partition.K, how.stack)):
+        x_of, y_of = (tuple(rows[partition.shard(k)] for k in teachers) for rows in (inputs, classes))
+        group = Group(x_of, y_of, teachers, build, recipe, source, network)
+        checkpoint = None if folder is None else folder / f"teachers-{teachers[0]}.safetensors"
+        task = joblib.delayed(train_group)
+        calls.append(task(group, device=how.device, checkpoint=checkpoint, progress=how.progress))
+    trained = joblib.Parallel(n_jobs=how.jobs)(calls)
+    if folder is not None:
+        destroy_key(folder / _KEY)
+    parameters = {name: np.concatenate([one[name] for one in trained]) for name in trained[0]}
+    return TeacherEnsemble(parameters, build, recipe, seeded=seeded)
+
+
+def _source(seed: int | None, folder: Path | None, *, is_private: bool) -> RandomSource:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        return RandomSource(seed) if seed is not None else RandomSource(key=kept_key(folder / _KEY))
+    if seed is None and not is_private:
+        return RandomSource(secrets.randbits(63))  # the batches of an epoch share one order: it must be repeatable
+    return RandomSource(seed)
+
+
+def _stacks(teachers: int, size: int) -> list[NDArray[np.int64]]:
+    return np.array_split(np.arange(teachers), math.ceil(teachers / size))
+
+
+def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) -> NDArray[np.int64]:
+    target = choose_device(device)
+    model = built(build).to(target).eval()
+    # a worker may have read-only arrays, and torch warns about them
+    own = (np.require(value, requirements="W") for value in parameters.values())
+    values = zip(*(torch.as_tensor(value, device=target) for value in own), strict=True)
+    teachers = [dict(zip(parameters, one, strict=True)) for one in values]
+    # one by one: measured, stacked convolutions with shared inputs take twice as long
+    (classes,) = best_classes(
+        lambda inputs: torch.stack([functional_call(model, teacher, (inputs,)) for teacher in teachers]),
+        x,
+        target,
+        len(x),
+    )
+    return np.asarray(classes, dtype=np.int64)
+
+
+def _inputs(x: Array) -> NDArray[np.float32]:
+    array = np.asarray(x)
+    if array.ndim < 2 or not np.issubdtype(array.dtype, np.floating):
+        checks.fail("x", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "floats, one row a record")
+    with np.errstate(over="ignore"):
+        inputs = array.astype(np.float32)
+    if not np.isfinite(inputs).all():
+        checks.fail("x", checks.Found("an array with NaN, infinite or huge values"), "finite in single precision")
+    return inputs
+
+
+def _classes(y: Array) -> NDArray[np.int64]:
+    array = np.asarray(y)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
+        checks.fail("y", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "classes 0, 1, …, one a record")
+    return array.astype(np.int64)
+
+
+def majority(votes: object, classes: int = 2) -> NDArray[np.int64]:
+    """Return each query's most frequent class, the lowest class in a tie, without noise.
+
+    >>> majority([[0, 1, 1], [0, 0, 1]]).tolist()
+    [1, 0]
+    """
+    return np.asarray(Votes.of_labels(_check_votes(votes), classes).counts.argmax(axis=1), dtype=np.int64)
+
+
+def save_votes(path: Path, votes: object) -> None:
+    """Write votes to a .npy file atomically; only the owner can read a new file.
+
+    Raises
+    ------
+    ValueError
+        If the votes are invalid, or the file's name does not end in .npy.
+    """
+    if path.suffix != ".npy":
+        checks.fail("path", str(path), "a name that ends in .npy")
+    array = _check_votes(votes)
+    with files.replacing(path, private=True) as temporary:
+        temporary.write_bytes(npy_bytes(array))
+
+
+def load_votes(path: Path) -> NDArray[np.int8]:
+    """Read the votes of `save_votes`.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged or contains something else.
+    FileNotFoundError
+        If there is no such file.
+    """
+    return _check_votes(load_matrix(path))
+
+
+def _check_votes(votes: object) -> NDArray[np.int8]:
+    array = np.asarray(votes)
+    if array.ndim != 2 or array.shape[1] == 0 or not np.issubdtype(array.dtype, np.integer):
+        checks.fail("votes", checks.Found(f"shape {array.shape}, dtype {array.dtype}"), "a (Q, K) array of integers")
+    if array.size and not (array.min() >= 0 and array.max() <= _LARGEST_CLASS):
+        checks.fail("votes", (int(array.min()), int(array.max())), f"in 0 … {_LARGEST_CLASS}")
+    return array.astype(np.int8)

@@ -1,0 +1,401 @@
+"""Train a group of teachers together, with checkpoints that survive a kill.
+
+The teachers of a group are stacked, so one call computes all gradients. The state of a training is its parameters,
+Adam's moments (for Adam) and its step number. Every draw is a function of (seed, teacher, step), so no other state is
+needed: a resumed seeded training ends with the same result. Files use safetensors with JSON facts, never pickle.
+
+The private gradient: one gradient for each example, clipped, summed, with noise [ACG16, Algorithm 1].
+
+All functions work on G teachers at once: parameters are stacked, ``{name: (G, …)}``. A batch is (G, B, …) with a mask
+(G, B), since Poisson batches differ in size. Masked places contribute exactly 0.
+
+The clipped sum's sensitivity is at most C. Norms, scales and sums use double precision until the noise is added, and
+the clipping threshold in use is C·(1 − 10⁻⁴): the margin far exceeds their rounding. (In half precision a norm is off
+by 0.6 %. In single precision the rounding of a sum matters, too: 60,000 gradients in one direction gave a sensitivity
+of 1.0014·C.) An example with a non-finite gradient contributes nothing, like a blank record.
+
+Frozen parameters (``requires_grad`` is False) keep their initial values: no gradient, no norm, no noise.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from darrm.errors import CheckpointError
+from darrm.training.network import (
+    Array,
+    Build,
+    Device,
+    Module,
+    Parameters,
+    Tensor,
+    along_first,
+    built,
+    choose_device,
+    initial_parameters,
+    memory_of,
+    stack,
+    threads_for,
+)
+from darrm.training.randomness import AUGMENTATION, INITIAL, NOISE, RandomSource, gaussians
+from darrm.training.recipes import WORDS, Augmentation, PlainSGD, PrivateSGD, Recipe, distorted
+from darrm.util import checks, files
+from darrm.util.extras import require
+from darrm.util.files import Document, Json
+from darrm.util.progress import bar
+
+_CLIP_MARGIN = 1e-4
+_AT_ONCE = 32  # gradients converted to double precision at a time
+_REASON = 100  # characters of torch's error text in a message
+# replacements of layers that torch.func cannot differentiate per example
+_INSTEAD = {
+    "GRU": "nn.LSTM",
+    "RNN": "nn.LSTM",
+    "LSTMCell": "nn.LSTM",
+    "RReLU": "nn.LeakyReLU",
+    "SpectralNorm": "nn.utils.parametrizations.weight_norm",
+    "InstanceNorm": "nn.GroupNorm",
+}
+
+
+def check_model(model: Module, example: Array, *, private: bool) -> None:
+    """Raise `ValueError` with the layer's name if a module cannot be trained on inputs shaped like ``example``.
+
+    Batch normalization mixes the examples of a batch, so one record would change the gradients of others. Dropout draws
+    from torch's global generator, which breaks reproducibility. A call on zeros tests all other layers.
+    """
+    for name, part in model.named_modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 (the only common base class)
+            _refuse_layer(name, part, "free of batch normalization", "use nn.GroupNorm")
+        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:  # noqa: SLF001 (as above)
+            _refuse_layer(name, part, "free of dropout", "leave it out")
+    running: list[tuple[str, Module]] = [("", model)]  # modules with an unfinished forward call
+    for name, part in list(model.named_modules())[1:]:
+        part.register_forward_pre_hook(lambda part, _, name=name: running.append((name, part)), prepend=True)
+        part.register_forward_hook(lambda *_: running.__delitem__(-1))
+    buffers = {name: (value, value._version) for name, value in model.named_buffers()}  # noqa: SLF001 (changes)
+    parameters = stack([{name: value.detach() for name, value in model.named_parameters()}] * 2)
+    x = torch.zeros((2, 3, *example.shape), dtype=torch.as_tensor(example).dtype)  # two different sizes, neither is 1
+    batch = x, torch.zeros((2, 3), dtype=torch.int64)
+    try:
+        if private:
+            per_example_gradients(model.train())(parameters, *batch)
+        else:
+            mean_gradients(model.train())(parameters, *batch, torch.ones(2, 3))
+    except Exception as error:  # noqa: BLE001 (a network is any code)
+        last = running[-1][1]
+        kinds = " ".join(type(each).__name__ for each in (last, *last._forward_pre_hooks.values()))  # noqa: SLF001 (old spectral norms)
+        instead = next((layer for part, layer in _INSTEAD.items() if part in kinds), "")
+        reason = checks.one_line(error)[:_REASON]
+        advice = f"use {instead}" if instead else f"write it without what torch.func refuses ({reason})"
+        _refuse_layer(*running[-1], "free of layers that torch.func cannot differentiate for each example", advice)
+    for name, value in model.named_buffers():
+        if buffers[name][0] is not value or buffers[name][1] != value._version:  # noqa: SLF001 (as above)
+            advice = "one example would move the gradients of others: use nn.GroupNorm, or no running statistics"
+            checks.fail("model", checks.Found(f"the buffer {name}"), "free of buffers that it changes", advice)
+
+
+def _refuse_layer(name: str, part: Module, allowed: str, advice: str) -> None:
+    kind = type(part).__name__
+    checks.fail("model", checks.Found(f"{name}: {kind}" if name else kind), allowed, advice)
+
+
+def _of_trained(model: Module, gradients: Callable[..., Parameters]) -> Callable[..., Parameters]:
+    """Convert a function of (trained, frozen) parameters to a function of all parameters."""
+    trained = [name for name, value in model.named_parameters() if value.requires_grad]
+
+    def of_all(parameters: Parameters, *batch: Tensor) -> Parameters:
+        frozen = {name: value for name, value in parameters.items() if name not in trained}
+        return gradients({name: parameters[name] for name in trained}, frozen, *batch)
+
+    return of_all
+
+
+def per_example_gradients(model: Module) -> Callable[..., Parameters]:
+    """Make the function (parameters, x, y) → gradients of the cross-entropy, one for each teacher and example.
+
+    The function takes stacked parameters {name: (G, …)}, inputs (G, B, …) and classes (G, B). It returns
+    {name: (G, B, …)} for parameters that are not frozen. The model supplies the architecture, not parameter values.
+    """
+
+    def loss(trained: Parameters, frozen: Parameters, x: Tensor, y: Tensor) -> Tensor:
+        logits = functional_call(model, trained | frozen, (x.unsqueeze(0),))
+        return nn.functional.cross_entropy(logits, y.unsqueeze(0))
+
+    return _of_trained(model, vmap(vmap(grad(loss), in_dims=(None, None, 0, 0)), in_dims=(0, 0, 0, 0)))
+
+
+def mean_gradients(model: Module) -> Callable[..., Parameters]:
+    """Make the function (parameters, x, y, mask) → the mean gradient of each teacher's batch, without privacy."""
+
+    def loss(trained: Parameters, frozen: Parameters, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        losses = nn.functional.cross_entropy(functional_call(model, trained | frozen, (x,)), y, reduction="none")
+        return (losses * mask).sum() / mask.sum()
+
+    return _of_trained(model, vmap(grad(loss), in_dims=(0, 0, 0, 0, 0)))
+
+
+def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters:
+    """Clip each example's whole gradient to length C and add up each teacher's batch: Σ_i min(1, C/‖g_i‖)·g_i.
+
+    Takes {name: (G, B, …)} and a mask (G, B) of 0 and 1; returns {name: (G, …)} in double precision. Examples with mask
+    0 contribute nothing.
+    """
+    sums = {name: gradient.new_zeros(gradient[:, 0].shape).double() for name, gradient in gradients.items()}
+    for start in range(0, mask.shape[1], _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        parts = {name: gradient[:, some].flatten(2).double() for name, gradient in gradients.items()}
+        norms = sum(part.square().sum(dim=2) for part in parts.values()).sqrt()
+        known = norms.isfinite()
+        scales = torch.where(known, (clip * (1.0 - _CLIP_MARGIN) / norms).clamp_max(1.0), 0.0) * mask[:, some]
+        for name, part in parts.items():
+            finite = part if known.all() else torch.where(known.unsqueeze(2), part, 0.0)  # zero times infinity is NaN
+            sums[name] += torch.einsum("gb,gbp->gp", scales, finite).view_as(sums[name])
+    return sums
+
+
+def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
+    """Add ``scale`` = σC times ``noise`` to the sums, {name: (G, …)}.
+
+    The noise has (G, number of parameters of one teacher) standard Gaussians, in the order of the sums.
+    """
+    parts = noise.split([total[0].numel() for total in sums.values()], dim=1)
+    return {
+        name: total + scale * part.reshape(total.shape) for (name, total), part in zip(sums.items(), parts, strict=True)
+    }
+
+
+_UNREPEATED = "draws from the operating system cannot be repeated: give a seed, or the key of train_teachers"
+_FACTS, _DIGEST = "darrm", "sha256"  # the metadata keys in use
+_MEAN_DECAY, _SQUARE_DECAY, _ADAM_FLOOR = 0.9, 0.999, 1e-8  # β₁, β₂ and the least denominator [KB15, Algorithm 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The task of one process: teachers, only their records, and the recipe.
+
+    ``x`` and ``y`` contain each teacher's inputs (n_k, …) and classes (n_k,). ``teachers`` are the teachers' numbers,
+    which identify their random streams. Teachers have independent initializations. ``network`` is the digest of the
+    built network; only checkpoints use it.
+    """
+
+    x: tuple[Array, ...]
+    y: tuple[Array, ...]
+    teachers: tuple[int, ...]
+    build: Build
+    recipe: Recipe
+    source: RandomSource
+    network: str = ""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of records of each teacher."""
+        return tuple(len(classes) for classes in self.y)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the training; a checkpoint with another digest is an error."""
+        data = [digest_of(array) for array in (*self.x, *self.y)]
+        seed = None if self.source.key else self.source.seed  # a finished checkpoint stays valid without its key
+        facts = [self.recipe.to_dict(), self.teachers, seed, self.network, data]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def train_group(
+    group: Group,
+    *,
+    device: str = "auto",
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 50,
+    progress: bool = True,
+) -> dict[str, Array]:
+    """Train the teachers of a group and return their parameters, {name: (G, …)}.
+
+    An existing checkpoint is resumed and never deleted. A checkpoint of another training is a `CheckpointError`.
+    """
+    target = choose_device(device)
+    model = built(group.build)
+    group = replace(group, source=group.source.bound_to(group.fingerprint()))
+    if checkpoint is not None and not group.source.can_be_repeated:
+        checks.fail("source", group.source, "one that can be repeated where there are checkpoints", _UNREPEATED)
+    with threads_for(target), memory_of(target):
+        run = _Run(group, model.to(target).train(), target)
+        if checkpoint is not None and checkpoint.exists():
+            run.resume(checkpoint)
+        who = f"teachers {group.teachers[0]}-{group.teachers[-1]}"
+        with bar(run.steps, who, enabled=progress, done=run.step) as advance:
+            while run.step < run.steps:
+                run.advance()
+                advance(1)
+                if checkpoint is not None and (run.step % checkpoint_every == 0 or run.step == run.steps):
+                    run.save(checkpoint)
+        return {name: value.cpu().numpy() for name, value in run.parameters.items()}
+
+
+class _Run:
+    def __init__(self, group: Group, model: Module, device: Device) -> None:
+        self.group = group
+        self.device = device
+        self.private = isinstance(group.recipe, PrivateSGD)
+        self.gradients = per_example_gradients(model) if self.private else mean_gradients(model)
+        self.fingerprint = group.fingerprint()
+        self.steps = max(group.recipe.step_count(size) for size in group.sizes)
+        self.step = 0
+        seeds = [int(group.source.words(1, teacher, INITIAL, 0)[0] >> np.uint64(1)) for teacher in group.teachers]
+        start = stack([initial_parameters(group.build, seed) for seed in seeds])
+        self.parameters = {name: value.to(device) for name, value in start.items()}
+        self.trained = [name for name, value in model.named_parameters() if value.requires_grad]
+        self.means, self.squares = self._zeros(), self._zeros()  # Adam's moments, of the gradients and their squares
+        self.x = torch.as_tensor(np.concatenate(group.x), device=device)
+        self.y = torch.as_tensor(np.concatenate(group.y), device=device)
+        self.starts = np.cumsum((0, *group.sizes))[:-1]
+
+    def resume(self, path: Path) -> None:
+        """Load a checkpoint of this training."""
+        tensors, facts = load_tensors(path)
+        if facts.get("fingerprint") != self.fingerprint:
+            raise CheckpointError(
+                str(path), "it belongs to a training with other data, seed, network or recipe: name another folder"
+            )
+        if facts["step"] < self.steps and facts.get("source") not in {None, self.group.source.name}:
+            raise CheckpointError(str(path), "the key of its noise is gone, so it cannot go on: name another folder")
+        for state, prefix in self._kept():
+            state.update({name: torch.as_tensor(tensors[prefix + name], device=self.device) for name in state})
+        self.step = facts["step"]
+
+    def save(self, path: Path) -> None:
+        """Write the state; replace the file atomically."""
+        arrays = {prefix + name: value.cpu().numpy() for state, prefix in self._kept() for name, value in state.items()}
+        save_tensors(
+            path, arrays, {"fingerprint": self.fingerprint, "step": self.step, "source": self.group.source.name}
+        )
+
+    def _kept(self) -> list[tuple[Parameters, str]]:
+        moments = [(self.means, "adam/mean/"), (self.squares, "adam/square/")]
+        return [(self.parameters, ""), *(moments if self._adam else [])]
+
+    @property
+    def _adam(self) -> bool:
+        return isinstance(self.group.recipe, PlainSGD) and self.group.recipe.adam
+
+    def _zeros(self) -> Parameters:
+        return {name: torch.zeros_like(self.parameters[name]) for name in self.trained}
+
+    def advance(self) -> None:
+        """Make one step for every teacher of the group with remaining steps."""
+        group, recipe = self.group, self.group.recipe
+        batches = [
+            recipe.batch(group.source, teacher, self.step, size)
+            if self.step < recipe.step_count(size)
+            else np.empty(0, dtype=np.int64)
+            for teacher, size in zip(group.teachers, group.sizes, strict=True)
+        ]
+        x, y, mask = self._padded(batches)
+        if isinstance(recipe, PrivateSGD):
+            direction = self._private_direction(recipe, x, y, mask)
+        else:
+            active = torch.as_tensor([float(len(batch) > 0) for batch in batches], device=self.device)
+            if recipe.augmentation is not None:
+                x = self._distorted(recipe.augmentation, batches, x)
+            direction = self.gradients(self.parameters, x, y, mask + (1.0 - active)[:, None])
+            if recipe.adam:
+                direction, active = self._adams_direction(direction), active * self._falling(recipe)
+            direction = {name: value * along_first(active, value) for name, value in direction.items()}
+        rate = recipe.learning_rate
+        self.parameters |= {name: self.parameters[name] - rate * direction[name] for name in self.trained}
+        self.step += 1
+
+    def _private_direction(self, recipe: PrivateSGD, x: Tensor, y: Tensor, mask: Tensor) -> Parameters:
+        """Return (Σ clipped gradients + σC·noise)/(q·n) of each teacher."""
+        if mask.shape[1]:
+            sums = clipped_sums(self.gradients(self.parameters, x, y), mask, recipe.clip)
+        else:  # every batch of the group is empty
+            sums = self._zeros()
+        size = sum(value[0].numel() for value in sums.values())
+        words = [self.group.source.words(size + size % 2, teacher, NOISE, self.step) for teacher in self.group.teachers]
+        noise = np.stack([gaussians(one)[:size] for one in words]).astype(np.float32)
+        noisy = add_noise(sums, torch.as_tensor(noise, device=self.device), recipe.noise * recipe.clip)
+        batch = torch.as_tensor([recipe.expected_batch(size) for size in self.group.sizes], device=self.device)
+        single = {name: value.to(self.parameters[name].dtype) for name, value in noisy.items()}
+        return {name: value / along_first(batch, value) for name, value in single.items()}
+
+    def _distorted(self, how: Augmentation, batches: list[NDArray[np.int64]], x: Tensor) -> Tensor:
+        maps = np.tile(np.eye(2, 3, dtype=np.float32), (*x.shape[:2], 1, 1))
+        for row, (teacher, batch) in enumerate(zip(self.group.teachers, batches, strict=True)):
+            words = self.group.source.words(WORDS * len(batch), teacher, AUGMENTATION, self.step)
+            maps[row, : len(batch)] = how.maps(words, x.shape)
+        return distorted(x.flatten(0, 1), torch.as_tensor(maps, device=self.device).flatten(0, 1)).view_as(x)
+
+    def _adams_direction(self, gradients: Parameters) -> Parameters:
+        """Update the moments and return m̂/(√v̂ + 10⁻⁸), with both corrected for their start at 0."""
+        corrections = 1.0 - _MEAN_DECAY ** (self.step + 1), 1.0 - _SQUARE_DECAY ** (self.step + 1)
+        direction = {}
+        for name, gradient in gradients.items():
+            self.means[name] = _MEAN_DECAY * self.means[name] + (1.0 - _MEAN_DECAY) * gradient
+            self.squares[name] = _SQUARE_DECAY * self.squares[name] + (1.0 - _SQUARE_DECAY) * gradient.square()
+            lengths = (self.squares[name] / corrections[1]).sqrt() + _ADAM_FLOOR
+            direction[name] = self.means[name] / corrections[0] / lengths
+        return direction
+
+    def _falling(self, recipe: PlainSGD) -> Tensor:
+        shares = [1.0 - self.step / recipe.step_count(size) for size in self.group.sizes]
+        return torch.as_tensor(shares, dtype=torch.float32, device=self.device)
+
+    def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Pad batches: inputs (G, B, …), classes (G, B), and a mask (G, B), 1 for examples and 0 for padding."""
+        width = max(len(batch) for batch in batches)
+        places = np.zeros((len(batches), width), dtype=np.int64)
+        mask = np.zeros((len(batches), width), dtype=np.float32)
+        for row, (start, batch) in enumerate(zip(self.starts, batches, strict=True)):
+            places[row, : len(batch)] = start + batch
+            mask[row, : len(batch)] = 1.0
+        rows = torch.as_tensor(places, device=self.device)
+        return self.x[rows], self.y[rows], torch.as_tensor(mask, device=self.device)
+
+
+def save_tensors(path: Path, arrays: dict[str, Array], facts: Document) -> None:
+    """Write arrays and plain facts (both private), with their digest, to one file atomically."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(facts)
+    metadata = {_FACTS: text, _DIGEST: _digest(text, contiguous)}
+    with files.replacing(path, private=True) as temporary:
+        require("safetensors.numpy").save_file(contiguous, temporary, metadata=metadata)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
+    """Read a file of `save_tensors` and verify its digest; otherwise `CheckpointError`."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    safetensors = require("safetensors")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as stored:
+            metadata = stored.metadata() or {}
+            arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118 (no mapping)
+        facts = files.parse_json(metadata.get(_FACTS, "{}"))
+    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        reason = checks.one_line(error)
+        raise CheckpointError(str(path), f"it is no file of this library, or damaged: {reason}") from error
+    is_whole = _FACTS in metadata and metadata.get(_DIGEST) == _digest(metadata[_FACTS], arrays)
+    if not is_whole or not isinstance(facts, dict):
+        advice = "train again; a file of an older release carries no digest, and nothing vouches for it"
+        raise CheckpointError(str(path), f"it is damaged, for its digest is not that of what it holds: {advice}")
+    return arrays, facts
+
+
+def _digest(facts: str, arrays: dict[str, Array]) -> str:
+    content = [facts, sorted((name, digest_of(array)) for name, array in arrays.items())]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def digest_of(array: Array) -> str:
+    """Return the SHA-256 of an array's type, shape and content."""
+    digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

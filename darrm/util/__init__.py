@@ -1,0 +1,11 @@
+"""Files, checks of arguments, progress, figures, optional libraries."""
+
+__all__ = [
+    "checks",
+    "extras",
+    "figures",
+    "files",
+    "json_files",
+    "people",
+    "progress",
+]

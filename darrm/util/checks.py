@@ -1,0 +1,172 @@
+"""Argument checks whose messages name the argument, its value, the allowed range and a remedy.
+
+Each check takes the arguments to look at as keywords, so that the message can name them:
+
+>>> positive(epsilon=0.1)
+>>> positive(epsilon=-1.0)
+Traceback (most recent call last):
+...
+ValueError: epsilon must be a positive finite number, got -1.0
+"""
+
+import math
+import os
+from collections.abc import Callable, Collection
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+# bytes of the largest array of a call: with its other arrays, a call needs less than 1 GiB
+MOST_BYTES = 2**28
+_SHOWN_CHARACTERS = 200  # of a refused value in a message
+_SHOWN_ENTRIES = 10  # of a refused array: larger ones are data
+
+
+class Found(str):
+    """A description of a value, which messages show without quotes.
+
+    >>> fail("votes", Found("5 columns"), "of K = 7 voters")
+    Traceback (most recent call last):
+    ...
+    ValueError: votes must be of K = 7 voters, got 5 columns
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def fail(name: str, value: object, allowed: str, advice: str = "") -> NoReturn:
+    """Raise the `ValueError` that every check raises: name, allowed range, value, advice."""
+    text = f"{name} must be {allowed}, got {_shown(value)}"
+    raise ValueError(f"{text}: {advice}" if advice else text)
+
+
+def positive(*, advice: str = "", **named: object) -> None:
+    """Check that every argument is a number in (0, ∞)."""
+    _each(named, lambda x: 0.0 < x < math.inf, "a positive finite number", advice)
+
+
+def finite(*, advice: str = "", **named: object) -> None:
+    """Check that every argument is a finite number."""
+    _each(named, math.isfinite, "a finite number", advice)
+
+
+def non_negative(*, advice: str = "", **named: object) -> None:
+    """Check that every argument is a number in [0, ∞)."""
+    _each(named, lambda x: 0.0 <= x < math.inf, "a finite number of at least 0", advice)
+
+
+def probability(*, advice: str = "", **named: object) -> None:
+    """Check that every argument is a number in [0, 1]."""
+    _each(named, lambda x: 0.0 <= x <= 1.0, "in [0, 1]", advice)
+
+
+def probability_below_one(*, advice: str = "", **named: object) -> None:
+    """Check that every argument is a number in [0, 1)."""
+    _each(named, lambda x: 0.0 <= x < 1.0, "in [0, 1)", advice)
+
+
+def open_probability(*, advice: str = "", **named: object) -> None:
+    """Check that every argument is a number in (0, 1)."""
+    _each(named, lambda x: 0.0 < x < 1.0, "in (0, 1)", advice)
+
+
+def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", **named: object) -> None:
+    """Check that every argument is an integer (not a bool) of at least ``minimum`` and at most ``most``.
+
+    >>> integer_at_least(1, K=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: K must be an integer of at least 1, got 0
+    """
+    for name, value in named.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < minimum:
+            fail(name, value, f"an integer of at least {minimum}", advice)
+        if int(value) > most:
+            fail(name, value, f"an integer of at most {most}", advice)
+
+
+def one_of(allowed: Collection[str], *, advice: str = "", **named: object) -> None:
+    """Check that every argument is one of the allowed words."""
+    for name, value in named.items():
+        if not isinstance(value, str) or value not in allowed:
+            fail(name, value, "one of " + ", ".join(sorted(allowed)), advice)
+
+
+def instance(kind: type, *, advice: str = "", **named: object) -> None:
+    """Check that every argument is of a class."""
+    for name, value in named.items():
+        if not isinstance(value, kind):
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            fail(name, value, f"{article} {kind.__name__}", advice)
+
+
+def file_name(**named: object) -> None:
+    """Check that every argument names a file; other values are not shown, because they may be private votes."""
+    for name, value in named.items():
+        if not isinstance(value, str | os.PathLike):
+            fail(name, Found(type(value).__name__), "the name of a file", "pass text or a pathlib.Path")
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of another library's exception in one line, else its name."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def affordable(what: str, size: float, advice: str, *, bytes_each: int = 8) -> None:
+    """Check that the largest array of a call, of ``size`` numbers, fits into `MOST_BYTES`.
+
+    >>> affordable("the profile of distances and queries", 1e10, "take a larger beta")
+    Traceback (most recent call last):
+    ...
+    ValueError: the profile of distances and queries needs 74.5 GiB, more than the 0.25 GiB that a call may take: \
+take a larger beta
+    """
+    if not size * bytes_each <= MOST_BYTES:
+        needs, allowed = f"{size * bytes_each / 2**30:.3g} GiB", f"{MOST_BYTES / 2**30:.3g} GiB"
+        raise ValueError(f"{what} needs {needs}, more than the {allowed} that a call may take: {advice}")
+
+
+def _each(named: dict[str, object], is_allowed: Callable[[float], bool], allowed: str, advice: str) -> None:
+    for name, value in named.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not is_allowed(_nearest_float(value)):
+            fail(name, value, allowed, advice)
+
+
+def _nearest_float(value: Any) -> float:  # noqa: ANN401 (any Real; its type has no order)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, 1 if value > 0 else -1)
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message: one short line, and no private records."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and math.prod(shape) > _SHOWN_ENTRIES:
+        return f"{type(value).__name__} of shape {shape}"
+    try:
+        text = " ".join(repr(value).splitlines())
+    except (ValueError, RecursionError):  # more digits than Python writes, or a nest without end
+        text = f"{type(value).__name__} too long to be shown"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def ascii_digits(text: str) -> str:
+    """Return the text of a number; `ValueError` for other spellings that Python reads, such as １２ and 1_0.
+
+    >>> ascii_digits("1e-5")
+    '1e-5'
+    """
+    if not text.isascii() or "_" in text:
+        fail("the number", text, "of the digits 0 to 9")
+    return text
+
+
+def set_read_only(frozen: object, state: dict[str, Any]) -> None:
+    """Restore a frozen object, as its ``__setstate__``: pickle and deepcopy lose the read-only flag of arrays."""
+    frozen.__dict__.update(state)
+    for value in state.values():
+        if hasattr(value, "setflags"):
+            value.setflags(write=False)

@@ -1,0 +1,122 @@
+"""Pictures: colors, dashes and markers, labels at the ends of lines, placeholders, and saving.
+
+The eight colors are those of Okabe and Ito, which people tell apart whatever their color vision, with a gray instead of
+the yellow that fades on white. No two of the first forty styles share both color and dash, so that a picture can be
+read in gray, too.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darrm.util.extras import require
+from darrm.util.files import check_parent, replacing
+
+BLACK, ORANGE, SKY_BLUE, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+BLUE, VERMILION, PURPLE, GRAY = "#0072b2", "#d55e00", "#cc79a7", "#767676"
+LIGHT_GRAY = "#d0d4da"  # of what lies behind
+COLORS = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY_BLUE, BLACK, GRAY)
+_DASHES: tuple[object, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
+_MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*", "h")
+_MOST_MARKED = 45  # points of a line; more markers would hide its dashes
+_NAME_SIZE = 8  # points
+_LINE_HEIGHT = 1.35 * _NAME_SIZE / 72.0  # inches
+Figure = Any  # matplotlib ships no types
+Axes = Any
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one method looks in every panel of a picture."""
+
+    color: str
+    dash: object
+    marker: str
+    width: float = 1.6  # points
+
+    def line(self, points: int) -> dict[str, Any]:
+        """Return the arguments of ``axes.plot`` for a line with that number of points."""
+        marker = self.marker if points <= _MOST_MARKED else None
+        return {
+            "color": self.color,
+            "linestyle": self.dash,
+            "marker": marker,
+            "markersize": 4.5,
+            "linewidth": self.width,
+        }
+
+
+def style(place: int, *, width: float = 1.6) -> Style:
+    """Return the style of the method at a place, 0 for the first.
+
+    >>> style(0).color, len({(style(place).color, str(style(place).dash)) for place in range(40)})
+    ('#d55e00', 40)
+    """
+    return Style(COLORS[place % len(COLORS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)], width)
+
+
+@contextmanager
+def saved_figure(
+    path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150, private: bool = False
+) -> Iterator[Figure]:
+    """Yield a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format).
+
+    ``dpi`` is how many dots an inch a raster format gets; see `darrm.util.files.replacing` for ``private``.
+    """
+    check_parent(path)
+    figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+    yield figure
+    with replacing(path, private=private) as temporary:
+        figure.savefig(temporary, dpi=dpi)
+
+
+def name_lines(axes: Axes) -> None:
+    """Write the name of each line at its right end, one below the other; for lines that end apart, limits final."""
+    axes.autoscale_view()  # else the limits are found when it is drawn
+    ends = []
+    for line in axes.lines:
+        x, y = (np.asarray(values, dtype=float) for values in line.get_data())
+        known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        if known.size and not line.get_label().startswith("_"):
+            ends.append((line, (float(x[known[-1]]), float(y[known[-1]]))))
+    if not ends:
+        return
+    to_share = axes.transScale + axes.transLimits
+    heights = [float(np.clip(to_share.transform(end)[1], 0.0, 1.0)) for _, end in ends]
+    rows = axes.get_gridspec().nrows
+    gap = _LINE_HEIGHT * rows / (0.8 * axes.figure.get_figheight())
+    for (line, end), height in zip(ends, _apart(heights, gap), strict=True):
+        axes.annotate(
+            line.get_label(),
+            end,
+            (1.04, height),
+            textcoords="axes fraction",
+            fontsize=_NAME_SIZE,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2},
+        )
+
+
+def say_instead(axes: Axes, words: str) -> None:
+    """Write in a panel's place why there is nothing to draw."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", wrap=True)
+
+
+def _apart(heights: Sequence[float], gap: float) -> list[float]:
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    placed = [heights[place] for place in order]
+    for place in range(1, len(placed)):
+        placed[place] = max(placed[place], placed[place - 1] + gap)
+    placed[-1] = min(placed[-1], max(1.0, gap * (len(placed) - 1)))
+    for place in range(len(placed) - 2, -1, -1):
+        placed[place] = min(placed[place], placed[place + 1] - gap)
+    moved = [0.0] * len(heights)
+    for place, height in zip(order, placed, strict=True):
+        moved[place] = height
+    return moved

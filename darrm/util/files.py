@@ -1,0 +1,233 @@
+"""Atomic replacement of files, and JSON from untrusted sources.
+
+JSON is bounded in size, depth and length of numbers before it is parsed. NaN and infinities are refused, and so are
+duplicate names in one object (readers would disagree about their value) and unpaired surrogates.
+"""
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+_DATABASE = b"SQLite format 3\0"  # magic bytes: https://sqlite.org/fileformat.html
+# locked during every transaction of a ledger, and while a possible ledger is opened without SQLite
+between_transactions = threading.RLock()
+
+
+def check_folder(path: Path) -> None:
+    """Raise `ValueError` unless the folder of ``path`` exists and is writable."""
+    if not path.parent.is_dir():
+        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} does not exist: create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"the folder {str(path.parent)!r} of {str(path)!r} cannot be written to: name another")
+
+
+def check_parent(path: Path) -> None:
+    """Raise `ValueError` unless the folder of ``path`` exists and ``path`` may be replaced.
+
+    Devices and databases, such as ledgers, are never replaced.
+
+    >>> check_parent(Path("/no/such/folder/table.json"))
+    Traceback (most recent call last):
+    ...
+    ValueError: the folder '/no/such/folder' of '/no/such/folder/table.json' does not exist: create it first
+    """
+    check_folder(path)
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder: name a file")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{str(path)!r} is a device or a pipe, which would be replaced: name a file")
+    if _is_database(path):
+        raise ValueError(f"{str(path)!r} is a database, such as a ledger, which would be replaced: name another file")
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with between_transactions, path.open("rb") as file:
+            return file.read(len(_DATABASE)) == _DATABASE
+    except OSError:  # it does not exist, or is unreadable
+        return False
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Raise `ValueError` unless ``needed`` bytes are free on the disk of a folder."""
+    if (free := shutil.disk_usage(folder).free) < needed:
+        asked = f"{needed:,} bytes are needed in {str(folder)!r}"
+        raise ValueError(f"{asked}, and {free:,} are free: free some space, or name another folder; nothing was paid")
+
+
+def check_regular(path: Path, most_bytes: int) -> None:
+    """Raise `ValueError` unless ``path`` is a regular file of at most ``most_bytes``; `OSError` if it is missing.
+
+    A pipe would wait for a writer, and a device like /dev/zero never ends.
+
+    >>> check_regular(Path("/dev/zero"), 2**20)
+    Traceback (most recent call last):
+    ...
+    ValueError: '/dev/zero' is no regular file: copy its content into a file first
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        folder = stat.S_ISDIR(status.st_mode)
+        what = "a folder: name a file" if folder else "no regular file: copy its content into a file first"
+        raise ValueError(f"{str(path)!r} is {what}")
+    if status.st_size > most_bytes:
+        held, most = f"{status.st_size:,} bytes", f"{most_bytes:,}"
+        raise ValueError(f"{str(path)!r} holds {held}, more than the {most} that are read: is it the right file?")
+
+
+def is_same_file(first: Path, second: Path) -> bool:
+    """Whether two paths lead to one file, existing or not; a link to itself differs from any other file."""
+    if os.path.realpath(first) == os.path.realpath(second):
+        return True
+    try:
+        return first.samefile(second)
+    except OSError:
+        return False
+
+
+@contextmanager
+def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path``; on success it replaces ``path`` atomically, else it is deleted.
+
+    Only the owner can read it until then. Afterwards it has the mode of the replaced file; a new ``private`` file is
+    readable by its owner only. The temporary name keeps the suffix, which selects the format in some libraries.
+    """
+    check_parent(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(_mode_of(path, private=private))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _mode_of(path: Path, *, private: bool) -> int:
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(mask)
+    return 0o600 if private else 0o666 & ~mask
+
+
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
+    """Replace the file at ``path`` by ``text`` (UTF-8) in one step; see `replacing`."""
+    with replacing(path, private=private) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power failure."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+Json = Any  # an untrusted JSON value
+Document = dict[str, object]  # a JSON object of this project
+_MOST_DEPTH = 32  # of lists and objects within one another; the files of this project have six levels
+_MOST_VALUES = 2**19  # of a text: an empty list takes two characters and sixty bytes of memory
+_MOST_DIGITS = 1000  # of a number; a float has 17
+
+
+def read_json(path: Path, *, what: str, most_bytes: int) -> Json:
+    """Read a JSON file of at most ``most_bytes``; ``what`` names its expected content in messages.
+
+    `ValueError` in one line if it is no regular file, too large, no UTF-8, or no JSON within the bounds of this module;
+    `OSError` if it cannot be read.
+    """
+    check_regular(path, most_bytes)
+    with path.open("rb") as file:
+        raw = file.read(most_bytes + 1)
+    if len(raw) > most_bytes:  # the size of a file in /proc is 0
+        raise ValueError(f"{str(path)!r} holds more than the {most_bytes:,} bytes that are read for {what}")
+    try:
+        return parse_json(raw.decode("utf-8-sig"))  # Windows begins texts with a byte order mark
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"{str(path)!r} holds no {what}: it is no JSON ({where}: {error.msg})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} holds no {what}: it is no text in UTF-8") from error
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} holds no {what}: {error}") from error
+
+
+def parse_json(text: str) -> Json:
+    """Parse JSON text within the bounds of this module, or raise `ValueError`.
+
+    >>> parse_json('{"K": 11, "gamma": [0.5, 1.0]}')
+    {'K': 11, 'gamma': [0.5, 1.0]}
+    >>> parse_json('{"K": 11, "K": 13}')
+    Traceback (most recent call last):
+    ...
+    ValueError: the name 'K' is twice in one object
+    """
+    check_values(text)
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_int=lambda digits: int(_bounded(digits)),
+            parse_float=lambda digits: float(_bounded(digits)),
+            parse_constant=_refuse_constant,
+        )
+        _check(value, 0)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {_MOST_DEPTH} levels deep") from None
+    return value
+
+
+def check_values(text: str) -> None:
+    """Raise `ValueError` for JSON text that would fill the memory: too many values in lists and objects."""
+    if sum(map(text.count, ",[{")) > _MOST_VALUES:
+        raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+
+
+def _object(pairs: list[tuple[str, object]]) -> Document:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        twice = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
+        raise ValueError(f"the name {twice[:80]!r} is twice in one object")
+    return document
+
+
+def _bounded(digits: str) -> str:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"it holds a number of {len(digits):,} characters")
+    return digits
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _check(value: object, depth: int) -> None:
+    if depth > _MOST_DEPTH:
+        raise RecursionError
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            _check(name, depth + 1)
+            _check(entry, depth + 1)
+    elif isinstance(value, list):
+        for entry in value:
+            _check(entry, depth + 1)
+    elif isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half a surrogate pair, which is no text") from None
+    elif isinstance(value, float) and value in {float("inf"), float("-inf")}:
+        raise ValueError("it holds a number beyond all floats")

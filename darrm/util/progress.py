@@ -1,0 +1,203 @@
+"""Progress on standard error: one line that is rewritten on a terminal, a line every thirty seconds in a log."""
+
+import _thread
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, TypeVar
+
+SHOWN_AFTER_SECONDS = 2.0  # on a terminal
+REWRITTEN_AFTER_SECONDS = 0.1  # on a terminal, so that quick steps do not wait for it
+REPEATED_AFTER_SECONDS = 1.0  # while a step lasts
+LOGGED_AFTER_SECONDS = 30.0  # in a log
+BAR_WIDTH = 30
+T = TypeVar("T")
+Rows = Any  # an array, or a list
+
+
+class StatusLine:
+    """The progress of long work, with the seconds so far; silent unless enabled.
+
+    On a terminal one line is rewritten, from two seconds on. Elsewhere, as in a log file, a line is added every thirty
+    seconds.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled and sys.stderr is not None
+        self._on_terminal = self.enabled and sys.stderr.isatty()
+        self._text = ""
+        self._width = 0
+        self._started = self._written = time.monotonic()
+        self._lock = threading.Lock()  # of standard error, between the work and `repeat`
+        self._closed = threading.Event()
+
+    def show(self, text: str) -> None:
+        """Show progress."""
+        self._text = text
+        self._write(REWRITTEN_AFTER_SECONDS)
+
+    def repeat(self) -> None:
+        """Write the last text once a second until the line is closed, because a step may be long."""
+        while not self._closed.wait(REPEATED_AFTER_SECONDS):
+            self._write(0.0)
+
+    def close(self) -> None:
+        """Wipe the line of a terminal."""
+        self._closed.set()
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Clear the line of a terminal for other output; the next `show` writes it again."""
+        with self._lock:
+            if self._width:
+                _put("\r" + " " * self._width + "\r")
+                self._width = 0
+
+    def _write(self, pause: float) -> None:
+        now = time.monotonic()
+        seconds, since = now - self._started, now - self._written
+        due = seconds >= SHOWN_AFTER_SECONDS and since >= pause if self._on_terminal else since >= LOGGED_AFTER_SECONDS
+        if not (self.enabled and self._text and due):
+            return
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._written = now
+            text = f"{self._text}, {seconds:.0f} s"
+            if self._on_terminal:
+                self._width = max(self._width, len(text))
+                _put("\r" + text.ljust(self._width))
+            else:
+                _put(text + "\n")
+
+
+@contextmanager
+def status_line(*, quiet: bool) -> Iterator[StatusLine]:
+    """Open a status line for a block of work; it is updated during long steps, and wiped at the end."""
+    line = StatusLine(enabled=not quiet)
+    if line.enabled:
+        threading.Thread(target=line.repeat, daemon=True).start()
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+@dataclass
+class _Limit:
+    sent: bool = False  # the next interrupt is the limit's, not Ctrl-C
+    over: bool = False  # before a search began
+    searching: bool = False
+    searched: bool = False
+
+
+_LIMIT: ContextVar[_Limit | None] = ContextVar("time limit", default=None)
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Stop the search that runs after ``seconds`` by a `KeyboardInterrupt`.
+
+    Only a `stoppable_search` is stopped, because it returns its best result so far; other work is finished.
+    """
+    if seconds == math.inf or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    limit = _Limit()
+
+    def fire() -> None:
+        limit.sent = True
+        _thread.interrupt_main()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not limit.sent:
+            if callable(before):
+                before(number, frame)
+            return
+        limit.sent, limit.over = False, True
+        if limit.searching:
+            raise KeyboardInterrupt
+
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), fire)
+    timer.daemon = True
+    before = signal.signal(signal.SIGINT, interrupt)
+    token = _LIMIT.set(limit)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # `interrupt` handles a pending interrupt
+        _LIMIT.reset(token)
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def stoppable_search(*, enabled: bool = True) -> Iterator[None]:
+    """Let a time limit stop this block by `KeyboardInterrupt`; the caller catches it and returns its best result.
+
+    A limit that ended before the first search stops it at once; later searches of the block are not stopped.
+    """
+    limit = _LIMIT.get()
+    if limit is None or not enabled:
+        yield
+        return
+    try:
+        limit.searching = True
+        if limit.over and not limit.searched:
+            raise KeyboardInterrupt
+        yield
+    finally:
+        limit.searching, limit.searched = False, True
+
+
+@contextmanager
+def bar(total: int, what: str, *, enabled: bool, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar, and yield a function that takes the number of new steps."""
+    line = StatusLine(enabled=enabled)
+
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+        line.show(_bar(what, done, total))
+
+    try:
+        yield advance
+    finally:
+        line.close()
+
+
+def counted(items: Sequence[T], what: str, *, enabled: bool) -> Iterator[T]:
+    """Yield items, and show a progress bar."""
+    with bar(len(items), what, enabled=enabled) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
+def blocks(rows: Rows, size: int, line: StatusLine, what: str) -> Iterator[Rows]:
+    """Cut rows into blocks of ``size`` and show a bar."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+        line.show(_bar(what, min(start + size, len(rows)), len(rows)))
+
+
+def _bar(what: str, done: int, total: int) -> str:
+    filled = BAR_WIDTH if total == 0 else round(BAR_WIDTH * done / total)
+    return f"{what} [{('#' * filled).ljust(BAR_WIDTH)}] {done:,}/{total:,}"
+
+
+def _put(text: str) -> None:
+    """Write to standard error at once; ignore a closed pipe."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return

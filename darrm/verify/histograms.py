@@ -1,0 +1,241 @@
+"""Decide in whole numbers whether a law on histograms is private.
+
+For each partition of K votes into C counts (the largest first) and each different count n in it, the file holds the
+probability that the answer is a class with n votes, in units of 2^-53; these classes share it equally. This defines a
+law h on every histogram. It is (ε, δ)-private exactly if Σ_c max(0, h_c(n) − e^ε·h_c(n')) ≤ δ for all
+histograms n and n' with Σ_c |n_c − n'_c| ≤ 2t. As h treats classes alike, n may be a partition; n' is any histogram.
+With the least common multiple of 1 … C all numbers are whole; only e^ε is rounded.
+
+For open-set answers a list has no zeros, and its last number is the probability of no answer. A histogram n' has places
+for t strings without votes in n. The answer always has votes, so h_c = 0 if n_c = 0.
+
+Private voters are at corners: on the two data sets a voter returns (a, b) with probabilities (hi, lo) and (lo, hi), and
+with probability Δ u and v instead. Every multiset of them is examined, voter by voter, as a law on histograms; with hi
+and Δ rounded either way the result is enclosed.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from math import comb, lcm, prod
+
+import numpy as np
+
+from darrm.verify.formats import OPEN, OPEN_TABLE, WEIGHT_ONE, Table
+from darrm.verify.noisy_labels import Between, between, divergence
+from darrm.verify.numbers import ONE, Enclosure, Point, exponential, largest_sums
+from darrm.verify.verdicts import TooLargeError
+
+MOST_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
+MOST_PAIRS = 200_000  # of laws that are listed, in whole numbers: some seconds
+_MOST_PARTITIONS, _MOST_VOTERS, _MOST_CLASSES = 5000, 10_000, 100
+_GRAIN = 2**64
+_NO_ANSWER = -1  # in place of the votes for it
+
+Histogram = tuple[int, ...]
+_Weights = dict[Histogram, int]
+_Corner = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) -> list[Enclosure] | None:
+    """Enclose the largest Σ_c max(0, h_c(n) − e^ε·h_c(n')) for each ε; None if there are too many pairs."""
+    if number_of_pairs(table, reached) * _places(table, reached) * len(epsilons) > MOST_WORK:
+        return None
+    worst, unit = largest_sums(pairs(table, reached), epsilons), common_unit(table) * WEIGHT_ONE * ONE
+    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of histograms") for low, high in worst]
+
+
+def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+    """Enclose the largest Σ_c max(0, Pr[c] − e^ε·Pr'[c]) for each ε; None if there are too many multisets."""
+    K, C, kinds = table.voters.K, table.classes, table.voters.kinds
+    ends = [[_corners(each, C, up=up) for _, each in kinds] for up in (False, True)]
+    multisets = prod(comb(n + len(corners) - 1, n) for (n, _), corners in zip(kinds, ends[0], strict=True))
+    if multisets * comb(K + C - 1, K) * 4 > MOST_WORK:
+        return None
+    common, law = common_unit(table), _law(table)
+    ratios, bits = [exponential(epsilon) for epsilon in epsilons], 1 << 128
+    worst, nobody = [[0, 0] for _ in epsilons], ({(0,) * C: 1}, {(0,) * C: 1})
+    for end, corners in enumerate(ends):
+        grown = [int(ratio.lower * bits) if end else int(ratio.upper * bits) + 1 for ratio in ratios]
+        for before, after in _laws_of_histograms([n for n, _ in kinds], corners, table.voters.reached, nobody):
+            sides = [[_mean(side, law, label) for label in range(C)] for side in (before, after)]
+            for at, ratio in enumerate(grown):
+                total = sum(max(0, p * bits - ratio * q) for p, q in zip(*sides, strict=True))
+                worst[at][end] = max(worst[at][end], total)
+    unit = common * WEIGHT_ONE * bits * _GRAIN**K
+    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners") for low, high in worst]
+
+
+def weights_of(table: Table) -> list[list[int]]:
+    """Return the weights of a file, listed by partition, or by a string's votes and the most votes of another."""
+    stored: list[list[int]] = table.law
+    if table.format != OPEN_TABLE:
+        return stored
+    lists, K = list[list[int]](), table.voters.K
+    for part in partitions(K, K, K):
+        each = [
+            part.count(votes) * stored[votes - 1][part[0] if votes < part[0] else part[1] if K > 1 else 0]
+            for votes in sorted(set(part) - {0}, reverse=True)
+        ]
+        lists.append([*each, WEIGHT_ONE - sum(each)])
+    return lists
+
+
+def check_size(table: Table) -> None:
+    """Raise `ValueError` unless the weights cover all partitions, and are few enough to list."""
+    K, C = table.voters.K, table.classes
+    ways = [1] + [0] * min(K, _MOST_VOTERS)
+    for size in range(1, min(C or K, K, _MOST_VOTERS) + 1):
+        for total in range(size, len(ways)):
+            ways[total] = min(ways[total] + ways[total - size], _MOST_PARTITIONS + 1)
+    if K > _MOST_VOTERS or C > _MOST_CLASSES or (table.format != OPEN_TABLE and ways[K] > _MOST_PARTITIONS):
+        raise TooLargeError(f"K = {K:,} voters and {C or 'open'} classes have more histograms than are listed")
+    if table.format != OPEN_TABLE and len(table.law) != ways[K]:
+        raise ValueError(f"it has weights of {len(table.law):,} partitions, and there are {ways[K]:,}")
+    for part, weights in zip(partitions(K, C or K, K), table.law if table.format != OPEN_TABLE else (), strict=False):
+        if len(weights) != (len(set(part)) if C else len(set(part) - {0}) + 1):
+            raise ValueError("a partition has not one weight for each of its counts")
+
+
+def number_of_partitions(table: Table) -> int:
+    """Count the partitions of the votes."""
+    if table.format != OPEN_TABLE:
+        return len(table.law)
+    ways = [1] + [0] * table.voters.K
+    for size in range(1, len(ways)):
+        for total in range(size, len(ways)):
+            ways[total] += ways[total - size]
+    return ways[-1]
+
+
+def _places(table: Table, reached: int) -> int:
+    """Count the classes of a pair of histograms: those that are listed, or the strings of both."""
+    C = table.classes
+    return table.voters.K + reached if C == OPEN else C
+
+
+def number_of_pairs(table: Table, reached: int) -> int:
+    """Bound the number of pairs of neighbors that are listed."""
+    C = _places(table, reached)
+    return int(number_of_partitions(table) * (C * (C - 1)) ** reached)
+
+
+def common_unit(table: Table) -> int:
+    """Return the common denominator of the shares of tied classes."""
+    return lcm(*range(1, _places(table, 0) + 1))
+
+
+def _law(table: Table, reached: int = 0) -> dict[Histogram, dict[int, int]]:
+    """Return Pr[a class with n votes] by n, for each partition, and that of no answer, over `common_unit`·2^53."""
+    K, C, common = table.voters.K, table.classes, common_unit(table)
+    law = {}
+    for part, weights in zip(partitions(K, C or K, K), weights_of(table), strict=True):
+        values = sorted(set(part) - ({0} if C == OPEN else set()), reverse=True)
+        own = {votes: w * common // part.count(votes) for votes, w in zip(values, weights, strict=C != OPEN)}
+        if C == OPEN:
+            own |= {0: 0, _NO_ANSWER: weights[len(values)] * common}
+        law[(*part, *(0,) * reached) if C == OPEN else part] = own
+    return law
+
+
+def pairs(table: Table, reached: int) -> Iterator[tuple[list[int], list[int]]]:
+    """List the laws of a label on all pairs of histograms, up to classes that have equally many votes in the first."""
+    law = _law(table, reached)
+    for part, own in law.items():
+        for aligned in {tuple(sorted(zip(part, other, strict=True))) for other in _within(part, reached)}:
+            theirs = law[tuple(sorted((y for _, y in aligned), reverse=True))]
+            answers = [*aligned, (_NO_ANSWER, _NO_ANSWER)] if _NO_ANSWER in own else aligned
+            yield [own[x] for x, _ in answers], [theirs[y] for _, y in answers]
+
+
+@lru_cache(maxsize=64)  # tables do not change, and a ledger and a plan ask for the same orders
+def renyi(table: Table, order: float, reached: int) -> Between | None:
+    """Enclose the Rényi divergence of a label; None if there are too many pairs."""
+    if number_of_pairs(table, reached) * _places(table, reached) > MOST_WORK:
+        return None
+    unit = float(common_unit(table) * WEIGHT_ONE)
+    before, after = (np.array(side, dtype=float) / unit for side in zip(*pairs(table, reached), strict=True))
+    return between(divergence(before, after, order))
+
+
+def _corners(each: Point | None, C: int, *, up: bool) -> list[_Corner]:
+    """List the corners of a voter in units of 2^-64, with hi and Δ rounded up or down."""
+    high, moved = Fraction(1), Fraction(0)
+    if each is not None:
+        growth, moved = exponential(each[0]), each[1]
+        end = growth.upper if up else growth.lower
+        high = end / (1 + end)
+    delta = int(moved * _GRAIN) + (up and moved > 0)
+    rest = _GRAIN - delta
+    first = min(rest, int(high * rest) + (up and high < 1))
+    corners = set()
+    for a, b, u, v in product(range(C), repeat=4):
+        p, q = [0] * C, [0] * C
+        for law, main, other, more in ((p, a, b, u), (q, b, a, v)):
+            law[main] += first
+            law[other] += rest - first
+            law[more] += delta
+        corners.add((tuple(p), tuple(q)))
+    return sorted(corners)
+
+
+def _laws_of_histograms(
+    sizes: Sequence[int],
+    corners: Sequence[Sequence[_Corner]],
+    reached: int,
+    both: tuple[_Weights, _Weights],
+    first: int = 0,
+) -> Iterator[tuple[_Weights, _Weights]]:
+    if not any(sizes):
+        yield both
+        return
+    kind = next(number for number, left in enumerate(sizes) if left)
+    left = [size - (number == kind) for number, size in enumerate(sizes)]
+    for place in range(first, len(corners[kind])):
+        p, q = corners[kind][place]
+        if p == q or reached:
+            grown = (_with_one_more(both[0], p), _with_one_more(both[1], q))
+            after = place if left[kind] else 0
+            yield from _laws_of_histograms(left, corners, reached - (p != q), grown, after)
+
+
+def _with_one_more(law: _Weights, voter: Sequence[int]) -> _Weights:
+    grown: _Weights = {}
+    for counts, weight in law.items():
+        for c, share in enumerate(voter):
+            if share:
+                key = (*counts[:c], counts[c] + 1, *counts[c + 1 :])
+                grown[key] = grown.get(key, 0) + weight * share
+    return grown
+
+
+def _mean(side: _Weights, law: dict[Histogram, dict[int, int]], label: int) -> int:
+    return sum(weight * law[tuple(sorted(counts, reverse=True))][counts[label]] for counts, weight in side.items())
+
+
+def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
+    """List the partitions of K votes into C counts of at most ``most`` votes, the largest first."""
+    if C == 1:
+        if most >= K:
+            yield (K,)
+        return
+    if K == 0:  # at once: of many classes most have no votes
+        yield (0,) * C
+        return
+    for first in range(min(K, most), -(-K // C) - 1, -1):
+        for rest in partitions(K - first, C - 1, first):
+            yield (first, *rest)
+
+
+def _within(part: Histogram, reached: int) -> set[Histogram]:
+    found = {part}
+    for _ in range(reached):
+        found |= {
+            tuple(votes - (c == source) + (c == target) for c, votes in enumerate(counts))
+            for counts in found
+            for source in range(len(part))
+            for target in range(len(part))
+            if counts[source]
+        }
+    return found - {part}

@@ -1,0 +1,328 @@
+"""Read released labels from a file piece by piece, in bounded memory.
+
+A label is stored as its place among the different labels of its file. So the number of labels and of different ones
+bounds the memory, not the size of the file or of its decompressed bytes. A file beyond these bounds raises
+`TooLargeError`. No message quotes the content of a file: it may be a file of passwords.
+"""
+
+import csv
+import hashlib
+import re
+import sys
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.verify.parquet import LABEL, label_columns, pyarrow
+from darrm.verify.verdicts import TooLargeError
+
+MOST_LABELS, MOST_NUMBERED, MOST_DIFFERENT = 2**27, 2**22, 2**19
+_MOST_BYTES = 2**28  # of a .csv or .npy file
+_AT_ONCE, _ROWS_AT_ONCE, _BYTES_AT_ONCE = 2**18, 2**14, 2**20  # labels, rows of .csv with quotes, bytes
+_LONGEST_LINE, _WORD, _LONGEST_NAME = 2**12, 8, 200  # bytes; characters of a label
+_UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # a field without quotes
+_FIRST_BYTES = np.array([2 ** (8 * count) - 1 for count in range(_WORD + 1)], dtype=np.uint64)
+_BLANK = "a line is blank: every line is an answer"
+_WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelsFile:
+    """The labels of a file, and their spelling."""
+
+    places: NDArray[Any]  # (Q,) of each label among the names
+    names: tuple[str, ...]
+    first: int | None = None  # the number of the first question, where lines are ``number,label``
+    spelling: str = ""  # how the file differs from the output of a release, apart from labels
+
+    @classmethod
+    def of(cls, labels: Sequence[Any] | NDArray[Any], first: int | None = None) -> "LabelsFile":
+        """Return labels in memory."""
+        found = _Places()
+        found.add_array(np.asarray(labels))
+        return found.file(first)
+
+    @property
+    def size(self) -> int:
+        """The number of labels."""
+        return int(self.places.size)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """All of them: whole numbers, or text."""
+        whole = all(map(_WHOLE_NUMBER.fullmatch, self.names))
+        return np.asarray(np.array([int(name) if whole else name for name in self.names])[self.places])
+
+    def digest(self, start: int = 0, stop: int | None = None) -> str:
+        """Return the SHA-256 of some of them as a release writes them to .csv (docs/reference/formats.md)."""
+        digest, chosen = hashlib.sha256(), self.places[start:stop]
+        for place in range(0, chosen.size, _AT_ONCE):
+            block = chosen[place : place + _AT_ONCE]
+            if isinstance(self._lines, list):
+                digest.update(b"".join(map(self._lines.__getitem__, block.tolist())))
+            else:
+                digest.update(self._lines[block].tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _lines(self) -> list[bytes] | NDArray[Any]:
+        lines = [f"{quoted(name)}\n".encode() for name in self.names]
+        return np.array(lines) if len(set(map(len, lines))) == 1 else lines
+
+
+class _Places(dict[str, int]):
+    """The places of labels among the different ones: a label that is looked up first gets the next place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: list[NDArray[Any]] = []
+        self.size = 0
+        self.words, self.places = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint32)  # of short labels
+
+    def __missing__(self, label: str) -> int:
+        if len(self) == MOST_DIFFERENT:
+            raise TooLargeError(f"it holds more than {MOST_DIFFERENT:,} different labels")
+        if len(label) > _LONGEST_NAME or any("\ud800" <= character <= "\udfff" for character in label) or "\0" in label:
+            raise ValueError(f"a label is no Unicode text of at most {_LONGEST_NAME} characters without zeros")
+        place = self[label] = len(self)
+        return place
+
+    def add(self, places: NDArray[Any]) -> None:
+        """Add labels by their places."""
+        self.size += len(places)
+        width = 1 if len(self) <= 256 else 4  # bytes
+        if self.size * width > MOST_LABELS:
+            raise TooLargeError(f"it holds more than {MOST_LABELS // width:,} labels")
+        self.blocks.append(places.astype(f"u{width}"))
+
+    def add_texts(self, labels: Sequence[str]) -> None:
+        """Add labels in a list."""
+        self.add(np.fromiter(map(self.__getitem__, labels), dtype=np.uint32, count=len(labels)))
+
+    def add_short(self, lines: bytes) -> bool:
+        """Add labels that end in line breaks, each compared as one number; False if one is too long for that."""
+        characters = np.frombuffer(lines, dtype=np.uint8)
+        ends = np.flatnonzero(characters == ord("\n"))
+        lengths = np.diff(ends, prepend=-1) - 1
+        if int(lengths.max()) > _WORD or not characters.all():
+            return False
+        # the eight bytes from every place on; a label is as many of them as it is long
+        eight = np.ndarray(len(lines), dtype="<u8", buffer=lines + bytes(_WORD), strides=(1,))
+        words = eight[ends - lengths] & _FIRST_BYTES[lengths]
+        at = np.minimum(np.searchsorted(self.words, words), max(0, self.words.size - 1))
+        if not self.words.size or not np.array_equal(self.words[at], words):
+            self.words = np.union1d(self.words, words)
+            names = [int(word).to_bytes(_WORD, "little").rstrip(b"\0").decode() for word in self.words.tolist()]
+            self.places = np.array([self[name] for name in names], dtype=np.uint32)
+            at = np.searchsorted(self.words, words)
+        self.add(self.places[at])
+        return True
+
+    def add_array(self, labels: NDArray[Any]) -> None:
+        """Add labels of numpy."""
+        for start in range(0, len(labels), _AT_ONCE):
+            values, which = np.unique(labels[start : start + _AT_ONCE], return_inverse=True)
+            self.add(np.array([self[str(value)] for value in values.tolist()])[which])
+
+    def add_column(self, column: Any) -> None:  # noqa: ANN401 (pyarrow has no types)
+        """Add labels of Parquet; of text null is no answer."""
+        types = pyarrow().types
+        encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
+        names, indices = encoded.dictionary.to_pylist(), encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) <= len(names):
+            raise ValueError("it is damaged: a label is none of its dictionary")
+        is_text_column = types.is_string(encoded.dictionary.type) or types.is_large_string(encoded.dictionary.type)
+        places = np.zeros(len(names) + 1, dtype=np.int64)
+        for used in np.flatnonzero(np.bincount(indices, minlength=len(places))).tolist():
+            name = None if used == len(names) else names[used]
+            if name is None and not is_text_column:
+                raise ValueError("there are rows without a label")
+            places[used] = self["" if name is None else str(name)]
+        self.add(places[indices])
+
+    def file(self, first: int | None = None, spelling: str = "") -> LabelsFile:
+        """Return the labels."""
+        places = np.concatenate(self.blocks) if self.blocks else np.empty(0, dtype=np.uint8)
+        self.blocks.clear()
+        return LabelsFile(places, tuple(self), first, spelling)
+
+
+def quoted(text: str) -> str:
+    """Return a field of a .csv file, in quotes if it needs them."""
+    return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+
+
+def read_labels(path: Path) -> LabelsFile:
+    """Read released labels from a .csv or .npy file.
+
+    A .csv file may hold lines ``number,label``, in any order and with repetitions, as a stream prints them, or, below
+    a first line ``NAME,label``, lines ``id,label`` in the order of the queries. The line ends, the byte order mark and
+    the missing last line break of a spreadsheet change no label.
+
+    Raises
+    ------
+    ValueError
+        If it holds anything that a release does not write.
+    OSError
+        If it cannot be read.
+    """
+    if path.stat().st_size > _MOST_BYTES:
+        raise TooLargeError(f"{str(path)!r} holds more than {_MOST_BYTES:,} bytes")
+    try:
+        return _of_csv(path) if path.suffix == ".csv" else _of_npy(path)
+    except TooLargeError as error:
+        raise TooLargeError(f"{str(path)!r}: {error}") from None
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{str(path)!r} is no file of labels: {error}") from None
+
+
+def read_parquet_labels(paths: Sequence[Path]) -> LabelsFile:
+    """Read the column ``label``, else the last one, of Parquet files one after the other; raise as `read_labels`."""
+    found = _Places()
+    for path in paths:
+        try:
+            for column in label_columns(path):
+                found.add_column(column)
+        except TooLargeError as error:
+            raise TooLargeError(f"{str(path)!r}: {error}") from None
+        except (ValueError, IndexError, pyarrow().ArrowException) as error:  # columns of lists, damaged files
+            raise ValueError(f"{str(path)!r} holds no labels: {error}") from error
+    return found.file()
+
+
+def _of_npy(path: Path) -> LabelsFile:
+    try:
+        labels = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_LONGEST_LINE)
+    except (ValueError, TypeError, SyntaxError, EOFError, TokenError):  # whose messages quote the file
+        raise ValueError("it does not begin as an .npy file of labels does, or its size is another one") from None
+    if not isinstance(labels, np.memmap) or labels.ndim != 1 or labels.dtype.kind not in "biufU":
+        raise ValueError("it is no row of numbers or text")
+    if labels.offset + labels.nbytes != path.stat().st_size:
+        raise ValueError("its header does not fit its size: it is damaged")
+    if labels.dtype.kind in "bU" and labels.size:  # not every pattern of bits is a boolean, or Unicode
+        most, raw = (1, "u1") if labels.dtype.kind == "b" else (sys.maxunicode, f"{labels.dtype.str[0]}u4")
+        if int(labels.view(raw).max()) > most:
+            raise ValueError("it holds what is no boolean, or no character: it is damaged")
+    found = _Places()
+    found.add_array(labels)
+    return found.file()
+
+
+def _of_csv(path: Path) -> LabelsFile:
+    found, written = _Places(), hashlib.sha256()
+    marks = dict.fromkeys(("a byte order mark", "CRLF line ends", "no last line break"), False)
+    pieces = _pieces_of(path, written, marks)
+    numbers, beside = list[NDArray[np.int64]](), None
+    for piece in pieces:
+        if b'"' in piece or b"," in piece:
+            numbers, beside = _add_rows(found, _rows_of(chain([piece], pieces)))
+        elif b"\n\n" in piece or piece.startswith(b"\n"):
+            raise ValueError(_BLANK)
+        elif not found.add_short(piece):
+            found.add_texts(piece[:-1].decode().split("\n"))
+    if numbers:
+        return _in_order(found.file(), np.concatenate(numbers))
+    labels = found.file(spelling=", ".join(mark for mark, is_there in marks.items() if is_there))
+    if written.hexdigest() != (labels.digest() if beside is None else beside.hexdigest()):
+        raise ValueError("it was changed after it was written, or by another program")
+    return labels
+
+
+def _add_rows(found: _Places, blocks: Iterator[list[list[str]]]) -> tuple[list[NDArray[np.int64]], Any]:
+    """Add the labels of rows; return the numbers of numbered ones, or the digest of lines with an id."""
+    numbers, beside = list[NDArray[np.int64]](), None
+    for rows in blocks:
+        if not found.size and _is_header(rows[0]):
+            beside = hashlib.sha256(f"{quoted(rows.pop(0)[0])},{LABEL}\n".encode())
+        if beside is not None:
+            _add_lines(beside, rows)
+        elif any(len(row) != 1 for row in rows):
+            numbers.append(_numbers_of(rows))
+        found.add_texts([row[-1] for row in rows])
+        if numbers and found.size > MOST_NUMBERED:
+            raise TooLargeError(f"it holds more than {MOST_NUMBERED:,} numbered lines")
+    return numbers, beside
+
+
+def _is_header(row: list[str]) -> bool:
+    return len(row) == 2 and row[1] == LABEL and not row[0].isdigit()
+
+
+def _add_lines(digest: Any, rows: list[list[str]]) -> None:  # noqa: ANN401 (of hashlib)
+    if any(len(row) != 2 or len(row[0]) > _LONGEST_NAME for row in rows):
+        raise ValueError(f"a line is no id and label of at most {_LONGEST_NAME} characters each")
+    digest.update("".join(f"{quoted(name)},{quoted(label)}\n" for name, label in rows).encode())
+
+
+def _rows_of(pieces: Iterator[bytes]) -> Iterator[list[list[str]]]:
+    lines = (f"{line}\n" for piece in pieces for line in piece[:-1].decode().split("\n"))
+    reader = csv.reader(lines, strict=True)
+    while rows := list(islice(reader, _ROWS_AT_ONCE)):
+        if not all(rows):
+            raise ValueError(_BLANK)
+        yield rows
+
+
+def _numbers_of(rows: list[list[str]]) -> NDArray[np.int64]:
+    fault = "a line is no single label, or no number and its answer: one line is one answer"
+    if any(len(row) != 2 for row in rows):
+        raise ValueError(fault)
+    words = [row[0] for row in rows]
+    try:
+        numbers = list(map(int, words))
+        if list(map(str, numbers)) == words:
+            return np.array(numbers, dtype=np.int64)
+    except (ValueError, OverflowError):  # whose messages quote the file
+        pass
+    raise ValueError(fault)
+
+
+def _pieces_of(path: Path, written: Any, marks: dict[str, bool]) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
+    """Yield whole lines at a time as a release would end them, and note how they do end."""
+    with path.open("rb") as file:
+        marks["a byte order mark"] = file.read(len(BOM_UTF8)) == BOM_UTF8
+        file.seek(len(BOM_UTF8) if marks["a byte order mark"] else 0)
+        rest = b""
+        while data := file.read(_BYTES_AT_ONCE):
+            whole, newline, rest = (rest + data).rpartition(b"\n")
+            if len(rest) > _LONGEST_LINE:
+                raise ValueError(f"a line has more than {_LONGEST_LINE:,} bytes")
+            if newline:
+                yield _plain(whole + newline, written, marks)
+        if rest:
+            marks["no last line break"] = True
+            yield _plain(rest + b"\n", written, marks)
+
+
+def _plain(lines: bytes, written: Any, marks: dict[str, bool]) -> bytes:  # noqa: ANN401 (of hashlib)
+    marks["CRLF line ends"] |= b"\r\n" in lines
+    plain = lines.replace(b"\r\n", b"\n")
+    written.update(plain)
+    if not plain.isascii():
+        try:
+            plain.decode()
+        except UnicodeDecodeError:
+            raise ValueError("it is not in UTF-8: save it as UTF-8") from None
+    return plain
+
+
+def _in_order(file: LabelsFile, numbers: NDArray[np.int64]) -> LabelsFile:
+    if numbers.size != file.size:
+        raise ValueError("some lines are numbered answers: then all must be")
+    order = np.argsort(numbers, kind="stable")
+    numbers, places = numbers[order], file.places[order]
+    again = numbers[1:] == numbers[:-1]
+    if np.any(again & (places[1:] != places[:-1])):
+        raise ValueError("a question has two different labels")
+    first = np.concatenate([[True], ~again])
+    if int(numbers[-1]) - int(numbers[0]) + 1 != np.count_nonzero(first):
+        raise ValueError("some numbers of questions are left out")
+    return LabelsFile(places[first], file.names, int(numbers[0]))

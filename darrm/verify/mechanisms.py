@@ -1,0 +1,265 @@
+"""Bound the cost of one label of a noisy maximum or of a selection from its parameters alone.
+
+==========================  ==========================================================================================
+mechanism                   cost of one label, if a person moves t votes
+==========================  ==========================================================================================
+GNMax, LNMax, AsymmetricMax `darrm.verify.noisy_labels` for t = 1; beyond, t moves are a chain, D_α(P‖R) ≤
+                            (α − 1/p)/(α − 1)·D_{pα}(P‖Q) + D_{q(α − 1/p)}(Q‖R), 1/p + 1/q = 1 [M17, Proposition 11],
+                            and δ_t(tε) ≤ δ(ε)·(1 + e^ε + … + e^{(t−1)ε}); or two noisy counts that change by t each:
+                            α·t²/σ² of Gaussian, a pure 2tγ of Laplace noise
+ExponentialMechanism        e_c ∝ e^{ε·votes/(2t)}: the odds of two classes change by at most e^ε, so it is (ε, 0)-
+                            private [MT07]. Pr' = Pr·r/E r with e^{−ε/2} ≤ r ≤ e^{ε/2}, and E[r^{1−α}]·(E r)^{α−1} is
+                            convex in r: with u = Pr[r = e^{−ε/2}], 0 ≤ u ≤ 1, two values are the worst, and both
+                            factors are logarithmically concave in u.
+PermuteAndFlip              (ε, 0)-private: Pr[c] = e_c·∫ Π (1 − e_o·s) ds over the others, s in [0, 1] [MS20]
+==========================  ==========================================================================================
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from flint import arb, ctx
+
+from darrm.verify import sampling as sampled
+from darrm.verify.formats import Mechanism, Sampling
+from darrm.verify.noisy_labels import (
+    Between,
+    TooWideError,
+    delta_of_gaussian_label,
+    delta_of_label,
+    gaussian,
+    renyi_of_label,
+)
+from darrm.verify.numbers import Array, Enclosure, ball, upper_float
+
+_PURE = ("ExponentialMechanism", "PermuteAndFlip")
+_BISECTIONS, _PRECISION = 400, 512  # bits
+_MOST_MOVES = 8  # of one person, in a chain of single moves
+_AROUND = (1.0, 0.84, 1.19, 0.71, 1.41, 0.5, 2.0)  # of p − 1 that is best for curves linear in the order
+_HELD, _MOST_TERMS = 700.0, 1 << 27  # −log of weights that are summed, and how many for two classes: a second
+_MOST_POINTS = 1 << 23  # of noise that is added up one by one
+_RAREST = 1e-290  # of probabilities: less counts as none
+
+
+def renyi(mechanism: Mechanism, order: float, enough: float = 0.0) -> Between | None:
+    """Enclose the Rényi divergence of a label; None if it takes too long."""
+    sampling = mechanism.voters.sampled
+    if sampling is None:
+        return _renyi(mechanism, order, enough)
+    return _renyi_of_drawn(mechanism, sampling, order, enough)
+
+
+def deltas(
+    mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
+) -> list[Enclosure] | None:
+    """Enclose the smallest δ of one label for each ε; None if it takes too long."""
+
+    def certain(epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
+        return _deltas(mechanism, tuple(epsilons), tuple(enough) or (0.0,) * len(epsilons))
+
+    sampling, bits = mechanism.voters.sampled, bits_of(mechanism)
+    if sampling is None:
+        return certain(epsilons, enough)
+    if bits is None:
+        own = sampled.through_certain(certain, sampling, epsilons, enough, back=back)
+        if own is None or mechanism.classes != 2:
+            return own
+        # noise too wide to examine: an upper bound alone
+        return [Enclosure(Fraction(0), one.upper, one.rows) for one in own]
+    only = (back or None) if sampling.is_directed else False  # a fixed sample costs most in one direction
+    sides = sampled.sides_of_bits(bits, mechanism.voters.reached, float(sampling.rate), back=only)
+    return sampled.float_deltas(sides, epsilons)
+
+
+def vanishing(mechanism: Mechanism, threshold: int) -> Between | None:
+    """Enclose the probability that the answer is a string of one person alone; None for wide noise."""
+    weights = _weights_of(mechanism, _MOST_POINTS)
+    if weights is None:
+        return None
+    width, reached = weights.size // 2, mechanism.reached
+    tails = np.cumsum(weights[::-1])[::-1] / np.sum(weights)
+    alone = [float(tails[threshold - n + width]) if threshold - n <= width else 0.0 for n in range(1, reached + 1)]
+    worst = max(reached / n * tail for n, tail in enumerate(alone, start=1))
+    attained = max(-math.expm1(reached // n * math.log1p(-min(tail, 0.5))) for n, tail in enumerate(alone, start=1))
+    return Between(attained, worst)
+
+
+def decimal_ball(parameter: float) -> arb:
+    """Enclose the number that the shortest decimal of a float means."""
+    return ball(Fraction(repr(float(parameter))))
+
+
+def bits_of(mechanism: Mechanism) -> Array | None:
+    """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2); None for more classes, or if it takes too long."""
+    return _bits(mechanism) if mechanism.classes == 2 else None
+
+
+@lru_cache(maxsize=16)
+def _bits(mechanism: Mechanism) -> Array | None:
+    K = mechanism.voters.K
+    leads = np.arange(K % 2, K + 1, 2)
+    if mechanism.kind in _PURE:
+        odds = np.exp(-mechanism.parameters[0] * leads / (2.0 * mechanism.reached))
+        wrong = odds / (1.0 + odds) if mechanism.kind == "ExponentialMechanism" else 0.5 * odds
+    else:
+        f = _weights_of(mechanism, _MOST_TERMS / K)
+        if f is None:
+            return None
+        # Pr[D > lead] + Pr[D = lead]/2 of the difference D of two noises
+        wins = np.append(np.cumsum(f[::-1])[::-1], 0.0)[1:] + 0.5 * f
+        wrong = np.array([np.sum(f[: f.size - lead] * wins[lead:]) for lead in leads if lead < f.size]) / np.sum(f) ** 2
+        wrong = np.pad(wrong, (0, leads.size - wrong.size))
+    wrong[wrong < _RAREST] = 0.0
+    ones = np.arange(K + 1)
+    rare = wrong[np.abs(2 * ones - K) // 2]
+    zero = np.where(2 * ones > K, rare, 1.0 - rare)
+    return np.stack([zero, np.where(2 * ones < K, rare, 1.0 - rare)], axis=1)
+
+
+def own_epsilon(mechanism: Mechanism) -> float:
+    """Compute the pure ε of one label; ∞ if it has none."""
+    if mechanism.kind == "LNMax":
+        return 2.0 * mechanism.reached * mechanism.parameters[0] * (1.0 + 1e-15)
+    return mechanism.parameters[0] if mechanism.kind in _PURE else math.inf
+
+
+@lru_cache(maxsize=256)
+def _renyi(mechanism: Mechanism, order: float, enough: float) -> Between | None:
+    if mechanism.kind == "PermuteAndFlip":
+        return Between(0.0, _pure(mechanism.parameters[0], order))
+    if mechanism.kind == "ExponentialMechanism":
+        return _of_exponential(mechanism.parameters[0], order)
+    bounds = [] if math.isinf(own_epsilon(mechanism)) else [Between(0.0, _pure(own_epsilon(mechanism), order))]
+    if mechanism.kind == "GNMax" and mechanism.reached > 1:
+        bounds.append(Between(0.0, order * (mechanism.reached / mechanism.parameters[0]) ** 2 * (1.0 + 1e-12)))
+    if mechanism.reached <= _MOST_MOVES:
+        try:
+            bounds.append(_of_moves(mechanism, mechanism.reached, order, enough))
+        except TooWideError:
+            bounds *= mechanism.reached > 1
+    return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
+
+
+def _renyi_of_drawn(mechanism: Mechanism, sampling: Sampling, order: float, enough: float) -> Between | None:
+    rate = float(sampling.rate)
+    pure, bounds = sampled.pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
+    low = 0.0  # for two classes the upper bound alone
+    if (bits := bits_of(mechanism)) is not None:
+        sides = sampled.sides_of_bits(bits, mechanism.voters.reached, rate)
+        held = [np.all(q > 0.0, axis=1) for q, _ in sides]
+        found = sampled.renyi_of_sides([(q[own], gain[own]) for own, (q, gain) in zip(held, sides, strict=True)], order)
+        if sampling.is_directed and np.all(held):
+            return found
+        low = found.low
+    if math.isfinite(pure):
+        bounds.append(Between(0.0, _pure(pure, order)))
+    if sampling.is_directed and mechanism.kind == "ExponentialMechanism":
+        bounds.append(sampled.renyi_of_exponential(mechanism.parameters[0], rate, order))
+    elif sampling.is_directed and mechanism.reached == 1 and mechanism.kind != "PermuteAndFlip":
+        with suppress(TooWideError):
+            weights, K = log_weights_of(mechanism), mechanism.voters.K
+            bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
+    elif (certain := _renyi(mechanism, order, 0.0)) is not None:
+        bounds.append(sampled.of_convexity(certain, sampling, order))
+    if mechanism.classes != 2:
+        low = max((one.low for one in bounds), default=0.0)
+    return Between(low, min(one.high for one in bounds)) if bounds else None
+
+
+def _of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.0) -> Between:
+    if moved == 1:
+        pure = own_epsilon(mechanism) / mechanism.reached
+        found = renyi_of_label(log_weights_of(mechanism), order, lead=mechanism.voters.K, enough=enough)
+        return found if math.isinf(pure) else Between(found.low, min(found.high, _pure(pure, order)))
+    second, high = moved // 2, math.inf
+    for factor in _AROUND if enough else _AROUND[:1]:
+        p = 1.0 + factor * (order - 1.0) / order * second / (moved - second)
+        orders = p * order, p / (p - 1.0) * (order - 1.0 / p)
+        first, last = (_of_moves(mechanism, *one).high for one in zip((moved - second, second), orders, strict=True))
+        high = min(high, ((order - 1.0 / p) / (order - 1.0) * first + last) * (1.0 + 1e-12))
+        if high <= enough:
+            break
+    return Between(0.0, high)
+
+
+@lru_cache(maxsize=64)
+def _deltas(mechanism: Mechanism, epsilons: tuple[Fraction, ...], enough: tuple[float, ...]) -> list[Enclosure] | None:
+    found, lead = list[Between](), mechanism.voters.K
+    for epsilon, asked in zip(epsilons, enough, strict=True):
+        if mechanism.kind == "ExponentialMechanism":
+            # max over u of u − e^x·u/(u + (1 − u)e^ε): two values of r, as for the curve
+            e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
+            delta = ((at - e) / 2).expm1() ** 2 / -(-e).expm1() if at < e else arb(0)
+            found.append(Between(max(0.0, -upper_float(-delta)), upper_float(delta)))
+        elif mechanism.kind == "PermuteAndFlip":  # at most that of randomized response
+            e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
+            found.append(Between(0.0, upper_float((e.exp() - at.exp()) / (1 + e.exp())) if at < e else 0.0))
+        else:
+            step = float(epsilon) / mechanism.reached
+            group = math.fsum(math.exp(place * step) for place in range(mechanism.reached)) * (1.0 + 1e-12)
+            try:
+                one = (
+                    delta_of_gaussian_label(mechanism.parameters[0], step)
+                    if mechanism.kind == "GNMax"
+                    else delta_of_label(log_weights_of(mechanism), step, lead=lead, enough=asked / group)
+                )
+                found.append(one if mechanism.reached == 1 else Between(0.0, min(1.0, one.high * group)))
+            except TooWideError:
+                return None
+    return [Enclosure(Fraction(own.low), Fraction(own.high), "all places of two classes") for own in found]
+
+
+def _weights_of(mechanism: Mechanism, most: float) -> Array | None:
+    weights, width = log_weights_of(mechanism), 16
+    while min(-weights(np.array([-width, width], dtype=np.float64))) < _HELD:
+        width *= 2
+        if width > most:
+            return None
+    return np.exp(weights(np.arange(-width, width + 1).astype(np.float64)))
+
+
+def log_weights_of(mechanism: Mechanism) -> Callable[[Array], Array]:
+    """Return log w(x) of the noise, from the file's parameters alone."""
+    if mechanism.kind == "GNMax":
+        return gaussian(mechanism.parameters[0])
+    if mechanism.kind == "LNMax":
+        return lambda x: -mechanism.parameters[0] * np.abs(x)
+    right, left, right_power, left_power = mechanism.parameters
+    return lambda x: -np.where(x >= 0.0, (np.abs(x) / right) ** right_power, (np.abs(x) / left) ** left_power)
+
+
+def _pure(epsilon: float, order: float) -> float:
+    alpha, e = arb(order), decimal_ball(epsilon)
+    high = e - (1 + e.exp()).log()  # logarithms of both probabilities
+    low = high - e
+    value = ((alpha * high + (1 - alpha) * low).exp() + (alpha * low + (1 - alpha) * high).exp()).log() / (alpha - 1)
+    return upper_float(value) if value.is_finite() else epsilon
+
+
+def _of_exponential(epsilon: float, order: float) -> Between:
+    """Enclose the largest log E[r^{1−α}]·(E r)^{α−1}/(α − 1) over u, with r scaled to e^{−ε} and 1: it is concave."""
+    with ctx.workprec(_PRECISION):
+        alpha, e = arb(order), decimal_ball(epsilon)
+        rise, fall = ((alpha - 1) * e).expm1(), (-e).expm1()
+
+        def logarithm(u: arb) -> arb:
+            return (1 + u * rise).log() + (alpha - 1) * (1 + u * fall).log()
+
+        def slope(u: arb) -> arb:
+            return rise / (1 + u * rise) + (alpha - 1) * fall / (1 + u * fall)
+
+        low, high = arb(0), arb(1)
+        for step in range(_BISECTIONS):
+            # not in the middle: the slope may be 0 there, and no ball decides its sign
+            middle = (low + (high - low) * (step % 3 + 2) / 7).mid()
+            if slope(middle) > 0:
+                low = middle
+            elif slope(middle) < 0:
+                high = middle
+        most = (logarithm(low) + slope(low) * (high - low)) / (alpha - 1)  # a tangent, left of the top
+        least = logarithm(low) / (alpha - 1)
+        return Between(max(0.0, -upper_float(-least)), upper_float(most) if most.is_finite() else epsilon)

@@ -1,0 +1,110 @@
+"""Normalize open-set answers and assign a column to each string.
+
+The normalization is public, the same for all voters, and depends on one answer alone. So a voter who changes one answer
+still changes one vote, and the guarantee also holds for the answers before normalization.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.util import checks
+from darrm.votes.votes_file import LONGEST_NAME, is_text, value_blocks
+
+NORMALIZERS: dict[str, Callable[[str], str]] = {
+    "casefold": str.casefold,
+    "nfc": partial(unicodedata.normalize, "NFC"),
+    "spaces": lambda text: " ".join(text.split()),
+    "strip": str.strip,
+}
+Normalize = str | Callable[[str], str] | None
+MISSING = -1  # the column of a missing answer
+_OR_A_BLANK = 'leave the question out, or write missing="blank" (--missing blank) so that it counts for no string'
+_LONGEST_WORD = 60  # characters of the name of a function
+_SHORT = 40  # characters of an answer in a message
+
+
+def is_missing(vote: object) -> bool:
+    """Return whether an object is a missing vote: None, NaN, or pandas' NA and NaT."""
+    return vote is None or (not isinstance(vote, str) and str(vote) in {"nan", "<NA>", "NaT"})
+
+
+def name_of(normalize: Normalize) -> str:
+    """Return the name of a normalization for a ledger; `ValueError` if it is unknown.
+
+    >>> name_of("strip, casefold"), name_of(str.upper), name_of(None)
+    ('strip,casefold', 'str.upper', '')
+    """
+    if isinstance(normalize, str):
+        words = [word.strip() for word in normalize.split(",")]
+        for word in words:
+            if word not in NORMALIZERS:
+                allowed = f"some of {', '.join(NORMALIZERS)}, with commas between"
+                checks.fail("normalize (--normalize)", normalize, allowed, "in Python also a function of one answer")
+        return ",".join(words)
+    if normalize is None:
+        return ""
+    if not callable(normalize):
+        checks.fail("normalize", normalize, "a function of one answer, or some of " + ", ".join(NORMALIZERS))
+    return ascii(getattr(normalize, "__qualname__", type(normalize).__qualname__))[1:-1][:_LONGEST_WORD]
+
+
+class Vocabulary(dict[Any, int]):
+    """The column of each answer before normalization; new strings get the next column.
+
+    Attributes
+    ----------
+    columns
+        The column of each normalized string.
+    options
+        The arguments of the constructor.
+
+    Examples
+    --------
+    >>> vocabulary = Vocabulary("casefold")
+    >>> vocabulary.places_of(enumerate([["Flu", "flu"], ["cold", "FLU"]])).tolist()
+    [[0, 0], [1, 0]]
+    >>> list(vocabulary.columns)
+    ['flu', 'cold']
+    """
+
+    def __init__(self, normalize: Normalize = None, missing: str = "refuse") -> None:
+        super().__init__()
+        self.options: dict[str, Any] = {"normalize": normalize, "missing": missing}
+        self._may_miss = missing == "blank"
+        self.normalized = name_of(normalize)
+        steps = [NORMALIZERS[word] for word in self.normalized.split(",")] if isinstance(normalize, str) else normalize
+        self._steps = [] if steps is None else steps if isinstance(steps, list) else [steps]
+        self.columns: dict[str, int] = {} if self._steps else self
+
+    def __missing__(self, answer: object) -> int:
+        """Add a new answer and return its column; `ValueError` if it is not an answer."""
+        word: object = answer
+        if is_missing(answer):
+            word = ""
+        elif not isinstance(answer, str):
+            checks.fail("an answer", answer, "text", "write numbers as text")
+        else:
+            for step in self._steps:
+                word = step(str(word))
+        if word == "" and self._may_miss:
+            return MISSING
+        if not isinstance(word, str) or not word:
+            shown = answer[:_SHORT] if isinstance(answer, str) else answer
+            checks.fail("an answer", shown, "text with at least one character", _OR_A_BLANK)
+        if len(word) > LONGEST_NAME or not is_text(word) or "\0" in word:
+            checks.fail("an answer", word[:_SHORT], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
+        column = self.columns.setdefault(str(word), len(self.columns))
+        self[answer] = column
+        return column
+
+    def places_of(
+        self, rows: Iterable[tuple[int, Sequence[Any]]], row_name: str = "query", field_name: str = "voter"
+    ) -> NDArray[np.int32]:
+        """Return the (Q, K) columns of numbered rows of K answers; an error names the row and the field."""
+        found = list(value_blocks(rows, self, "i", row_name, field_name))
+        return np.concatenate(found) if found else np.empty((0, 1), dtype=np.int32)

@@ -1,0 +1,443 @@
+"""Read votes from and write labels to Parquet files in bounded memory (pyarrow, the extra ``parquet``).
+
+The number of columns, K or C, decides between labels and counts; the entries do not, because they are private. One
+column of lists of length n replaces n columns. A vote is a number, a truth value or text, also in a dictionary, as
+`darrm.votes.vote_arrays.Ballot` reads it; null is a missing vote. Errors name file, row and column.
+
+At most `ROWS_AT_ONCE` rows and `VALUES_AT_ONCE` values are decoded at once, and one page of each column (a megabyte by
+default). Labels are written plainly encoded, uncompressed and without statistics. So the size of a file of numbers does
+not depend on the labels.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.util import checks
+from darrm.util.extras import Untyped, require
+from darrm.util.files import check_folder, check_regular
+from darrm.votes.answers import Normalize, Vocabulary
+from darrm.votes.parquet_pages import check_pages
+from darrm.votes.vote_arrays import Ballot, layout_by_width
+from darrm.votes.votes_file import ALREADY_THERE, Ids, Names
+
+SUFFIX = ".parquet"
+ROWS_AT_ONCE = 2**16
+VALUES_AT_ONCE = 2**24
+MOST_BYTES = 2**42  # of one file
+MOST_CHUNK = 2**28  # bytes of one column of a row group, or of kept texts
+LABEL = "label"  # the column of labels
+_BUFFER_BYTES = 2**16  # for each column
+_HIDDEN = (".", "_")  # files that Spark, Hive and pyarrow skip: _SUCCESS, .part-0.crc
+_SHOWN = 200  # characters of pyarrow's message
+_SHORT = 40  # characters of a name or a vote
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """The size in bytes and the SHA-256 of a file."""
+
+    size: int
+    sha256: str
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a path is a Parquet file or a folder, which holds a partitioned one."""
+    return path.suffix.lower() == SUFFIX or path.is_dir()
+
+
+def check_absent(path: Path) -> None:
+    """Raise `ValueError` unless labels can be published at ``path``, a Parquet file or a folder."""
+    check_folder(path)
+    if os.path.lexists(path):
+        raise ValueError(f"{str(path)!r} {ALREADY_THERE}")
+
+
+def partitions_of(source: Path) -> tuple[str, ...]:
+    """Return the sorted names of the Parquet files in a folder, relative to it; for a file its name.
+
+    Names that begin with a dot or an underscore are skipped, as in Spark and Hive. `ValueError` for any other file,
+    because its votes would be lost silently.
+    """
+    if not source.is_dir():
+        return (source.name,)
+    found = []
+    for folder, folders, files in os.walk(source, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
+        for name in folders:
+            if Path(folder, name).is_symlink():
+                checks.fail("votes", str(Path(folder, name)), "no link to a folder", "move its files here")
+        for name in files:
+            path = Path(folder, name)
+            if name.startswith(_HIDDEN):
+                continue
+            if path.suffix.lower() != SUFFIX:
+                advice = "move other files away; names that begin with . or _ are skipped"
+                checks.fail("votes", str(path), "a file that ends in .parquet", advice)
+            found.append(path.relative_to(source).as_posix())
+    if not found:
+        checks.fail("votes", str(source), "a folder with .parquet files")
+    return tuple(sorted(found))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Read a regular file completely; `ValueError` if it is none, `OSError` if it cannot be read."""
+    check_regular(path, MOST_BYTES)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Stamp(os.fstat(file.fileno()).st_size, digest)
+
+
+def rows_and_types(path: Path) -> tuple[int, dict[str, Any]]:
+    """Return the number of rows, and the Arrow type of each column in order; `ValueError` for a damaged file."""
+    with _opened(path) as file, _translated(path):
+        schema = file.schema_arrow
+        if len(set(schema.names)) != len(schema.names):
+            twice = next(name for name in schema.names if schema.names.count(name) > 1)
+            raise ValueError(f"{str(path)!r} has two columns {twice[:_SHOWN]!r}: their names tell columns apart")
+        return int(file.metadata.num_rows), dict(zip(schema.names, schema.types, strict=True))
+
+
+def record_batches(path: Path, columns: Sequence[str], width: int = 1) -> Iterator[Any]:
+    """Yield the rows of a file in order, as record batches of bounded size with these columns in this order."""
+    _, types = rows_and_types(path)
+    if unknown := [name for name in columns if name not in types]:
+        checks.fail("the columns", unknown[0][:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
+    rows = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(columns), width)))
+    texts = [name for name in columns if _is_text(types[name])]  # stores a repeated long word once
+    with _opened(path, texts) as file:
+        with _translated(path):
+            check_pages(path, columns)
+        left = file.metadata.num_rows
+        batches = file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
+        while True:
+            with _translated(path):
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                batch = batch.select(list(columns))  # pyarrow yields the file's order
+            left -= batch.num_rows
+            yield batch
+        if left:
+            raise ValueError(f"{str(path)!r} lacks {left:,} of its rows: it is damaged")
+
+
+@dataclass(frozen=True)
+class ParquetSchema:
+    """The columns of every partition."""
+
+    votes: tuple[str, ...]  # columns that hold votes: K of them for labels, C for counts
+    keep: tuple[str, ...]  # columns that are copied to the output
+    voters: int | None  # K; None for counts without a stated K
+    classes: Names  # C whole numbers, or text
+    source_format: str  # "labels", "counts", or "answers" (without classes)
+    normalize: Normalize = None  # the normalization of open-set answers
+    missing: str = "refuse"  # the rule for missing votes
+    width: int = 0  # the number of votes in a column of lists, else 0
+
+
+def schema_of(
+    path: Path,
+    names: Names,
+    voters: int | None = None,
+    *,
+    layout: str = "auto",
+    columns: tuple[str, ...] | None = None,
+    keep: tuple[str, ...] = (),
+) -> ParquetSchema:
+    """Return the meaning of the columns of a file; `ValueError` unless they are votes of K voters on these classes.
+
+    Without ``voters``, each column is a voter, and it is an error if there are as many columns as classes. Without
+    names, the answers are open-set.
+    """
+    _, types = rows_and_types(path)
+    votes = tuple(name for name in types if name not in keep) if columns is None else columns
+    for name in (*votes, *keep):
+        if name not in types:
+            checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "see --columns and --keep")
+    if len({*votes, *keep}) != len(votes) + len(keep) or LABEL in keep:
+        advice = f"a column holds votes or is kept, and {LABEL!r} is the column of labels"
+        checks.fail("the columns", checks.Found("the same name twice"), "different", advice)
+    names = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+    are_texts = any(_is_text(_inner(types[name])) for name in votes)
+    if names and all(isinstance(name, str) for name in names) and not are_texts:
+        names = _as_numbers(names)
+    if not names:
+        layout = "answers"
+    elif not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
+        checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
+    lists = _width_of_lists(path, votes[0], types[votes[0]]) if len(votes) == 1 else 0
+    width = lists or len(votes)
+    are_words = are_texts and bool(Ballot(names).names)
+    given = layout_by_width(width, voters, len(names), layout, are_words=are_words)
+    expected = len(names) if given == "counts" else width if voters is None else voters
+    if width != expected:
+        found = checks.Found(f"{width} {'votes' if lists else 'columns'} in {str(path)!r}")
+        advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
+        one = "class" if given == "counts" else "voter"
+        checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
+    schema = ParquetSchema(votes, keep, voters if given == "counts" else width, names, given, width=lists)
+    check_types(path, schema)
+    return schema
+
+
+def _width_of_lists(path: Path, name: str, kind: Untyped) -> int:
+    if kind == _inner(kind):
+        return 0
+    for batch in record_batches(path, (name,)):
+        if batch.num_rows:
+            return len(batch.column(0)[0].as_py() or ())
+    return 0
+
+
+def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]]:
+    """Return the number of rows and the types of the columns; `ValueError` unless they may hold such votes."""
+    types = require("pyarrow").types
+    rows, found = rows_and_types(path)
+    for name in (*schema.votes, *schema.keep):
+        if name not in found:
+            checks.fail("the columns", name[:_SHORT], f"in {str(path)!r}", "every partition has the same columns")
+    for name in schema.votes:
+        kind = _inner(found[name]) if schema.width else found[name]
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+        text = _is_text(kind) and schema.source_format != "counts"
+        other = schema.source_format == "labels" and (types.is_boolean(kind) or types.is_null(kind))
+        if not (text or ((number or other) and schema.source_format != "answers")):
+            listed = f", of the classes {', '.join(map(str, schema.classes[:5]))}" if schema.classes else ""
+            allowed = "numbers" if schema.source_format == "counts" else f"numbers or text{listed}"
+            advice = "a column that is no vote is kept (--keep ID), or others are named (--columns A,B,…)"
+            checks.fail(f"column {name[:_SHORT]!r} of {str(path)!r}", checks.Found(str(kind)[:_SHORT]), allowed, advice)
+    return rows, tuple(str(found[name]) for name in (*schema.votes, *schema.keep))
+
+
+def kept_types(path: Path, schema: ParquetSchema) -> list[tuple[str, Any]]:
+    """Return the names and the Arrow types of the kept columns."""
+    _, types = rows_and_types(path)
+    return [(name, types[name]) for name in schema.keep]
+
+
+def value_batches(
+    path: Path, schema: ParquetSchema, words: Vocabulary | None = None
+) -> Iterator[tuple[Any, Any, int, Untyped]]:
+    """Yield votes in batches: (n, K) indices of classes or of answers, or (n, C) counts.
+
+    Each item also holds the vocabulary of the answers (``words``, or a new one per batch), the number of the first row,
+    and the record batch. `ValueError` names a bad vote.
+    """
+    first, ballot = 0, Ballot(schema.classes, schema.missing) if schema.source_format == "labels" else None
+    for batch in record_batches(path, (*schema.votes, *schema.keep), schema.width):
+        said = words
+        if schema.source_format == "answers" and words is None:
+            said = Vocabulary(schema.normalize, schema.missing)
+        columns = [(name, batch.column(name)) for name in schema.votes]
+        if schema.width:
+            columns = _unfold(columns[0][1], schema, path, first)
+        values = None
+        for place, (name, column) in enumerate(columns):
+            place_of = None if schema.source_format == "counts" else ballot.place if said is None else said.__getitem__  # type: ignore[union-attr]
+            found = _values(column, place_of, partial(_where, path, name), first)
+            if values is None:
+                kind = (
+                    np.int32
+                    if said is not None
+                    else np.min_scalar_type(-len(schema.classes) - 1)
+                    if place_of
+                    else float
+                )
+                values = np.empty((len(columns), batch.num_rows), dtype=kind).T  # columns are contiguous
+            values[:, place] = found
+        yield values, said, first, batch
+        first += batch.num_rows
+
+
+def _unfold(column: Untyped, schema: ParquetSchema, path: Path, first: int) -> list[tuple[str, Any]]:
+    """Return a column of lists as columns; `ValueError` for lists of other lengths."""
+    lengths = require("pyarrow.compute").list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
+    if (lengths != schema.width).any():
+        row = int(np.argmax(lengths != schema.width))
+        held = "no list" if lengths[row] < 0 else f"{lengths[row]} votes"
+        raise ValueError(f"{str(path)!r}, row {first + row:,} holds {held}, and the first one {schema.width}")
+    flat = column.flatten()
+    places = np.arange(len(column)) * schema.width
+    return [(f"{schema.votes[0][:_SHORT]}[{place}]", flat.take(places + place)) for place in range(schema.width)]
+
+
+def _where(path: Path, name: str, row: int | None = None) -> str:
+    return f"{str(path)!r}{'' if row is None else f', row {row:,}'}, column {name[:_SHORT]!r}"
+
+
+def _values(
+    column: Untyped, place_of: Callable[[Any], int] | None, where: Callable[..., str], first: int
+) -> NDArray[Any]:
+    """Return the (n,) indices of a column of votes, or its counts."""
+    arrow = require("pyarrow")
+    if hasattr(column, "dictionary"):
+        ends = require("pyarrow.compute").min_max(column.indices).as_py()
+        if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
+            raise ValueError(f"{where()} is damaged: it names what its dictionary does not hold")
+    if place_of is None:
+        column = column.dictionary_decode() if hasattr(column, "dictionary") else column
+        if column.null_count:
+            row = first + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise ValueError(f"{where(row)}: the count is missing: leave the query out")
+        return np.asarray(column.cast(arrow.float64()).to_numpy(zero_copy_only=False))
+    if not hasattr(column, "dictionary"):
+        column = column.cast(arrow.large_string()) if _is_text(column.type) else column
+        column = column.dictionary_encode()
+    words = column.dictionary
+    indices = column.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    used = np.flatnonzero(np.bincount(indices, minlength=len(words) + 1))  # the dictionary may hold unused words
+    places = np.empty(len(words) + 1, dtype=np.int32)
+    for index in used.tolist():
+        try:
+            places[index] = place_of(words[index].as_py() if index < len(words) else None)
+        except ValueError as error:  # not a vote, or bytes that are not text
+            row = first + int(np.argmax(indices == index))
+            said = "it holds bytes that are no text" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise ValueError(f"{where(row)}: {said}") from error
+    return np.asarray(places[indices])
+
+
+def _as_numbers(names: Names) -> Names:
+    try:
+        return tuple(int(str(name)) for name in names)
+    except ValueError:
+        return names
+
+
+def _inner(kind: Untyped) -> Untyped:
+    types = require("pyarrow").types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return kind.value_type if is_list else kind
+
+
+def _is_text(kind: Untyped) -> bool:
+    types = require("pyarrow").types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view")
+
+
+@contextmanager
+def label_file(
+    path: Path, kept: Sequence[tuple[str, Any]], classes: Sequence[object]
+) -> Iterator[Callable[[NDArray[Any], Any], None]]:
+    """Open a new file of labels and kept columns; yield a function that writes a batch of both.
+
+    ``classes`` are all possible names of a label: whole numbers, or text; empty for open-set answers, with null for no
+    answer.
+    """
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    kind = _type_of(classes)
+    schema = arrow.schema([*kept, (LABEL, kind)])
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    # pyarrow rejects some names, but accepts open files
+    with path.open("wb") as file, parquet.ParquetWriter(file, schema, **options) as writer:
+
+        def write(labels: NDArray[Untyped], batch: Untyped) -> None:
+            column = arrow.array(labels.tolist() if labels.dtype.kind in "UO" else labels, type=kind)
+            arrays = [_kept(batch.column(name), kind) for name, kind in kept]
+            writer.write_batch(arrow.record_batch([*arrays, column], schema=schema))
+
+        yield write
+
+
+def check_kept(batch: Untyped, keep: Sequence[str]) -> None:
+    """Raise `ValueError`, before the debit, if kept texts are too large for memory."""
+    compute = require("pyarrow.compute")
+    for name in keep:
+        column = batch.column(name)
+        if hasattr(column, "dictionary") and _is_text(column.dictionary.type):
+            size = compute.sum(compute.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+            if size > MOST_CHUNK:
+                raise ValueError(
+                    f"{len(column):,} rows of column {name[:_SHORT]!r} unfold to {size:,} bytes: keep another"
+                )
+
+
+def _kept(column: Untyped, kind: Untyped) -> Untyped:
+    """Return a kept column with its type in the file."""
+    if not hasattr(column, "dictionary") or require("pyarrow").types.is_dictionary(kind):
+        return column
+    return column.dictionary_decode().cast(kind)
+
+
+def texts_of(column: Untyped) -> list[str]:
+    """Return the values of a column of ids; a repeated long text is stored once."""
+    if not hasattr(column, "dictionary"):
+        return ["" if value is None else str(value) for value in column.to_pylist()]
+    words = [*map(str, column.dictionary.to_pylist()), ""]
+    return [words[index] for index in column.indices.fill_null(len(words) - 1).to_pylist()]
+
+
+def write_label_column(path: Path, labels: NDArray[Any], ids: Ids | None) -> None:
+    """Write labels and the column of their ids to a new file."""
+    arrow = require("pyarrow")
+    kept = [] if ids is None else [(ids[0], arrow.string())]
+    batch = None if ids is None else arrow.record_batch([arrow.array(ids[1], arrow.string())], [ids[0]])
+    labels = labels if labels.dtype.kind in "iuO" else labels.astype(np.str_)
+    limits = () if labels.dtype.kind in "UO" else (np.iinfo(labels.dtype).min, np.iinfo(labels.dtype).max)
+    with label_file(path, kept, limits) as write:
+        write(labels, batch)
+
+
+def read_label_column(path: Path) -> NDArray[Any]:
+    """Read the labels of a file; a missing open-set label is an empty text."""
+    kind = rows_and_types(path)[1].get(LABEL)
+    if kind is None or not (_is_text(kind) or require("pyarrow").types.is_integer(kind)):
+        raise ValueError(f"it has no column {LABEL!r} of whole numbers or text")
+    columns = []
+    for batch in record_batches(path, [LABEL]):
+        check_kept(batch, [LABEL])
+        columns.append(batch.column(0))
+    texts = _is_text(kind)
+    columns = [_kept(column, kind).fill_null("") if texts else column for column in columns]
+    if any(column.null_count for column in columns):
+        raise ValueError("there are rows without a label")
+    found = [np.asarray(column.to_numpy(zero_copy_only=False)) for column in columns]
+    labels = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    return labels.astype(np.str_) if texts else labels
+
+
+def _type_of(classes: Sequence[object]) -> Untyped:
+    arrow = require("pyarrow")
+    if not classes or any(isinstance(name, str) for name in classes):
+        return arrow.string()
+    numbers = [int(str(name)) for name in classes]
+    kinds = (np.min_scalar_type(min(number, -number - 1)) for number in numbers)  # signed
+    return arrow.from_numpy_dtype(np.result_type(*kinds))
+
+
+@contextmanager
+def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
+    parquet = require("pyarrow.parquet")
+    check_regular(path, MOST_BYTES)
+    with _translated(path):
+        file = parquet.ParquetFile(str(path), buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=list(texts))
+    with file:
+        yield file
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turn pyarrow's errors about damaged files into one line; pass errors of the operating system on."""
+    arrow = require("pyarrow")
+    try:
+        yield
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        if getattr(error, "errno", None):
+            raise
+        said = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
+        raise ValueError(f"{str(path)!r} is no Parquet file that can be read, or it is damaged: {said}") from error

@@ -1,0 +1,869 @@
+"""Store the answers of all voters as counts, which every mechanism needs.
+
+Labels (Q, K) are the answers of K voters to Q queries; counts (Q, C) are the numbers of voters who chose each of C
+classes. An array does not show which of the two it holds, and a mechanism that confuses them makes a false privacy
+claim. So the caller states the kind when creating votes. Many classes and open-set answers use sparse counts.
+
+With ``missing="coin"`` a vote may be missing: a fair coin, for C > 2 a fair die, replaces it. *Theorem.* The release
+keeps its guarantee if the missing votes do not depend on private data. *Proof.* A coin does not depend on the data. It
+is a (0, 0)-private voter, hence an (ε, Δ)-private one, outside the influence of any person. ∎ For non-private voters
+the guarantee also holds between data with which up to t votes differ, appear or disappear (t: the overlap): a person's
+voters may give any answer, including the result of a die.
+
+With ``missing="blank"`` an open-set answer may be missing: it counts for no string. *Theorem.* The release keeps its
+guarantee between data with which up to t answers differ, appear or disappear, if it treats all strings alike except for
+their counts. *Proof.* Let each voter i without an answer give a string that only voter i can give, and replace such a
+label by no answer. The first step turns an answer that appears or disappears into a changed answer. The second step
+depends on the label alone. ∎ Counts do not identify the voters of these strings, so the strings are numbered within
+their row and named None.
+
+`tests/votes/test_missing_votes.py` and `tests/votes/test_open_votes.py` guard both theorems.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NoReturn, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from darrm.numerics.exact_coins import ExactCoins
+from darrm.numerics.exact_sampling import UniformBelow, require_generator, uniform_below
+from darrm.problem import OPEN, is_open
+from darrm.util import checks
+from darrm.util.extras import Untyped
+from darrm.util.progress import StatusLine, blocks
+from darrm.votes.answers import Normalize, Vocabulary
+from darrm.votes.parquet_file import (
+    ParquetSchema,
+    check_types,
+    is_parquet,
+    partitions_of,
+    schema_of,
+    texts_of,
+    value_batches,
+)
+from darrm.votes.sparse_counts import SparseCounts
+from darrm.votes.vote_arrays import (
+    ABSTAIN,
+    GONE,
+    LAYOUTS,
+    MISSING,
+    MOST_VOTERS,
+    Ballot,
+    Classes,
+    PlaceFinder,
+    Places,
+    as_typed,
+    check_open,
+    class_names,
+    complete_array,
+    count_places,
+    layout_by_width,
+    numbered,
+    row_sums,
+    whole_numbers,
+    words_of,
+)
+from darrm.votes.votes_file import (
+    Chosen,
+    Ids,
+    Labels,
+    Names,
+    TextTable,
+    Words,
+    is_text_table,
+    joined_blocks,
+    load_table,
+    most_unfolded,
+)
+
+__all__ = ["ABSTAIN", "LAYOUTS", "MISSING", "MOST_VOTERS", "Classes", "Labels", "Votes", "class_names"]
+
+ROWS_AT_ONCE = 2**16  # bounds the memory in addition to the counts
+MOST_COUNTS = 2**29  # Q·C: four gigabytes of dense counts
+_MOST_DENSE = 256  # classes; more use sparse counts
+_COINS_AT_ONCE = 2**20
+_NONE = np.zeros(0, dtype=np.int64)
+
+_Rows = Iterator[tuple[int, list[Any]]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Votes:
+    """The votes of K voters on Q queries; made by `of_labels`, `of_counts`, `of_answers` or `read`.
+
+    Attributes
+    ----------
+    _counts
+        (Q, C) counts, dense or `SparseCounts`; a row sums to K minus its missing votes. See `counts` and `sparse`.
+    voters
+        K ≥ 1.
+    classes
+        The names of the C ≥ 2 classes, 0 … C − 1 by default; empty for open-set answers.
+    source_format
+        ``"labels"``, ``"counts"`` or ``"answers"``: the kind of input.
+    missing
+        (Q,) the number of missing votes of each query; None if there are none.
+    vocabulary
+        Open-set answers: the strings, in the order of the columns of `sparse`, then None for missing answers.
+    normalized
+        The normalization of open-set answers as text; empty for none.
+    voter_names
+        The names of the columns in the file of labels; empty if there are none.
+    ids
+        The name of the column of ids, and the id of each query; None if there is none.
+
+    Examples
+    --------
+    >>> votes = Votes.of_labels([["no", "yes", "yes"], ["no", "no", "no"]], classes=("no", "yes"))
+    >>> votes
+    Votes(2 queries to 3 voters, classes no, yes; from labels)
+    >>> votes.counts.tolist(), votes.ones.tolist()
+    ([[1, 2], [3, 0]], [2, 0])
+    """
+
+    _counts: NDArray[np.int64] | SparseCounts
+    voters: int
+    classes: Names
+    source_format: Literal["labels", "counts", "answers"]
+    missing: NDArray[np.int64] | None = None
+    vocabulary: tuple[str | None, ...] = ()
+    normalized: str = ""
+    voter_names: tuple[str, ...] = ()
+    ids: Ids | None = None
+
+    __setstate__ = checks.set_read_only
+
+    def __post_init__(self) -> None:
+        # copy before making read-only
+        held = self._counts
+        counts = held if isinstance(held, SparseCounts) else whole_numbers(complete_array("vote counts", held))
+        checks.one_of((*LAYOUTS[1:], "answers"), source_format=self.source_format)
+        names = self._open_names() if self.source_format == "answers" else class_names(self.classes)
+        columns = counts.classes if isinstance(counts, SparseCounts) else counts.shape[1]
+        if len(names) != columns:
+            checks.fail("classes", len(names), f"the number of columns of the counts, {columns}")
+        if not isinstance(counts, SparseCounts) and counts.size and counts.min() < 0:
+            row = int(np.argmax((counts < 0).any(axis=1)))
+            advice = f"row {row} is wrong; a count says how many voters chose a class"
+            checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
+        checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
+        missing = None if self.missing is None else self._missing_of(len(counts))
+        sums = counts.sums if isinstance(counts, SparseCounts) else row_sums(counts)
+        sums = sums if missing is None else sums + missing
+        if np.any(sums != self.voters):
+            row = int(np.argmax(sums != self.voters))
+            advice = "every voter must answer every query; for labels, a column a voter, say Votes.of_labels"
+            checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
+        classes, vocabulary = ((), names) if self.source_format == "answers" else (names, ())
+        self._hold(_counts=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
+
+    def _open_names(self) -> tuple[str | None, ...]:
+        if not isinstance(self._counts, SparseCounts) or self.classes != () or self.missing is not None:
+            allowed = "SparseCounts without classes and without missing votes"
+            checks.fail("open answers", checks.Found("others"), allowed)
+        said, words = self.vocabulary[: self.strings], Vocabulary()
+        words.places_of([(0, said)] if said else [])
+        if len(words) != len(said) or any(word is not None for word in self.vocabulary[len(said) :]):
+            checks.fail("vocabulary", checks.Found("others"), "different strings, and None after them")
+        return self.vocabulary
+
+    @property
+    def strings(self) -> int:
+        """The number of different strings of open-set answers."""
+        return self.vocabulary.index(None) if None in self.vocabulary else len(self.vocabulary)
+
+    @property
+    def blanks(self) -> int:
+        """The number of missing open-set answers."""
+        return int(np.count_nonzero(self.sparse.columns >= self.strings)) if self.is_open else 0
+
+    def _missing_of(self, queries: int) -> NDArray[np.int64]:
+        missing = np.array(self.missing)
+        if missing.shape != (queries,) or missing.dtype.kind not in "iu" or np.any(missing < 0):
+            found = checks.Found(f"shape {missing.shape}, type {missing.dtype}")
+            checks.fail("missing", found, f"{queries} whole numbers of at least 0, one a query")
+        if self.source_format == "counts":
+            checks.fail("missing", checks.Found("some"), "None, or about labels", "counts do not say whose are missing")
+        return missing.astype(np.int64)
+
+    def _hold(self, **attributes: object) -> None:
+        for name, value in attributes.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            is_none = name == "missing" and isinstance(value, np.ndarray) and not value.any()
+            object.__setattr__(self, name, None if is_none else value)
+
+    @classmethod
+    def _made(cls, **attributes: object) -> Votes:
+        """Return votes from new arrays, without a check or a copy."""
+        votes = object.__new__(cls)
+        defaults = {"missing": None, "vocabulary": (), "normalized": "", "voter_names": (), "ids": None}
+        votes._hold(**{**defaults, **attributes})
+        return votes
+
+    @classmethod
+    def _made_like(cls, votes: Votes, **changes: object) -> Votes:
+        """Return the same votes with other values of some attributes, unchecked."""
+        return cls._made(**{**{field.name: getattr(votes, field.name) for field in fields(votes)}, **changes})
+
+    def called(self, names: Names) -> Votes:
+        """Return the same votes with other names of the classes, as `class_names` returns them."""
+        return self._made_like(self, classes=names)
+
+    @classmethod
+    def of_labels(
+        cls,
+        labels: ArrayLike,
+        classes: Classes = None,
+        *,
+        missing: str = "refuse",
+        line: StatusLine | None = None,
+    ) -> Votes:
+        """Make votes from labels: a row is a query, a column is a voter.
+
+        Parameters
+        ----------
+        labels
+            (Q, K) answers; booleans count as 0 and 1.
+        classes
+            The number C of classes 0 … C − 1, or their names in order; by default 0 and 1. It must be public: one voter
+            could change a number that is derived from the labels.
+        missing
+            ``"refuse"``, or ``"coin"``: a random vote replaces each missing one when a label is released
+            (`impute_missing`). None, NaN, pandas' NA and NaT are missing, and in text "" and "NA", unless a class has
+            that name; −1 is not. Which votes are missing must not depend on private data.
+        line
+            Shows progress.
+
+        Raises
+        ------
+        ValueError
+            If a vote is not one of the classes, or the shape is wrong.
+
+        Examples
+        --------
+        >>> Votes.of_labels([[0, 2, 2], [1, 1, 1]], classes=3).counts.tolist()
+        [[1, 0, 2], [0, 3, 0]]
+        >>> Votes.of_labels([["no", "yes", None]], classes=("no", "yes"), missing="coin")
+        Votes(1 queries to 3 voters, classes no, yes; from labels, 1 missing)
+        """
+        matrix = complete_array("votes", labels)
+        if matrix.ndim == 0:
+            advice = "Votes.read reads a file" if isinstance(labels, str | Path) else "one row is one query"
+            checks.fail("votes", checks.Found(type(labels).__name__), "of shape (queries, voters)", advice)
+        if matrix.dtype.kind == "O" and matrix.size and hasattr(matrix.flat[0], "predict"):
+            advice = "predict first: numpy.column_stack([model.predict(x) for model in models])"
+            checks.fail("votes", checks.Found("models"), "what the voters answered", advice)
+        if matrix.ndim != 2 or matrix.shape[1] < 1:
+            one = matrix.ndim == 1 and matrix.size > 0
+            advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
+            checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
+        names = class_names(2 if classes is None else classes)
+        check_open(None, "labels", missing, None)
+        places = PlaceFinder(names, matrix.dtype, missing)
+        several = blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes")
+        firsts = range(0, len(matrix), ROWS_AT_ONCE)
+        found = (places.of(block, first) for block, first in zip(several, firsts, strict=True))
+        return cls._of_blocks(found, names, matrix.shape[1], missing, rows=len(matrix))
+
+    @classmethod
+    def from_codes(cls, places: Places, names: Names, missing: str = "refuse") -> Votes:
+        """Count (n, K) indices of classes, with −1 for a missing vote."""
+        return cls._of_blocks([places], names, places.shape[1], missing, rows=len(places))
+
+    @classmethod
+    def _of_blocks(
+        cls, several: Iterable[Places], names: Names, voters: int, missing: str, rows: int | None = None
+    ) -> Votes:
+        """Count blocks of (n, K) checked indices of classes."""
+        is_sparse, start = len(names) > _MOST_DENSE, 0
+        if not is_sparse and (rows or 0) * len(names) > MOST_COUNTS:
+            _refuse_counts(rows or 0, len(names))
+        sparse, dense, absent = [SparseCounts.of_dense(np.zeros((0, len(names)), dtype=np.int64))], [], [_NONE]
+        whole = None if rows is None or is_sparse else np.empty((rows, len(names)), dtype=np.int64)
+        for places in several:
+            gone = np.zeros(len(places), dtype=np.int64)
+            if is_sparse:
+                sparse.append(SparseCounts.from_codes(places, len(names)))
+                gone += (places == GONE).sum(axis=1)
+            else:
+                small = np.min_scalar_type(voters)  # the result needs eight bytes a count
+                counts = np.empty((len(places), len(names)), small) if whole is None else whole[start:][: len(places)]
+                count_places(places, counts, gone)
+                dense.append(counts)
+            absent.append(gone.astype(np.min_scalar_type(voters)))
+            start += len(places)
+            if start * len(names) > MOST_COUNTS and not is_sparse:
+                _refuse_counts(start, len(names))
+        held: NDArray[np.int64] | SparseCounts = whole if whole is not None else _NONE
+        if is_sparse:
+            held = SparseCounts.concatenate(sparse)
+        elif whole is None:
+            none = np.empty((0, len(names)), dtype=np.int64)
+            held = np.concatenate([none, *dense], dtype=np.int64, casting="unsafe")
+        total = np.concatenate(absent, dtype=np.int64, casting="unsafe") if missing == "coin" else None
+        return cls._made(_counts=held, missing=total, voters=voters, classes=names, source_format="labels")
+
+    @classmethod
+    def of_answers(
+        cls,
+        rows: Iterable[Sequence[str]] | ArrayLike,
+        numbers: Iterable[Sequence[int]] | None = None,
+        *,
+        normalize: Normalize = None,
+        missing: str = "refuse",
+    ) -> Votes:
+        """Make votes from open-set answers: a row is a query, with one string per voter, or each string once.
+
+        Strings are compared exactly, after ``normalize``. Only the empty string means no vote.
+
+        Parameters
+        ----------
+        rows
+            (Q, K) strings of 1 to 200 characters; with ``numbers`` rows of any lengths.
+        numbers
+            The number of voters for each string: rows of positive integers that sum to K.
+        normalize
+            Applied to each answer before it is counted: ``"casefold"``, ``"nfc"`` (Unicode's composed form),
+            ``"spaces"`` (each run of white space becomes one space, none at the ends), ``"strip"``, several with
+            commas, in this order; or a function of one answer. It must be public and independent of the votes; the
+            ledger's log names it.
+        missing
+            ``"refuse"``, or ``"blank"``: a missing answer (None, NaN, "") counts for no string.
+
+        Raises
+        ------
+        ValueError
+            If an answer is not such a string, or a row does not hold K votes.
+
+        Examples
+        --------
+        >>> votes = Votes.of_answers([["flu", "Flu ", "cold"], ["asthma", "none", "none"]], normalize="strip,casefold")
+        >>> votes
+        Votes(2 queries to 3 voters, open answers; from answers, normalized by strip,casefold)
+        >>> votes.names, votes.sparse.dense().tolist()
+        (('flu', 'cold', 'asthma', 'none'), [[2, 1, 0, 0], [0, 0, 1, 2]])
+        >>> votes.labeled(np.array([0, ABSTAIN])).tolist()
+        ['flu', None]
+        >>> Votes.of_answers([["flu", "cold"], ["none"]], [[2, 1], [3]]).voters
+        3
+        """
+        matrix: Any = rows
+        if hasattr(matrix, "__array__"):
+            matrix = complete_array("answers", matrix)
+        check_open(OPEN, "labels", missing, normalize)
+        vocabulary = Vocabulary(normalize, missing)
+        if numbers is not None and missing != "refuse":
+            checks.fail("missing", missing, "'refuse' beside numbers", "numbers count given answers")
+        if numbers is not None:
+            return cls._of_numbers(_rows(matrix), _rows(numbers), vocabulary)
+        places = vocabulary.places_of(_rows(matrix))
+        if not places.shape[0]:
+            checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
+        return cls.of_columns(places, vocabulary)
+
+    @classmethod
+    def of_columns(cls, places: NDArray[np.int32], vocabulary: Vocabulary) -> Votes:
+        """Count (Q, K) columns of a vocabulary; negative columns are missing answers."""
+        words, most = len(vocabulary.columns), 0
+        rows = np.flatnonzero((places < 0).any(axis=1))
+        if rows.size:
+            absent = places[rows] < 0
+            ranks = np.cumsum(absent, axis=1, dtype=np.int32)
+            places, most = places.copy(), int(ranks.max())
+            places[rows] = np.where(absent, words + ranks - 1, places[rows])
+        return cls._open(SparseCounts.from_codes(places, words + most), places.shape[1], vocabulary, most)
+
+    @classmethod
+    def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary, blanks: int = 0) -> Votes:
+        words = (*vocabulary.columns, *[None] * blanks)
+        named = {"classes": (), "vocabulary": words, "normalized": vocabulary.normalized}
+        return cls._made(_counts=counts, voters=voters, source_format="answers", **named)
+
+    @classmethod
+    def _of_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
+        counted, voters = [], 0
+        for (query, row), (_, times) in zip(rows, numbers, strict=True):
+            if len(row) != len(times):
+                found = checks.Found(f"{len(row)} strings and {len(times)} numbers")
+                checks.fail(f"query {query}", found, "as many strings as numbers of voters who said them")
+            for number in times:
+                checks.integer_at_least(1, most=MOST_VOTERS, **{f"numbers of query {query}": number})
+            entries: dict[int, int] = {}
+            for column, number in zip(vocabulary.places_of([(query, row)], field_name="string")[0], times, strict=True):
+                entries[int(column)] = entries.get(int(column), 0) + int(number)
+            voters = voters or sum(entries.values())
+            if sum(entries.values()) != voters:
+                checks.fail(f"the sum of query {query}", sum(entries.values()), f"K = {voters}, that of query 0")
+            counted.append(entries)
+        if not counted:
+            checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
+        return cls._open(SparseCounts.of_rows(counted, len(vocabulary.columns)), voters, vocabulary)
+
+    @classmethod
+    def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
+        """Make votes from counts: a row is a query, a column is a class.
+
+        Parameters
+        ----------
+        counts
+            (Q, C) whole numbers; floats are allowed.
+        voters
+            K, the sum of every row; by default the sum of row 0.
+        classes
+            The number C of columns, or their names.
+
+        Raises
+        ------
+        ValueError
+            If a count is not a whole number ≥ 0, the shape is wrong, or a row does not sum to K.
+
+        Examples
+        --------
+        >>> Votes.of_counts([[240, 10], [100, 150]])
+        Votes(2 queries to 250 voters, classes 0, 1; from counts)
+        """
+        whole = whole_numbers(complete_array("vote counts", counts))
+        if voters is None:
+            if not len(whole):
+                checks.fail("vote counts", whole.shape, "at least one row", "without any, say voters=")
+            voters = int(np.maximum(whole[0], 0).sum())  # the check below names a negative count
+        return cls(whole, voters, class_names(whole.shape[1] if classes is None else classes), "counts")
+
+    @classmethod
+    def read(
+        cls,
+        path: Path | str,
+        *,
+        voters: int | None = None,
+        classes: Classes = None,
+        layout: str = "auto",
+        missing: str = "refuse",
+        normalize: Normalize = None,
+        line: StatusLine | None = None,
+        **chosen: Unpack[Chosen],
+    ) -> Votes:
+        """Read a file with a row for each query: .csv, .tsv, these as .gz, .npy, .npz or .parquet.
+
+        Every line of a text is a query, or an error that names the line. The first line names the columns if its fields
+        differ and none can be a vote. Fields may be quoted, separated by semicolons, and lines may end as on Windows;
+        the text is UTF-8.
+
+        Parameters
+        ----------
+        path
+            The file, or a folder of .parquet files.
+        voters
+            K, if known.
+        classes
+            As in `of_labels`; text names become numbers if an array holds numbers. ``"open"``: open-set answers.
+        layout
+            ``"labels"``, ``"counts"``, or ``"auto"``: by the number of columns, if K and C differ.
+        missing
+            As in `of_labels` and `of_answers`; in a file an empty field, NA, or in Parquet null is missing.
+        normalize
+            As in `of_answers`.
+        line
+            Shows progress.
+        **chosen
+            ``columns``: the names of the columns with votes, by default all. ``id_column``: the name of the column of
+            ids, see `ids`.
+
+        Raises
+        ------
+        ValueError
+            If the file holds no votes.
+        OSError
+            If the file cannot be read.
+        """
+        checks.one_of(LAYOUTS, layout=layout)
+        checks.file_name(path=path)
+        path = Path(path)
+        check_open(classes, layout, missing, normalize)
+        names = () if is_open(classes) else class_names(2 if classes is None else classes)
+        if missing == "coin" and layout == "counts":
+            advice = "counts do not say whose votes are missing: give labels, one column a voter"
+            checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
+        wanted = "labels" if missing == "coin" else layout
+        vocabulary = Vocabulary(normalize, missing) if is_open(classes) else None
+        if unknown := sorted(chosen.keys() - Chosen.__annotations__.keys()):
+            raise TypeError(f"Votes.read() got an unexpected keyword argument {unknown[0]!r}")
+        if is_parquet(path):
+            votes = cls._read_parquet(path, names, voters, wanted, vocabulary, missing, chosen)
+        else:
+            texts = tuple(name for name in names if isinstance(name, str))
+            table = load_table(path, line, words=texts, is_open=vocabulary is not None, **chosen)
+            if isinstance(table, TextTable):
+                try:
+                    votes = cls._of_table(table, names, voters, wanted, vocabulary, missing)
+                except ValueError as error:
+                    what = "votes" if vocabulary is None else "open answers"
+                    raise ValueError(f"{str(path)!r} is no table of {what}: {error}") from error
+            elif vocabulary is not None:
+                if table.dtype.kind != "U":
+                    raise ValueError(f"{str(path)!r}: open answers are text, and its type is {table.dtype}")
+                votes = cls.of_columns(vocabulary.places_of(_rows(table)), vocabulary)
+            else:
+                numbers = table.dtype.kind in "biuf"
+                if layout_by_width(table.shape[1], voters, len(names), wanted, are_words=not numbers) == "counts":
+                    return cls.of_counts(table, voters, classes)
+                votes = cls.of_labels(table, as_typed(classes, table), missing=missing, line=line)
+        return votes if voters is None or votes.source_format == "counts" else votes.of_voters(voters)
+
+    @classmethod
+    def _of_table(
+        cls,
+        table: TextTable,
+        names: Names,
+        voters: int | None,
+        layout: str,
+        vocabulary: Vocabulary | None,
+        missing: str,
+    ) -> Votes:
+        if vocabulary is not None:
+            places = vocabulary.places_of(table.rows(), "line", "field")
+            if not len(places):
+                raise ValueError("it must hold at least one line: every line is a query")
+            return cls._made_like(cls.of_columns(places, vocabulary), ids=table.ids, voter_names=table.header)
+        is_comma = table.separator != ","
+        ballot = Ballot(names, missing, comma=is_comma)
+        kind = layout_by_width(table.width, voters, len(names), layout, are_words=bool(ballot.names))
+        if kind == "counts":
+            table.find_header(())
+            several = [*table.blocks(Words(comma=is_comma))]
+            counts, called = joined_blocks(several), list(map(str, names))
+            if sorted(table.header) == sorted(called):  # columns in any order, by name
+                counts = counts[:, [table.header.index(name) for name in called]]
+            first = 1 + bool(table.header)
+            try:
+                return cls._made_like(cls.of_counts(counts, voters, names), ids=table.ids)
+            except ValueError as error:
+                raise ValueError(f"{error} (in this file query 0, or row 0, is line {first})") from error
+        words_of(names)
+        table.find_header(ballot.names)
+        votes = cls._of_blocks(table.blocks(ballot), names, table.width, missing)
+        if not votes.queries:
+            raise ValueError("it must hold at least one line: every line is a query")
+        return cls._made_like(votes, ids=table.ids, voter_names=table.header)
+
+    @classmethod
+    def _read_parquet(
+        cls,
+        path: Path,
+        names: Names,
+        voters: int | None,
+        layout: str,
+        vocabulary: Vocabulary | None,
+        missing: str,
+        chosen: Chosen,
+    ) -> Votes:
+        root = path if path.is_dir() else path.parent
+        paths = [root / name for name in partitions_of(path)]
+        columns, id_column = chosen.get("columns"), chosen.get("id_column")
+        keep, columns = () if id_column is None else (id_column,), None if columns is None else tuple(columns)
+        schema = schema_of(paths[0], names, voters, layout=layout, columns=columns, keep=keep)
+        schema = replace(schema, missing=missing, normalize=vocabulary.options["normalize"] if vocabulary else None)
+        width, rows = schema.width or len(schema.votes), sum(check_types(each, schema)[0] for each in paths)
+        if rows * width > most_unfolded(sum(each.stat().st_size for each in paths)):
+            advice = "write a .parquet file, which takes labels as they are drawn"
+            raise ValueError(f"{str(path)!r} has {rows:,} rows, too many for its size to be held in memory: {advice}")
+        several, ids = list[Votes](), list[str]()
+        for each in paths:
+            for votes, batch in vote_batches(each, schema, vocabulary):
+                several.append(votes)
+                ids += texts_of(batch.column(keep[0])) if keep else []
+        none = np.empty((0, width), dtype=np.int32)
+        empty = (
+            cls._of_blocks([none], schema.classes, width, missing)
+            if vocabulary is None
+            else cls.of_columns(none, vocabulary)
+        )
+        votes = cls.concatenate(several or [empty])
+        called = () if schema.width or schema.source_format == "counts" else schema.votes
+        return cls._made_like(votes, ids=(keep[0], tuple(ids)) if keep else None, voter_names=called)
+
+    @classmethod
+    def read_survey(
+        cls,
+        path: Path | str,
+        voters: int,
+        *,
+        missing: str = "refuse",
+        normalize: Normalize = None,
+        line: StatusLine | None = None,
+    ) -> Votes:
+        """Read open-set answers from a .csv file with a line for each voter and a column for each question.
+
+        The file has K lines, or one more: then the first line names the questions. Parameters and errors as in `read`.
+        """
+        checks.integer_at_least(1, voters=voters)
+        checks.file_name(path=path)
+        check_open(OPEN, "auto", missing, normalize)
+        vocabulary = Vocabulary(normalize, missing)
+        if not is_text_table(Path(path)):
+            checks.fail("path", str(path), "a .csv file", "of other files turn the votes round, votes.T")
+        try:
+            lines = [row for _, row in TextTable(Path(path), line, is_open=True).rows()]
+            if len(lines) not in {voters, voters + 1}:
+                advice = f"one a voter, K = {voters}, and perhaps one that names the questions"
+                checks.fail("the number of lines", len(lines), f"{voters} or {voters + 1}", advice)
+            first = len(lines) - voters
+            places = vocabulary.places_of(enumerate(lines[first:], first + 1), "line", "field")
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} is no survey: {error}") from error
+        return cls.of_columns(np.ascontiguousarray(places.T), vocabulary)
+
+    @property
+    def queries(self) -> int:
+        """Q, the number of queries."""
+        return len(self._counts)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answers are open."""
+        return self.source_format == "answers"
+
+    @property
+    def names(self) -> Names:
+        """The names of the columns: the classes, or the strings of open-set answers."""
+        return self.vocabulary if self.is_open else self.classes
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """(Q, C) counts of each class; `ValueError` for open-set answers, and if the dense array is too large."""
+        if not isinstance(self._counts, SparseCounts):
+            return self._counts
+        if self.is_open:
+            advice = "their counts are votes.sparse, what its columns are called votes.names"
+            checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
+        if self.queries * len(self.classes) > MOST_COUNTS:
+            _refuse_counts(self.queries, len(self.classes))
+        counts = self._counts.dense()
+        counts.setflags(write=False)
+        return counts
+
+    @cached_property
+    def sparse(self) -> SparseCounts:
+        """The same counts without zeros."""
+        return self._counts if isinstance(self._counts, SparseCounts) else SparseCounts.of_dense(self._counts)
+
+    @property
+    def ones(self) -> NDArray[np.int64]:
+        """(Q,) counts of the second of two classes; `ValueError` for more classes, and if a vote is missing."""
+        if len(self.classes) != 2:
+            checks.fail(
+                "votes",
+                checks.Found("open answers" if self.is_open else f"{len(self.classes)} classes"),
+                "about two classes",
+                "see Plurality and GNMax for more",
+            )
+        return require_votes(self).counts[:, 1]
+
+    @classmethod
+    def concatenate(cls, several: Sequence[Votes]) -> Votes:
+        """Concatenate votes of the same voters on the same classes.
+
+        >>> Votes.concatenate([Votes.of_labels([[1, None]], missing="coin"), Votes.of_labels([[0, 0]])])
+        Votes(2 queries to 2 voters, classes 0, 1; from labels, 1 missing)
+        """
+        if not several:
+            checks.fail("votes", checks.Found("none"), "those on at least one query")
+        first = several[0]
+        told = (first.voters, first.classes, first.is_open, first.normalized)
+        if any((votes.voters, votes.classes, votes.is_open, votes.normalized) != told for votes in several):
+            checks.fail("votes", checks.Found("those of others among them"), "of the same voters on the same classes")
+        names = {None if votes.ids is None else votes.ids[0] for votes in several}
+        parts = [votes.ids for votes in several if votes.ids is not None]
+        ids = (parts[0][0], tuple(chain(*(part[1] for part in parts)))) if len(names) == 1 and parts else None
+        if first.is_open:
+            return cls._made_like(cls._concatenate_open(several), ids=ids)
+        given: Literal["labels", "counts"] = (
+            "labels" if any(each.source_format == "labels" for each in several) else "counts"
+        )
+        none = [np.zeros(each.queries, dtype=np.int64) for each in several]
+        missing = [
+            each.missing if each.missing is not None else zeros for each, zeros in zip(several, none, strict=True)
+        ]
+        if isinstance(first._counts, SparseCounts):  # noqa: SLF001 (of this class)
+            held: NDArray[np.int64] | SparseCounts = SparseCounts.concatenate(votes.sparse for votes in several)
+        else:
+            held = np.concatenate([votes.counts for votes in several])
+        return cls._made_like(first, _counts=held, source_format=given, missing=np.concatenate(missing), ids=ids)
+
+    @classmethod
+    def _concatenate_open(cls, several: Sequence[Votes]) -> Votes:
+        columns: dict[str | None, int] = {}
+        for votes in several:
+            for word in votes.vocabulary[: votes.strings]:
+                columns.setdefault(word, len(columns))
+        most = max(len(votes.vocabulary) - votes.strings for votes in several)
+        blanks, parts = range(len(columns), len(columns) + most), []
+        for votes in several:
+            called = [columns[word] for word in votes.vocabulary[: votes.strings]]
+            called += blanks[: len(votes.vocabulary) - len(called)]
+            parts.append(votes.sparse.renumbered(np.array(called, dtype=np.int64), len(columns) + most))
+        vocabulary = (*columns, *[None] * most)
+        return cls._made_like(several[0], _counts=SparseCounts.concatenate(parts), vocabulary=vocabulary)
+
+    def impute_missing(self, *, rng: np.random.Generator | None = None) -> Votes:
+        """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
+
+        Tables and planned mechanisms call this for every release, with new coins. ``rng`` None draws from the
+        operating system; a generator is for experiments only.
+
+        >>> votes = Votes.of_labels([[1, None, 1], [None, None, 0]], missing="coin")
+        >>> votes.counts.tolist(), votes.missing.tolist()
+        ([[0, 2], [1, 0]], [1, 2])
+        >>> votes.impute_missing(rng=np.random.default_rng(1)).counts.tolist()
+        [[1, 2], [2, 1]]
+        """
+        if rng is not None:
+            require_generator(rng)
+        if self.is_open:
+            advice = "open answers have no list of strings to draw from; missing ones count for no string"
+            checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
+        if self.missing is None:
+            return self
+        if len(self.classes) > 2:
+            return self._with_dice(uniform_below(rng))
+        last, heads = np.cumsum(self.missing), np.zeros(self.queries, dtype=np.int64)
+        coin = ExactCoins([Fraction(1, 2)])
+        for start in range(0, int(last[-1]), _COINS_AT_ONCE):
+            which = np.zeros(min(_COINS_AT_ONCE, int(last[-1]) - start), dtype=np.int64)
+            tossed = coin.flip(which, source=os.urandom if rng is None else rng.bytes)
+            # coin i (from 0) belongs to the first query with more than i missing votes up to it
+            queries = np.searchsorted(last, start + np.flatnonzero(tossed), side="right")
+            heads += np.bincount(queries, minlength=self.queries)
+        counts = self.counts + np.column_stack([self.missing - heads, heads])
+        return replace(self, _counts=counts, missing=None)
+
+    def _with_dice(self, below: UniformBelow) -> Votes:
+        counts, classes = self.counts.copy(), len(self.classes)
+        for start in range(0, self.queries, ROWS_AT_ONCE):
+            rows = np.arange(start, min(start + ROWS_AT_ONCE, self.queries))
+            queries = np.repeat(rows, np.zeros(rows.size, int) if self.missing is None else self.missing[rows])
+            np.add.at(counts, (queries, below(np.full(queries.size, classes, dtype=np.int64))), 1)
+        return replace(self, _counts=counts, missing=None)
+
+    def of_voters(self, K: int) -> Votes:
+        """Return these votes; `ValueError` unless they are of K voters."""
+        if self.voters != K:
+            found, advice = f"{self.voters} votes on every query", "a row of counts sums to K"
+            if self.source_format != "counts":
+                found = f"{self.voters} columns"
+                advice = self._advice_on_columns(K)
+                if self.queries == K:
+                    advice = f"there are {K} rows, but one row is one query: turn the votes round, votes.T"
+            checks.fail("votes", checks.Found(found), f"of K = {K} voters", advice)
+        return self
+
+    def _advice_on_columns(self, K: int) -> str:
+        if self.voters == len(self.classes) and not self.is_open:
+            return "one column is one voter; for counts say --layout counts, or Votes.of_counts"
+        there_are = f"plan for the {self.voters} voters that there are"
+        if self.voters > K:
+            return f"one column is one voter: remove other columns, or {there_are}"
+        empty = "leave a missing vote empty (--missing coin), or " if len(self.classes) == 2 else ""
+        return f"one column is one voter: {empty}{there_are}"
+
+    def labeled(self, answers: NDArray[np.int64]) -> Labels:
+        """Return the names of the classes with these indices, (Q,) → (Q,); `ABSTAIN` stays.
+
+        For open-set answers the indices are columns of `sparse`. The result is an array of objects: strings, and None
+        for `ABSTAIN`.
+        """
+        if self.is_open:
+            return self._strings[answers]
+        if self.classes == numbered(len(self.classes)):
+            return answers
+        names, declined = np.asarray(self.classes)[answers], answers == ABSTAIN
+        if not declined.any():
+            return names
+        return np.where(declined, str(ABSTAIN) if names.dtype.kind == "U" else ABSTAIN, names)
+
+    @cached_property
+    def _strings(self) -> Labels:
+        """The strings of open-set answers, as objects: the width of a text type would reveal the longest string."""
+        return np.array((*self.vocabulary, None), dtype=object)
+
+    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Votes:
+        """Return the votes on some queries."""
+        if not isinstance(rows, slice | np.ndarray):
+            raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
+        missing = None if self.missing is None else self.missing[rows].copy()
+        ids = None if self.ids is None else (self.ids[0], tuple(np.array(self.ids[1], dtype=object)[rows]))
+        held = self._counts.rows(rows) if isinstance(self._counts, SparseCounts) else self._counts[rows].copy()
+        return self._made_like(self, _counts=held, missing=missing, ids=ids)
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
+        what = "open answers" if self.is_open else f"classes {names}"
+        number = self.blanks if self.missing is None else self.missing.sum()
+        missing = f", {number:,} missing" if number else ""
+        normalized = f", normalized by {self.normalized}" if self.normalized else ""
+        told = f"{self.queries:,} queries to {self.voters:,} voters, {what}; from {self.source_format}"
+        return f"Votes({told}{missing}{normalized})"
+
+
+def vote_batches(
+    path: Path, schema: ParquetSchema, vocabulary: Vocabulary | None = None
+) -> Iterator[tuple[Votes, Untyped]]:
+    """Yield the votes of a Parquet file in batches, with their record batches.
+
+    `ValueError` names the file and the row of a bad vote.
+    """
+    voters = schema.voters
+    for values, said, first, batch in value_batches(path, schema, vocabulary):
+        if schema.source_format == "answers":
+            votes = Votes.of_columns(values, said)
+        elif schema.source_format == "labels":
+            votes = Votes.from_codes(values, schema.classes, schema.missing)
+        else:
+            try:
+                votes = Votes.of_counts(values, voters, schema.classes)
+            except ValueError as error:
+                raise ValueError(f"{str(path)!r}: {error} (row 0 is row {first:,} of the file)") from error
+            voters = votes.voters
+        yield votes, batch
+
+
+def counts_of(votes: Votes | ArrayLike) -> NDArray[np.int64]:
+    """Return the (Q, C) counts of votes, or check an array of counts; `ValueError` unless there is a query."""
+    counts = require_votes(votes).counts if isinstance(votes, Votes) else Votes.of_counts(votes).counts
+    if not len(counts):
+        checks.fail("votes", counts.shape, "at least one query")
+    return counts
+
+
+def require_votes(votes: object) -> Votes:
+    """Return complete `Votes`; `ValueError` for missing votes and for arrays."""
+    if isinstance(votes, Votes):
+        if votes.missing is not None:
+            advice = "votes.impute_missing() replaces them; tables and planned mechanisms do so themselves"
+            checks.fail("votes", checks.Found(f"{votes.missing.sum():,} missing"), "complete", advice)
+        return votes
+    advice = "use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
+    return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
+
+
+def _refuse_counts(queries: int, classes: int) -> NoReturn:
+    found = checks.Found(f"{queries:,} queries and {classes:,} classes")
+    checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
+
+
+def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (any rows)
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        checks.fail("answers", checks.Found(type(rows).__name__), "rows of strings", "one row is one query")
+    for query, row in enumerate(rows):
+        if isinstance(row, str | Mapping) or not isinstance(row, Iterable):
+            checks.fail(f"query {query}", row, "a row of strings, one a voter", "one row is one query")
+        yield query, row.tolist() if isinstance(row, np.ndarray) else list(row)

@@ -1,0 +1,478 @@
+"""Read tables of votes in .csv, .tsv, .npy and .npz; `darrm.votes.parquet_file` reads .parquet.
+
+Every line of a text is a query, or an error that names the line: comments, blank lines except at the end and, by
+default, missing votes are errors. Tables are read in blocks. A compressed file with too much content is an error,
+and so is a file that is not regular; the latter is never opened.
+"""
+
+import csv
+import gzip
+import io
+import re
+import stat
+import sys
+import zlib
+from array import array
+from codecs import BOM_UTF8
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.util import checks
+from darrm.util.files import check_parent
+from darrm.util.progress import StatusLine
+from darrm.votes.plain_csv import plain_blocks
+
+Block = NDArray[Any]  # votes of any type
+Labels = Block  # (Q,) names of classes: whole numbers or texts
+Names = tuple[Hashable, ...]  # of the classes, in their order
+Ids = tuple[str, tuple[str, ...]]  # the name of a column, and its value for each query
+
+SUFFIXES = (".npy", ".csv")  # of labels
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npy", ".npz", ".parquet")  # of votes
+MOST_CSV_BYTES = 2**30
+MOST_NPY_BYTES = 2**40  # memory-mapped
+LONGEST_NAME = 200  # characters of a class; numpy takes four bytes for each
+LONGEST_LINE = 2**24  # characters: eight million voters
+LABEL = "label"  # the column of labels in a file with ids
+ROWS_AT_ONCE = 2**16
+VALUES_AT_ONCE = 2**22
+_LEAST_UNFOLDED, _MOST_FOLDED = 2**26, 64  # bytes; factor of a compressed file
+_LONGEST_NUMBER = 100  # characters
+_LINES_BETWEEN = 1000  # lines between two progress messages
+_PLAIN_NUMBERS = 1000  # smaller whole numbers are looked up, not parsed
+PLAIN_WORD = re.compile(r"[!#-+\--:<-~]{0,8}")  # ASCII without spaces, quotes, commas and semicolons
+MOST_REMEMBERED = 4096  # cached fields
+_NPY_MAGIC = b"\x93NUMPY"
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_MISSING = frozenset(("", "?", "-", ".", "na", "n/a", "nan", "nil", "none", "null"))  # in lower case
+ALREADY_THERE = (
+    "exists already: labels are paid for, and those of these votes may be in it: to release them again costs again "
+    "(python -m darrm.release recover writes for nothing what was paid for and did not arrive); for other votes name "
+    "another file"
+)
+ABSENT = ("", "NA")  # a missing vote in text, if missing votes are allowed
+OR_A_COIN = 'let a fair coin stand for it, of more classes a die (release --missing coin, missing="coin")'
+
+
+def _has_end(path: Path, ends: Sequence[str]) -> bool:
+    return path.name.lower().endswith(tuple(ends))
+
+
+def is_csv(path: Path) -> bool:
+    """Return whether a file of labels is text."""
+    return _has_end(path, (".csv",))
+
+
+def is_text_table(path: Path) -> bool:
+    """Return whether a file of votes is text."""
+    return _has_end(path, TABLES[:4])
+
+
+def check_suffix(name: str, path: Path, ends: Sequence[str]) -> None:
+    """Raise `ValueError` unless the name of a file ends in one of these."""
+    if not _has_end(path, ends):
+        other = f"pandas.read_excel({path.name!r})" if path.suffix.lower().startswith(".xls") else "frame"
+        advice = f"pandas writes one: {other}.to_csv('{path.stem}.csv', index=False)" if name == "votes" else ""
+        checks.fail(name, str(path), f"a file that ends in {', '.join(ends[:-1])} or {ends[-1]}", advice)
+
+
+def _size_of(path: Path, most_bytes: int) -> int:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no regular file: copy its content into one")
+    if found.st_size > most_bytes:
+        raise ValueError(f"it has {found.st_size:,} bytes and at most {most_bytes:,} are read: split it or use .npy")
+    return found.st_size
+
+
+def most_unfolded(size: int) -> int:
+    """Return the largest number of bytes, or votes, in a compressed file of this size."""
+    return min(_LEAST_UNFOLDED + _MOST_FOLDED * size, MOST_CSV_BYTES)
+
+
+def check_new(path: Path) -> None:
+    """Raise `ValueError` unless ``path`` is a new file for labels."""
+    check_suffix("the output", path, (*SUFFIXES, ".parquet"))
+    if path.is_file():  # before it is opened: it may be the ledger
+        raise ValueError(f"{str(path)!r} {ALREADY_THERE}")
+    check_parent(path)
+
+
+class Words(dict[str, Any]):
+    """The values of the fields of a text, with a cache of bounded size.
+
+    ``code`` is the type of the values, as `array` names it; ``names`` are the classes that a field may name.
+    """
+
+    code = "d"
+    names: Sequence[str] = ()
+
+    def __init__(self, *, comma: bool = False) -> None:
+        super().__init__()
+        self.comma = comma  # the decimal mark, if semicolons separate fields
+
+    def __missing__(self, field: str) -> float:
+        value = self.meaning(field.strip(" \t"))
+        if len(self) < MOST_REMEMBERED:
+            self[field] = value
+        return value
+
+    def meaning(self, word: str) -> float:
+        """Return the value of a word; `ValueError` if it has none."""
+        number = self.number(word)
+        if number is None:
+            raise ValueError(f"{shown([word])} is no number; name classes that are words (--classes A,B)")
+        return number
+
+    def number(self, word: str) -> float | None:
+        """Read a finite decimal number, or None."""
+        if self.comma and word.count(",") == 1:
+            word = word.replace(",", ".")
+        number = float(word) if len(word) <= _LONGEST_NUMBER and _NUMBER.fullmatch(word) else np.inf
+        return number if np.isfinite(number) else None
+
+    def plain(self) -> dict[str, float]:
+        """Return the values of common words without spaces, quotes and separators."""
+        return {str(number): number for number in range(_PLAIN_NUMBERS)}
+
+
+def is_missing_word(word: str) -> bool:
+    """Return whether this word is a common spelling of a missing vote."""
+    return word.strip().lower() in _MISSING
+
+
+def value_blocks(
+    rows: Iterable[tuple[int, Sequence[Any]]], words: Mapping[Any, Any], code: str, row_name: str, field_name: str
+) -> Iterator[Block]:
+    """Yield the values of the fields of numbered rows, (n, K); an error names the row and the field."""
+    values, width = array(code), 0
+    for number, row in rows:
+        width = width or len(row)
+        if len(row) != width or not width:
+            fields = "fields" if row_name == "line" else "answers"
+            raise ValueError(f"{row_name} {number} has {len(row)} {fields}, and those before it {width}")
+        try:
+            values.extend(map(words.__getitem__, row))
+        except (ValueError, TypeError):
+            for place, field in enumerate(row, 1 if field_name == "field" else 0):
+                try:
+                    words[field]
+                except (ValueError, TypeError) as error:
+                    raise ValueError(f"{row_name} {number}, {field_name} {place}: {error}") from error
+            raise
+        if len(values) >= VALUES_AT_ONCE:
+            yield np.frombuffer(values, dtype=code).reshape(-1, width)
+            values = array(code)
+    if width and len(values):
+        yield np.frombuffer(values, dtype=code).reshape(-1, width)
+
+
+class Chosen(TypedDict, total=False):
+    """Columns of a table that are chosen by name."""
+
+    columns: Sequence[str] | None  # the columns with votes; by default all
+    id_column: str | None  # the column of ids
+
+
+class TextTable:
+    """A text table of votes, with a line for each query.
+
+    ``width`` is the number of columns with votes. ``separator`` is a tab in .tsv, and a semicolon if the first line has
+    one and no class does. ``header`` holds the names of the columns with votes, empty if line 1 is a query. ``ids``
+    holds the ids of the rows read so far.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        line: StatusLine | None = None,
+        *,
+        words: Sequence[str] = (),
+        is_open: bool = False,
+        **chosen: Unpack[Chosen],
+    ) -> None:
+        self._path, self._line = path, line or StatusLine(enabled=False)
+        with unfolded(path) as file:
+            self._raw = file.readline(LONGEST_LINE)
+        bare = re.sub(rb'"[^"]*"', b"", self._raw)
+        semicolons = b";" in bare and not any(";" in word for word in words) and not (is_open and b"," in bare)
+        self.separator = "\t" if _has_end(path, (".tsv", ".tsv.gz")) else ";" if semicolons else ","
+        first = next((fields for _, fields in self._records()), None)
+        if first is None:
+            raise ValueError("it must hold at least one line: every line is a query")
+        self._fields, self.header = len(first), tuple[str, ...]()
+        self._chosen: list[int] | None = None
+        self._id: int | None = None
+        self._ids: list[str] = []
+        columns, id_column = chosen.get("columns"), chosen.get("id_column")
+        self._id_name = id_column or ""
+        if columns is not None or id_column is not None:
+            self._choose(first, columns, id_column)
+        self.width = len(first) if self._chosen is None else len(self._chosen)
+        self._first = first
+
+    def _choose(self, first: list[str], columns: Sequence[str] | None, id_column: str | None) -> None:
+        names = [name.strip() for name in first]
+        wanted = [name for name in (id_column, *(columns or ())) if name is not None]
+        for name in wanted:
+            if names.count(name) != 1:
+                advice = "line 1 names the columns that --id and --columns choose"
+                raise ValueError(f"line 1, {shown(names)}, names {names.count(name)} columns {name!r}: {advice}")
+        self._id = None if id_column is None else names.index(id_column)
+        places = range(len(names)) if columns is None else map(names.index, columns)
+        self._chosen = [place for place in places if place != self._id]
+        self.header = tuple(names[place] for place in self._chosen)
+        if not self._chosen:
+            raise ValueError("no column is left that holds votes")
+
+    @property
+    def ids(self) -> Ids | None:
+        """The ids of the rows that were read."""
+        return None if self._id is None else (self._id_name, tuple(self._ids))
+
+    def find_header(self, classes: Collection[str]) -> None:
+        """Take the first line as names of columns if all differ and none is a number, a class or a missing vote."""
+        names = tuple(name.strip() for name in self._first)
+        folded = {name.casefold() for name in names}
+        votes = {"true", "false", *_MISSING, *map(str.casefold, classes)}
+        if not self.header and len(folded) == len(names) and not folded & votes and not any(map(_is_number, names)):
+            self.header = names
+
+    def blocks(self, words: Words) -> Iterator[Block]:
+        """Yield the values of the fields, (n, K), in blocks of lines."""
+        is_one_line = not re.search(rb'["\r]', self._raw.rstrip(b"\r\n"))
+        at = len(BOM_UTF8) * self._raw.startswith(BOM_UTF8) if not self.header else len(self._raw) * is_one_line
+        lines = 1 if self.header and is_one_line else 0
+        if self._chosen is None and (is_one_line or not self.header):
+            with unfolded(self._path) as file:
+                file.seek(at)
+                for block, size in plain_blocks(file, words.plain(), self.width, self.separator, LONGEST_LINE):
+                    at, lines = at + size, lines + len(block)
+                    self._show(lines)
+                    yield block
+        yield from value_blocks(self._rows(at, lines), words, words.code, "line", "field")
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the fields of each query, with the number of its line."""
+        return self._rows(0, 0)
+
+    def _rows(self, at: int, lines: int) -> Iterator[tuple[int, list[str]]]:
+        records = self._records(at, lines)
+        for number, fields in islice(records, 1, None) if self.header and not lines else records:
+            if len(fields) != self._fields:
+                raise ValueError(f"line {number} has {len(fields)} fields, the lines before it {self._fields}")
+            if number % _LINES_BETWEEN == 0:
+                self._show(number)
+            if self._id is not None:
+                self._ids.append(fields[self._id])
+            yield number, fields if self._chosen is None else [fields[place] for place in self._chosen]
+
+    def _show(self, lines: int) -> None:
+        self._line.show(f"reading {self._path.name}: {lines:,} lines")
+
+    def _records(self, at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
+        return records(self._path, self.separator, at, lines)
+
+
+def load_table(
+    path: Path,
+    line: StatusLine | None = None,
+    *,
+    words: Sequence[str] = (),
+    is_open: bool = False,
+    **chosen: Unpack[Chosen],
+) -> TextTable | Block:
+    """Open a table of votes: text, or an array."""
+    check_suffix("votes", path, TABLES)
+    with _naming(path, "open answers" if is_open else "votes"):
+        if is_text_table(path):
+            return TextTable(path, line, words=words, is_open=is_open, **chosen)
+        if any(value is not None for value in chosen.values()):
+            raise ValueError("an array has no names of columns, which --id and --columns choose: use .csv")
+        return load_npy(path, dimensions=2)
+
+
+def load_matrix(path: Path, line: StatusLine | None = None) -> Block:
+    """Read a matrix with at least one entry: numbers, or the text of an array; an .npy file is memory-mapped."""
+    table = load_table(path, line)
+    if not isinstance(table, TextTable):
+        return table
+    with _naming(path, "votes"):
+        table.find_header(())
+        return joined_blocks(list(table.blocks(Words())))
+
+
+def joined_blocks(several: list[Block]) -> Block:
+    """Concatenate blocks of a text table; `ValueError` if there are none."""
+    if not several:
+        raise ValueError("it must hold at least one line: every line is a query")
+    return np.concatenate(several)
+
+
+@contextmanager
+def _naming(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no table of {what}: {error}") from error
+
+
+def listed_names(path: Path) -> tuple[str, ...]:
+    """Read a long list of classes: a .csv file with one name a line."""
+    names = []
+    for line, fields in records(path):
+        if len(fields) != 1:
+            raise ValueError(f"{str(path)!r}, line {line} has {len(fields)} fields: a line is the name of a class")
+        names += fields
+    return tuple(names)
+
+
+def load_npy(path: Path, *, dimensions: int) -> Block:
+    """Load the one array of an .npy or .npz file without pickle; an .npy file is memory-mapped."""
+    size, is_archive = _size_of(path, MOST_NPY_BYTES), path.suffix.lower() == ".npz"
+    with path.open("rb") as file:
+        start = file.read(len(_NPY_MAGIC))
+    array: Block | None
+    try:
+        if is_archive:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                array = _only_array(archive, size)
+        else:
+            array = np.load(path, mmap_mode="r", allow_pickle=False) if start == _NPY_MAGIC else None
+    except OSError:
+        raise
+    except Exception as error:  # numpy and zipfile raise many kinds for damaged files
+        said = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise ValueError(f"it does not begin as an .npy file of numbers or text does ({said})") from error
+    if array is None:
+        advice = "save such an array by numpy.save"
+        raise ValueError(f"it does not begin as an .npy file of numbers or text does: {advice}")
+    if array.ndim != dimensions or (array.nbytes == 0 and dimensions == 2):
+        wanted = "a matrix with at least one entry" if dimensions == 2 else "one row"
+        advice = "one row is one query, one column a voter" + ("; reshape a single row" if array.ndim == 1 else "")
+        raise ValueError(f"it must hold {wanted}, got shape {array.shape} of type {array.dtype}: {advice}")
+    if array.dtype.kind not in "biufU":
+        raise ValueError(f"it holds an array of type {array.dtype}: save numbers or text by numpy.save")
+    if isinstance(array, np.memmap) and array.offset + array.nbytes != size:
+        raise ValueError(f"its header says {array.shape} of type {array.dtype}, which does not fit its {size:,} bytes")
+    if array.size and array.dtype.kind in "bU":  # some bit patterns are not valid booleans or Unicode
+        most, raw = (1, "u1") if array.dtype.kind == "b" else (sys.maxunicode, f"{array.dtype.str[0]}u4")
+        flat = array.ravel(order="K")
+        if int(flat.view(raw).max()) > most:
+            raise ValueError(f"it holds bytes that are nothing of type {array.dtype}: it is damaged")
+    return np.asarray(array)
+
+
+def _only_array(archive: Any, size: int) -> Block:  # noqa: ANN401 (numpy's archive)
+    (name,) = archive.files if len(archive.files) == 1 else (None,)
+    if name is None:
+        raise ValueError(f"it holds {len(archive.files)} arrays")
+    if archive.zip.infolist()[0].file_size > most_unfolded(size):
+        raise ValueError(f"it unfolds to {archive.zip.infolist()[0].file_size:,} bytes")
+    return np.asarray(archive[name])
+
+
+class _Gzip(gzip.GzipFile):
+    """A compressed file with a limit on its uncompressed size."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self._most = most_unfolded(_size_of(path, MOST_CSV_BYTES))
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._bounded(super().read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._bounded(super().read1(size))
+
+    def _bounded(self, data: bytes) -> bytes:
+        if self.tell() > self._most:
+            raise ValueError(f"it unfolds to more than {self._most:,} bytes: unfold it first (gunzip -k FILE)")
+        return data
+
+
+@contextmanager
+def unfolded(path: Path) -> Iterator[BinaryIO]:
+    """Open a text table; `ValueError` if it is not a regular file, too large, or a damaged gzip file."""
+    _size_of(path, MOST_CSV_BYTES)
+    try:
+        with _Gzip(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            yield file  # type: ignore[misc]
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"it is no gzip file, or it is damaged ({error})") from error
+
+
+def records(path: Path, separator: str = ",", at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
+    """Yield the fields of each line from a byte on, with its number; ``lines`` come before that byte."""
+    blank = 0
+    with unfolded(path) as file:
+        file.seek(at)
+        encoding = "utf-8" if at else "utf-8-sig"
+        text = io.TextIOWrapper(file, encoding=encoding, errors="surrogateescape", newline="")
+        reader = csv.reader(lines_of(text, lines), strict=True, delimiter=separator)
+        while True:
+            number = lines + reader.line_num + 1
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                raise ValueError(f"line {number}: {error}") from error
+            if fields is None:
+                return
+            blank = blank or (0 if fields else number)
+            if fields and blank:  # blank lines are allowed at the end
+                raise ValueError(f"line {blank} is blank: every line is a query")
+            if fields:
+                yield number, fields
+
+
+def lines_of(file: TextIO, number: int = 0) -> Iterator[str]:
+    """Yield the lines of a text in UTF-8; ``number`` lines were read before."""
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        if len(line) == LONGEST_LINE:
+            raise ValueError(f"line {number} has {LONGEST_LINE:,} characters or more")
+        if "\0" in line:
+            advice = "save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"
+            raise ValueError(f"line {number} holds zero bytes, as UTF-16 does: {advice}")
+        if not line.isascii() and not is_text(line):
+            raise ValueError(f"line {number} is not in UTF-8: save it as UTF-8 (iconv -f WINDOWS-1252 -t UTF-8)")
+        yield line
+
+
+def is_text(text: str) -> bool:
+    r"""Return whether a string is Unicode text, without lone surrogates.
+
+    >>> is_text("é"), is_text("\udce9")
+    (True, False)
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _is_number(word: str) -> bool:
+    """Return whether a program may read a word as a number."""
+    try:
+        float(word.replace(",", "."))
+    except ValueError:
+        return not any(map(str.isalpha, word))
+    return True
+
+
+def shown(words: Collection[str]) -> str:
+    """Return the first of some words, shortened."""
+    return ", ".join(repr(word[:40]) for word in islice(words, 4)) + (", …" if len(words) > 4 else "")
+
+
+def npy_bytes(array: Block) -> bytes:
+    """Return the content of an .npy file of an array.
+
+    `numpy.save` to a file does not detect a disk that is full at the last flush.
+    """
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()

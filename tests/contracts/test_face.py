@@ -1,0 +1,226 @@
+"""The face: what habit types works, and what is ambiguous is refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import darrm
+from darrm import (
+    DaRRM,
+    NoiseFunction,
+    PrivacyAccountant,
+    PrivacyLedger,
+    PrivacyParams,
+    Problem,
+    Table,
+    Voters,
+    Votes,
+    certify,
+    load_table,
+    optimize_gamma,
+    optimize_table,
+    release,
+)
+from darrm.errors import BudgetExceededError
+from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.plurality.plurality_law import random_law
+from darrm.priors import Dirichlet, Independent
+from darrm.table.release import Release
+from tests.optimality import optimality_of
+
+TWO = certify(Problem.from_allowance(Voters(5, (0.5, 1e-5)), 3), NoiseFunction(5, [0.1, 0.4, 0.8]))
+THREE = certify(Problem(Voters.non_private(4, overlap=1), (1, "1e-5"), 3), random_law(4, 3))
+
+
+@pytest.mark.parametrize("pair", [(2, 1e-5), ("2", "1e-5"), [2.0, "0.00001"], PrivacyParams(2, 1e-5)])
+def test_a_pair_is_exact_however_it_is_written(pair: Any) -> None:
+    assert PrivacyParams.of(pair) == PrivacyParams("2", "0.00001")
+    assert Voters(3, pair).each == Problem(Voters(3, pair), pair).target == PrivacyParams.of(pair)
+
+
+@pytest.mark.parametrize("wrong", [2, (2,), (2, 1e-5, 0), "2, 1e-5", {"epsilon": 2, "delta": 0}, None])
+def test_what_is_no_pair_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"privacy must be a pair \(epsilon, delta\)"):
+        PrivacyParams.of(wrong)
+
+
+def test_the_example_needs_no_problem() -> None:
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    assert optimize_gamma().problem == optimize_gamma(K=11, m=3).problem == problem
+    assert optimize_gamma(K=7, m="5/2").problem.m == 2.5
+    assert optimize_gamma(problem).gamma.half.tolist() == optimize_gamma(K=11).gamma.half.tolist()
+    with pytest.raises(ValueError, match="problem must be left out"):
+        optimize_gamma(problem, K=11)
+    with pytest.raises(ValueError, match="m must be in"):
+        optimize_gamma(K=2)
+
+
+@pytest.mark.parametrize("prior", ["uniform", "uniform:0.5,1", Independent(0.5, 1.0)])
+def test_a_prior_is_its_text(prior: Any) -> None:
+    assert optimality_of(optimize_table(TWO.problem, prior=prior)).prior == Independent(0.5, 1.0)
+    assert TWO.law.share_right(prior) == TWO.law.share_right(Independent(0.5, 1.0))
+
+
+def test_a_law_of_more_classes_takes_a_prior_as_text() -> None:
+    assert THREE.law.share_right("dirichlet") == THREE.law.share_right(Dirichlet())
+    with pytest.raises(ValueError, match="for more than two classes"):
+        THREE.law.share_right("uniform")
+
+
+def test_gamma_and_tables_are_functions_of_the_votes() -> None:
+    assert [TWO.gamma(ones) for ones in (0, 3, 4)] == [0.8, 0.1, 0.4]
+    assert TWO([0, 3, 4]).tolist() == [TWO(0), TWO(3), TWO(4)] == [0.8, 0.1, 0.4]
+    assert THREE([2, 2, 0]).round(6).tolist() == THREE([[2, 2, 0]])[0].round(6).tolist() == [0.333333] * 3
+    wrongs: tuple[tuple[Table, Any], ...] = ((TWO, 6), (TWO, -1), (TWO, 2.0), (TWO, True), (THREE, [2, 1, 0]))
+    for table, wrong in (*wrongs, (THREE, [4, 0]), (THREE, [5, -1, 0])):
+        with pytest.raises(ValueError, match="must be"):
+            table(wrong)
+
+
+def test_a_table_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (axes,) = TWO.plot(tmp_path / "gamma.png").axes
+    assert axes.lines[0].get_ydata().tolist() == TWO.gamma.full.tolist()
+    assert (tmp_path / "gamma.png").read_bytes().startswith(b"\x89PNG")
+    assert len(TWO.plot().axes) == 1
+    with pytest.raises(ValueError, match="two classes"):
+        THREE.plot()
+
+
+LABELS = [[0, 1, 1, 0, 2], [2, 2, 2, 2, 2]]
+
+
+@pytest.mark.parametrize("labels", [LABELS, np.array(LABELS), np.array(LABELS, dtype=float)])
+def test_arrays_of_predictions_are_votes_on_any_number_of_classes(labels: Any) -> None:
+    from darrm.pate import GNMax
+
+    table = certify(Problem(Voters.non_private(5, overlap=1), (1, "1e-5"), 3), random_law(5, 3))
+    answers = [
+        Release(table)(votes, rng=np.random.default_rng(3)).tolist() for votes in (labels, Votes.of_labels(labels, 3))
+    ]
+    assert answers[0] == answers[1]
+    ten = NoisyMaximum(GNMax(0.5), Voters.non_private(5, overlap=1), 10)
+    assert ten.release(labels).tolist()[1] == 2
+
+
+def test_two_classes_are_answered_by_a_call() -> None:
+    assert DaRRM is Release
+    for votes in ([[1, 1, 1, 1, 1]], np.ones((1, 5), dtype=bool), Votes.of_labels([[1] * 5])):
+        assert DaRRM(TWO)(votes).shape == (1,)
+
+
+def test_columns_that_may_be_counts_are_refused() -> None:
+    table = certify(Problem(Voters.non_private(3, overlap=1), (1, "1e-5"), 3), random_law(3, 3))
+    with pytest.raises(ValueError, match="labels and counts look alike"):
+        Release(table)([[1, 1, 1]])
+    with pytest.raises(ValueError, match="of K = 4 voters, got 5 columns"):
+        Release(THREE)([[1, 1, 2, 0, 0]])
+    with pytest.raises(ValueError, match="got 3 from voter 0"):
+        Release(THREE)([[3, 0, 0, 0]])
+
+
+def test_the_face_is_about_twenty_names() -> None:
+    assert 15 <= len(darrm.__all__) <= 23
+    assert sorted(darrm.__all__) == darrm.__all__
+
+
+@pytest.mark.parametrize("first", ["from darrm import plan, release", "import darrm.plan.release, darrm.release", ""])
+def test_plan_and_release_are_called_whatever_was_imported_before(first: str) -> None:
+    script = f"""{first}
+import darrm
+from darrm import Voters, Workload, plan, release
+from darrm.plan import Plan, plan as function
+from darrm.release import release_debited
+work = Workload(Voters.non_private(9, overlap=1), 2, (2, 1e-5))
+assert isinstance(plan(work), Plan) and plan(work).spent == function(work).spent == darrm.plan.plan(work).spent
+assert len(release([[1] * 9] * 2, budget=(2, 1e-5), non_private=True, overlap=1)) == 2
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "non-private teachers": {"non_private": True, "overlap": 1},
+    "private models": {"epsilon": "0.5", "each_delta": "1e-6", "overlap": 1},
+    "fresh randomness": {"epsilon": 0.2, "models": False},
+}
+
+
+@pytest.mark.parametrize("who", CALLS)
+@pytest.mark.parametrize("kind", ["labels", "an array", "votes"])
+def test_a_release_plans_draws_and_pays(who: str, kind: str) -> None:
+    labels = [["no", "yes", "yes", "yes", "yes", "yes", "yes", "yes", "yes"]] * 4
+    votes: Any = {"labels": labels, "an array": np.array(labels), "votes": Votes.of_labels(labels, ("no", "yes"))}[kind]
+    answers = release(votes, budget=("3", "1e-4"), classes=("no", "yes"), **CALLS[who])
+    assert set(answers.labels.tolist()) <= {"no", "yes"}
+    assert answers.spent.queries == answers.plan.workload.queries == len(answers) == 4
+    assert 0 < answers.spent.epsilon <= 3
+    assert str(answers).startswith(f"4 labels by {answers.plan.best.name}\nspent: 4 queries: (")
+
+
+def test_ten_classes_and_open_answers_are_released() -> None:
+    teachers: dict[str, Any] = {"budget": (4, "1e-5"), "non_private": True, "overlap": 1}
+    assert release(np.full((3, 60), 7), classes=10, **teachers).labels.shape == (3,)
+    said = [["flu"] * 30] * 2
+    assert set(release(said, classes="open", **teachers).labels.tolist()) <= {"flu", "-1"}
+
+
+def test_nothing_is_promised_by_default() -> None:
+    votes = [[1, 1, 1]]
+    calls: tuple[tuple[dict[str, Any], str], ...] = (
+        ({}, "pass epsilon=, the guarantee of each model's training, or non_private=True"),
+        ({"epsilon": 1, "non_private": True}, "unless the models are non-private"),
+        ({"non_private": True}, "1 for disjoint shards"),
+        ({"epsilon": 1, "queries": 0}, "queries must be an integer of at least 1"),
+    )
+    for call, words in calls:
+        with pytest.raises(ValueError, match=words):
+            release(votes, budget=(2, 1e-5), **call)
+
+
+def test_a_file_keeps_one_budget_over_calls(tmp_path: Path) -> None:
+    who: dict[str, Any] = {
+        "budget": (1, "1e-5"),
+        "non_private": True,
+        "overlap": 1,
+        "ledger": tmp_path / "ledger.sqlite",
+    }
+    votes = np.ones((5, 20), dtype=int)
+    first = release(votes, queries=10, **who)
+    again = release(votes, queries=10, **{**who, "ledger": first.ledger})
+    assert (first.spent.queries, again.spent.queries) == (5, 10)
+    with pytest.raises(BudgetExceededError):
+        release(votes, queries=10, **who)
+    with pytest.raises(ValueError, match="budget must be that of the ledger"):
+        release(votes, **{**who, "budget": (2, "1e-5")})
+    assert PrivacyLedger(tmp_path / "ledger.sqlite").spent.queries == 10
+
+
+def test_results_print_what_they_are() -> None:
+    table = optimize_gamma(K=7, m=2)
+    shown = str(table)
+    assert "Private majority of 7 voters" in shown
+    assert f"{table.gamma(5):8.4f}" in shown
+    assert f"worst cost     {table.certificate.worst_cost!r}" in shown
+    assert f"worst cost     {table.certificate.worst_cost!r}" in str(table.certificate)
+    assert "Private plurality of 4 voters, 3 classes" in str(THREE)
+    large = load_table(Problem.from_allowance(Voters(1001, ("0.1", 0)), 3), shape="monotone")
+    assert max(map(len, str(large).splitlines())) <= 120
+    assert str(DaRRM(table)) == shown
+    ledger = PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))
+    assert str(ledger).startswith("budget: (1, 0.001), which all labels together keep to\nspent:  ")
+    accountant = PrivacyAccountant()
+    assert str(accountant) == "nothing is charged yet"
+    accountant.add(Release(table).privacy_cost(20))
+    assert str(accountant).splitlines()[1] == f"        20  DaRRM over 7 voters, {table.problem.target} each"
+
+
+def test_the_command_prints_the_blocks_of_the_table() -> None:
+    command = [sys.executable, "-m", "darrm.optimize", "--K", "7", "--m", "2"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
+    heading, _, certificate = str(optimize_gamma(K=7, m=2)).split("\n\n")
+    assert certificate in shown
+    assert heading.splitlines()[0] in shown

@@ -1,0 +1,350 @@
+"""A ledger that believes nothing: files put in its place, edited rows, odd names, huge counts, other formats."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.admission import MOST_QUERIES, Admission
+from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
+from darrm.ledger import ledger as ledger_module
+from darrm.ledger.chain import checksum
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.composition import compose_optimal
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.privacy import PrivacyParams
+from darrm.votes.labels_file import labels_digest
+
+PARAMS = PrivacyParams("0.1", "1e-6")
+QUERY = PrivacyCost("majority of 11", guarantee=PARAMS, table="ab" * 32)
+FREE = PrivacyCost("nothing", guarantee=PrivacyParams(0))
+BUDGET = PrivacyParams(3, "1e-3")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def edit(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def replaced(path: Path) -> None:
+    path.rename(path.with_suffix(".old"))
+    PrivacyLedger.create(path, PrivacyParams(1, "1e-3"))
+
+
+def copied(path: Path) -> None:
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.with_suffix(".copy").replace(path)
+
+
+def overwritten(path: Path) -> None:
+    other = PrivacyLedger.create(path.with_suffix(".other"), BUDGET)
+    other.debit(QUERY.repeated(4))
+    path.write_bytes(path.with_suffix(".other").read_bytes())
+
+
+def resealed(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    row = connection.execute("SELECT format, identity, epsilon, delta, composition, population, created FROM budget")
+    fields = list(row.fetchone())
+    fields[2] = "300"
+    connection.execute("UPDATE budget SET epsilon = '300', checksum = ?", (checksum(*fields),))
+    connection.commit()
+    connection.close()
+
+
+LIES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "another ledger at the path": (replaced, "another file was put in its place"),
+    "a copy at the path": (copied, "another file was put in its place"),
+    "another ledger in the file": (overwritten, "its identity changed"),
+    "moved away": (lambda path: path.rename(path.with_suffix(".old")), "no such file"),
+    "an emptied log": (lambda path: edit(path, "DELETE FROM entries"), "entries of the log are missing"),
+    "a shorter log": (lambda path: edit(path, "DELETE FROM entries WHERE id = 1"), "entries of the log are missing"),
+    "a smaller total": (lambda path: edit(path, "UPDATE costs SET total = 1"), "the log and its totals differ"),
+    "no costs": (lambda path: edit(path, "DELETE FROM costs"), "the log and its totals differ"),
+    "log and totals": (
+        lambda path: edit(path, "DELETE FROM entries WHERE id = 1", "UPDATE costs SET total = 2"),
+        "entries of the log are missing",
+    ),
+    "the end of the log and totals": (
+        lambda path: edit(path, "DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2"),
+        "entries of the log are missing",
+    ),
+    "the end of the log, totals and numbers": (
+        lambda path: edit(
+            path, "DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2", "UPDATE state SET last_entry = 1"
+        ),
+        "the log and its totals differ",
+    ),
+    "a larger budget": (lambda path: edit(path, "UPDATE budget SET epsilon = '300'"), "the budget was changed"),
+    "a larger budget with its checksum": (resealed, "its budget or its identity changed"),
+    "a newer format": (
+        lambda path: edit(path, "PRAGMA user_version = 2"),
+        "it is a ledger of format 2, and this darrm",
+    ),
+    "a trigger": (
+        lambda path: edit(
+            path, "CREATE TRIGGER undo AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE id = NEW.id; END"
+        ),
+        "a trigger or a view was added",
+    ),
+    "no budget": (lambda path: edit(path, "DELETE FROM budget"), "the budget was changed"),
+    "no state": (lambda path: edit(path, "DELETE FROM state"), "its state is gone"),
+    "a last entry that is no number": (
+        lambda path: edit(path, "UPDATE state SET last_entry = 'x'"),
+        "the number of its last entry was changed",
+    ),
+    "no table budget": (lambda path: edit(path, "DROP TABLE budget"), "it is corrupted"),
+    "no table costs": (lambda path: edit(path, "DROP TABLE costs"), "it is corrupted"),
+    "no table entries": (lambda path: edit(path, "DROP TABLE entries"), "it is corrupted"),
+    "a second name": (lambda path: os.link(path, path.with_suffix(".link")), "it has 2 names"),
+    "a lost column": (lambda path: edit(path, "ALTER TABLE entries RENAME COLUMN count TO n"), "it is corrupted"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_open_ledger_notices(lie: str, path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY.repeated(2))
+    ledger.debit(QUERY.repeated(2))
+    tell, word = LIES[lie]
+    tell(path)
+    before = path.read_bytes() if path.exists() else None
+    for call in (lambda: ledger.debit(QUERY), ledger.accountant, ledger.entries):
+        with pytest.raises(LedgerError, match=word) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+def test_an_older_copy_in_its_place_is_noticed(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY)
+    older = path.read_bytes()
+    ledger.debit(QUERY)
+    ledger.accountant()
+    path.write_bytes(older)
+    with pytest.raises(LedgerError, match="an older copy took its place"):
+        ledger.debit(QUERY)
+    PrivacyLedger(path).debit(QUERY.repeated(2))  # as many queries as before, and more
+    with pytest.raises(LedgerError, match="entry 2, which it had, is gone or was changed"):
+        ledger.debit(QUERY)
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_entries_that_are_gone_are_missed_by_who_never_saw_them(gone: int, path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    for _ in range(3):
+        ledger.debit(QUERY)
+    edit(path, f"DELETE FROM entries WHERE id = {gone}", "UPDATE costs SET total = 2")  # noqa: S608 (a test's own words)
+    with pytest.raises(LedgerError, match="entries of the log are missing"):
+        PrivacyLedger(path)
+
+
+@pytest.mark.parametrize("column", ["time", "note", "table_digest", "labels_digest", "token", "output"])
+def test_a_changed_entry_is_noticed(column: str, path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(QUERY, note="first")
+    edit(path, f"UPDATE entries SET {column} = 'x'")  # noqa: S608 (a test's own words)
+    for call in (ledger.entries, lambda: PrivacyLedger(path)):
+        with pytest.raises(LedgerError, match=r"entry 1(, which it had, is gone or| of the log) was changed"):
+            call()
+
+
+def test_counts_are_bounded(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET, composition="planned")
+    with pytest.raises(ValueError, match="the number of queries in a charge must be at most"):
+        ledger.debit(FREE.repeated(2**62))
+    ledger.debit(FREE.repeated(MOST_QUERIES - 1))
+    ledger.debit(QUERY)
+    with pytest.raises(ValueError, match="the number of queries in a ledger must be at most"):
+        ledger.debit(QUERY)
+    assert PrivacyLedger(path).accountant().queries == MOST_QUERIES
+
+
+@pytest.mark.parametrize("note", ["a\nb", "\x1b[2J", "caf\udce9", "a\x00b", "a\u2028b", "\u202eabc"])
+def test_notes_are_text_that_can_be_shown(note: str, path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    with pytest.raises(ValueError, match="note must be printable Unicode text on one line"):
+        ledger.debit(QUERY, note=note)
+    with pytest.raises(ValueError, match="the charge's words must be printable"):
+        ledger.debit(PrivacyCost(note, guarantee=PARAMS))
+    ledger.debit(QUERY, note="déjà\u00a0vu ✓")
+    assert [entry.note for entry in ledger.entries()] == ["déjà\u00a0vu ✓"]
+
+
+def test_a_path_with_two_slashes_and_one_that_is_no_text(tmp_path: Path) -> None:
+    PrivacyLedger.create(f"/{tmp_path}/a.sqlite", BUDGET).debit(QUERY)
+    assert PrivacyLedger(tmp_path / "a.sqlite").accountant().queries == 1
+    odd = tmp_path / os.fsdecode(b"\xff?#%.sqlite")
+    ledger = PrivacyLedger.create(odd, BUDGET)
+    ledger.debit(QUERY)
+    assert PrivacyLedger(odd).accountant().queries == 1
+    ledger.recovery(1).encode()  # every terminal can show it
+
+
+def test_a_file_of_another_format_is_refused_in_one_line(path: Path) -> None:
+    PrivacyLedger.create(path, BUDGET).debit(QUERY)
+    edit(path, f"PRAGMA application_id = {0x64617272}")  # of ledgers before the first release
+    with pytest.raises(LedgerError, match="it is of a format before version 1: open it with") as caught:
+        PrivacyLedger(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
+    """Another thread may put other counts in the place of those that a debit is compared with, between two kinds."""
+    one, other = (PrivacyCost(name, guarantee=PrivacyParams(name)) for name in ("1", "2"))
+    ledger = PrivacyLedger.create(path, PrivacyParams(4), composition="planned")
+    ledger.debit(one.repeated(2))
+
+    known, later = (PrivacyAccountant(charges=charges) for charges in ([one.repeated(2), other], [other.repeated(2)]))
+
+    class Replaced(dict[PrivacyCost, int]):
+        def get(self, kind: PrivacyCost, default: int = 0) -> int:  # type: ignore[override]
+            ledger._admission._within = later  # within the budget, as the known one is
+            return super().get(kind, default)
+
+    known._counts = Replaced(known._counts)
+    ledger._admission._within = known
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(other.repeated(2))
+    assert ledger.spent.epsilon == 2.0
+
+
+def test_what_fits_can_be_debited(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    ledger.debit(FREE.repeated(5))
+    assert ledger.queries_that_fit(QUERY) == 0  # a second kind
+    fit = ledger.queries_that_fit(FREE, most=2**60)
+    assert fit == MOST_QUERIES - 5
+    ledger.debit(FREE.repeated(fit))
+    assert ledger.queries_that_fit(FREE) == 0
+
+
+def test_bounds_are_computed_while_the_lock_is_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    admits, calls = PrivacyAccountant.admits, []
+
+    def watched(self: PrivacyAccountant, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
+        other = sqlite3.connect(path, isolation_level=None, timeout=0)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+        other.close()
+        calls.append(self.queries)
+        return admits(self, budget, adaptive=adaptive)
+
+    monkeypatch.setattr(PrivacyAccountant, "admits", watched)
+    fit = ledger.queries_that_fit(QUERY)
+    calls.clear()
+    for _ in range(fit):
+        ledger.debit(QUERY)
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(QUERY)
+    monkeypatch.undo()
+    assert compose_optimal(PARAMS, fit, 1e-3).epsilon <= 3.0 < compose_optimal(PARAMS, fit + 1, 1e-3).epsilon
+    assert len(calls) < 4 * np.log2(fit) + 4  # and not one for each debit
+
+
+def test_others_who_debit_meanwhile_are_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = PrivacyLedger.create(path, BUDGET).queries_that_fit(QUERY)
+    ledger, other = PrivacyLedger(path), PrivacyLedger(path)
+    other.debit(QUERY.repeated(fit - 3))
+    other.debit(QUERY)
+    admits = PrivacyAccountant.admits
+
+    def overtaken(self: PrivacyAccountant, budget: PrivacyParams, *, adaptive: bool = False) -> bool:
+        monkeypatch.undo()
+        other.debit(QUERY.repeated(2))
+        return admits(self, budget, adaptive=adaptive)
+
+    monkeypatch.setattr(PrivacyAccountant, "admits", overtaken)
+    with pytest.raises(BudgetExceededError):
+        ledger.debit(QUERY)
+    assert ledger.accountant().queries == fit
+
+
+def test_one_who_is_always_overtaken_decides_under_the_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, other = PrivacyLedger.create(path, BUDGET), PrivacyLedger(path)
+    bound = Admission.make_room
+
+    def overtaken(self: Admission, account: PrivacyAccountant, charge: PrivacyCost) -> None:
+        if self is ledger._admission:
+            other.debit(QUERY.repeated(3))
+            self._room = 0
+        bound(self, account, charge)
+
+    monkeypatch.setattr(Admission, "make_room", overtaken)
+    ledger.debit(QUERY)
+    assert ledger.accountant().queries == 3 * ledger_module._ATTEMPTS + 1
+
+
+class Interrupted:
+    """A connection that presses Ctrl-C before or after its first commit of a write."""
+
+    def __init__(self, connection: sqlite3.Connection, *, after: bool) -> None:
+        self.connection, self.after = connection, after
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.connection, name)
+
+    def execute(self, statement: str, *arguments: object) -> object:
+        if statement != "COMMIT":
+            return self.connection.execute(statement, *arguments)  # type: ignore[arg-type]
+        if self.after:
+            self.connection.execute(statement)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_ctrl_c_around_the_commit_says_what_was_paid(after: bool, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    connect, labels, opened = sqlite3.connect, np.array([1, 0]), []
+
+    def interrupted(*arguments: object, **options: object) -> object:
+        opened.append(1)  # the first transaction bounds, the second one writes
+        connection = connect(*arguments, **options)  # type: ignore[call-overload]
+        return Interrupted(connection, after=after) if len(opened) == 2 else connection
+
+    monkeypatch.setattr(sqlite3, "connect", interrupted)
+    with pytest.raises(DeliveryError if after else KeyboardInterrupt) as caught:
+        ledger.debit(QUERY.repeated(2), labels=labels)
+    monkeypatch.undo()
+    if after:
+        assert "interrupted; the budget is spent and the labels are kept" in str(caught.value)
+        (entry,) = PrivacyLedger(path).undelivered()
+        assert (entry.labels, entry.table) == (labels_digest(labels), QUERY.table)
+        assert ledger.kept_labels(entry.number).tolist() == [1, 0]
+    else:
+        assert PrivacyLedger(path).entries() == ()
+
+
+def test_labels_that_wait_are_checked(path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    with pytest.raises(ValueError, match=r"labels must be \(3,\), one for each query"):
+        ledger.debit(QUERY.repeated(3), labels=np.array([1, 0]))
+    with pytest.raises(DeliveryError, match="no way"):
+        ledger.debit(QUERY.repeated(2), labels=np.array(["no", "yes"]), deliver=no_way)
+    assert ledger.kept_labels(1).tolist() == ["no", "yes"]
+    with pytest.raises(ValueError, match="the entry must be one of 1, got 2"):
+        ledger.kept_labels(2)
+    edit(path, "UPDATE entries SET labels = zeroblob(10)")
+    with pytest.raises(LedgerError, match="the labels that wait in it were changed"):
+        ledger.kept_labels(1)
+    ledger.forget_labels(1)
+    with pytest.raises(ValueError, match="the entry must be undelivered, and none is, got 1"):
+        ledger.kept_labels(1)
+
+
+def no_way(_: int) -> None:
+    raise OSError("no way")

@@ -1,0 +1,172 @@
+"""Locks of a ledger's file that hold whatever else the same process does with that file."""
+
+import errno
+import fcntl
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from darrm.errors import LedgerError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.sqlite import lock_beside
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.privacy import PrivacyParams
+from darrm.util.files import check_parent
+from darrm.verify.audit import audit
+from darrm.verify.ledger_file import ledger_files
+
+QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0))
+
+# debits while a thread of the same process opens the file by other means, all the time
+DEBITS = """
+    import sys, threading
+    from pathlib import Path
+    from darrm.ledger.ledger import PrivacyLedger
+    from darrm.loss.privacy_cost import PrivacyCost
+    from darrm.privacy import PrivacyParams
+    from darrm.verify.audit import audit
+    path, debits, means = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    ended = threading.Event()
+    def other() -> None:
+        while not ended.is_set():
+            audit([path]) if means == "audit" else path.open("rb").close()
+    thread = threading.Thread(target=other)
+    thread.start()
+    ledger, paid = PrivacyLedger(path), 0
+    try:
+        for _ in range(debits):
+            paid += ledger.debit(PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0))) > 0
+    finally:
+        ended.set()
+        print(paid)
+"""
+ONE_DEBIT = """
+    import sys
+    from darrm.ledger.ledger import PrivacyLedger
+    from darrm.loss.privacy_cost import PrivacyCost
+    from darrm.privacy import PrivacyParams
+    ledger = PrivacyLedger(sys.argv[1], timeout=0.2)
+    ledger.debit(PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0)))
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger.create(path, PrivacyParams(10))
+    return path
+
+
+def started(script: str, *words: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    ("debits", "means"),
+    [
+        (60, "audit"),
+        pytest.param(1000, "audit", marks=pytest.mark.slow),
+        pytest.param(1000, "open", marks=pytest.mark.slow),
+    ],
+)
+def test_every_debit_that_returned_is_in_the_ledger(debits: int, means: str, path: Path) -> None:
+    """POSIX locks of a process end when it closes any handle of the file: 361 debits returned, and 360 were there."""
+    running = [started(DEBITS, path, debits, how) for how in (means, "open")]
+    said = [process.communicate() for process in running]
+    assert [errors for _, errors in said] == ["", ""]
+    assert [int(paid) for paid, _ in said] == [debits, debits]
+    ledger = PrivacyLedger(path)
+    ledger.check()
+    assert ledger.accountant().queries == 2 * debits
+
+
+def test_a_file_that_is_opened_and_closed_lets_nobody_in(path: Path) -> None:
+    ledger = PrivacyLedger(path)
+    with ledger._transaction(write=True):
+        path.open("rb").close()
+        path.read_bytes()
+        _, error = started(ONE_DEBIT, path).communicate()
+        assert "another process kept it locked for too long: nothing was debited" in error
+    assert started(ONE_DEBIT, path).communicate()[1] == ""
+    assert ledger.accountant().queries == 1
+
+
+def refused(path: Path) -> None:
+    with pytest.raises(ValueError, match="is a database"):
+        check_parent(path)
+
+
+@pytest.mark.parametrize("means", [ledger_files, refused, lambda path: audit([path])])
+def test_darrm_opens_no_ledger_during_a_transaction_of_its_process(means: Any, path: Path) -> None:
+    other = threading.Thread(target=means, args=(path,))
+    with PrivacyLedger(path)._transaction(write=True):
+        other.start()
+        other.join(0.2)
+        assert other.is_alive()
+    other.join(30)
+    assert not other.is_alive()
+
+
+def test_a_lock_whose_file_was_deleted_is_taken_on_the_new_file(path: Path) -> None:
+    beside = path.with_name(".ledger.sqlite.lock")
+    with lock_beside(str(path), write=True) as is_locked:
+        assert is_locked
+        with lock_beside(str(path), write=True) as again:
+            assert not again
+        with lock_beside(str(path), write=False) as again:
+            assert not again
+    beside.unlink()
+    PrivacyLedger(path).debit(QUERY)
+    assert beside.stat().st_size == 0
+
+
+def test_readers_make_no_file_and_audits_judge_none(path: Path) -> None:
+    beside = path.with_name(".ledger.sqlite.lock")
+    beside.unlink()
+    PrivacyLedger(path).check()
+    assert [Path(file.path).name for file in audit([path.parent]).files] == ["ledger.sqlite"]
+    assert not beside.exists()
+    PrivacyLedger(path).debit(QUERY)
+    assert beside.exists()
+    assert [Path(file.path).name for file in audit([path.parent]).files] == ["ledger.sqlite"]
+    with pytest.raises(LedgerError, match=r"SQLite|no ledger|empty"):
+        PrivacyLedger(beside)
+
+
+def test_who_may_write_to_the_ledger_may_lock_it(path: Path) -> None:
+    beside = path.with_name(".ledger.sqlite.lock")
+    assert stat.S_IMODE(beside.stat().st_mode) == 0o600
+    path.chmod(0o664)
+    PrivacyLedger(path).debit(QUERY)
+    assert stat.S_IMODE(beside.stat().st_mode) == 0o664
+
+
+def test_links_to_a_ledger_share_its_lock(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "folder" / "link.sqlite"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    with lock_beside(str(path), write=True), lock_beside(str(link), write=True) as is_locked:
+        assert not is_locked
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS])
+def test_a_folder_without_such_locks_is_refused_in_one_line(
+    number: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(number, "no locks here")
+
+    ledger = PrivacyLedger(path)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(
+        LedgerError, match=r"does not lock files.*nothing was debited: keep the ledger on a disk"
+    ) as error:
+        ledger.debit(QUERY)
+    assert len(str(error.value).splitlines()) == 1

@@ -1,0 +1,671 @@
+"""Ledgers in PostgreSQL: the contract that both stores keep, and what only a server can do to one.
+
+The server is Debian's, started in a folder of its own, with no port: see `servers`.
+"""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm.account import __main__ as account
+from darrm.commands.command_line import run
+from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
+from darrm.ledger import __main__ as command
+from darrm.ledger.ledger import PrivacyLedger, StreamCursor
+from darrm.ledger.moving import copy_of, move
+from darrm.ledger.postgres import PostgresStore, open_store
+from darrm.ledger.sqlite import SQLiteStore
+from darrm.ledger.store import is_url
+from darrm.ledger.transaction import Transaction
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.loss.renyi import RenyiCurve
+from darrm.majority.noise_function import NoiseFunction
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.release import __main__ as release
+from darrm.table.table import certify
+from darrm.verify import __main__ as verify
+from tests.doors import refused
+from tests.exhaustive import EXHAUSTIVE
+
+QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
+OTHER = PrivacyCost("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
+BUDGET = PrivacyParams(3, "1e-3")
+KILLS = 200 if EXHAUSTIVE else 5
+PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path())
+_numbers = count(1)
+
+
+@dataclass
+class Server:
+    """A PostgreSQL of our own, reached by a socket in its folder."""
+
+    folder: Path
+    as_user: tuple[str, ...]
+    options: str = ""
+    started: bool = field(default=False)
+
+    @classmethod
+    def make(cls) -> "Server":
+        folder = Path(tempfile.mkdtemp(prefix="darrm-pg-", dir="/tmp"))
+        as_user: tuple[str, ...] = ()
+        if os.getuid() == 0:  # the server refuses to run as root
+            shutil.chown(folder, "postgres")
+            as_user = ("runuser", "-u", "postgres", "--")
+        server = cls(folder, as_user)
+        server.program("initdb", "-D", folder / "data", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        return server
+
+    def program(self, name: str, *arguments: object) -> None:
+        line = [*self.as_user, PROGRAMS / name, *arguments]
+        done = subprocess.run([*map(str, line)], capture_output=True, text=True, check=False, cwd="/")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self, options: str = "") -> None:
+        settings = f"-k {self.folder} -c listen_addresses='' -c shared_buffers=16MB -c max_connections=40 {options}"
+        self.program("pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-w", "-o", settings, "start")
+        self.started = True
+
+    def stop(self, mode: str = "immediate") -> None:
+        if self.started:
+            self.program("pg_ctl", "-D", self.folder / "data", "-w", "-m", mode, "stop")
+            self.started = False
+
+    @property
+    def url(self) -> str:
+        return f"postgresql:///postgres?host={self.folder}&user=postgres"
+
+    def run(self, *statements: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as link:
+            for statement in statements:
+                link.execute(statement)
+
+    def empty(self) -> str:
+        """A URL of a schema that nobody used."""
+        name = f"ledger{next(_numbers)}"
+        self.run(f"CREATE SCHEMA {name}")
+        return f"{self.url}&options=-csearch_path%3D{name}"
+
+    def change(self, url: str, *statements: str) -> None:
+        """Do to a ledger's tables what nobody may."""
+        self.run(f"SET search_path = {url.rpartition('%3D')[2]}", *statements)
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    pytest.importorskip("psycopg")
+    if not (PROGRAMS / "initdb").is_file():
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    made = Server.make()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(made.folder)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that a test may kill."""
+    with running() as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "ledger.sqlite")
+    return str(request.getfixturevalue("server").empty())
+
+
+def test_a_name_is_a_file_or_a_url() -> None:
+    assert is_url("postgresql://db/ward")
+    assert is_url("postgres://db/ward")
+    assert not is_url("ledger.sqlite")
+    assert not is_url(Path("postgresql:"))
+    assert type(open_store("ledger.sqlite", timeout=1.0)) is SQLiteStore
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2@db/ward",
+        "postgresql://db/ward?password=hunter2",
+        "postgresql://db/ward?sslpassword=hunter2",
+        "postgresql://db/ward?scram_client_key=hunter2",
+        "postgresql://db/ward?oauth_client_secret=hunter2",
+        "postgresql://db/ward?pass%77ord=hunter2",
+        "postgresql://me:hunter2%zz@db/ward",
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_never_shown(url: str) -> None:
+    pytest.importorskip("psycopg")
+    for make in (PrivacyLedger, lambda name: PrivacyLedger.create(name, BUDGET)):
+        with pytest.raises(ValueError, match=r"the URL of (a|the) ledger") as caught:
+            make(url)
+        assert "hunter2" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__ is ("%zz" in url)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "POSTGRESQL://me:hunter2@db/ward",
+        "Postgres://me:hunter2@db/ward",
+        " postgresql://me:hunter2@db/ward",
+        "postgresql+psycopg://me:hunter2@db/ward",
+        "mysql://me:hunter2@db/ward",
+        "jdbc:postgresql://db/ward?user=me&password=hunter2",
+        "host=db dbname=ward password=hunter2",
+        "host=db dbname=ward PASSWORD = hunter2",
+        "dbname=ward scram_client_key=hunter2",
+        "host=hunter2",
+    ],
+)
+def test_what_is_neither_file_nor_url_is_refused_unseen(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for make in (
+        PrivacyLedger,
+        lambda name: PrivacyLedger.create(name, BUDGET),
+        lambda name: PrivacyLedger(Path(name)),
+    ):
+        with pytest.raises(ValueError, match="a file or a URL") as caught:
+            make(name)
+        assert "hunter2" not in str(caught.value)
+    commands: list[tuple[Any, list[str]]] = [
+        (account.main, ["--ledger", name]),
+        (command.main, ["move", "old.sqlite", name]),
+        (release.main, ["v.csv", "--table", "t", "--ledger", name, "--create-budget", "1,0", "--output", "l.csv"]),
+        (verify.main, [name]),
+    ]
+    for main, words in commands:
+        refused(main, words, "a file or a URL", capsys)
+    assert run(lambda: account.main(["--ledger", *name.split()])) == 2  # quotes were forgotten
+    assert "hunter2" not in capsys.readouterr().err.replace("host=hunter2", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_psycopg_a_clear_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ValueError, match=r"pip install 'darrm\[postgres\]'"):
+        PrivacyLedger("postgresql://db/ward")
+
+
+@pytest.mark.quick_cases(1)
+def test_both_stores_admit_and_refuse_the_same(place: str) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET, population="ward 7")
+    fit = ledger.queries_that_fit(QUERY)
+    assert ledger.debit(QUERY.repeated(fit - 2), note="first") == 1
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.debit(QUERY.repeated(5))
+    assert caught.value.queries_that_fit == 2
+    with pytest.raises(ValueError, match="one kind"):
+        ledger.debit(OTHER)
+    assert ledger.debit(QUERY.repeated(2), note="ü — '; DROP TABLE budget; --") == 2  # no number was lost
+    again = PrivacyLedger(place)
+    assert [(entry.number, entry.count, entry.note) for entry in again.entries()] == [
+        (1, fit - 2, "first"),
+        (2, 2, "ü — '; DROP TABLE budget; --"),
+    ]
+    assert (again.digest(), again.population, again.identity) == (ledger.digest(), "ward 7", ledger.identity)
+    assert (again.digest(1).number, again.digest(2)) == (1, again.digest())
+    assert again.spent.queries == fit
+    with pytest.raises(LedgerError, match="it exists already"):
+        PrivacyLedger.create(place, BUDGET)
+
+
+@pytest.mark.quick_cases(1)
+def test_both_stores_keep_labels_until_they_are_delivered(place: str, tmp_path: Path) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
+    labels, output = np.array([1, 0, 1]), tmp_path / "labels.csv"
+
+    def fails(number: int) -> None:
+        raise OSError(f"no space for {number}")
+
+    with pytest.raises(DeliveryError, match="no space for 1; the budget is spent and the labels are kept"):
+        ledger.debit(QUERY.repeated(3), labels=labels, output=output, deliver=fails)
+    with pytest.raises(ValueError, match=r"were paid for already and are not delivered yet \(entry 1"):
+        ledger.debit(QUERY.repeated(3), labels=labels, output=output)
+    again = PrivacyLedger(place)
+    assert again.kept_labels(1).tolist() == [1, 0, 1]
+    again.forget_labels(1, {"a.csv": "12"})
+    assert not ledger.undelivered()
+    assert ledger.entries()[0].files == (("a.csv", "12"),)
+    cursor = StreamCursor.of("wards", 0)
+    assert ledger.debit(QUERY, labels=labels[:1], cursor=cursor) == 2
+    with pytest.raises(ValueError, match="another process answers this stream"):
+        again.debit(QUERY, labels=labels[:1], cursor=cursor)
+
+
+def test_both_stores_take_costs_of_any_length(place: str) -> None:
+    orders = np.linspace(2, 500, 2_000)
+    charge = PrivacyCost("a curve", renyi=RenyiCurve(orders, orders / 3e6))
+    ledger = PrivacyLedger.create(place, BUDGET, composition="renyi")
+    small = PrivacyCost("small", renyi=RenyiCurve(np.array([2.0, 8.0]), np.array([1e-4, 4e-4])))
+    assert [ledger.debit(charge), ledger.debit(charge), ledger.debit(small)] == [1, 2, 3]
+    assert [cost.count for cost in PrivacyLedger(place).costs().values()] == [2, 1]
+
+
+DAMAGE = {
+    "a total": "UPDATE costs SET total = total - 1",
+    "a count": "UPDATE entries SET count = 1 WHERE id = 1",
+    "the last entry": "DELETE FROM entries WHERE id = 2",
+    "the budget": "UPDATE budget SET epsilon = '30'",
+    "the cost": "UPDATE costs SET cost = replace(cost, '0.1', '0.01')",
+    "a link": "UPDATE entries SET entry_hash = 'x' WHERE id = 2",
+}
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("what", DAMAGE)
+def test_both_stores_refuse_what_somebody_changed(what: str, place: str, request: pytest.FixtureRequest) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
+    for _ in range(2):
+        ledger.debit(QUERY.repeated(2))
+    if is_url(place):
+        request.getfixturevalue("server").change(place, DAMAGE[what])
+    else:
+        with sqlite3.connect(place) as connection:
+            connection.execute(DAMAGE[what])
+        connection.close()
+    for act in (lambda: PrivacyLedger(place), lambda: ledger.debit(QUERY)):
+        with pytest.raises(LedgerError, match="corrupted"):
+            act()
+
+
+def test_triggers_rules_and_hidden_rows_are_refused(server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    ledger.debit(QUERY)
+    server.change(url, "CREATE RULE forget AS ON INSERT TO entries DO INSTEAD NOTHING")
+    with pytest.raises(LedgerError, match="a trigger or a view was added"):
+        ledger.debit(QUERY)
+    server.change(url, "DROP RULE forget ON entries", "ALTER TABLE entries ADD COLUMN more text")
+    assert ledger.debit(QUERY) == 2
+
+
+def test_what_is_no_ledger_is_refused_in_one_line(server: Server) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger in it: make a ledger first"):
+        PrivacyLedger(server.empty())
+    with pytest.raises(LedgerError, match=r'refuses the login.*database "nobody" does not exist') as caught:
+        PrivacyLedger(server.url.replace("/postgres?", "/nobody?"))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(LedgerError, match="the server cannot be reached"):
+        PrivacyLedger("postgresql:///x?host=/nowhere/at/all")
+
+
+def test_a_user_without_rights_and_a_read_only_server_pay_nothing(server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    schema = url.rpartition("%3D")[2]
+    reader = f"reader_{schema}"
+    server.run(f"CREATE ROLE {reader} LOGIN", f"GRANT USAGE ON SCHEMA {schema} TO {reader}")
+    server.run(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}")
+    other = PrivacyLedger(url.replace("user=postgres", f"user={reader}"))
+    with pytest.raises(LedgerError, match="this user may not do that"):
+        other.debit(QUERY)
+    server.run(f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO {reader}")
+    assert other.debit(QUERY) == 1
+    frozen = PrivacyLedger(f"{url}%20-cdefault_transaction_read_only%3Don")
+    with pytest.raises(LedgerError, match="it cannot be written, so nothing was debited"):
+        frozen.debit(QUERY)
+    assert frozen.entries() == other.entries() == ledger.entries()
+    assert ledger.debit(QUERY) == 2
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("DiskFull", "the disk of the server is full: nothing was debited; free some space"),
+        ("TooManyConnections", "the server lacks memory or connections: nothing was debited"),
+        ("AdminShutdown", "the server stops or restarts: nothing was released"),
+        ("IoError", "the server's file system refused"),
+        ("DataCorrupted", "it is corrupted: restore a copy"),
+        ("NotSupportedError", "the database refused: nothing was released"),
+    ],
+)
+def test_what_a_server_refuses_is_one_clear_line(
+    name: str, line: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    ledger = PrivacyLedger.create(server.empty(), BUDGET)
+    execute = psycopg.Connection.execute
+
+    def fails(link: Any, statement: str, *values: Any) -> Any:
+        if "INSERT INTO entries" in statement:
+            raise getattr(psycopg.errors, name)("no\nmore")
+        return execute(link, statement, *values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "execute", fails)
+        with pytest.raises(LedgerError, match=line) as caught:
+            ledger.debit(QUERY)
+    assert "(PostgreSQL: no more)" in str(caught.value)
+    assert ledger.debit(QUERY) == 1
+
+
+def test_commits_are_durable_whatever_the_server_was_told(server: Server) -> None:
+    url = server.empty()
+    PrivacyLedger.create(url, BUDGET)
+    store = PostgresStore(f"{url}%20-csynchronous_commit%3Doff", timeout=5.0)
+    with store.transaction(write=True) as tables:
+        assert tables.link.execute("SELECT current_setting('synchronous_commit')").fetchone() == ("on",)
+        assert tables.link.execute("SELECT current_setting('transaction_isolation')").fetchone() == ("serializable",)
+
+
+@pytest.mark.slow
+def test_another_program_that_holds_or_writes_the_tables(server: Server) -> None:
+    import psycopg
+
+    url = server.empty()
+    PrivacyLedger.create(url, BUDGET).debit(QUERY)
+    ledger = PrivacyLedger(url, timeout=0.2)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT * FROM budget FOR UPDATE")
+        with pytest.raises(LedgerError, match="another process kept it locked for too long: nothing was debited"):
+            ledger.debit(QUERY)
+    with psycopg.connect(url) as other:
+        message = "another program wrote to its tables at the same moment"
+        with pytest.raises(LedgerError, match=message), ledger._store.transaction(write=True) as tables:  # noqa: PT012
+            (cost,) = tables.costs()
+            other.execute("UPDATE costs SET what = what")
+            other.commit()
+            tables.put_cost(cost._replace(total=100))
+    assert ledger.debit(QUERY) == 2
+
+
+@pytest.mark.quick_cases(1)
+def test_threads_take_turns_and_no_number_is_given_twice(place: str) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
+    fit = ledger.queries_that_fit(QUERY)
+    ledger.debit(QUERY.repeated(fit - 20))
+    numbers: list[int] = []
+    refused: list[BaseException] = []
+
+    def debit() -> None:
+        for _ in range(4):
+            try:
+                numbers.append(ledger.debit(QUERY))
+            except BudgetExceededError as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=debit) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(2, 22))
+    assert len(refused) == 20
+    assert PrivacyLedger(place).spent.queries == fit
+
+
+@pytest.mark.slow
+def test_a_forked_child_leaves_its_parents_connection_alone(server: Server) -> None:
+    script = f"""
+        import os
+        from tests.ledger.test_postgres import QUERY
+        from darrm.ledger.ledger import PrivacyLedger
+        ledger = PrivacyLedger.create({server.empty()!r}, {BUDGET!r})
+        ledger.debit(QUERY)
+        child = os.fork()
+        if child == 0:
+            ledger.debit(QUERY)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(ledger.debit(QUERY))
+    """
+    prelude = "from darrm.privacy import PrivacyParams\n"
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "3\n", done.stderr
+
+
+def test_an_idle_connection_that_was_lost_is_made_again(server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'darrm'")
+    assert ledger.debit(QUERY) == 1
+
+
+def test_a_ledger_moves_there_and_back_and_the_old_one_is_closed(server: Server, tmp_path: Path) -> None:
+    old, url, back = str(tmp_path / "old.sqlite"), server.empty(), str(tmp_path / "back.sqlite")
+    ledger = PrivacyLedger.create(old, BUDGET, population="ward 7")
+    ledger.debit(QUERY.repeated(2), labels=np.array([0, 1]), cursor=StreamCursor.of("wards"))
+    ledger.debit(QUERY, note="ü")
+    moved = move(old, url)
+    assert moved.path == url
+    assert (moved.entries(), moved.digest()) == (ledger.entries(), ledger.digest())
+    assert moved.kept_labels(1).tolist() == [0, 1]
+    for closed in (ledger, PrivacyLedger(old)):
+        with pytest.raises(LedgerError, match=r"it is closed, its budget moved to postgresql:.*: debit there; nothing"):
+            closed.debit(QUERY)
+    with pytest.raises(LedgerError, match=r"moved to postgresql:.* already"):
+        move(old, back)
+    assert move(old, url).digest() == moved.digest()  # nobody heard that it was done
+    assert moved.debit(QUERY) == 3
+    assert move(old, url).digest() == moved.digest()
+    again = move(url, back)
+    assert (again.debit(QUERY), len(again.entries())) == (4, 4)
+    assert again.entries()[:3] == PrivacyLedger(url).entries()
+    with pytest.raises(LedgerError, match="it is closed, its budget moved to"):
+        moved.debit(QUERY)
+
+
+@pytest.mark.parametrize("cut_off", ["before the old one is closed", "before the new one is there"])
+def test_a_move_that_is_cut_off_leaves_one_budget(
+    cut_off: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, url = str(tmp_path / "old.sqlite"), server.empty()
+    ledger = PrivacyLedger.create(old, BUDGET)
+    ledger.debit(QUERY)
+
+    def fails(store: Transaction | PostgresStore, *_: object) -> None:
+        if isinstance(store, PostgresStore):
+            store._drop()
+        raise OSError("no power")
+
+    with monkeypatch.context() as patch:
+        owner, method = (Transaction, "set_moved") if "old" in cut_off else (PostgresStore, "_commit")
+        patch.setattr(owner, method, fails)
+        with pytest.raises(OSError, match="no power"):
+            move(old, url)
+    with pytest.raises(LedgerError, match="there is no ledger in it"):
+        PrivacyLedger(url)
+    if "old" in cut_off:
+        assert ledger.debit(QUERY) == 2
+    else:
+        with pytest.raises(LedgerError, match="it is closed"):
+            ledger.debit(QUERY)
+    assert move(old, url).digest() == ledger.digest()
+
+
+@pytest.mark.parametrize("cut_off", ["before the old one is closed", "before the new one is there"])
+def test_a_move_to_a_file_that_was_killed_goes_on(
+    cut_off: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, there = str(tmp_path / "old.sqlite"), str(tmp_path / "new.sqlite")
+    ledger = PrivacyLedger.create(old, BUDGET)
+    ledger.debit(QUERY)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SQLiteStore, "discard", lambda _: None)  # nobody tidies up
+        if "old" in cut_off:
+            patch.setattr(Transaction, "set_moved", killed)
+        else:
+            transaction = SQLiteStore.transaction
+
+            @contextmanager
+            def cut(store: SQLiteStore, *, write: bool) -> Iterator[Any]:
+                with transaction(store, write=write) as connection:
+                    yield connection
+                if write and store.path == old:
+                    killed()
+
+            patch.setattr(SQLiteStore, "transaction", cut)
+        with pytest.raises(KeyboardInterrupt):
+            move(old, there)
+    assert Path(there).stat().st_size == 0
+    moved = move(old, there)
+    assert moved.digest() == ledger.digest()
+    assert moved.debit(QUERY) == 2
+    assert move(old, there).digest() == moved.digest()  # nobody heard that it was done
+    assert moved.debit(QUERY) == 3
+    with pytest.raises(LedgerError, match="it is closed"):
+        ledger.debit(QUERY)
+    Path(there).rename(tmp_path / "away.sqlite")
+    PrivacyLedger.create(there, BUDGET)
+    with pytest.raises(LedgerError, match="it exists already"):  # it is another one
+        move(old, there)
+
+
+def test_a_copy_for_audits_is_the_ledger_as_it_is(server: Server, tmp_path: Path) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
+    ledger.debit(QUERY.repeated(2))
+    ledger.debit(QUERY)
+    (tmp_path / "copy.sqlite").write_bytes(copy_of(url))
+    assert PrivacyLedger(tmp_path / "copy.sqlite").digest() == ledger.digest()
+    server.change(url, "DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2")
+    (tmp_path / "copy.sqlite").write_bytes(copy_of(url))
+    with pytest.raises(LedgerError, match="corrupted"):
+        PrivacyLedger(tmp_path / "copy.sqlite")
+
+
+def test_the_command_lines_take_urls(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
+    table, votes, old, url = tmp_path / "table.json", tmp_path / "votes.csv", tmp_path / "old.sqlite", server.empty()
+    certify(problem, NoiseFunction(3, [0.5, 1.0])).save(table)
+    votes.write_text("1,0,1\n0,0,1\n")
+    released = ["--table", str(table), "--quiet"]
+    first = [str(votes), *released, "--ledger", str(old), "--create-budget", "3,1e-3"]
+    assert run(lambda: release.main([*first, "--output", str(tmp_path / "a.csv")])) == 0
+    assert run(lambda: command.main(["move", str(old), url, "--quiet"])) == 0
+    capsys.readouterr()
+    refused(release.main, [*first[:-2], "--output", str(tmp_path / "b.csv")], "it is closed, its budget moved", capsys)
+    refused(command.main, ["move", url], "TO is required", capsys)
+    refused(account.main, ["--ledger", "postgresql://me:hunter2@db/ward"], "must have no password in it", capsys)
+    second = [str(votes), *released, "--ledger", url, "--output", str(tmp_path / "b.csv")]
+    assert run(lambda: release.main(second)) == 0
+    assert run(lambda: account.main(["--ledger", url, "--digest"])) == 0
+    digest = capsys.readouterr().out.strip().splitlines()[-1]
+    assert digest == str(PrivacyLedger(url).digest())
+    files = [str(table), url, str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    assert run(lambda: verify.main([*files, "--digest", digest, "--quiet"])) == 0
+    server.change(url, "UPDATE entries SET note = 'x' WHERE id = 1")
+    assert run(lambda: verify.main(files)) == 1
+    assert "entry 1" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_restarts_or_is_killed(own_server: Server) -> None:
+    url = own_server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET, timeout=5.0)
+    ledger.debit(QUERY)
+    own_server.stop("fast")
+    with pytest.raises(LedgerError, match=r"the server (cannot be reached|stops or restarts)"):
+        ledger.debit(QUERY)
+    own_server.start()
+    assert ledger.debit(QUERY) == 2
+    own_server.stop("immediate")
+    own_server.start()
+    assert [entry.number for entry in ledger.entries()] == [1, 2]
+    own_server.stop()
+    own_server.start("-c fsync=off")
+    with pytest.raises(LedgerError, match="its server does not wait for the disk"):
+        PrivacyLedger(url)
+
+
+@pytest.mark.slow
+def test_debits_while_the_server_is_killed_are_paid_once_or_not_at_all(own_server: Server) -> None:
+    url, ended = own_server.empty(), threading.Event()
+    tiny = PrivacyCost("tiny", guarantee=PrivacyParams("0.0001", "0"))
+    PrivacyLedger.create(url, BUDGET)
+    paid, unsure, refused = list[str](), list[str](), list[str]()
+
+    def debit(name: int) -> None:
+        ledger = PrivacyLedger(url)
+        for number in count():
+            if ended.is_set():
+                return
+            note = f"{name}:{number}"
+            try:
+                ledger.debit(tiny, note=note)
+                paid.append(note)
+            except DeliveryError:
+                unsure.append(note)
+            except LedgerError:
+                refused.append(note)
+                ended.wait(0.01)
+
+    threads = [threading.Thread(target=debit, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(KILLS):
+        ended.wait(0.3)
+        own_server.stop("immediate")
+        own_server.start()
+    ended.set()
+    for thread in threads:
+        thread.join()
+    kept = [entry.note for entry in PrivacyLedger(url).entries()]
+    assert len(kept) == len(set(kept))  # none twice
+    assert set(paid) <= set(kept) <= {*paid, *unsure}  # none lost, and none unpaid
+    assert paid
+    assert refused
+
+
+@pytest.mark.slow
+def test_processes_with_one_budget_pay_for_what_it_admits_and_not_one_more(server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, PrivacyParams("0.01", "1e-3"))
+    script = f"""
+        from darrm.ledger.ledger import PrivacyLedger
+        from darrm.errors import BudgetExceededError
+        from darrm.loss.privacy_cost import PrivacyCost
+        from darrm.privacy import PrivacyParams
+        ledger, paid = PrivacyLedger({url!r}), 0
+        for _ in range(50):
+            try:
+                ledger.debit(PrivacyCost("small", guarantee=PrivacyParams("0", "1e-5")))
+                paid += 1
+            except BudgetExceededError:
+                pass
+        print(paid)
+    """
+    lines = [sys.executable, "-c", textwrap.dedent(script)]
+    started = [subprocess.Popen(lines, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    paid = [int(process.communicate()[0]) for process in started]
+    assert sum(paid) == len(ledger.entries()) == 100
+    assert ledger.spent.queries == 100

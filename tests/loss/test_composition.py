@@ -1,0 +1,178 @@
+"""Composition against brute force over all outcomes, fifty digits, and the printed tables of [D]."""
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm.loss.composition import (
+    LossDistribution,
+    TooManyKindsError,
+    compose_general,
+    compose_optimal,
+    compose_simple,
+    general_epsilon,
+    optimal_epsilon,
+)
+from darrm.privacy import PrivacyParams
+
+# [D, Tables 5, 2, 7 and 9]: (epsilon, delta) a query, then (epsilon, delta) after 20, 50 and 100 queries as printed
+PRINTED = [
+    ("0.0892", "0.0001", ["1.704", "2.837", "4.202"], ["0.002", "0.005", "0.010"]),
+    ("0.0852", "0.0001", ["1.620", "2.695", "3.988"], ["0.002", "0.005", "0.010"]),
+    ("0.2676", "0.0003", ["5.352", "9.901", "15.044"], ["0.006", "0.015", "0.030"]),
+    ("0.2556", "0.0003", ["5.112", "9.382", "14.219"], ["0.006", "0.015", "0.030"]),
+    ("0.4460", "0.0005", ["8.920", "18.428", "28.926"], ["0.010", "0.025", "0.049"]),
+    ("0.4260", "0.0005", ["8.520", "17.398", "27.223"], ["0.010", "0.025", "0.049"]),
+    ("0.6244", "0.0007", ["12.488", "28.392", "45.683"], ["0.014", "0.035", "0.068"]),
+    ("0.5964", "0.0007", ["11.928", "26.738", "42.873"], ["0.014", "0.035", "0.068"]),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "epsilons", "deltas"), PRINTED)
+def test_general_reproduces_every_printed_digit(
+    epsilon: str, delta: str, epsilons: list[str], deltas: list[str]
+) -> None:
+    totals = [compose_general(PrivacyParams(epsilon, delta), k, 1e-4) for k in (20, 50, 100)]
+    assert [f"{total.epsilon:.3f}" for total in totals] == epsilons
+    assert [f"{total.delta:.3f}" for total in totals] == deltas
+
+
+def brute_force_delta(groups: list[tuple[PrivacyParams, int]], epsilon: float) -> mpmath.mpf:
+    """The hockey-stick divergence of confessing randomized responses, over every tuple of outcomes."""
+    pairs = []
+    for params, count in groups:
+        e, d = mpmath.mpf(params.epsilon), mpmath.mpf(params.delta)
+        truth, lie = (1 - d) * mpmath.exp(e) / (1 + mpmath.exp(e)), (1 - d) / (1 + mpmath.exp(e))
+        pairs += [[(d, mpmath.mpf(0)), (truth, lie), (lie, truth), (mpmath.mpf(0), d)]] * count
+    total = mpmath.mpf(0)
+    for outcome in itertools.product(*pairs):
+        p = mpmath.fprod(first for first, _ in outcome)
+        q = mpmath.fprod(second for _, second in outcome)
+        total += max(mpmath.mpf(0), p - mpmath.exp(epsilon) * q)
+    return total
+
+
+GROUPS = [
+    [(PrivacyParams(0.3, 0.01), 1)],
+    [(PrivacyParams(0.3, 0), 4)],
+    [(PrivacyParams(0.3, 0.01), 5)],
+    [(PrivacyParams(2.5, 0.001), 4)],
+    [(PrivacyParams(0.3, 0.01), 2), (PrivacyParams(0.7, 0.002), 3)],
+    [(PrivacyParams(1.0, 0), 2), (PrivacyParams(0.0, 0.002), 1), (PrivacyParams(0.25, 1e-5), 2)],
+]
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("extra", [1e-6, 1e-3, 0.05])
+def test_optimal_inverts_the_brute_force(groups: list[tuple[PrivacyParams, int]], extra: float) -> None:
+    least = 1.0 - math.prod((1.0 - params.delta) ** count for params, count in groups)
+    delta = least + extra
+    with mpmath.workdps(50):
+        epsilon = optimal_epsilon(groups, delta)
+        # private at the returned ε, and not private a hair below it
+        assert brute_force_delta(groups, epsilon) <= delta
+        if epsilon > 0.0:
+            assert brute_force_delta(groups, epsilon - 1e-9) > delta
+
+
+@pytest.mark.parametrize("k", [1, 7, 100, 1000])
+def test_optimal_at_fifty_digits(k: int) -> None:
+    params, delta = PrivacyParams(0.2676, 1e-7), 1e-3
+    epsilon = compose_optimal(params, k, delta).epsilon
+    with mpmath.workdps(50):
+        e, d = mpmath.mpf(params.epsilon), mpmath.mpf(params.delta)
+
+        def exact(total: float) -> mpmath.mpf:
+            terms = (
+                mpmath.binomial(k, n) * max(mpmath.mpf(0), mpmath.exp(n * e) - mpmath.exp(total + (k - n) * e))
+                for n in range(k + 1)
+            )
+            return 1 - (1 - d) ** k * (1 - mpmath.fsum(terms) / (1 + mpmath.exp(e)) ** k)
+
+        assert exact(epsilon) <= delta
+        assert exact(epsilon * (1 - 1e-8)) > delta
+
+
+def test_a_hundred_thousand_queries() -> None:
+    total = compose_optimal(PrivacyParams(0.01, 0), 100_000, 1e-6)
+    # the loss is close to normal with mean kε²/2 = 5 and variance kε² = 10: ε where the Gaussian's δ is 1e-6
+    mean, deviation = 5.0, math.sqrt(10.0)
+
+    def gaussian_delta(epsilon: float) -> float:
+        upper = mpmath.ncdf((mean - epsilon) / deviation)
+        return float(upper - mpmath.exp(epsilon) * mpmath.ncdf((-mean - epsilon) / deviation))
+
+    assert gaussian_delta(total.epsilon + 0.01) < 1e-6 < gaussian_delta(total.epsilon - 0.01)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-100, 1e-300, 1e-320])
+def test_tiny_delta_is_meaningful(delta: float) -> None:
+    k, params = 4000, PrivacyParams(1.0, 0)
+    epsilon = compose_optimal(params, k, delta).epsilon
+    losses = LossDistribution.of_groups([(1.0, k)])
+    # up to the bound on rounding, which grows with the number of atoms that are summed
+    assert losses.log_divergence(epsilon) <= math.log(delta) + 1e-9
+    assert losses.log_divergence(epsilon - 1e-6) > math.log(delta)
+    assert compose_optimal(params, k, delta * 8.0).epsilon < epsilon
+
+
+def test_limits() -> None:
+    pure = PrivacyParams(0.3, 0)
+    assert compose_optimal(pure, 10, 0.0).epsilon == pytest.approx(3.0, rel=1e-15)
+    assert compose_optimal(pure, 10, 0.0).exact_epsilon >= 3
+    assert compose_optimal(PrivacyParams(0.3, 1e-5), 1, 1e-5).epsilon == pytest.approx(0.3, rel=1e-15)
+    assert compose_optimal(PrivacyParams(0, 1e-5), 10, 1e-3).epsilon == 0.0
+    assert compose_optimal(pure, 10, 0.999999).epsilon == 0.0
+    assert compose_simple(PrivacyParams("0.1", "1e-5"), 7).exact_epsilon == Fraction(7, 10)
+    # kδ leaves a little more than 1 − (1 − δ)^k
+    assert 0.9999 < compose_optimal(PrivacyParams(0.1, 1e-5), 10, 1e-4).epsilon < 1.0
+
+
+def test_no_finite_epsilon() -> None:
+    with pytest.raises(ValueError, match=r"delta must be above .* allow a larger delta"):
+        compose_optimal(PrivacyParams(0.1, 1e-5), 10, 5e-5)
+    with pytest.raises(ValueError, match="k must be below"):
+        compose_simple(PrivacyParams(0.1, 0.1), 10)
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True, "3"])
+def test_k_is_checked(k: Any) -> None:
+    for compose in (compose_simple, lambda p, n: compose_general(p, n, 1e-4), lambda p, n: compose_optimal(p, n, 0.1)):
+        with pytest.raises(ValueError, match="k must be an integer"):
+            compose(PrivacyParams(0.1, 1e-5), k)
+
+
+@pytest.mark.parametrize("delta_prime", [0.0, 1.0, -0.1, math.nan])
+def test_slack_is_checked(delta_prime: float) -> None:
+    with pytest.raises(ValueError, match="delta_prime"):
+        compose_general(PrivacyParams(0.1, 1e-5), 3, delta_prime)
+
+
+@given(
+    epsilon=st.floats(0.01, 2.0), each_delta=st.sampled_from([0.0, 1e-6, 1e-4]), k=st.integers(1, 300),
+    slack=st.sampled_from([1e-9, 1e-4, 0.01]),
+)  # fmt: skip
+def test_optimal_is_the_smallest(epsilon: float, each_delta: float, k: int, slack: float) -> None:
+    params = PrivacyParams(epsilon, each_delta)
+    general = compose_general(params, k, slack)
+    optimal = compose_optimal(params, k, general.delta)
+    assert optimal.epsilon <= general.epsilon * (1.0 + 1e-12)
+    assert general.epsilon <= k * params.epsilon * (1.0 + 1e-12)
+
+
+def test_counts_of_one_kind_add_up() -> None:
+    params = PrivacyParams(0.3, 1e-6)
+    split, joined = [(params, 3), (params, 4)], [(params, 7)]
+    assert optimal_epsilon(split, 1e-3) == pytest.approx(optimal_epsilon(joined, 1e-3), rel=1e-10)
+    assert general_epsilon(split, 1e-3) == pytest.approx(general_epsilon(joined, 1e-3), rel=1e-14)
+
+
+def test_too_many_kinds_are_refused() -> None:
+    with pytest.raises(TooManyKindsError):
+        LossDistribution.of_groups([(0.1 * i, 10) for i in range(1, 9)])

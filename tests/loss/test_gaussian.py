@@ -1,0 +1,70 @@
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from darrm.loss.gaussian import analytic_sigma, gaussian_delta, renyi_sigma
+from darrm.noisy_max.mechanisms import GNMax
+from darrm.privacy import PrivacyParams
+
+MNIST, FASHION = PrivacyParams("0.2676", "0.0003"), PrivacyParams("0.2556", "0.0003")
+
+
+def test_table_4_of_the_paper() -> None:
+    assert round(renyi_sigma(MNIST).value, 2) == 21.46
+    assert round(renyi_sigma(FASHION).value, 2) == 22.46
+    # the λ printed there is not the minimizer: with it the same formula gives much more noise
+    assert math.sqrt(34.31 / (0.2676 - math.log(1 / 0.0003) / 33.31)) > 37.0
+
+
+def test_the_grid_is_that_of_the_paper() -> None:
+    found = renyi_sigma(MNIST)
+    order = found.settings["order"]
+    start = math.log(1 / 0.0003) / 0.2676 + 1
+    assert (order - start) / 0.5 == pytest.approx(round((order - start) / 0.5), abs=1e-9)
+    grid = np.arange(start + 0.5, 500.1, 0.5)
+    variances = [order / (0.2676 - math.log(1 / 0.0003) / (order - 1)) for order in grid]
+    assert found.value**2 == pytest.approx(min(variances))
+    # and the guarantee that it stands for
+    curve = GNMax(found.value).guarantee
+    assert curve.convert(0.0003, conversion="classic").epsilon <= 0.2676 * 1.001
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "sensitivity"),
+    [(0.2676, 3e-4, math.sqrt(2)), (1.0, 1e-5, 1.0), (10.0, 1e-9, 1.0), (1e-3, 0.4, 1.0), (30.0, 1e-12, 2.0)],
+)
+def test_the_analytic_sigma_is_the_least(epsilon: float, delta: float, sensitivity: float) -> None:
+    sigma = analytic_sigma(PrivacyParams(epsilon, delta), sensitivity=sensitivity).value
+
+    def exact_delta(noise: float) -> mpmath.mpf:
+        with mpmath.workdps(50):
+            a, b = sensitivity / (2 * mpmath.mpf(noise)), epsilon * mpmath.mpf(noise) / sensitivity
+            return mpmath.ncdf(a - b) - mpmath.exp(epsilon) * mpmath.ncdf(-a - b)
+
+    assert exact_delta(sigma) <= delta
+    assert exact_delta(sigma * (1 - 1e-8)) > delta
+    assert gaussian_delta(epsilon, sigma, sensitivity) == pytest.approx(float(exact_delta(sigma)), rel=1e-9)
+
+
+def test_the_tight_sigma_is_smaller_than_the_papers() -> None:
+    for target in (MNIST, FASHION):
+        assert analytic_sigma(target).value < 0.65 * renyi_sigma(target).value
+    assert analytic_sigma(MNIST).value == pytest.approx(12.90, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: renyi_sigma(PrivacyParams(0, 1e-5)), "target_epsilon must be"),
+        (lambda: renyi_sigma(PrivacyParams(1, 0)), "target_delta must be"),
+        (lambda: renyi_sigma(PrivacyParams("0.001", "1e-5")), "target.epsilon must be at least"),
+        (lambda: analytic_sigma(PrivacyParams(1, 0)), "target_delta must be"),
+        (lambda: analytic_sigma(1.0), "target must be a pair"),  # type: ignore[arg-type]
+        (lambda: analytic_sigma(PrivacyParams(1, 1e-5), sensitivity=0.0), "sensitivity must be"),
+    ],
+)
+def test_bad_targets(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]

@@ -1,0 +1,189 @@
+"""The compiled loops against their numpy twins, to the bit; without numba everything works as before."""
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from darrm.majority import compiled, loops, numpy_loops
+from darrm.majority.dominating import DominatingFamily, LevelMaxima
+from darrm.majority.full_set import FullMaxima, FullSet
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from tests.strategies import gammas, problems
+
+pytest.importorskip("numba")
+
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> loops.Work:
+    """An account of work of the test's own."""
+    own = loops.Work()
+    for module in ("dominating", "full_set", "near_shifts"):
+        monkeypatch.setattr(f"darrm.majority.{module}.WORK", own)
+    return own
+
+
+def both_ways(work: loops.Work, look: Any) -> tuple[Any, Any]:
+    found = []
+    for nanoseconds in (-np.inf, np.inf):
+        work.nanoseconds = nanoseconds
+        found.append(look())
+    return found[0], found[1]
+
+
+def of_levels(found: LevelMaxima) -> tuple[Any, ...]:
+    return found.costs.tolist(), found.ones.tolist(), found.frozen.tolist(), found.rounding, found.low
+
+
+def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
+    return found.worst, found.broken, found.levels, found.slack
+
+
+@given(data=st.data(), problem=problems(most_voters=70), low=st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: bool, work: loops.Work) -> None:
+    half = data.draw(gammas(problem.voters.K)).half * data.draw(st.sampled_from([1.0, 0.7310585786300049]))
+    full = FullSet(problem.voters, problem.target.exact_epsilon)
+    slow, fast = both_ways(work, lambda: of_levels(full.family.maxima(half, full.ratio, low=low)))
+    assert slow == fast
+
+
+@given(data=st.data(), problem=problems(most_voters=24), limit=st.sampled_from([np.inf, -np.inf, 0.1, 1.0]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit: float, work: loops.Work) -> None:
+    half = data.draw(gammas(problem.voters.K)).half
+    full = FullSet(problem.voters, problem.target.exact_epsilon)
+    slow, fast = both_ways(work, lambda: of_full_set(full.maxima(half, limit)))
+    assert slow == fast
+    slow, fast = both_ways(work, lambda: full.border(half, limit))
+    assert slow == fast
+    # the loops did run: a kernel that answers nothing would agree with nothing
+    assert work.loops(0.0) is loops.load()
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-5", "0.02"])
+@pytest.mark.parametrize(
+    ("K", "overlap"),
+    [(131, None), (140, 3), *(pytest.param(*pair, marks=SLOW) for pair in [(700, None), (180, 150), (500, 490)])],
+)
+def test_blocks_are_passed_over_only_where_no_cost_is_largest(
+    work: loops.Work, K: int, overlap: int | None, delta: str
+) -> None:
+    """With three blocks a level and a window; ties are at the first place, and rough γ spoil every bound on a block."""
+    rng = np.random.default_rng(3)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta), overlap), 2)
+    full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
+    ramp = np.minimum(1.0, 4.0 * np.arange(1, n + 1) / n)
+    rough = [rng.random(n), np.where(rng.random(n) > 0.5, 1.0, 0.0)]
+    for low, half in enumerate((ramp, *rough, np.ones(n), np.zeros(n), np.full(n, 0.7310585786300049))):
+        look = partial(full.family.maxima, half, full.ratio, low=low % 2 == 1)
+        whole = look()
+        for floor in (-np.inf, 0.5 * whole.worst, float(np.sort(whole.costs)[-2])):
+            slow, fast = both_ways(work, lambda look=look, floor=floor: of_levels(look(floor=floor)))
+            assert slow == fast
+            assert set(slow[0]) <= {*whole.costs[whole.costs > floor].tolist(), -np.inf}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("K", "delta"),
+    [(131, "1e-5"), *(pytest.param(*pair, marks=SLOW) for pair in [(131, "0.02"), (300, "1e-5"), (300, "0.02")])],
+)
+def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: loops.Work, K: int, delta: str) -> None:
+    rng = np.random.default_rng(4)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), 2)
+    full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
+    ramp = np.minimum(1.0, 4.0 * np.arange(1, n + 1) / n)
+    for half in (ramp * (1.0 - 0.1 * rng.random(n)), np.where(rng.random(n) > 0.5, 1.0, 0.0)):
+        worst = full.maxima(half).worst
+        for limit in (-np.inf, 0.5 * worst, 0.999 * worst):
+            slow, fast = both_ways(work, lambda half=half, limit=limit: full.border(half, limit))
+            assert slow == fast
+
+
+@given(size=st.integers(1, 220), down=st.integers(0, 9), up=st.integers(0, 9), spike=st.integers(0, 219))
+def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: int, spike: int) -> None:
+    """Whatever a value at any of these levels can see of T, and of T mirrored, is below the top of its block."""
+    level = np.zeros(size)
+    level[spike % size] = 1.0
+    tops = np.empty((2, size // compiled._BLOCK + 1))
+    compiled._block_tops(level, down, up, tops)
+    for steps in range(min(numpy_loops.LEVELS_A_TOP, size)):
+        last = size - 1 - steps
+        for s in range(last + 1):
+            for top, place in zip(tops[:, s // compiled._BLOCK], (s, last - s), strict=True):
+                seen = level[max(0, place - down) : min(place + up, last) + steps + 1]
+                assert np.max(seen) <= top
+
+
+def test_many_levels_are_cut_into_calls(work: loops.Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call goes on where the last one stopped."""
+    monkeypatch.setattr("darrm.majority.dominating._PLACES_A_CALL", 200)
+    for delta in ("0", "0.01"):
+        problem = Problem.from_allowance(Voters(60, PrivacyParams("0.5", delta)), 2)
+        full = FullSet(problem.voters, problem.target.exact_epsilon)
+        half = np.random.default_rng(1).random(30)
+        slow, fast = both_ways(work, lambda full=full, half=half: of_levels(full.family.maxima(half, full.ratio)))
+        assert slow == fast
+
+
+def test_numba_is_loaded_once_the_work_pays_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = loops.Work()
+    loaded: list[bool] = []
+    monkeypatch.setattr(loops, "load", lambda: loaded.append(True))
+    for _ in range(3):
+        work.loops(0.3 * loops.LOADING)
+    assert not loaded
+    work.loops(0.3 * loops.LOADING)
+    assert loaded
+
+
+def test_without_numba_numpy_does_it(work: loops.Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "find_spec", lambda _: None)
+    loops.load.cache_clear()
+    try:
+        assert not loops.is_available()
+        assert loops.load() is None
+        problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
+        work.nanoseconds = np.inf
+        assert (
+            DominatingFamily(problem.voters).maxima(np.ones(3), FullSet(problem.voters, Fraction(1)).ratio).worst > 0.0
+        )
+    finally:
+        loops.load.cache_clear()
+
+
+def test_advice_is_given_where_work_was_long_and_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "WORK", loops.Work())
+    for long in (False, True):
+        loops.WORK.loops(float(long) * loops.LOADING)
+        for spec in (None, "numba"):
+            monkeypatch.setattr(loops, "find_spec", lambda _, spec=spec: spec)
+            assert ("darrm[compiled]" in str(loops.advice())) == (long and spec is None)
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a read-only installation whose user has no home."""
+    asked: list[bool] = []
+
+    class Numba:
+        class extending:  # noqa: N801 (numba's name)
+            register_jitable = staticmethod(lambda function: function)
+
+        @staticmethod
+        def njit(function: Any, *, cache: bool = False, **_: Any) -> Any:
+            asked.append(cache)
+            if cache:
+                raise RuntimeError("no locator available for file")
+            return function
+
+    monkeypatch.setattr(compiled, "require", lambda _: Numba)
+    assert compiled._compiled(lambda value: value)(1) == 1
+    assert asked == [True, False]

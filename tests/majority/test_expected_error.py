@@ -1,0 +1,235 @@
+"""The objective with its absolute value: against brute force, against one row a draw, and held out."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm import NoiseFunction, PrivacyParams, Problem, Table, optimize_table, priors
+from darrm.majority import baselines
+from darrm.majority.sampled_error import differences, errors_of, number_of_draws, summarize
+from darrm.optimize import SolveOptions
+from darrm.problem import Voters
+from lp_models.epigraph import SampledError
+from tests.optimality import held_out_of, optimality_of
+from tests.oracle import all_coefficients
+
+UNIFORM = priors.Independent(0.0, 1.0)
+
+
+def problem_of(K: int, m: str, each_delta: str = "1e-5") -> Problem:
+    return Problem.from_allowance(Voters(K, PrivacyParams("0.1", each_delta)), m)
+
+
+def error_by_enumeration(gamma: NoiseFunction, p: np.ndarray) -> float:
+    """|Pr[Release = 1] − Pr[majority = 1]| over all votes, with a tie a fair coin."""
+    total = 0.0
+    for votes in product((0, 1), repeat=gamma.K):
+        chance = float(np.prod([q if vote else 1.0 - q for vote, q in zip(votes, p, strict=True)]))
+        ones = sum(votes)
+        majority = 0.5 if 2 * ones == gamma.K else float(2 * ones > gamma.K)
+        truth = float(gamma.full[ones])
+        total += chance * (truth * majority + (1.0 - truth) * 0.5 - majority)
+    return abs(total)
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
+def test_errors_are_those_of_the_definition(K: int) -> None:
+    rng = np.random.default_rng(K)
+    gamma = NoiseFunction(K, rng.random(K - K // 2))
+    p = rng.random((20, K))
+    expected = [error_by_enumeration(gamma, row) for row in p]
+    assert errors_of(gamma.half, differences(p)) == pytest.approx(expected, abs=1e-15)
+
+
+def test_differences_do_not_depend_on_the_chunks() -> None:
+    p = np.random.default_rng(0).random((2_345, 3))
+    whole = np.array([differences(row[None, :])[0] for row in p])
+    assert np.array_equal(differences(p), whole)
+
+
+@pytest.mark.statistical
+def test_the_standard_error_is_that_of_the_mean() -> None:
+    gamma = NoiseFunction(5, [0.1, 0.6, 1.0])
+    rng = np.random.default_rng(7)
+    repeated = [gamma.estimate_error(UNIFORM, draws=400, rng=rng) for _ in range(400)]
+    spread = float(np.std([estimate.mean for estimate in repeated]))
+    stated = float(np.mean([estimate.standard_error for estimate in repeated]))
+    assert spread == pytest.approx(stated, rel=0.2)  # the spread of 400 values is known to 3.5 per cent
+
+
+def test_an_estimate_is_the_sample_mean() -> None:
+    estimate = summarize(np.array([0.0, 1.0]))
+    assert (estimate.draws, estimate.mean, estimate.standard_error) == (2, 0.5, 0.5)
+
+
+class TestSamples:
+    @pytest.mark.parametrize(
+        ("prior", "low", "high"),
+        [
+            (priors.Independent(0.2, 0.9), 0.2, 0.9),
+            (priors.Dirichlet(), 0.0, 1.0),
+            (priors.Point(0.3), 0.3, 0.3),
+            (priors.TwoSided(0.7, 0.9), 0.1, 0.9),
+        ],
+    )
+    def test_ranges_and_shape(self, prior: priors.Prior, low: float, high: float) -> None:
+        drawn = prior.probabilities(5, 2_000, rng=np.random.default_rng(0))
+        assert drawn.shape == (2_000, 5)
+        assert low <= drawn.min() <= low + 0.01
+        assert high - 0.01 <= drawn.max() <= high
+        assert np.mean(drawn) == pytest.approx(0.5 * (low + high), abs=0.03)
+
+    def test_two_sided_leaves_the_middle_out(self) -> None:
+        drawn = priors.TwoSided(0.7, 0.9).probabilities(5, 2_000, rng=np.random.default_rng(0))
+        assert not np.any((drawn > 0.3) & (drawn < 0.7))
+
+    def test_a_common_p_is_common(self) -> None:
+        drawn = priors.Dirichlet().probabilities(5, 100, rng=np.random.default_rng(0))
+        assert np.all(drawn == drawn[:, :1])
+        assert len(set(drawn[:, 0])) == 100
+
+    @pytest.mark.parametrize("prior", [UNIFORM, priors.Dirichlet(), priors.Point(0.2), priors.TwoSided(0.7, 1.0)])
+    @pytest.mark.parametrize(("K", "count"), [(0, 3), (3, 0), (2.5, 3)])
+    def test_bad_counts(self, prior: priors.Prior, K: int, count: int) -> None:
+        with pytest.raises(ValueError, match="must be an integer"):
+            prior.probabilities(K, count, rng=np.random.default_rng(0))
+
+    @pytest.mark.parametrize("text", ["two-sided", "two-sided:0.7", "two-sided:0.3,0.9", "two-sided:0.9,0.8"])
+    def test_malformed_two_sided(self, text: str) -> None:
+        with pytest.raises(ValueError, match="must be"):
+            priors.parse(text)
+
+    def test_two_sided_has_no_weights(self) -> None:
+        with pytest.raises(ValueError, match="expected-error takes this one"):
+            priors.TwoSided(0.7, 1.0).weights(3)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [(np.zeros(3), "of shape"), (np.zeros((0, 3)), "of shape"), (np.full((2, 3), 1.1), r"in \[0, 1\]")],
+)
+def test_bad_probabilities(values: np.ndarray, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        differences(values)
+
+
+def optimum_with_one_row_a_draw(problem: Problem, drawn: np.ndarray, *, monotone: bool) -> float:
+    """Eq. 2 over the draws as cvxpy states it, every privacy row of Lemma 5.1 written down."""
+    cp = pytest.importorskip("cvxpy")
+    gamma = cp.Variable(problem.voters.num_upper_levels)
+    constraints = [gamma >= 0, gamma <= 1, all_coefficients(problem) @ gamma <= problem.budget]
+    if monotone:
+        constraints.append(cp.diff(gamma) >= 0)
+    objective = cp.Minimize(0.5 * cp.norm1(drawn @ (1 - gamma)) / len(drawn))
+    return float(cp.Problem(objective, constraints).solve(solver=cp.HIGHS))
+
+
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+@pytest.mark.parametrize(("K", "m", "delta"), [(3, "1", "0"), (5, "2", "1e-3"), (6, "2.5", "1e-3"), (7, "3", "0")])
+def test_optimum_against_cvxpy(K: int, m: str, delta: str, shape: str) -> None:
+    problem = problem_of(K, m, delta)
+    table = optimize_table(problem, objective="expected-error", shape=shape, draws=300, rng=np.random.default_rng(K))
+    drawn = differences(UNIFORM.probabilities(K, 300, rng=np.random.default_rng(K)))
+    expected, found = optimum_with_one_row_a_draw(problem, drawn, monotone=shape == "monotone"), optimality_of(table)
+    assert found.value == pytest.approx(expected, abs=1e-7)
+    assert found.bound <= expected + 1e-9
+    assert found.value == pytest.approx(float(np.mean(errors_of(table.gamma.half, drawn))), abs=1e-15)
+    assert table.certificate.worst_cost <= table.certificate.budget
+
+
+def test_draws_that_turn_at_the_optimum() -> None:
+    # only mixed draws: all of the cost is generated, and the cuts have to find the turns
+    problem = problem_of(5, "2", "0")
+
+    class Torn(priors.Prior):
+        text = "torn"
+        has_closed_form = False
+
+        def weights(self, K: int) -> np.ndarray:
+            raise NotImplementedError
+
+        def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:
+            drawn = UNIFORM.probabilities(K, 200 * count, rng=rng)
+            d = differences(drawn)
+            balance = np.abs(d.sum(axis=1)) / np.abs(d).sum(axis=1)
+            return drawn[np.argsort(balance)[:count]]
+
+    table = optimize_table(problem, prior=Torn(), objective="expected-error", draws=100, rng=np.random.default_rng(3))
+    drawn = differences(Torn().probabilities(5, 100, rng=np.random.default_rng(3)))
+    assert SampledError(drawn).share > 0.9
+    expected = optimum_with_one_row_a_draw(problem, drawn, monotone=False)
+    assert optimality_of(table).value == pytest.approx(expected, abs=1e-8)
+    assert optimality_of(table).gap <= 1e-8
+
+
+def test_reference_numbers_at_eleven_voters() -> None:
+    exact = optimize_table(problem_of(11, "3"), objective="expected-error")
+    held_out = held_out_of(exact)
+    assert held_out.draws == 20_000
+    assert held_out.mean == pytest.approx(0.0153, abs=4e-4)
+    assert abs(held_out.mean - optimality_of(exact).value) <= 6.0 * held_out.standard_error
+    surrogate = optimize_table(problem_of(11, "3")).gamma
+    sampled = [propose(problem_of(11, "3", "0")) for propose in (baselines.double_subsampling, baselines.subsampling)]
+    found = [gamma.expected_error(UNIFORM) for gamma in (surrogate, *sampled)]
+    assert found == pytest.approx([0.0376, 0.067, 0.095], abs=1.5e-3)
+
+
+def test_a_prior_with_a_closed_form_is_not_sampled() -> None:
+    for prior in (priors.Independent(0.5, 1.0), priors.Dirichlet(), priors.Point(0.2)):
+        linear = optimize_table(problem_of(7, "2"), prior=prior)
+        exact = optimize_table(problem_of(7, "2"), prior=prior, objective="expected-error")
+        assert exact.gamma.half.tolist() == linear.gamma.half.tolist()
+        assert optimality_of(exact).held_out is None
+        assert optimality_of(exact).objective == "expected-error"
+
+
+@pytest.mark.slow
+def test_large_and_small() -> None:
+    large = optimize_table(problem_of(101, "10"), objective="expected-error", draws=5_000)
+    assert optimality_of(large).gap <= 1e-8
+    assert held_out_of(large).mean < optimize_table(problem_of(101, "10")).gamma.expected_error(UNIFORM)
+    single = optimize_table(problem_of(1, "1"), objective="expected-error", draws=50)
+    assert single.gamma.half[0] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_time_limit_keeps_the_proof() -> None:
+    table = optimize_table(
+        problem_of(101, "10"), objective="expected-error", draws=1_000, options=SolveOptions(time_limit=0.0)
+    )
+    assert optimality_of(table).status == "time limit"
+    assert optimality_of(table).bound <= optimality_of(table).value
+    assert table.certificate.worst_cost <= table.certificate.budget
+
+
+def test_the_same_draws_give_the_same_table_and_others_others() -> None:
+    first, again = (optimize_table(problem_of(5, "2"), objective="expected-error", draws=100) for _ in range(2))
+    other = optimize_table(problem_of(5, "2"), objective="expected-error", draws=100, rng=np.random.default_rng(1))
+    assert first.gamma.half.tolist() == again.gamma.half.tolist()
+    assert optimality_of(first) == optimality_of(again)
+    assert optimality_of(other).value != optimality_of(first).value
+    assert held_out_of(first).mean != optimality_of(first).value
+
+
+def test_the_estimate_is_saved_and_read_back(tmp_path: Path) -> None:
+    table = optimize_table(problem_of(5, "2"), objective="expected-error", draws=100)
+    table.save(tmp_path / "table.json")
+    assert optimality_of(Table.load(tmp_path / "table.json")) == optimality_of(table)
+
+
+@pytest.mark.parametrize("draws", [1, 0, 2.5])
+def test_too_few_draws(draws: int) -> None:
+    with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
+        optimize_table(problem_of(3, "1"), objective="expected-error", draws=draws)
+    with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
+        NoiseFunction(3, np.ones(2)).estimate_error(UNIFORM, draws=draws)
+
+
+def test_the_reference_solver_does_not_sample() -> None:
+    with pytest.raises(ValueError, match="solver must be 'production' for a sampled expected error"):
+        optimize_table(problem_of(3, "1"), objective="expected-error", solver="reference")
+
+
+def test_default_draws() -> None:
+    assert [number_of_draws(K) for K in (3, 11, 101, 1001)] == [20_000, 20_000, 5_000, 5_000]

@@ -1,0 +1,348 @@
+"""What a label costs against every histogram of small ensembles, and against the values of independent integrals."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from mpmath import mp
+from numpy.typing import NDArray
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.loss.gaussian import gaussian_delta
+from darrm.loss.renyi import DEFAULT_ORDERS
+from darrm.noisy_max.label_cost import (
+    label_curve,
+    label_estimate,
+    label_profile,
+    threshold_curve,
+)
+from darrm.noisy_max.label_laws import TwoClasses
+from darrm.noisy_max.label_supremum import HockeyStick, Renyi, _Blocks, _table, _values
+from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
+from darrm.noisy_max.selection import exponential_label_curve, exponential_label_profile
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
+
+NOISES: tuple[IntegerNoise, ...] = (
+    *(DiscreteGaussian(sigma) for sigma in (0.7, 1.0, 2.0, 5.0)),
+    *(DiscreteLaplace(gamma) for gamma in (0.3, 1.0, 2.5)),
+)
+ORDERS = np.array([1.25, 2.0, 4.0, 8.0, 20.0])
+AT = np.searchsorted(DEFAULT_ORDERS, ORDERS)
+REACH = 90  # votes; beyond, the weights of all these noises are below e^-27 of the largest
+
+
+def label_laws(noise: IntegerNoise, counts: tuple[int, ...], *, fair: bool) -> np.ndarray:
+    """Pr[label] by sums over the winner's noisy count: ties to the lowest class, or shared evenly."""
+    support = np.arange(-REACH, REACH + 1)
+    masses = np.exp(noise.log_weights(support))
+    masses /= masses.sum()
+    tops = np.arange(-REACH, REACH + 1 + max(counts))
+    at = np.array([np.interp(tops - n, support, masses, left=0.0, right=0.0) for n in counts])
+    below = np.array([np.interp(tops - n - 1, support, np.cumsum(masses), left=0.0, right=1.0) for n in counts])
+    shares, weights = np.polynomial.legendre.leggauss(4)  # a tie with r others is won with probability ∫ s^r ds
+    laws = []
+    for c in range(len(counts)):
+        others = [k for k in range(len(counts)) if k != c]
+        if fair:
+            given = sum(
+                w / 2 * np.prod([below[k] + (s + 1) / 2 * at[k] for k in others], axis=0)
+                for s, w in zip(shares, weights, strict=True)
+            )
+        else:
+            given = np.prod([below[k] + (at[k] if k > c else 0.0) for k in others], axis=0)
+        laws.append(np.sum(at[c] * given))
+    return np.array(laws)
+
+
+def neighbors(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+    moves = []
+    for a, b in product(range(len(counts)), repeat=2):
+        if a != b and counts[a] > 0:
+            moved = list(counts)
+            moved[a] -= 1
+            moved[b] += 1
+            moves.append(tuple(moved))
+    return moves
+
+
+def divergences(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        logs = ORDERS[:, None] * np.log(p) - (ORDERS[:, None] - 1.0) * np.log(q)
+    return np.logaddexp.reduce(logs, axis=1) / (ORDERS - 1.0)
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.sum(np.maximum(p - np.exp(epsilon) * q, 0.0)))
+
+
+def histograms(K: int, C: int) -> list[tuple[int, ...]]:
+    return [counts for counts in product(range(K + 1), repeat=C) if sum(counts) == K]
+
+
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("K", "C"), [pytest.param(8, 2, marks=pytest.mark.slow), (8, 3), (5, 4)])
+@pytest.mark.parametrize("fair", [False, True])
+def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool) -> None:
+    laws = {counts: label_laws(noise, counts, fair=fair) for counts in histograms(K, C)}
+    worst = np.max([divergences(laws[n], laws[m]) for n in laws for m in neighbors(n)], axis=0)
+    assert np.all(worst <= label_curve(noise).values[AT] * (1.0 + 1e-9))
+    profile = label_profile(noise)
+    assert profile is not None
+    for epsilon in profile.epsilons[::12]:
+        delta = max(hockey_stick(laws[n], laws[m], epsilon) for n in laws for m in neighbors(n))
+        assert delta <= profile.delta_at(epsilon) * (1.0 + 1e-9)
+
+
+def three_outcomes(noise: IntegerNoise, x: int, y: int) -> np.ndarray:
+    """Pr[a, b, other] by the joint law of both counts, where ties go to the others, then to b."""
+    support = np.arange(-REACH, REACH + 1)
+    masses = np.exp(noise.log_weights(support))
+    joint = np.outer(masses, masses) / masses.sum() ** 2
+    a, b = np.meshgrid(support + x, support + y, indexing="ij")
+    wins = (a > 0) & (a > b), (b > 0) & (b >= a), (a <= 0) & (b <= 0)
+    return np.array([joint[outcome].sum() for outcome in wins])
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    "noise", [pytest.param(noise, marks=[pytest.mark.slow] * (n % 2)) for n, noise in enumerate(NOISES)]
+)
+def test_two_classes_above_a_level_cost_nearly_so_much(noise: IntegerNoise) -> None:
+    step = max(1, int(noise.deviation / 4.0))
+    worst = np.zeros(ORDERS.size)
+    for x, y in product(range(-step, 12 * step, step), range(-step, 12 * step, step)):
+        forward = divergences(three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1))
+        backward = divergences(three_outcomes(noise, x - 1, y + 1), three_outcomes(noise, x, y))
+        worst = np.maximum(worst, np.maximum(forward, backward))
+    bound = label_curve(noise).values[AT]
+    moderate = 2.0 * noise.deviation >= ORDERS
+    assert np.all(worst <= bound)
+    assert np.all(worst[moderate] >= bound[moderate] / 1.02)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0, 5.0])
+def test_large_ensembles_cost_nearly_so_much(sigma: float) -> None:
+    noise = DiscreteGaussian(sigma)
+    laws = [label_laws(noise, (30 + lead, 30), fair=False) for lead in range(-4, 6)]
+    worst = np.max([divergences(p, q) for p, q in zip(laws[2:], laws[:-2], strict=True)], axis=0)
+    moderate = max(2.0, sigma / 2.0) >= ORDERS
+    assert np.all(worst[moderate] >= label_curve(noise).values[AT][moderate] / 1.02)
+
+
+@pytest.mark.parametrize(("sigma", "order", "value"), [(40.0, 8.0, 0.003204), (10.0, 20.0, 0.1483)])
+def test_check_values(sigma: float, order: float, value: float) -> None:
+    bound = label_curve(DiscreteGaussian(sigma)).values[order == DEFAULT_ORDERS][0]
+    assert value < bound < 1.01 * value
+    assert value * 0.99 < label_estimate(DiscreteGaussian(sigma), [order])[0] < bound
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("noise", NOISES[2:])
+def test_two_classes_above_a_level_have_nearly_this_profile(noise: IntegerNoise) -> None:
+    profile = label_profile(noise)
+    assert profile is not None
+    near = int(8 * noise.deviation)
+    places = [(x, y) for y in (0, near // 4, near) for x in range(y - near, y + near // 2, max(1, near // 40))]
+    pairs = [(three_outcomes(noise, x, y), three_outcomes(noise, x - 1, y + 1)) for x, y in places]
+    pairs += [(q, p) for p, q in pairs]
+    for epsilon, bound in zip(profile.epsilons[:48:8], profile.deltas[:48:8], strict=True):
+        worst = max(hockey_stick(p, q, epsilon) for p, q in pairs)
+        assert bound / 1.03 <= worst <= bound * (1.0 + 1e-9)
+
+
+def test_one_label_of_large_noise_has_the_profile_of_its_counts() -> None:
+    # "a beats b" is a half-space: the best test between two Gaussians
+    profile = label_profile(DiscreteGaussian(20.0))
+    assert profile is not None
+    for epsilon, bound in zip(profile.epsilons[:60:10], profile.deltas[:60:10], strict=True):
+        assert bound == pytest.approx(gaussian_delta(epsilon, 20.0, 2**0.5), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("noise", "moved"), [(DiscreteGaussian(3.0), 2), (DiscreteGaussian(3.0), 3), (DiscreteLaplace(0.4), 2)]
+)
+def test_more_moves_cost_at_most_their_chain(noise: IntegerNoise, moved: int) -> None:
+    curve, profile = label_curve(noise, moved=moved), label_profile(noise, moved=moved)
+    assert profile is not None
+    places = [(x, y) for x in range(-4, 16, 2) for y in range(-4, 16, 2)]
+    pairs = [(three_outcomes(noise, x, y), three_outcomes(noise, x - moved, y + moved)) for x, y in places]
+    worst = np.max([divergences(p, q) for p, q in pairs], axis=0)
+    assert np.all(worst <= curve.values[AT])
+    assert np.all(worst[:2] >= curve.values[AT][:2] / 1.25)
+    for epsilon in profile.epsilons[::16]:
+        assert max(hockey_stick(p, q, epsilon) for p, q in pairs) <= profile.delta_at(epsilon)
+
+
+def test_a_chain_loses_little() -> None:
+    one, four = (label_curve(DiscreteGaussian(40.0), moved=moved).values[AT[:3]] for moved in (1, 4))
+    assert np.all(four >= 16.0 * one / 1.01)
+    assert np.all(four <= 16.0 * one * 1.03)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+def test_exponential_mechanism_costs_the_worst_of_all_votes(epsilon: float) -> None:
+    curve, profile = exponential_label_curve(epsilon), exponential_label_profile(epsilon)
+    weights = np.exp(np.linspace(-9.0, 9.0, 181))
+    a, b = (grid.ravel() for grid in np.meshgrid(weights, weights))
+    before = np.array([a, b, np.ones_like(a)]) / (a + b + 1.0)
+    after = before * np.exp(np.array([-epsilon / 2.0, epsilon / 2.0, 0.0]))[:, None]
+    after /= after.sum(axis=0)
+    for order, bound in zip(DEFAULT_ORDERS[AT], curve.values[AT], strict=True):
+        logs = order * np.log(before) - (order - 1.0) * np.log(after)
+        worst = np.max(np.logaddexp.reduce(logs, axis=0)) / (order - 1.0)
+        assert bound / 1.01 <= worst <= bound
+    for x in profile.epsilons[:-20:15]:
+        worst = np.max(np.sum(np.maximum(before - np.exp(x) * after, 0.0), axis=0))
+        assert profile.delta_at(x) / 1.02 <= worst <= profile.delta_at(x)
+
+
+@pytest.mark.parametrize("noise", NOISES[:4] + NOISES[4:5])
+@pytest.mark.parametrize("measure", [Renyi(ORDERS, 1.0), HockeyStick(np.array([0.0, 0.05, 0.3]))])
+def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi | HockeyStick) -> None:
+    """A bound that left out a corner or an outcome would hide behind the best value found."""
+    laws = TwoClasses(noise)
+    lines = np.arange(-3, 7) * max(1, int(noise.deviation))
+    places = np.array([grid.ravel() for grid in np.meshgrid(lines, lines)])
+    every = np.arange(places.shape[1])
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for side, index in product((1, 2), range(measure.size)):
+            blocks, largest = _Blocks.of(laws, places, (side, side), 0.0), np.zeros(every.size)
+            for di, dj, z in product(range(side), range(side), range(2)):
+                inside = _values(_table(laws, places[0] + di, places[1] + dj, z), measure, index)
+                largest = np.maximum(largest, inside)
+            bounds = blocks.bounds(measure, index, every)
+            assert np.all(largest <= bounds)
+            if side == 1:  # a single place of each z: exact but for the margin
+                likely = largest > 1e-6 * largest.max()
+                assert bounds[likely] == pytest.approx(largest[likely], rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("moved", [2, 50, 349, 1000, 10**9, 10**30])
+def test_the_profile_of_many_moves_is_that_of_a_group_as_far_as_it_goes(moved: int) -> None:
+    one, group = label_profile(DiscreteLaplace(1.0)), label_profile(DiscreteLaplace(1.0), moved=moved)
+    if moved > 10**6:
+        assert group is None
+        return
+    assert one is not None
+    assert group is not None
+    least = 1.0
+    for epsilon, delta in zip(*one.arrays(), strict=True):
+        if moved * epsilon < 690.0:
+            least = min(least, float(sum(mp.exp(epsilon * j) for j in range(moved)) * delta))
+            assert least <= group.delta_at(moved * epsilon * (1.0 + 1e-15)) <= least * (1.0 + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [14.0, pytest.param(56.0, marks=pytest.mark.slow)])
+def test_orders_that_are_dear_leave_the_others_close(right: float) -> None:
+    # a tail that is long on the left: what is computed stops early at high orders, and was a third too much at all
+    noise = AsymmetricNoise(right, 8.0 * right, 3.0, 1.0)
+    orders = np.array([2.0, 4.0, 8.0])
+    said = label_curve(noise).values[np.searchsorted(DEFAULT_ORDERS, orders)]
+    true = label_estimate(noise, orders)  # from below
+    assert np.all(said >= true)
+    assert np.all(said <= 1.04 * true)
+
+
+def test_a_curve_that_nothing_bounds_is_infinite() -> None:
+    short = AsymmetricNoise(right=4.0, left=8.0, right_power=3.0, left_power=3.0)
+    assert np.isfinite(label_curve(short, moved=2).values[0])
+    assert np.all(np.isposinf(label_curve(short, moved=1000).values))
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    "noise",
+    [AsymmetricNoise(1.0, 2.0, 2.0, 2.0), AsymmetricNoise(2.0, 4.0, 3.0, 2.0), AsymmetricNoise(5.0, 8.0, 3.0, 2.5)],
+    ids=["1 vote", "2 votes", "5 votes"],
+)
+def test_shaped_noise_of_few_votes_costs_little_less_than_is_said_at_large_orders(noise: AsymmetricNoise) -> None:
+    orders = (3.0, 5.0, 6.0, 7.0)
+    places, beyond = 40, 160
+    points = np.arange(-beyond, beyond + 1)
+    logs = noise.log_weights(points) - np.logaddexp.reduce(noise.log_weights(points))
+    below = np.logaddexp.accumulate(logs)  # log Pr[X <= x]
+
+    def at(x: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.where(x < -beyond, -np.inf, below[np.clip(x + beyond, 0, 2 * beyond)])
+
+    def first(i: int, j: int) -> float:
+        """Compute log Pr[a is on top]: a stands i, b stands j above the level of the others."""
+        w = points[points >= -i]
+        return float(np.logaddexp.reduce(logs[points >= -i] + at(w + i - j)))
+
+    wins = {(i, j): first(i, j) for i in range(-places, places + 2) for j in range(-places, places + 3)}
+    others = {i: float(at(np.array([-i - 1]))[0]) for i in range(-places - 1, places + 3)}
+    worst = np.zeros(len(orders))
+    for i, j in product(range(1 - places, places), repeat=2):
+        pairs = [
+            (wins[i, j], wins[i - 1, j + 1]),
+            (wins[j, i + 1], wins[j + 1, i]),
+            (others[i] + others[j], others[i - 1] + others[j + 1]),
+        ]
+        for place, order in enumerate(orders):
+            terms = [p + (order - 1.0) * (p - q) for p, q in pairs if p > -np.inf]
+            worst[place] = max(worst[place], np.logaddexp.reduce(terms) / (order - 1.0))
+    curve = label_curve(noise)
+    for order, true in zip(orders, worst, strict=True):
+        assert true <= curve.bound_at(order) * (1.0 + 1e-9) <= 1.05 * true
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mechanism",
+    [GNMax(77.1775), LNMax(0.0127475), AsymmetricMax(AsymmetricNoise(110.841, 131.813, 3.0, 3.0))],
+    ids=["GNMax", "LNMax", "AsymmetricMax"],
+)
+def test_a_thousand_labels_cost_within_a_tenth_of_one_pairs_exact_sum(
+    mechanism: GNMax | LNMax | AsymmetricMax,
+) -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    queries, delta, laws = 1000, 1e-5, TwoClasses(mechanism.law)
+    reported = PrivacyAccountant(charges=[mechanism.privacy_cost(queries)]).smallest_epsilon(delta)
+    order = label_curve(mechanism.law).repeated(queries).best(delta).order
+    grid = np.unique(np.linspace(-3.0, 3.0, 121) * mechanism.law.deviation).astype(np.int64)
+    i, j = (axis.ravel() for axis in np.meshgrid(grid, grid))
+    moved = laws.moved(i, j, 0)
+    before, after = (np.exp([law_a, law_b]) for law_a, law_b in ((moved.p_a, moved.p_b), (moved.q_a, moved.q_b)))
+    before, after = (np.vstack([law, 1.0 - law.sum(axis=0)]).clip(1e-15) for law in (before, after))
+    worst = int(np.argmax(np.sum(before**order * after ** (1.0 - order), axis=0)))
+    one, other = ({place: math.log(p) for place, p in enumerate(law[:, worst])} for law in (before, after))
+    exact = max(
+        pld.from_two_probability_mass_functions(p, q, value_discretization_interval=1e-5, symmetric=False)
+        .self_compose(queries)
+        .get_epsilon_for_delta(delta)
+        for p, q in ((one, other), (other, one))
+    )
+    assert 1.0 <= reported / exact <= 1.1
+
+
+def in_logarithms(noise: IntegerNoise) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Where no mass is a float any more its logarithm is one."""
+    points = np.arange(-40, 41)
+    return points, noise.log_weights(points) - np.logaddexp.reduce(noise.log_weights(points))
+
+
+def test_a_likelihood_ratio_that_is_no_float_at_its_order_counts() -> None:
+    # open answers from 10 votes on: the order times the log of the ratio of "a" is 766, beyond all floats
+    noise, order = AsymmetricNoise(1.198, 1.55, 2.75, 3.0), 5.25
+    points, logs = in_logarithms(noise)
+
+    def log_first(a: int, b: int) -> float:
+        """Compute log Pr[a is on top and has 10 votes], ties to a."""
+        beaten = (a + points[:, None] >= b + points) & (a + points[:, None] >= 10)
+        return float(np.logaddexp.reduce((logs[:, None] + logs)[beaten]))
+
+    p, q = log_first(3, 20), log_first(2, 21)
+    true = (order * p + (1.0 - order) * q) / (order - 1.0)
+    assert order * (p - q) > 709.0
+    assert true <= label_curve(noise).bound_at(order) <= 1.05 * true
+
+
+def test_a_threshold_costs_what_is_not_known_in_one_direction() -> None:
+    noise, order = AsymmetricNoise(1.989, 0.6453, 3.0, 3.0), 1.5
+    points, logs = in_logarithms(noise)
+    p, q = (np.logaddexp.reduce(logs[points < level]) for level in (0, -1))  # of a count that grows by one vote
+    assert (order * p + (1.0 - order) * q) / (order - 1.0) <= threshold_curve(noise).bound_at(order)

@@ -1,0 +1,205 @@
+"""Tables for every ε from 1e-50 to 50: each is certified, and none is worse than drawing as many voters as allowed.
+
+Certificates are checked against the definition of the cost in 400 digits, values against those of a larger ε, whose
+optimum is the limit up to a part of m·ε.
+"""
+
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from math import comb
+
+import pytest
+from flint import arb
+from mpmath import mp, mpf
+
+from darrm import NoiseFunction, PrivacyParams, Problem, Voters, certify, optimize_table
+from darrm.errors import CertificationError
+from darrm.majority import balls
+from darrm.optimize import SolveOptions
+from darrm.priors import Dirichlet, Prior
+from darrm.table.table import Table
+
+KINDS = ("private", "private with Δ", "plain", "different", "private of classes", "plain of classes")
+FEW, MANY = 48, 2_000
+
+
+def _fraction(value: float) -> Fraction:
+    return Fraction(repr(value))
+
+
+def random_problem(seed: int) -> tuple[Problem, str | None, Prior | None]:
+    draw = random.Random(seed)  # noqa: S311 (problems, nothing secret)
+    kind, epsilon = KINDS[seed % len(KINDS)], _fraction(10.0 ** draw.uniform(-50.0, 1.69))
+    K = draw.choice((1, 2, 3, 5, 8, 11, 20, 31, 51)) if kind[-1] not in "ts" else draw.randint(1, 6)
+    shape, prior = draw.choice((None, "free", "monotone")), draw.choice((None, Dirichlet()))
+    overlap = draw.choice((None, None, 1, max(1, K // 2)))
+    m, classes = Fraction(draw.randint(10, 10 * K), 10), draw.randint(3, 4)
+    delta = min(Fraction(1, 100), epsilon) * _fraction(10.0 ** draw.uniform(-6.0, 0.0))
+    plain = Voters(K, PrivacyParams("inf"), overlap)
+    match kind:
+        case "private":
+            return Problem.from_allowance(Voters(K, PrivacyParams(epsilon), overlap), m), shape, prior
+        case "private with Δ":
+            return Problem.from_allowance(Voters(K, PrivacyParams(epsilon, delta), overlap), m), shape, prior
+        case "plain":
+            return Problem(plain, PrivacyParams(epsilon, draw.choice((Fraction(0), delta)))), shape, prior
+        case "different":
+            own = [PrivacyParams(epsilon * n / 10) for n in (1, 10, *(draw.randint(1, 10) for _ in range(K)))]
+            return (
+                Problem(Voters.of(own[: max(2, K)], overlap), PrivacyParams(epsilon * draw.randint(1, 2 * K))),
+                None,
+                prior,
+            )
+        case "private of classes":
+            return Problem(Voters(K, PrivacyParams(epsilon)), PrivacyParams(epsilon * m), classes), None, None
+        case _:
+            return Problem(plain, PrivacyParams(epsilon, draw.choice((Fraction(0), delta))), classes), None, None
+
+
+def _check(seed: int) -> None:
+    problem, shape, prior = random_problem(seed)
+    try:
+        table = optimize_table(problem, shape=shape, prior=prior, options=SolveOptions(time_limit=20.0))
+    except CertificationError as error:  # a third is no multiple of 2^-53
+        if "too small for 3 classes" not in str(error) or problem.target.epsilon + problem.target.delta > 1e-13:
+            raise
+        return
+    optimality = table.optimality
+    assert optimality is not None
+    assert table.certificate.worst_cost <= table.certificate.budget
+    assert Table.from_json(table.to_json()).certificate == table.certificate
+    if problem.has_noise_function and problem.voters.each.is_private and problem.voters.own is None:
+        drawn = _error_of_drawn(problem, int(problem.m), optimality.prior)
+        assert optimality.value <= drawn * (1.0 + 1e-5) + 1e-9
+        assert optimality.bound <= drawn + 1e-12  # that rule is private
+
+
+def _error_of_drawn(problem: Problem, drawn: int, prior: Prior) -> float:
+    """Compute the expected error of the majority of so many voters, drawn without replacement."""
+    K = problem.voters.K
+    half = []
+    for ones in range(problem.voters.first_majority, K + 1):
+        shares = [(comb(ones, j) * comb(K - ones, drawn - j), 2 * j - drawn) for j in range(drawn + 1)]
+        half.append(sum(n * ((lead > 0) - (lead < 0)) for n, lead in shares) / comb(K, drawn))
+    return NoiseFunction(K, half).expected_error(prior)
+
+
+@pytest.mark.parametrize("seed", range(FEW))
+def test_problems_of_every_size_of_epsilon_have_a_certified_table(seed: int) -> None:
+    _check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(FEW, MANY, 122))
+def test_two_thousand_problems_have_a_certified_table(first: int) -> None:
+    for seed in range(first, min(first + 122, MANY)):
+        _check(seed)
+
+
+@pytest.mark.parametrize(
+    ("voters", "m"),
+    [
+        (Voters(51, PrivacyParams("1e-6")), 3),
+        (Voters(51, PrivacyParams("5.1e-6")), 2),
+        (Voters(101, PrivacyParams("4.9e-7", "3e-10")), 5),
+        (Voters(3, PrivacyParams("1e-300")), 1),
+        (Voters(3, PrivacyParams("1e-320")), 1),
+    ],
+    ids=str,
+)
+def test_problems_that_had_no_table_have_one(voters: Voters, m: int) -> None:
+    table = optimize_table(Problem.from_allowance(voters, m), prior=Dirichlet())
+    assert table.optimality is not None
+    assert table.certificate.worst_cost <= table.certificate.budget
+    assert table.optimality.value < 0.2
+
+
+@pytest.mark.parametrize("K", [3, 5, 8])
+@pytest.mark.parametrize("text", ["1e-9", "1e-30", "1e-300"])
+@pytest.mark.parametrize("share", ["0", "0.25"])
+def test_small_certificates_hold_by_the_definition(K: int, text: str, share: str) -> None:
+    delta = Fraction(text) * Fraction(share)
+    problem = Problem.from_allowance(Voters(K, PrivacyParams(text, delta)), 2)
+    table = optimize_table(problem)
+    cost, budget = _worst_by_definition(problem, table.gamma)
+    assert cost <= budget
+    if K <= 5 or not delta:  # of all corners: nothing is left over
+        assert cost >= budget * (1 - mpf("1e-5"))
+
+
+def _worst_by_definition(problem: Problem, gamma: NoiseFunction) -> tuple[mpf, mpf]:
+    """Compute the largest E_p[g] − c·E_{p'}[g] over all multisets of corners [D, Lemma 5.1], and the budget."""
+    with mp.workdps(400):
+        growth = mp.exp(_real(problem.voters.each.exact_epsilon))
+        ratio = mp.exp(_real(problem.target.exact_epsilon))
+        delta = _real(problem.voters.each.exact_delta)
+        high, one = (growth + delta) / (growth + 1), mpf(1)
+        corners = [(mpf(0), mpf(0)), (one, one), (high, 1 - high), (1 - high, high)]
+        if delta:
+            corners += [(mpf(0), delta), (delta, mpf(0)), (1 - delta, one), (one, 1 - delta)]
+        K = problem.voters.K
+        values = [mpf(float(x)) for x in gamma.half]
+        g = [mpf(0)] * (K + 1)
+        for place, value in enumerate(values, problem.voters.first_majority):
+            g[place], g[K - place] = value, -value
+        if K > 5:
+            corners = corners[:4]
+
+        def mean(chosen: tuple[tuple[mpf, mpf], ...], side: int) -> mpf:
+            law = [one]
+            for pair in chosen:
+                law = [
+                    (law[k] * (1 - pair[side]) if k < len(law) else 0) + (law[k - 1] * pair[side] if k else 0)
+                    for k in range(len(law) + 1)
+                ]
+            return mp.fdot(law, g)
+
+        rows = combinations_with_replacement(corners, K)
+        cost = max(mean(chosen, 0) - ratio * mean(chosen, 1) for chosen in rows)
+        return cost, ratio - 1 + 2 * _real(problem.target.exact_delta)
+
+
+def _real(value: Fraction) -> mpf:
+    return mpf(value.numerator) / value.denominator
+
+
+@pytest.mark.parametrize(
+    "problem_at",
+    [
+        lambda epsilon: Problem.from_allowance(Voters(11, PrivacyParams(epsilon)), 3),
+        lambda epsilon: Problem.from_allowance(Voters(10, PrivacyParams(epsilon, epsilon / 8)), "2.5"),
+        lambda epsilon: Problem(Voters.of([PrivacyParams(epsilon * n) for n in (1, 2, 2, 5)]), PrivacyParams(epsilon)),
+        lambda epsilon: Problem(Voters(5, PrivacyParams(epsilon)), PrivacyParams(2 * epsilon), classes=3),
+    ],
+    ids=["alike", "with Δ", "different", "three classes"],
+)
+@pytest.mark.parametrize("text", ["1e-12", "1e-40", "1e-290"])
+def test_small_epsilon_is_answered_as_its_limit(problem_at: Callable[[Fraction], Problem], text: str) -> None:
+    small, larger = (optimize_table(problem_at(Fraction(size))).optimality for size in (text, "1e-4"))
+    assert small is not None
+    assert larger is not None
+    assert small.value == pytest.approx(larger.value, rel=2e-3)
+
+
+def test_a_gamma_of_many_voters_is_proved_where_floats_hide_the_budget() -> None:
+    problem = Problem.from_allowance(Voters(1_001, PrivacyParams("1e-15")), 3)
+    table = certify(problem, NoiseFunction(1_001, [1.0] * 501))
+    assert "ball arithmetic" in table.certificate.method
+    assert table.certificate.scale > 0.01
+
+
+def test_fair_coins_are_proved_whatever_the_budget() -> None:
+    problem = Problem(Voters(3, PrivacyParams("inf"), 1), PrivacyParams("1e-323"))
+    assert certify(problem, NoiseFunction(3, [0.0, 0.0])).certificate.worst_cost == 0.0
+
+
+@pytest.mark.parametrize("voters", [1, 2, 5, 20])
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.5])
+def test_moves_at_first_order_cost_at_least_what_they_cost(voters: int, share: float) -> None:
+    draw, delta = random.Random(voters), arb(share)  # noqa: S311
+    level = [arb(draw.uniform(-1.0, 1.0)) for _ in range(voters + 1)]
+    for exact, above in zip(balls._best_moves(level, delta), balls._moved_at_first_order(level, delta), strict=True):
+        assert above.upper() >= exact.lower()
+        assert float(above - exact) <= 4.0 * (share * voters) ** 2 + 1e-12

@@ -1,0 +1,116 @@
+"""The share of right labels, against the enumeration of all histograms and, where these are many, of a closed form."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
+from darrm.plan.accuracy import Law, accuracy_of_majorities, coin, histograms
+from darrm.plan.noisy import exponential_law, permute_and_flip_law
+from darrm.priors import Dirichlet, Independent, Point, Prior, RecordedVotes, TwoSided
+from darrm.votes import Votes
+from tests.planned import accuracy_of
+
+
+class Doubled(Point):
+    """A prior of one's own, whose weights are not those of its class."""
+
+    def weights(self, K: int) -> np.ndarray:
+        return 2.0 * super().weights(K)
+
+
+LAWS: dict[str, Law] = {
+    "exponential": exponential_law(0.7, 1),
+    "permute-and-flip": permute_and_flip_law(0.7, 1),
+    "gnmax": lambda counts: winning_probabilities(DiscreteGaussian(0.7), counts),
+    "lnmax": lambda counts: winning_probabilities(DiscreteLaplace(0.7), counts),
+}
+
+
+def enumerated(law_name: str, K: int, classes: int, prior: Prior) -> float:
+    """The expectation over all (K + 1)^C histograms in their own order, without sorting or multiplicities."""
+    rows = np.array([row for row in product(range(K + 1), repeat=classes) if sum(row) == K])
+    weights = np.exp(prior.log_probabilities(rows))
+    assert weights.sum() == pytest.approx(1.0)
+    law = LAWS[law_name](rows)
+    assert law.sum(axis=1) == pytest.approx(np.ones(len(rows)), abs=1e-9)
+    best = rows == rows.max(axis=1, keepdims=True)
+    return float(weights @ (law * best).sum(axis=1))
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(("K", "classes"), [(8, 3), (5, 4), (7, 2)])
+def test_the_sum_over_partitions_is_the_sum_over_histograms(name: str, K: int, classes: int) -> None:
+    for prior in (Dirichlet(), Dirichlet(0.5)):
+        found = accuracy_of(LAWS[name], K, classes, prior)
+        assert found.standard_error == 0.0
+        assert found.value == pytest.approx(enumerated(name, K, classes, prior), abs=1e-9)
+
+
+def test_recorded_votes_are_all_looked_at() -> None:
+    votes = Votes.of_counts([[3, 0, 1], [2, 2, 0], [2, 1, 1], [1, 2, 1]])
+    found = accuracy_of(LAWS["exponential"], 4, 3, RecordedVotes("seen", votes))
+    right = []
+    for row in votes.counts.astype(float):
+        weights = np.exp(0.35 * row)
+        right.append(weights[row == row.max()].sum() / weights.sum())
+    assert found.value == pytest.approx(np.mean(right), abs=1e-12)
+    assert found.standard_error == 0.0
+
+
+def test_drawn_histograms_agree_with_all_of_them_within_their_error() -> None:
+    law, prior = LAWS["permute-and-flip"], Dirichlet(0.5)
+    exact = accuracy_of(law, 20, 4, prior)
+    drawn = accuracy_of(law, 20, 4, prior, draws=100)  # there are 108 partitions
+    assert exact.standard_error == 0.0 < drawn.standard_error
+    assert abs(drawn.value - exact.value) < 5 * drawn.standard_error
+    assert drawn == accuracy_of(law, 20, 4, prior, draws=100)  # the same for everybody
+
+
+def test_a_coin_has_more_than_its_share_where_classes_tie() -> None:
+    # 10 histograms of 3 votes on 3 classes: one has a tie of three, none a tie of two
+    assert accuracy_of(coin, 3, 3, Dirichlet()).value == pytest.approx((9 / 3 + 1) / 10)
+    assert accuracy_of(coin, 5000, 150, Dirichlet()).value == pytest.approx(1 / 150, rel=0.1)
+
+
+def test_two_classes_agree_with_the_general_sum() -> None:
+    for K in (7, 8):
+        truth = np.linspace(0.6, 1.0, K - K // 2)
+
+        def law(counts: np.ndarray, K: int = K, truth: np.ndarray = truth) -> np.ndarray:
+            first = counts.max(axis=1)
+            told = np.where(2 * first == K, 0.5, truth[np.maximum(first - K // 2 - 1, 0)])
+            return np.column_stack([told, 1.0 - told])
+
+        share = accuracy_of_majorities(truth, K, Dirichlet())
+        assert share is not None
+        assert share.value == pytest.approx(accuracy_of(law, K, 2, Dirichlet()).value, abs=1e-12)
+
+
+def test_priors_of_two_classes_by_enumeration() -> None:
+    truth, K = np.array([0.7, 0.8, 1.0]), 5
+    for prior, p in ((Point(0.8), 0.8), (Point(0.1), 0.1), (Independent(0.5, 1.0), 0.75), (TwoSided(0.7, 1.0), 0.5)):
+        expected = 0.0
+        for votes in product((0, 1), repeat=K):
+            ones = sum(votes)
+            expected += p**ones * (1 - p) ** (K - ones) * truth[max(ones, K - ones) - 3]
+        share = accuracy_of_majorities(truth, K, prior)
+        assert share is not None
+        assert share.value == pytest.approx(expected, abs=1e-12)
+    assert accuracy_of_majorities(truth, K, Doubled(0.8)) is None  # its draws are not those of its class
+
+
+def test_many_classes_that_nobody_chose_are_listed_too() -> None:
+    counts, weights = histograms(Dirichlet(), 12, 3000, 4096)
+    assert counts.shape == (77, 3000)  # the partitions of 12
+    assert weights is not None
+    assert weights.sum() == pytest.approx(1.0)
+
+
+def test_permute_and_flip_of_many_classes_is_a_law() -> None:
+    rows = np.array([[50, *[0] * 999], [1] * 50 + [0] * 950, [10] * 5 + [0] * 995])
+    for epsilon in (0.01, 1.0, 30.0):
+        law = permute_and_flip_law(epsilon, 1)(rows)
+        assert law.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-10)

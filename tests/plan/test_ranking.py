@@ -1,0 +1,215 @@
+"""The ranking: what applies, what needs no noise, how models are counted, which row is first and why."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from darrm import priors
+from darrm.account.accountant import PrivacyAccountant
+from darrm.account.bounds import Bound, models_bound
+from darrm.errors import PlanError
+from darrm.plan import MECHANISMS, Mechanism, Plan, Proposal, Search, named, plan
+from darrm.plan.accuracy import Measure
+from darrm.plan.budget import counted
+from darrm.plan.mechanism import FixedMechanism
+from darrm.plurality.bounds import right_at_most
+from darrm.privacy import PrivacyParams, at_least
+from darrm.problem import Voters, Workload
+from tests.planned import FRESH, MANY, MODELS, ONE, Oracle, calibrated, completed, planned, rivals
+
+MODEL = PrivacyParams("0.0892", "1e-4")
+TOTAL = PrivacyParams(1, "1e-4")
+
+
+def of_slugs(*slugs: str) -> list[type[Mechanism]]:
+    return [named(slug) for slug in slugs]
+
+
+FEW = of_slugs("permute-and-flip", "gnmax", "randomized-response")
+
+
+def test_private_models_on_disjoint_shards_need_no_noise() -> None:
+    work = Workload(Voters(5, MODEL, overlap=1, models=True), 20, TOTAL)
+    found = plan(work, mechanisms=of_slugs("no-noise", "lnmax-counts"))
+    assert found.best.slug == "no-noise"
+    cap = models_bound(Voters(1, MODEL, models=True), 1e-4)
+    assert cap is not None
+    assert found.spent.epsilon == cap.epsilon == 0.0892
+    assert "No noise is needed" in str(found)
+
+
+@pytest.mark.parametrize(("overlap", "fits"), [(2, True), (None, False)])
+def test_models_that_share_people_cost_what_a_person_influences(overlap: int | None, fits: bool) -> None:
+    cap = models_bound(Voters(overlap or 5, MODEL, models=True), 1e-2)
+    assert cap is not None
+    assert (cap.epsilon <= 0.2) is fits
+    work = Workload(Voters(5, MODEL, overlap=overlap, models=True), 9, PrivacyParams("0.2", "1e-2"))
+    found = plan(work, mechanisms=of_slugs("no-noise", "lnmax-counts"))
+    assert (found.rows[0].slug == "no-noise") is fits
+    if fits:
+        assert found.spent.epsilon == cap.epsilon
+    else:
+        assert f"{at_least(cap.epsilon, 6)} together" in dict(found.left_out)["no-noise"]
+
+
+@pytest.mark.slow
+def test_models_beyond_their_cap_are_counted_as_non_private_voters() -> None:
+    found = completed(MODELS, mechanisms=FEW)
+    assert not counted(found.workload).voters.each.is_private
+    assert "planned as non-private voters" in str(found)
+    assert "nothing is better than randomized response" in str(found)
+    constant = next(row for row in found.rows if row.slug == "randomized-response")
+    assert found.rows[0].accuracy >= constant.accuracy - 1e-9
+    # one query is one query, for models too
+    once = plan(Workload(Voters(3, MODEL, models=True), 1, TOTAL), mechanisms=of_slugs("optimal"))
+    assert once.best.workload.voters.each == MODEL
+
+
+@pytest.mark.slow
+def test_the_rows_are_those_of_calibrate() -> None:
+    prior = priors.Point(0.7)
+    found = completed(MANY, prior)
+    accuracies = [row.accuracy for row in found.rows]
+    assert accuracies == sorted(accuracies, reverse=True)
+    expected = {row.slug: row.curve.tolist() for row in rivals(MANY).rows}  # none of them depends on the prior
+    assert {row.slug: row.curve.tolist() for row in found.rows if row.slug in expected} == expected
+    assert found.best.curve.tolist() == planned(MANY, prior).best.curve.tolist()
+    assert found.reason == "rdp-optimal is first: it has the highest accuracy under the prior point:0.7."
+
+
+def test_the_objective_is_one_for_any_number_of_classes() -> None:
+    """The optimum of the accuracy has the higher accuracy, that of the expected error the smaller error."""
+    work = Workload(Voters(11, PrivacyParams("0.1", "1e-5")), 1, PrivacyParams("0.3", "3e-5"))
+    by_accuracy, by_error = (
+        plan(work, prior=priors.Dirichlet(), mechanisms=of_slugs("optimal"), objective=objective).best
+        for objective in ("accuracy", "error")
+    )
+    assert by_accuracy.accuracy > by_error.accuracy + 1e-4
+    assert by_accuracy.expected_error is not None
+    assert by_error.expected_error is not None
+    assert by_accuracy.expected_error > by_error.expected_error + 1e-4
+    with pytest.raises(ValueError, match="the expected error is defined for two classes"):
+        plan(replace(work, classes=3), objective="error")
+
+
+def test_without_a_prior_the_first_has_the_smallest_regret() -> None:
+    found = plan(FRESH, mechanisms=of_slugs("permute-and-flip", "exponential", "subsampling", "randomized-response"))
+    assert found.measure.is_regret
+    table = np.array([[accuracy.value for accuracy in row.consensus.values()] for row in found.rows])
+    regret = (table.max(axis=0) - table).max(axis=1)
+    assert [row.regret for row in found.rows] == regret.tolist() == sorted(regret)
+    assert "over low, medium and high consensus, is the smallest" in found.reason
+    assert found.best.accuracy == pytest.approx(table[0].mean(), abs=1e-12)  # of two classes as of more
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("total", [PrivacyParams("3", "1e-3"), PrivacyParams("8", "1e-2")])
+def test_of_equal_rows_the_first_spends_least(total: PrivacyParams) -> None:
+    """Five queries of private voters need no noise: every table answers the majority, at different costs."""
+    work = Workload(Voters(11, PrivacyParams("0.1", "1e-5")), 5, total)
+    found = plan(
+        work, mechanisms=of_slugs("optimal", "permute-and-flip", "subsampling", "randomized-response"), complete=True
+    )
+    equal = [row.spent.epsilon for row in found.rows if row.accuracy > 1 - 1e-9]
+    assert len(equal) == 4
+    assert len(set(equal)) > 1
+    assert equal == sorted(equal)
+    assert "it spends less than" in found.reason
+
+
+def test_what_was_not_calibrated_to_the_end_is_not_called_worse() -> None:
+    found = plan(MANY, prior=priors.Dirichlet())
+    left_out = dict(found.left_out)
+    assert left_out["gnmax"].startswith("not calibrated; an estimate of its accuracy is 0.")
+    assert not any(word in reason for reason in left_out.values() for word in ("worse", "not right more often"))
+    whole = completed(MANY)
+    assert {"gnmax", "lnmax"} <= {row.slug for row in whole.rows}
+
+
+@pytest.mark.slow
+def test_labels_are_charged_for_all_votes_that_a_person_influences() -> None:
+    found = {row.slug: row for row in completed(FRESH, mechanisms=of_slugs("gnmax", "lnmax")).rows}
+    for slug in ("gnmax", "lnmax"):
+        aggregator = found[slug].aggregator
+        assert aggregator is not None
+        assert aggregator.privacy_cost().reached == FRESH.voters.reached > 1
+        account = PrivacyAccountant(FRESH.voters, [aggregator.privacy_cost(FRESH.queries)])
+        assert account.admits(FRESH.total)
+
+
+def test_a_mechanism_of_ones_own_is_one_class() -> None:
+    found = completed(ONE, mechanisms=(*MECHANISMS, Oracle))
+    assert found.best.slug == "oracle"
+    assert "To release: ask the oracle." in str(found)
+    more = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 41, PrivacyParams(1))
+    with pytest.raises(PlanError, match="no mechanism stays within this budget: it tires"):
+        plan(more, mechanisms=[Oracle])
+
+
+class Almost(FixedMechanism):
+    """Nearly always right, and nobody's."""
+
+    slug, name, only_compared = "almost", "almost", "nobody can ask it"
+
+    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
+        proposal = Proposal(lambda counts: np.where(counts == counts.max(axis=1)[:, None], 0.99, 0.0), {})
+        proposal.total = Bound("hope", self.search.workload.total.epsilon, "")
+        return proposal
+
+
+def test_a_mechanism_that_is_only_compared_is_never_the_best() -> None:
+    work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
+    found = completed(work, mechanisms=[*of_slugs("optimal", "exponential"), Almost, Oracle])
+    assert [row.slug for row in found.rows] == ["almost", "optimal", "exponential"]
+    assert ("oracle", "it is for two classes only") in found.left_out
+    assert found.best.slug == "optimal"
+    assert "almost is only compared: nobody can ask it." in str(found)
+    with pytest.raises(PlanError, match="only compared"):
+        _ = plan(work, mechanisms=[Almost]).best
+
+
+def test_a_plan_for_more_classes_bounds_every_release() -> None:
+    """One question on three classes: the theorem's bound over all histograms, above every mechanism."""
+    work = Workload(Voters(8, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
+    found = plan(work, prior=priors.Dirichlet(), mechanisms=of_slugs("optimal", "exponential"))
+    limit = float(str(found).partition("No private release has an accuracy above ")[2].split()[0])
+    rows = [(a, b, 8 - a - b) for a in range(9) for b in range(9 - a)]
+    assert 0.0 <= limit - float(np.mean(right_at_most(rows, work.total))) <= 1e-5
+    assert all(row.accuracy <= limit for row in found.rows)
+
+
+def test_a_budget_that_floats_hardly_hold_is_planned_for() -> None:
+    work = Workload(Voters(3, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("1e-320", "1e-300"))
+    rows = {row.slug: row for row in plan(work, mechanisms=of_slugs("lnmax-counts", "optimal")).rows}
+    assert rows["lnmax-counts"].accuracy == pytest.approx(0.5, abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("queries", "total", "reasons"),
+    [
+        (10**11, PrivacyParams("1e-2"), {"lnmax-counts": "no parameter composes within (0.01, 0)"}),
+        (1, PrivacyParams(690, "1e-5"), {}),
+        (1, PrivacyParams(700), {}),
+        (1, PrivacyParams("1e-300", "1e-5"), {"gnmax-paper": "target.epsilon must be at least 0.02307"}),
+    ],
+)
+def test_a_budget_beyond_one_mechanisms_range_leaves_the_others(
+    queries: int, total: PrivacyParams, reasons: dict[str, str]
+) -> None:
+    found = plan(Workload(Voters(3, PrivacyParams("inf"), overlap=1), queries, total))
+    assert {row.slug for row in found.rows} & {"optimal", "rdp-optimal", "permute-and-flip"}
+    left_out = dict(found.left_out)
+    assert all(left_out[slug].startswith(reason) for slug, reason in reasons.items())
+    assert all(len(reason) < 300 for reason in left_out.values())
+
+
+def test_a_plan_prints_what_the_command_prints_and_no_arrays() -> None:
+    found = planned(MANY)
+    assert isinstance(found, Plan)
+    assert len(str(found).splitlines()) < 40
+    assert len(str(found)) < 4000
+    assert calibrated(MANY, found.best.slug).settings == found.best.settings
+    assert Measure(MANY, found.prior).levels.tolist() == found.measure.levels.tolist()
+    assert Search(MANY, found.measure).to_beat == np.inf

@@ -1,0 +1,161 @@
+"""The stored tables: complete, proven, reproducible, and helpful when there is none."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darrm import PrivacyParams, available_tables, load_table, optimize_table
+from darrm.errors import TableError
+from darrm.problem import Problem, Voters
+from darrm.table import library
+from darrm.table.library import available_sizes
+from darrm.table.optimality import SHAPES
+from experiments import make_tables
+from tests.optimality import optimality_of
+from tests.oracle import all_coefficients
+
+SETTINGS = available_tables()
+LARGEST_TOTAL = 3_000_000
+LARGEST_GAP = 2e-7
+
+
+def problem_of(K: int, each: PrivacyParams, m: float) -> Problem:
+    return Problem.from_allowance(Voters(K, each), m)
+
+
+def load(setting: library.Setting) -> None:
+    """Load one table and look at what `load_table` promises."""
+    table = load_table(problem_of(setting.K, setting.each, setting.m), shape=setting.shape)
+    assert table.problem == setting.problem
+    assert table.certificate.worst_cost <= table.certificate.budget
+    assert optimality_of(table).shape == setting.shape
+    assert not optimality_of(table).claimed
+    # absolute, next to a fair coin's error of about 1/2: a few degenerate programs at K = 101 stall at 1e-7
+    assert optimality_of(table).gap <= max(1e-6 * optimality_of(table).value, LARGEST_GAP)
+    value = table.gamma.expected_error(make_tables.PRIOR)
+    assert value == pytest.approx(optimality_of(table).value, rel=1e-9, abs=1e-15)
+    if setting.shape == "monotone":
+        assert table.gamma.is_monotone
+
+
+def test_the_library_is_the_one_that_was_promised() -> None:
+    sizes = [*make_tables.SIZES, *make_tables.LARGE_SIZES]
+    expected = [setting for K in sizes for setting in make_tables.settings_of(K)]
+    assert list(SETTINGS) == expected
+    assert sum(path.stat().st_size for path in make_tables.FOLDER.iterdir()) < LARGEST_TOTAL
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("index", range(0, len(SETTINGS), 397))
+def test_a_sample_verifies(index: int) -> None:
+    load(SETTINGS[index])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", available_sizes())
+def test_every_stored_table_verifies(K: int) -> None:
+    for setting in available_tables(K):
+        load(setting)
+
+
+@pytest.mark.parametrize("index", range(5, len(SETTINGS), 811))
+def test_a_sample_is_regenerated(index: int) -> None:
+    setting = SETTINGS[index]
+    stored = load_table(setting.problem, shape=setting.shape)
+    fresh = optimize_table(setting.problem, prior=make_tables.PRIOR, shape=setting.shape)
+    assert optimality_of(fresh).value == pytest.approx(optimality_of(stored).value, rel=1e-8, abs=LARGEST_GAP)
+    # each bound is below the other's value: both are the same optimum
+    assert optimality_of(fresh).bound <= optimality_of(stored).value + 1e-15
+    assert optimality_of(stored).bound <= optimality_of(fresh).value + 1e-15
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("each_delta", make_tables.DELTAS)
+def test_every_row_of_the_paper_holds(each_delta: str, shape: str) -> None:
+    for epsilon in make_tables.EPSILONS:
+        table = load_table(problem_of(7, PrivacyParams(epsilon, each_delta), 2), shape=shape)
+        assert np.max(all_coefficients(table.problem) @ table.gamma.half) <= table.problem.budget
+
+
+def test_one_file_is_what_the_script_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert make_tables.main(["--K", "3", "--output", str(tmp_path)]) == 0
+    assert "60 tables" in capsys.readouterr().out
+    fresh = json.loads(gzip.decompress((tmp_path / "K3.json.gz").read_bytes()))
+    stored = json.loads(gzip.decompress((make_tables.FOLDER / "K3.json.gz").read_bytes()))
+    for new, old in zip(fresh["tables"], stored["tables"], strict=True):
+        assert new["gamma"] == pytest.approx(old["gamma"], rel=1e-8, abs=1e-8)
+    assert make_tables.library_bytes(3, make_tables.settings_of(3)) == (tmp_path / "K3.json.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("K", "m", "each", "shape", "near"),
+    [
+        (11, 3, PrivacyParams("0.12"), "free", r"each = \(0.1, 0\)"),
+        (19, 3, PrivacyParams("0.1"), "free", r"K = 21, each = \(0.1, 0\)"),
+        (11, 9, PrivacyParams("0.1", "1e-5"), "monotone", r"m = 6, each = \(0.1, 1e-05\)"),
+        (11, 2.5, PrivacyParams("0.1"), "free", r"m = (2|3), each = \(0.1, 0\)"),
+        (5001, 60, PrivacyParams("0.1"), "free", r"K = \d+, m = 50, each = \(0.1, 0\)"),
+        (1, 1, PrivacyParams("0.1"), "free", r"K = 3, each = \(0.1, 0\)"),
+    ],
+)
+def test_a_miss_names_near_settings(K: int, m: float, each: PrivacyParams, shape: str, near: str) -> None:
+    with pytest.raises(TableError, match=rf"near are {near}.*optimize_table computes") as caught:
+        load_table(problem_of(K, each, m), shape=shape)
+    assert caught.value.field == "library"
+
+
+def test_a_float_and_its_decimal_find_the_same_table() -> None:
+    typed = load_table(problem_of(11, PrivacyParams(0.1, 1e-5), 3))
+    same = load_table(problem_of(11, PrivacyParams("0.1", "0.00001"), 3.0))
+    assert typed.gamma.half.tolist() == same.gamma.half.tolist()
+
+
+def test_models_are_found_as_well() -> None:
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1"), models=True), 3)
+    found, same = load_table(problem), load_table(problem_of(11, PrivacyParams("0.1"), 3))
+    assert found.problem == problem
+    assert found.gamma.half.tolist() == same.gamma.half.tolist()
+    assert optimality_of(found) == optimality_of(same)
+    assert found.certificate.worst_cost == same.certificate.worst_cost
+
+
+def test_an_unknown_shape() -> None:
+    with pytest.raises(ValueError, match="shape must be one of"):
+        load_table(problem_of(11, PrivacyParams("0.1"), 3), shape="round")
+
+
+class TestDamage:
+    packed = (make_tables.FOLDER / "K3.json.gz").read_bytes()
+    problem = problem_of(3, PrivacyParams("0.1"), 1)
+
+    def install(self, folder: Path, packed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+        (folder / "tables").mkdir()
+        (folder / "tables" / "K3.json.gz").write_bytes(packed)
+        monkeypatch.setattr("darrm.table.library.resources.files", lambda _: folder)
+
+    def test_a_cut_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.install(tmp_path, self.packed[:-50], monkeypatch)
+        with pytest.raises(TableError, match=r"is damaged.*install it again"):
+            load_table(self.problem)
+
+    def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.install(tmp_path, gzip.compress(b'{"format": "other"}'), monkeypatch)
+        with pytest.raises(TableError, match="unknown format"):
+            load_table(self.problem)
+
+    @pytest.mark.parametrize("forge", [False, True])
+    def test_a_gamma_that_was_raised(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forge: bool) -> None:
+        content = json.loads(gzip.decompress(self.packed))
+        for entry in content["tables"]:
+            entry["gamma"] = [1.0, 1.0]
+            if forge:
+                entry["checksum"] = None
+        if forge:  # a matching checksum does not help: the proof is made again
+            monkeypatch.setattr("darrm.table.table.checksum_of", lambda _: None)
+        self.install(tmp_path, gzip.compress(json.dumps(content).encode()), monkeypatch)
+        expected = "above the budget" if forge else "changed after it was saved"
+        with pytest.raises(TableError, match=expected):
+            load_table(self.problem)

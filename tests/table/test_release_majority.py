@@ -1,0 +1,249 @@
+"""The output law, as fractions: from the table that was loaded to the privacy claim over all corners."""
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from darrm.account.accountant import PrivacyAccountant
+from darrm.errors import BudgetExceededError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.renyi import DEFAULT_ORDERS
+from darrm.majority import baselines
+from darrm.majority.noise_function import NoiseFunction
+from darrm.majority.renyi import renyi_divergences
+from darrm.numerics.exact_coins import ExactCoins
+from darrm.optimize.optimizer import optimize_table
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.table.cost import charge_of
+from darrm.table.release import Release
+from darrm.table.table import Table, certify
+from darrm.votes import Votes
+
+
+def problem_of(K: int, m: str = "2", delta: str = "1e-3") -> Problem:
+    return Problem.from_allowance(Voters(K, PrivacyParams("0.3", delta)), m)
+
+
+def patterns(K: int) -> np.ndarray:
+    return np.array(list(itertools.product((0, 1), repeat=K)))
+
+
+def law_by_listing(aggregator: Release, K: int) -> list[Fraction]:
+    """Pr[output 1] of every vote pattern, from the released labels themselves.
+
+    With the coin's exact threshold t = p·2^(digits) the label is a function of U < t only (proved by listing in the
+    tests of the coins); releasing at U = t − 1, t and the two ends finds where the label changes.
+    """
+    votes = patterns(K)
+    low = aggregator.release(votes, rng=fed(0))
+    high = aggregator.release(votes, rng=fed(255))
+    laws = []
+    for row, at_low, at_high in zip(votes, low, high, strict=True):
+        lie = vars(aggregator)["_sampler"].lies.probabilities[row.sum()]
+        majority = int(2 * row.sum() > K)
+        # U just below 1 never lies (p ≤ 1/2), U = 0 always does if p > 0
+        assert at_high == majority
+        assert at_low == (1 - majority if lie > 0 else majority)
+        laws.append(1 - lie if majority else lie)
+    return laws
+
+
+def fed(byte: int) -> Any:
+    """What stands where a generator would: every byte it gives is the same."""
+    return SimpleNamespace(bytes=lambda size: bytes([byte]) * size)
+
+
+def worst_divergence(problem: Problem, law_of_pattern: list[Fraction]) -> mpmath.mpf:
+    """Largest Pr_p[o] − e^{mε} Pr_{p'}[o] over both outputs, all corners for all voters, fifty digits."""
+    K = problem.voters.K
+    by_count = {int(row.sum()): law for row, law in zip(patterns(K), law_of_pattern, strict=True)}
+    for row, law in zip(patterns(K), law_of_pattern, strict=True):
+        assert by_count[int(row.sum())] == law  # voters are exchangeable, so multisets of corners are enough
+    with mpmath.workdps(50):
+        each = problem.voters.each
+        growth = mpmath.exp(mpmath.mpf(each.exact_epsilon.numerator) / each.exact_epsilon.denominator)
+        delta = mpmath.mpf(each.exact_delta.numerator) / each.exact_delta.denominator
+        target = problem.target.exact_epsilon
+        c = mpmath.exp(mpmath.mpf(target.numerator) / target.denominator)
+        hi = (growth + delta) / (growth + 1)
+        corners = [(0, 0), (1, 1), (hi, 1 - hi), (1 - hi, hi), (0, delta), (delta, 0), (1 - delta, 1), (1, 1 - delta)]
+        truth = [mpmath.mpf(by_count[ones].numerator) / by_count[ones].denominator for ones in range(K + 1)]
+
+        worst = mpmath.mpf(-1)
+        # depth-first over multisets, with the two count distributions carried along
+        stack = [(0, 0, [mpmath.mpf(1)], [mpmath.mpf(1)])]
+        while stack:
+            first, used, p, q = stack.pop()
+            if used == K:
+                one_p = mpmath.fdot(p, truth)
+                one_q = mpmath.fdot(q, truth)
+                worst = max(worst, one_p - c * one_q, (1 - one_p) - c * (1 - one_q))
+                continue
+            stack += [
+                (index, used + 1, add_voter(p, corners[index][0]), add_voter(q, corners[index][1]))
+                for index in range(first, len(corners))
+            ]
+        return worst
+
+
+def add_voter(counts: list[mpmath.mpf], p: mpmath.mpf) -> list[mpmath.mpf]:
+    zero = mpmath.mpf(0)
+    return [(1 - p) * stay + p * rise for stay, rise in zip([*counts, zero], [zero, *counts], strict=True)]
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, *(pytest.param(K, marks=pytest.mark.slow) for K in (6, 7))])
+def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) -> None:
+    problem = problem_of(K, m="1" if K == 1 else "1.7")
+    optimize_table(problem).save(tmp_path / "table.json")
+    table = Table.load(tmp_path / "table.json")
+    aggregator = Release(table)
+    law = law_by_listing(aggregator, K)
+    with mpmath.workdps(50):
+        claimed = mpmath.mpf(problem.target.exact_delta.numerator) / problem.target.exact_delta.denominator
+        worst = worst_divergence(problem, law)
+        assert worst <= claimed
+        # and the table uses its budget, unless it needs no noise at all: a law that is too noisy passes the line above
+        assert table.gamma.half.min() == 1.0 or worst >= claimed * mpmath.mpf("0.999999")
+    assert [aggregator.probability_of_one(int(row.sum())) for row in patterns(K)] == law
+
+
+def test_the_law_is_the_tables_floats() -> None:
+    table = certify(problem_of(5), NoiseFunction(5, [0.1, 0.3, 0.7]))
+    aggregator = Release(table)
+    for ones in range(6):
+        g = Fraction(float(table.gamma.signed[ones]))
+        assert aggregator.probability_of_one(ones) == (1 + g) / 2
+    assert law_by_listing(aggregator, 5) == [aggregator.probability_of_one(int(row.sum())) for row in patterns(5)]
+
+
+PROBLEM = problem_of(5, "2")
+MADE = {
+    "by hand": Release(certify(PROBLEM, NoiseFunction(5, [0.2, 0.5, 0.9]))),
+    "subsampling": Release(certify(PROBLEM, baselines.subsampling(PROBLEM))),
+    "randomized response": Release(certify(PROBLEM, baselines.randomized_response(PROBLEM))),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", MADE)
+def test_released_frequencies(name: str) -> None:
+    aggregator = MADE[name]
+    n = 40_000
+    for ones in range(6):
+        votes = np.tile(np.arange(5) < ones, (n, 1))
+        p = float(aggregator.probability_of_one(ones))
+        # seeded: 6 standard deviations are a false alarm of 2e-9 each
+        frequency = aggregator.release(votes, rng=np.random.default_rng(ones)).mean()
+        assert abs(frequency - p) <= 6.0 * math.sqrt(p * (1.0 - p) / n) + 1e-12, ones
+        # the operating system's bytes: 12 standard deviations, 4e-33
+        frequency = aggregator.release(votes).mean()
+        assert abs(frequency - p) <= 12.0 * math.sqrt(p * (1.0 - p) / n) + 1e-12, ones
+
+
+def test_a_matrix_of_zeros_and_ones_is_read_as_labels() -> None:
+    votes = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]])
+    expected = MADE["by hand"].release(Votes.of_labels(votes), rng=np.random.default_rng(3)).tolist()
+    for dtype in (bool, np.uint8, np.float64):
+        assert MADE["by hand"].release(votes.astype(dtype), rng=np.random.default_rng(3)).tolist() == expected
+    counts = Votes.of_counts(np.stack([5 - votes.sum(axis=1), votes.sum(axis=1)], axis=1))
+    assert MADE["by hand"].release(counts, rng=np.random.default_rng(3)).tolist() == expected
+    assert MADE["by hand"].release(np.zeros((0, 5))).shape == (0,)
+
+
+def test_other_bad_arguments() -> None:
+    with pytest.raises(ValueError, match="table must be a Table"):
+        Release(NoiseFunction(3, [0.1, 0.2]))  # type: ignore[arg-type]
+    for ones in (-1, 6):
+        with pytest.raises(ValueError, match="ones"):
+            MADE["by hand"].probability_of_one(ones)
+
+
+def test_the_exact_profile_tightens_the_account() -> None:
+    problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    aggregator = Release(optimize_table(problem))
+    plain = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=False)]).spent(0.01)
+    exact = PrivacyAccountant(charges=[charge_of(aggregator.table, 100, exact=True)]).spent(0.01)
+    assert exact.epsilon < 0.8 * plain.epsilon
+    assert aggregator.privacy_cost(100).profile is not None
+    one = PrivacyAccountant(charges=[charge_of(aggregator.table, exact=True)])
+    profile = aggregator.table.profile
+    assert profile is not None
+    for epsilon in (0.1, 0.2):
+        delta = profile.delta_at(epsilon)
+        assert one.spent(delta).epsilon == pytest.approx(epsilon, abs=0.02)
+    # at the target's ε the profile is at most the certified δ
+    assert profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
+
+
+@pytest.mark.parametrize("byte", [0, 1, 63, 64, 127, 128, 255])
+def test_coins_are_compared_as_unsigned_words(byte: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a signed comparison would turn the upper half of all words into lies
+    calls: list[Callable[[int], bytes]] = []
+    monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
+    table = certify(problem_of(3), NoiseFunction(3, [0.5, 0.5]))
+    label = Release(table).release([[1, 1, 0]], rng=fed(byte))[0]
+    lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
+    assert label == (0 if Fraction(byte, 255) < lie else 1)  # U = 0.bbb… in bytes
+    assert len(calls) == 1
+
+
+def record(function: Callable[..., object], calls: list[Callable[[int], bytes]]) -> Callable[..., object]:
+    def recorded(*arguments: object, source: Callable[[int], bytes]) -> object:
+        calls.append(source)
+        return function(*arguments, source=source)
+
+    return recorded
+
+
+# the Rényi curve in the charge: where it is, what it is, and that a ledger keeps it
+OTHER = Problem.from_allowance(Voters(5, PrivacyParams("0.2", "1e-5")), 2)
+
+
+def aggregator(half: list[float]) -> Release:
+    return Release(certify(OTHER, NoiseFunction(5, half)))
+
+
+def test_a_monotone_table_is_charged_with_its_curve() -> None:
+    made = aggregator([0.1, 0.3, 0.6])
+    charge = made.privacy_cost(7)
+    assert charge.renyi is not None
+    exact = renyi_divergences(OTHER.voters, made.table.gamma, DEFAULT_ORDERS)
+    assert np.all(charge.renyi.values >= exact)
+    assert charge.renyi.values == pytest.approx(exact, rel=2e-9)
+    names = {bound.name for bound in PrivacyAccountant(charges=[charge]).spent(1e-3).bounds}
+    assert names >= {"simple", "optimal", "profile", "renyi"}
+
+
+def test_where_there_is_no_curve() -> None:
+    assert aggregator([0.3, 0.1, 0.6]).privacy_cost().renyi is None
+    assert charge_of(aggregator([0.1, 0.3, 0.6]).table, exact=False).renyi is None
+    constant = Release(certify(OTHER, baselines.randomized_response(OTHER))).privacy_cost().renyi
+    assert constant is not None
+
+
+def test_many_voters_of_whom_few_are_reached_are_described_too() -> None:
+    plain = Problem(Voters(2001, PrivacyParams("inf"), overlap=1), PrivacyParams(1, "1e-6"))
+    rising = np.minimum(np.arange(1, 1002) / 400.0, 0.999)
+    charge = Release(certify(plain, NoiseFunction(2001, rising))).privacy_cost()
+    assert charge.renyi is not None
+    assert charge.profile is not None
+
+
+def test_a_ledger_recognises_the_charge_again(tmp_path: Path) -> None:
+    made = aggregator([0.1, 0.3, 0.6])
+    ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "1e-3"))
+    ledger.debit(made.privacy_cost(3))
+    again = PrivacyLedger(tmp_path / "l.sqlite")
+    again.debit(aggregator([0.1, 0.3, 0.6]).privacy_cost(4))  # of one kind, or it would be refused
+    assert again.spent.queries == 7
+    with pytest.raises(BudgetExceededError):
+        again.debit(made.privacy_cost(100_000))

@@ -1,0 +1,54 @@
+"""The style of pictures: what tells methods apart, and names that stay readable."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
+
+from darrm.util.figures import COLORS, name_lines, saved_figure, say_instead, style
+
+
+def test_colors_differ_in_brightness_or_hue_for_every_vision() -> None:
+    for first in COLORS:
+        for second in COLORS:
+            if first != second:
+                # a protanope and a deuteranope still see green-plus-red against blue, and brightness
+                seen = [(0.5 * (r + g), b) for r, g, b in map(to_rgb, (first, second))]
+                assert max(abs(one - two) for one, two in zip(*seen, strict=True)) > 0.07
+
+
+def test_styles_can_be_told_apart_without_color() -> None:
+    assert len({(str(style(place).dash), style(place).marker) for place in range(40)}) == 40
+    assert style(0).line(3)["marker"] == "o"
+    assert style(0).line(1000)["marker"] is None
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_names_stand_beside_their_lines_and_apart(tmp_path: Path, scale: str) -> None:
+    ends = {"a": 1.0, "b": 1.0, "c": 0.99, "d": 0.01, "e": 0.012}
+    with saved_figure(tmp_path / "picture.png", height=4.0) as figure:
+        axes = figure.add_subplot()
+        for name, end in ends.items():
+            axes.plot([0, 1, 2], [0.5, end, float("nan")], label=name)
+        axes.plot([0, 1], [0.1, 0.1])  # without a name
+        axes.set(yscale=scale)
+        name_lines(axes)
+        figure.draw_without_rendering()
+        boxes = {text.get_text(): Text.get_window_extent(text) for text in axes.texts}  # without its arrow
+    assert boxes.keys() == ends.keys()
+    ordered = sorted(boxes, key=lambda name: boxes[name].y0)
+    assert sorted(ordered, key=ends.__getitem__) == ordered
+    for below, above in pairwise(ordered):
+        assert boxes[below].y1 <= boxes[above].y0 + 1.0
+    assert {text.xy for text in axes.texts} == {(1.0, end) for end in ends.values()}
+
+
+def test_words_in_a_panels_place(tmp_path: Path) -> None:
+    with saved_figure(tmp_path / "picture.png") as figure:
+        axes = figure.add_subplot()
+        say_instead(axes, "nothing was answered")
+    assert [text.get_text() for text in axes.texts] == ["nothing was answered"]
+    assert not axes.axison

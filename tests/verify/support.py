@@ -1,0 +1,82 @@
+"""What tests hand to the verifier: objects of the library as the files that hold them."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from darrm.loss.privacy_cost import PrivacyCost
+from darrm.majority.noise_function import NoiseFunction
+from darrm.problem import Problem, Voters
+from darrm.verify.costs import Cost
+from darrm.verify.formats import (
+    Answering,
+    Charge,
+    Mechanism,
+    Table,
+    parse_json,
+    read_charge,
+    read_release,
+    read_voters,
+)
+from darrm.verify.formats import Voters as Counted
+from darrm.verify.gamma import Gamma, worst_costs
+from darrm.verify.ledger import LedgerAudit
+from darrm.verify.ledger_file import Ledger, ledger_files, read_ledger
+from darrm.verify.numbers import Enclosure
+from darrm.verify.verdicts import FALSE, Verdict
+
+
+def answering_of(release: Any) -> Answering:
+    """Read what a file of a table, a mechanism or a run holds."""
+    return read_release(parse_json(json.dumps(release.to_json()).encode()))
+
+
+def table_of(table: Any) -> Table:
+    found = answering_of(table)
+    assert isinstance(found, Table)
+    return found
+
+
+def mechanism_of(release: Any) -> Mechanism:
+    found = answering_of(release)
+    assert isinstance(found, Mechanism)
+    return found
+
+
+def cost_of(release: Any) -> Cost:
+    return Cost(answering_of(release))
+
+
+def charge_of(cost: PrivacyCost) -> Charge:
+    """Read what a ledger holds of a cost."""
+    return read_charge(cost.to_text()).repeated(cost.count)
+
+
+def voters_of(voters: Voters) -> Counted:
+    return read_voters(voters.to_json())
+
+
+def gamma_of(problem: Problem, gamma: NoiseFunction) -> Gamma:
+    voters = voters_of(problem.voters)
+    return Gamma(voters.K, tuple(Fraction(float(value)) for value in gamma.half), voters.kinds, voters.reached)
+
+
+def worst_of(gamma: Gamma, epsilon: Fraction) -> Enclosure:
+    """Enclose the largest cost."""
+    found = worst_costs(gamma, [epsilon])
+    assert found is not None
+    return found[0]
+
+
+def ledger_of(path: Path | str) -> Ledger:
+    return read_ledger(ledger_files(Path(path)))
+
+
+def audit_of(path: Path | str, *releases: Any) -> LedgerAudit:
+    return LedgerAudit(str(path), ledger_of(path), [answering_of(release) for release in releases])
+
+
+def false_claims(verdicts: Any) -> str:
+    """Write the false ones, a line each."""
+    return "\n".join(str(one) for one in verdicts if isinstance(one, Verdict) and one.verdict == FALSE)
