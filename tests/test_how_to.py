@@ -48,6 +48,7 @@ def run_script(script: Path, folder: Path, **variables: str) -> subprocess.Compl
     environment = {
         **{name: value for name, value in os.environ.items() if name != "DISPLAY"},  # with one, show() warns
         "PYTHONPATH": str(ROOT),
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),  # where a shell finds darrm
         "MPLBACKEND": "Agg",
         "TESTED_PYTHON": sys.executable,
         "SHELL_HEAD": SHELL_HEAD,

@@ -123,7 +123,7 @@ axis.set_xlabel(f"votes for the leading class, of {K}")
 axis.set_ylabel("Pr[the answer is that class]")
 axis.set_title("One budget for few questions, or for many")
 print(f"expected to be right: {few.best.accuracy:.3f} of 10 labels, ", end="")
-print(f"{several.right:.3f} of {asked}")
+print(f"{several.best.accuracy:.3f} of {asked}")
 plt.show()
 
 # %%
