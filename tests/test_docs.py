@@ -20,6 +20,13 @@ def test_tests_named_by_the_sharp_edges_exist() -> None:
     assert {name for name in named if f"def {name}(" not in written} == set()
 
 
+def test_files_named_by_the_architecture_exist() -> None:
+    page = (ROOT / "docs" / "develop" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:darrm|tests|docs|experiments)/[\w./-]+)`", page))
+    assert len(named) >= 15
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
 def test_what_is_to_be_cited_is_this_version() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from experiments.pate import __main__ as pate
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = ("noise-functions", "tables", "releases", "pate", "sensitivity-sampler")  # no block of theirs needs an extra, or hours
+PAGES = ("noise-functions", "releases", "pate", "sensitivity-sampler")  # no block of theirs needs an extra, or hours
 NOT_COPIED = (".git", ".venv", "build", "dist", "results", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
 # One Python session: it reads the names of files with blocks, and says after each block that it ran.
 SESSION = """\

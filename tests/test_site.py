@@ -170,7 +170,7 @@ def too_wide(browser: str, pages: dict[Path, Page], site: Path) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
-    text = (DOCS / "five-minutes.md").read_text(encoding="utf-8")
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
     [block] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert sum(bool(line.strip()) for line in block.splitlines()) <= 10  # as its heading says
     done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -184,7 +184,7 @@ def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
 def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
     [command] = re.findall(
-        r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "five-minutes.md").read_text(encoding="utf-8")
+        r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "index.md").read_text(encoding="utf-8")
     )
     subprocess.run([sys.executable, *command.split(), "--quiet"], cwd=tmp_path, check=True)
     drawn, kept = (image.imread(folder / "first-release.png") for folder in (tmp_path, DOCS / "pictures"))
