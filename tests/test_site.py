@@ -183,9 +183,7 @@ def test_the_first_release_runs_as_printed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_first_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
-    [command] = re.findall(
-        r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "index.md").read_text(encoding="utf-8")
-    )
+    [command] = re.findall(r"`python (-m darrm\.optimize [^`]*)`", (DOCS / "index.md").read_text(encoding="utf-8"))
     subprocess.run([sys.executable, *command.split(), "--quiet"], cwd=tmp_path, check=True)
     drawn, kept = (image.imread(folder / "first-release.png") for folder in (tmp_path, DOCS / "pictures"))
     assert drawn.shape == kept.shape
