@@ -13,7 +13,7 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType
 from typing import Any
 
 from docutils import nodes
@@ -135,10 +135,14 @@ class Names(Autosummary):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """List ``__all__`` but for modules; what `darrm` itself hands out stands on its page."""
+        """List ``__all__`` but for modules and aliases; names of `darrm` itself are on its page."""
         package = self.arguments[0]
         module = import_module(package)
-        names = [name for name in sorted(module.__all__) if not isinstance(getattr(module, name, sys), ModuleType)]
+        names = [
+            name
+            for name in sorted(module.__all__)
+            if not isinstance(getattr(module, name, sys), ModuleType | GenericAlias)
+        ]
         names = [name for name in names if not name.startswith("__")]
         self.content = StringList([f"~{'darrm' if name in darrm.__all__ else package}.{name}" for name in names])
         return super().run()
