@@ -1,7 +1,7 @@
-"""The loops of `darrm.majority.loops`, written out place by place for numba.
+"""The kernels of `darrm.majority.kernels`, written out place by place for numba.
 
-Every loop makes the sums and products of its twin in `darrm.majority.numpy_loops` in the same order, without
-contraction or reassociation (no fast math); `tests/majority/test_compiled.py` compares them.
+Every kernel makes the sums and products of its twin in numpy in the same order, without contraction or reassociation
+(no fast math); `tests/majority/test_compiled.py` compares them.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.majority.numpy_loops import LEVELS_A_TOP, KernelParams, LevelBuffer, LevelRange
+from darrm.majority.kernels import LEVELS_A_TOP, KernelParams
 from darrm.numerics import Array
 from darrm.util.extras import require
 
@@ -17,9 +17,9 @@ _U = np.uintp  # numba wraps signed indices around, which keeps loops from being
 _BLOCK = 64  # places that are passed over at once
 
 
-def loops() -> Iterator[Callable[..., object]]:
-    """Compile when first called, in the order of `darrm.majority.loops.Loops`."""
-    yield from (_compiled(loop) for loop in (triangle_maxima, vertices, pass_levels, border_costs))
+def kernels() -> Iterator[Callable[..., object]]:
+    """Compile when first called, in the order of `darrm.majority.kernels.Kernels`."""
+    yield from (_compiled(kernel) for kernel in (triangle_maxima, vertices, outer_costs))
 
 
 def _compiled(function: Callable[..., object]) -> Callable[..., object]:
@@ -151,18 +151,6 @@ def _average_up(values: Array, weights: Array, first: int, result: Array) -> Non
             result[b] += row[b] * source[b]
 
 
-def _average_down(values: Array, weights: Array, first: int, result: Array) -> None:
-    size = result.size
-    row, source = weights[0][first:], values[first:]
-    for b in range(_U(size)):
-        result[b] = row[b] * source[b]
-    for i in range(1, min(weights.shape[0], first + size)):
-        skipped = max(0, i - first)
-        row, source, target = weights[i][first + skipped :], values[first + skipped - i :], result[skipped:]
-        for b in range(_U(size - skipped)):
-            target[b] += row[b] * source[b]
-
-
 def _screen(level: Array, tails: Array, bound: Array) -> None:
     size = level.size
     reach, wider = level.copy(), np.empty(size)
@@ -182,16 +170,6 @@ def _screen(level: Array, tails: Array, bound: Array) -> None:
         bound[s] += rest
 
 
-def _screen_exceeds(level: Array, ratio: float, tails: Array, least: float) -> bool:
-    bound = np.empty(level.size)
-    _screen(level, tails, bound)
-    above = 0
-    mirrored = bound[::-1].copy()
-    for s in range(_U(level.size)):
-        above += bound[s] + ratio * mirrored[s] > least
-    return above > 0
-
-
 def vertices(block: Array, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
     """Compute the best of the four vertices and the curvature bound, state by state."""
     numbers = KernelParams(*numbers)
@@ -206,9 +184,11 @@ def _vertices(
     weights = numbers.delta_weights
     N, count, here = level.size - 1, values.size, level[first:]
     up = weights[:, N + 1 - first - count : N + 1 - first][:, ::-1].copy()
-    zeros, ones, both, around = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
+    zeros, mirrored, both, around = np.empty(count), np.empty(count), np.empty(count), np.zeros(count)
     _average_up(here, up, 0, zeros)
-    _average_down(level, weights, first, ones)
+    last = N + 1 - first - count
+    _average_up(level[::-1][last:].copy(), weights[:, first : first + count][:, ::-1].copy(), 0, mirrored)
+    ones = mirrored[::-1]
     _average_both(level, up, weights[:, first : first + count], first, both)
     _curvature(level, weights.shape[0] - 1, first, around)
     for b in range(_U(count)):
@@ -259,52 +239,52 @@ def _curvature(level: Array, J: int, first: int, around: Array) -> None:
                 target[b] = max(target[b], near[b])
 
 
-def border_costs(
-    level: Array, span: LevelRange, numbers: KernelParams, limit: float, costs: Array, kept: LevelBuffer
-) -> int:
-    """Pass over blocks that cannot exceed ``limit``; no level is left to be examined."""
-    (first, most, last), (_, places), numbers = span, kept, KernelParams(*numbers)
-    places[:] = -1
+def outer_costs(level: Array, numbers: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
+    """Pass over blocks of places that cannot exceed ``least``, or the largest cost so far."""
+    numbers = KernelParams(*numbers)
     J, count = numbers.delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
-    tops, block = np.empty((2, 2, count)), np.empty((2, _BLOCK))
-    for j in range(first, last + 1):
-        if j - first == most:
-            return j
-        size = level.size - (j - first)
-        own, best = level[:size], limit
-        if (j - first) % LEVELS_A_TOP == 0:
+    tops, values, uppers = np.empty((2, 2, count)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))
+    for place in range(costs.size):
+        size = level.size - place
+        own, best = level[:size], least
+        if place % LEVELS_A_TOP == 0:
             _block_tops(own, J, J, tops[0])
             _block_tops(-own[::-1], J, J, tops[1])
-        for low in range(2 if j else 1):
+        for low in range(2 if first + place else 1):
             chain = -own[::-1] if low else own
             for number in range(-(-size // _BLOCK)):
                 if tops[low, 0, number] + numbers.ratio * tops[low, 1, number] + numbers.slack > best:
-                    best = _largest_of_block(chain, number * _BLOCK, numbers, block, best)
-        if best > limit:
-            costs[j] = best
-        if j < last and not _falls(own, numbers.error_of_falls * j):
-            return -1 - j
+                    cost, bound = _largest_of_block(chain, number * _BLOCK, numbers, values, uppers, best)
+                    best, bounds[place] = max(best, cost), max(bounds[place], bound)
+        if best > least:
+            costs[place] = best
+        if not _falls(own, numbers.error_of_falls * (first + place)):
+            return -1 - place
         _step(own, 1.0 - numbers.hi, numbers.hi)
-    return last + 1
+    return costs.size
 
 
-def _largest_of_block(level: Array, start: int, numbers: KernelParams, block: Array, best: float) -> float:
-    """Return the larger of ``best`` and the largest cost of a block with moves at vertices."""
-    size, tails = level.size, numbers.tails
-    count, margin = min(_BLOCK, size - start), tails.size - 1
+def _largest_of_block(
+    level: Array, start: int, numbers: KernelParams, values: Array, uppers: Array, best: float
+) -> tuple[float, float]:
+    """Compute the largest cost of a block with moves at vertices and a bound on any moves; −∞ if at most ``best``."""
+    size, margin, ratio = level.size, numbers.tails.size - 1, numbers.ratio
+    count, choice = min(_BLOCK, size - start), np.empty(_BLOCK, dtype=np.int64)
+    starts = start, size - start - count
     for side in range(2):
-        place = size - start - count if side else start
-        from_place = max(0, place - margin)
-        near = level[from_place : min(size, place + count + margin)]
+        before = max(0, starts[side] - margin)
+        near = level[before : min(size, starts[side] + count + margin)]
         bound = np.empty(near.size)
-        _screen(near, tails, bound)
-        block[side, :count] = bound[place - from_place :][:count]
-    if _largest_sum(block[0, :count], numbers.ratio, block[1, :count]) + numbers.slack <= best:
-        return best
-    bounds, choice = np.empty(count), np.empty(count, dtype=np.int64)
-    _vertices(level, start, numbers, block[0, :count], bounds, choice)
-    _vertices(level, size - start - count, numbers, block[1, :count], bounds, choice)
-    return max(best, _largest_sum(block[0, :count], numbers.ratio, block[1, :count]))
+        _screen(near, numbers.tails, bound)
+        values[side, :count] = bound[starts[side] - before :][:count]
+    if _largest_sum(values[0, :count], ratio, values[1, :count]) + numbers.slack <= best:
+        return -np.inf, -np.inf
+    for side in range(2):
+        _vertices(level, starts[side], numbers, values[side, :count], uppers[side, :count], choice[:count])
+    return (
+        _largest_sum(values[0, :count], ratio, values[1, :count]),
+        _largest_sum(uppers[0, :count], ratio, uppers[1, :count]),
+    )
 
 
 def _largest_sum(first: Array, ratio: float, second: Array) -> float:
@@ -314,42 +294,7 @@ def _largest_sum(first: Array, ratio: float, second: Array) -> float:
     return best
 
 
-def pass_levels(
-    level: Array, span: LevelRange, numbers: KernelParams, limit: float, best: float, costs: Array, kept: LevelBuffer
-) -> int:
-    """Pass over levels until the buffer is full."""
-    (first, most, last), (levels, places), numbers = span, kept, KernelParams(*numbers)
-    values, bounds = np.empty(level.size), np.empty(level.size)
-    choice = np.empty(level.size, dtype=np.int64)
-    places[:] = -1
-    count = 0
-    for j in range(first, last + 1):
-        if j - first == most or count == places.size:
-            return j
-        size = level.size - (j - first)
-        own, largest, is_kept = level[:size], -np.inf, False
-        for low in range(2 if j else 1):
-            chain = -own[::-1] if low else own
-            if not _screen_exceeds(chain, numbers.ratio, numbers.tails, min(limit, best)):
-                continue
-            _vertices(chain, 0, numbers, values[:size], bounds[:size], choice[:size])
-            cost = _largest_sum(values[:size], numbers.ratio, values[:size])
-            upper = _largest_sum(bounds[:size], numbers.ratio, bounds[:size])
-            largest = max(largest, cost)
-            is_kept = is_kept or cost > limit or upper > max(best, cost)
-        if is_kept:
-            levels[count, :size], places[count] = own, j
-            count += 1
-        else:
-            costs[j] = largest
-            best = max(best, largest)
-        if j < last and not _falls(own, numbers.error_of_falls * j):
-            return -1 - j
-        _step(own, 1.0 - numbers.hi, numbers.hi)
-    return last + 1
-
-
 _SHARED = (
-    *(_step, _falls, _largest, _block_tops, _average_up, _average_down, _best_of_block),
-    *(_screen, _screen_exceeds, _average_both, _curvature, _vertices, _largest_sum, _largest_of_block),
+    *(_step, _falls, _largest, _block_tops, _average_up, _best_of_block),
+    *(_screen, _average_both, _curvature, _vertices, _largest_sum, _largest_of_block),
 )

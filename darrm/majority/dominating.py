@@ -26,9 +26,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.majority.corners import CornerCounts, CostRatio, corners_of
-from darrm.majority.loops import WORK
+from darrm.majority.kernels import LEVELS_A_TOP, WORK, KernelParams
 from darrm.majority.noise_function import signed_function
-from darrm.majority.numpy_loops import LEVELS_A_TOP, KernelParams
 from darrm.numerics import Array
 from darrm.numerics.binomial import STEP_ERROR, tail_bound
 from darrm.privacy import PrivacyParams
@@ -108,14 +107,14 @@ class DominatingFamily:
         voters at (lo, hi) in the place of (hi, lo): because g is odd about K/2, T_j(s) becomes −T_j(K − j − s).
         """
         K, levels, own = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
-        loops, numbers = WORK.loops(self._nanoseconds()), self.numbers(ratio)
+        kernels, numbers = WORK.kernels(self._nanoseconds()), self.numbers(ratio)
         costs, places = np.empty(levels), np.empty(levels, dtype=np.int64)
         held = 0 if self.corners.delta == 0.0 else K - self.voters.reached
         step = max(1, _PLACES_A_CALL // (K + 1))
         for first in range(0, levels, step):
             stop_after(deadline)
             here = slice(first, first + step)
-            loops.triangle_maxima(own[: K + 1 - first], numbers, low, floor, held, costs[here], places[here])
+            kernels.triangle_maxima(own[: K + 1 - first], numbers, low, floor, held, costs[here], places[here])
         costs[costs <= floor] = -np.inf
         frozen, ones = np.divmod(np.where(np.isneginf(costs), 0, places), K + 1 - held - np.arange(levels))
         return LevelMaxima(costs, ones, frozen, self.rounding(ratio), low)

@@ -11,10 +11,23 @@ E[g(s + Bin(j, lo))] = −T_j(K − j − s). So one Pascal triangle holds both 
 and only if |T_j(s) + c·T_j(K − j − s)| ≤ B for every j and s.
 
 **Voters near 0 and 1 for Δ > 0.** By the decoupling of `darrm.majority.corners` a row costs V(n_1) + c·V(N − n_1) where
-N = K − j and, for the T of its chain, V(n_1) = max over a ≤ n_0, a_1 ≤ n_1 of E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))]. In a
-(and in a_1) the second difference of this is Δ²·E[T'' (…)], so V is at most the best of the four choices a ∈ {0, n_0},
-a_1 ∈ {0, n_1} plus Δ²(n_0² + n_1²)/8 · max |T''| nearby (proof in `darrm.majority.near_shifts`). Branch and bound
-over (a, a_1) decides the entries that this leaves undecided.
+N = K − j and, for the T of its chain,
+
+    V(n_1) = max over a ≤ n_0 = N − n_1, a_1 ≤ n_1 of   E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))].
+
+There are three answers, each slower and sharper than the one before: a bound for each n_1 (`kernels.screen`), the four
+vertices a ∈ {0, n_0}, a_1 ∈ {0, n_1} with a curvature bound, and branch and bound over cells of pairs with this bound.
+
+**The curvature bound.** Let T''(s) = T(s + 1) − 2T(s) + T(s − 1), X ~ Bin(a_1, Δ) and Y ~ Bin(a, Δ). The second
+difference of φ(a, a_1) = E[T(n_1 − X + Y)] from a to a + 2 is Δ²·E[T''(n_1 − X + Y + 1)], from a_1 to a_1 + 2 it is
+Δ²·E[T''(n_1 − X + Y − 1)]. If X and Y are at most J − 1, T'' is taken within J steps of n_1; X or Y is larger with
+probability at most Pr[X + Y ≥ J] ≤ Pr[Bin(N, Δ) ≥ J], and |T''| ≤ 4 then. So both second differences are at most
+
+    Δ²·M(n_1),      M(n_1) = max of |T''| within J steps of n_1, + 4·Pr[Bin(K, Δ) ≥ J].
+
+A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Once in a and then,
+at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). T'' is taken where all of
+n_1 − X + Y ± 1 and its neighbors lie in 0 … N, because X ≤ a_1 ≤ n_1 and Y ≤ a ≤ n_0. ∎
 
 **The last level with moves (theorem).** If T_j does not fall, no row with j or more voters at (hi, lo), and no row with
 more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j.
@@ -34,34 +47,34 @@ the rows that are reached are windows of the two chains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeVar
+from itertools import pairwise
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.majority.corners import CornerCounts, corners_of, ratio_of
 from darrm.majority.dominating import DominatingFamily, LevelMaxima, choose_violated, stop_after
-from darrm.majority.loops import NUMPY, WORK
-from darrm.majority.near_shifts import NearShifts, Vertices
+from darrm.majority.kernels import WORK, KernelParams, fall_of, screen
 from darrm.majority.noise_function import signed_function
-from darrm.majority.numpy_loops import KernelParams, LevelBuffer, LevelRange, fall_of, screen
 from darrm.numerics import Array
-from darrm.numerics.binomial import STEP_ERROR, smooth
+from darrm.numerics.binomial import smooth, tail_bound
 from darrm.problem import Voters
-
-Answer = TypeVar("Answer")
 
 Broken = tuple[float, CornerCounts]
 Moves = tuple[int, int, int, int]  # voters near 0 and 1 with p moved by Δ, and those with p' moved
 
 _NANOSECONDS_A_SCREEN = 1e5  # of both chains of a level in numpy
-_KEPT_LEVELS, _PLACES_A_PASS = 64, 2**23  # of one call of the loops
+_PLACES_A_CALL = 2**23
 _BORDER_LEVELS = 120, 8  # whose rows a look at the border names, at least, and as a part of K
 _BELOW = 1.0 - 2.0**-48  # more than the few roundings of a cost
+_SCREENED_MOVES = 3
+_PIECES = 64  # cells each way that a search begins with
+_MOST_PAIRS = 2**16  # that are all computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,21 +89,22 @@ class FullMaxima:
 
 @dataclass(frozen=True, eq=False)
 class _Outside:
-    cost: float
-    bound: float
+    """The rows outside the dominating family, or some of them."""
+
+    cost: float = -np.inf
+    bound: float = -np.inf
     broken: tuple[Broken, ...] = ()
     levels: int = 0
     moves: float = 0.0  # the largest loss by the moves of the stopping rule
 
 
 @dataclass(frozen=True, eq=False)
-class _Passed:
-    """The end of a pass over levels: T at the next level, and the levels to examine."""
+class Vertices:
+    """The best vertex of every n_1: arrays of shape (states, N + 1)."""
 
-    level: Array
-    j: int
-    levels: Sequence[tuple[Array, int]] = ()
-    fall: float | None = None  # how much T falls at j, if that is no more than floats can tell: it ends there
+    values: Array  # the largest of the four
+    bounds: Array  # an upper bound on V
+    choice: NDArray[np.int64]  # bit 0: all zeros are moved to Δ, bit 1: all ones are moved to 1 − Δ
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +117,6 @@ class _Window:
     j: int
     frozen: int
 
-    def only(self, chains: NDArray[np.int64]) -> _Window:
-        own = self.own[chains]
-        mirrored = own if self.mirrored is self.own else self.mirrored[chains]
-        return _Window(own, mirrored, self.lows[chains], self.j, self.frozen)
-
-    def each(self, function: Callable[[Array], Answer]) -> tuple[Answer, Answer]:
-        own = function(self.own)
-        return own, own if self.mirrored is self.own else function(self.mirrored)
-
 
 class FullSet:
     """Separation over all corners of given voters, for the cost with c = e^epsilon."""
@@ -123,13 +128,14 @@ class FullSet:
         self.family = DominatingFamily(voters)
 
     @cached_property
-    def _numbers(self) -> KernelParams:
-        return self.shifts.numbers(self.ratio)
+    def numbers(self) -> KernelParams:
+        """The parameters of the kernels."""
+        tails = np.array([self._tail(k) for k in range(_SCREENED_MOVES + 1)])
+        rest = 4.0 * self._tail(self.family.terms - 1)
+        return self.family.numbers(self.ratio)._replace(tails=tails, delta_squared=self.corners.delta**2, rest=rest)
 
-    @cached_property
-    def shifts(self) -> NearShifts:
-        """The voters near 0 and 1, for Δ > 0."""
-        return NearShifts(self.family)
+    def _tail(self, most: int) -> float:
+        return tail_bound(self.voters.K, self.corners.delta, most)
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> FullMaxima:
         """Bound the cost of every row and name rows above ``limit``; ``half`` is γ at l = ⌊K/2⌋+1 … K.
@@ -143,6 +149,10 @@ class FullSet:
         worst = float(np.nextafter(bound, np.inf))
         return FullMaxima(worst, self._named(high, limit) + found.broken, found.levels, worst - best)
 
+    def worst(self, half: Array) -> float:
+        """Bound the cost of every row from above."""
+        return self.maxima(half).worst
+
     def border(self, half: Array, limit: float, deadline: float = np.inf) -> tuple[float, tuple[Broken, ...]]:
         """Look at the rows outside the dominating family only, moves at vertices, for costs above ``limit``.
 
@@ -153,64 +163,72 @@ class FullSet:
         if np.all(np.diff(start) >= 0.0):
             return -np.inf, ()
         low = self.family.maxima(half, self.ratio, deadline, low=True, floor=limit)
-        costs = np.full(self.voters.reached + 1, -np.inf)
-        passed = _Passed(start, 0)
-        while passed.fall is None and passed.j <= self.voters.reached:
-            stop_after(deadline)
-            passed = self._pass(passed, limit, None, costs)
-            for level, j in passed.levels:
-                examined = self._examine_windows(level, j, limit, limit, searches=False)
-                costs[j] = max(found.cost for found in examined)
-        costs[costs <= limit] = -np.inf
-        broken, level, j = list(self._named(low, limit)), start, 0
+        costs, _, last, _ = self._outer_costs(start, limit, deadline)
+        if self.voters.reached < self.voters.K:
+            for level, j in self._levels(start, range(last + 1)):
+                costs[j] = max(found.cost for found in self._examine_windows(level, j, limit, limit, searches=False))
+        broken = list(self._named(low, limit))
         least, part = _BORDER_LEVELS
-        for chosen in sorted(choose_violated(costs, limit, max(least, self.voters.K // part))):
-            while j < chosen:
-                level, j = smooth(level, self.corners.hi), j + 1
+        chosen = choose_violated(costs, limit, max(least, self.voters.K // part))
+        for level, j in self._levels(start, sorted(chosen)):
             for found in self._examine_windows(level, j, limit, limit, searches=False):
                 broken.extend(found.broken)
-        return max(float(np.max(low.costs)), float(np.max(costs))), tuple(broken)
+        worst = float(np.max(costs, where=costs > limit, initial=-np.inf))
+        return max(float(np.max(low.costs)), worst), tuple(broken)
 
     def _outside(self, half: Array, best: float, limit: float, deadline: float) -> _Outside:
-        level = signed_function(half, self.voters.K)
-        if np.all(np.diff(level) >= 0.0):
-            return _Outside(-np.inf, -np.inf)
+        start = signed_function(half, self.voters.K)
+        if np.all(np.diff(start) >= 0.0):
+            return _Outside()
         low = self.family.maxima(half, self.ratio, deadline, low=True)
         cost = bound = float(np.max(low.costs))
         broken = list(self._named(low, limit))
         if self.corners.delta == 0.0:
             return _Outside(cost, bound, tuple(broken))
-        costs, passed = np.full(self.voters.reached + 1, -np.inf), _Passed(level, 0)
-        while passed.fall is None and passed.j <= self.voters.reached:
+        costs, bounds, last, fall = self._outer_costs(start, min(max(best, cost), limit), deadline)
+        undecided = []
+        for j in range(last + 1):
+            if costs[j] > limit or bounds[j] > max(best, cost, costs[j]):
+                undecided.append(j)
+            else:
+                cost = max(cost, float(costs[j]))
+        for level, j in self._levels(start, undecided):
             stop_after(deadline)
-            passed = self._pass(passed, limit, max(best, cost), costs)
-            cost = max(cost, float(np.max(costs)))
-            for level, j in passed.levels:
-                for found in self._examine_windows(level, j, max(best, cost), limit):
-                    broken.extend(found.broken)
-                    cost, bound = max(cost, found.cost), max(bound, found.bound)
-        bound = max(bound, cost)
-        if passed.fall is None:
-            return _Outside(cost, bound, tuple(broken), self.voters.reached + 1)
-        moves = self._cost_of_moves(passed.j, passed.fall + _error_of_falls(passed.j))
-        return _Outside(cost, bound, tuple(broken), passed.j + 1, moves)
+            for found in self._examine_windows(level, j, max(best, cost), limit):
+                broken.extend(found.broken)
+                cost, bound = max(cost, found.cost), max(bound, found.bound)
+        moves = 0.0 if fall is None else self._cost_of_moves(last, fall + self.numbers.error_of_falls * last)
+        return _Outside(cost, max(bound, cost), tuple(broken), last + 1, moves)
 
-    def _pass(self, passed: _Passed, limit: float, best: float | None, costs: Array) -> _Passed:
-        """Pass over levels after those passed, as `darrm.majority.loops.Loops`; without ``best`` their costs only."""
-        j, level, last = passed.j, passed.level.copy(), self.voters.reached
-        # windows of frozen voters are looked at one by one, in numpy
-        loops = WORK.loops(_KEPT_LEVELS * _NANOSECONDS_A_SCREEN) if last == self.voters.K else NUMPY
-        span = LevelRange(j, max(1, _PLACES_A_PASS // level.size), last)
-        kept = LevelBuffer(np.empty((_KEPT_LEVELS, level.size)), np.empty(_KEPT_LEVELS, dtype=np.int64))
-        if best is None:
-            ended = loops.border_costs(level, span, self._numbers, limit, costs, kept)
-        else:
-            ended = loops.pass_levels(level, span, self._numbers, limit, best, costs, kept)
-        after = ended if ended >= 0 else -1 - ended
-        places = [(place, at) for place, at in enumerate(kept.places.tolist()) if at >= 0]
-        levels = [(kept.levels[place, : level.size - (at - j)], at) for place, at in places]
-        level = level[: max(0, level.size - (after - j))]
-        return _Passed(level, after, levels, fall_of(level) if ended < 0 else None)
+    def _outer_costs(self, start: Array, least: float, deadline: float) -> tuple[Array, Array, int, float | None]:
+        """Compute costs and bounds of all levels, as `Kernels.outer_costs`, up to the first that does not fall.
+
+        Also its number and how much it falls, at most what floats cannot tell; None for the last level of a window.
+        Where some voters are frozen each level has to be examined window by window: its bound is ∞.
+        """
+        costs, bounds = np.full((2, self.voters.reached + 1), -np.inf)
+        level, j, last = start.copy(), 0, self.voters.reached
+        if last < self.voters.K:
+            while j < last and fall_of(level) > self.numbers.error_of_falls * j:
+                level, j = smooth(level, self.corners.hi), j + 1
+            bounds[: j + 1] = np.inf
+            return costs, bounds, j, fall_of(level) if j < last else None
+        while True:
+            stop_after(deadline)
+            kernels = WORK.kernels(level.size * _NANOSECONDS_A_SCREEN)
+            step = slice(j, j + max(1, _PLACES_A_CALL // level.size))
+            passed = kernels.outer_costs(level, self.numbers, least, j, costs[step], bounds[step])
+            j, level = j + abs(passed), level[: level.size - abs(passed) + (passed < 0)]
+            if passed < 0:
+                return costs, bounds, j - 1, fall_of(level)
+
+    def _levels(self, level: Array, wanted: Iterable[int]) -> Iterator[tuple[Array, int]]:
+        """Yield T at some levels in ascending order."""
+        j = 0
+        for at in wanted:
+            while j < at:
+                level, j = smooth(level, self.corners.hi), j + 1
+            yield level, j
 
     def _named(self, found: LevelMaxima, limit: float) -> tuple[Broken, ...]:
         return tuple(
@@ -231,33 +249,35 @@ class FullSet:
         width = block.shape[1] - held
         for frozen in range(held + 1):
             own, other = block[:, frozen : frozen + width], block[:, held - frozen : held - frozen + width]
-            found = self._examine(
-                _Window(own, own if held == 0 else other, lows, j, frozen), best, limit, searches=searches
-            )
+            window = _Window(own, own if held == 0 else other, lows, j, frozen)
+            found = self._examine(window, best, limit, searches=searches)
             best = max(best, found.cost)
             yield found
 
     def _examine(self, window: _Window, best: float, limit: float, *, searches: bool = True) -> _Outside:
-        ratio = self.ratio.value
-        active = self._active(window, min(best, limit))
+        ratio, alike = self.ratio.value, window.mirrored is window.own
+        first = screen(window.own, self.numbers.tails)
+        second = first if alike else screen(window.mirrored, self.numbers.tails)
+        active = np.flatnonzero(np.max(first + ratio * second[:, ::-1], axis=1) > min(best, limit))
         if active.size == 0:
-            return _Outside(-np.inf, -np.inf)
-        window = window.only(active)
-        own, mirrored = window.each(lambda block: self.shifts.vertices(block, self._numbers))
+            return _Outside()
+        block = window.own[active]
+        window = _Window(
+            block, block if alike else window.mirrored[active], window.lows[active], window.j, window.frozen
+        )
+        own = self.vertices(block)
+        mirrored = own if alike else self.vertices(window.mirrored)
         costs = own.values + ratio * mirrored.values[:, ::-1]
         bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
         largest = float(np.max(costs))
-        broken = []
-        for chain, ones in zip(*np.nonzero(_peaks(costs, limit)), strict=True):
-            zeros = costs.shape[1] - 1 - int(ones)
-            first_bits, second_bits = int(own.choice[chain, ones]), int(mirrored.choice[chain, zeros])
-            moves = zeros * (first_bits & 1), int(ones) * (first_bits >> 1)
-            moves_prime = zeros * (second_bits >> 1), int(ones) * (second_bits & 1)
-            broken.append((float(costs[chain, ones]), self._row(window, chain, int(ones), moves + moves_prime)))
+        broken = [
+            (float(costs[chain, ones]), self._vertex_row(window, (own, mirrored), chain, ones))
+            for chain, ones in np.argwhere(_peaks(costs, limit)).tolist()
+        ]
+        if not searches:
+            return _Outside(largest, largest, tuple(broken))
         bound = largest
         undecided = np.argwhere(bounds > max(best, largest))
-        if not searches:
-            undecided = undecided[:0]
         for chain, ones in undecided[np.argsort(-bounds[tuple(undecided.T)], kind="stable")].tolist():
             if bounds[chain, ones] <= max(best, bound):
                 break
@@ -267,9 +287,11 @@ class FullSet:
                 broken.append((cost, row))
         return _Outside(largest, bound, tuple(broken))
 
-    def _active(self, window: _Window, least: float) -> NDArray[np.int64]:
-        first, second = window.each(lambda block: screen(block, self.shifts.tails))
-        return np.flatnonzero(np.max(first + self.ratio.value * second[:, ::-1], axis=1) > least)
+    def _vertex_row(self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int) -> CornerCounts:
+        zeros = window.own.shape[1] - 1 - ones
+        own, mirrored = int(vertices[0].choice[chain, ones]), int(vertices[1].choice[chain, zeros])
+        moves = zeros * (own & 1), ones * (own >> 1), zeros * (mirrored >> 1), ones * (mirrored & 1)
+        return self._row(window, chain, ones, moves)
 
     def _row(self, window: _Window, chain: int, ones: int, moves: Moves) -> CornerCounts:
         low, all_ones = int(window.lows[chain]), ones + window.frozen
@@ -284,10 +306,71 @@ class FullSet:
         least *= _BELOW  # so that no rounding of the sum lifts it above
         # the dearer term first: it leaves the other less to decide
         enough = (least - float(own.bounds[chain, ones])) / ratio
-        second = self.shifts.search(window.mirrored, mirrored, self._numbers, chain, zeros, enough)
-        first = self.shifts.search(window.own, own, self._numbers, chain, ones, least - ratio * second[1])
+        second = self.search(window.mirrored, mirrored, chain, zeros, enough)
+        first = self.search(window.own, own, chain, ones, least - ratio * second[1])
         cost, upper = (one + ratio * other for one, other in zip(first[:2], second[:2], strict=True))
         return cost, upper, self._row(window, chain, ones, (*first[2:], second[3], second[2]))
+
+    def vertices(self, block: Array) -> Vertices:
+        """Compute the four vertices and the curvature bound; shape (states, N + 1)."""
+        kernels = WORK.kernels(block.shape[0] * (self.family.terms + 1.0) ** 2 * (block.shape[1] + 2_000.0))
+        result = Vertices(np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64))
+        kernels.vertices(np.ascontiguousarray(block), self.numbers, result.values, result.bounds, result.choice)
+        return result
+
+    def search(
+        self, block: Array, found: Vertices, state: int, n_1: int, enough: float
+    ) -> tuple[float, float, int, int]:
+        """Search V(n_1) of one state by branch and bound, after `vertices` of the block.
+
+        Nothing is searched that cannot exceed ``enough``. If there are few pairs (a, a_1), all are computed. Else a
+        grid of pairs comes first. The bound of the module holds for each cell of the grid: it shrinks as the square of
+        the cell. Cells whose bound exceeds the best pair and ``enough`` are computed in full, the largest bound first.
+
+        Returns the best pair's value, an upper bound on V, a and a_1. The bound is the value or at most ``enough``.
+        """
+        value, bound, n_0 = float(found.values[state, n_1]), float(found.bounds[state, n_1]), block.shape[1] - 1 - n_1
+        if bound <= enough:
+            choice = int(found.choice[state, n_1])
+            return value, bound, n_0 * (choice & 1), n_1 * (choice >> 1)
+        pairs = _Pairs(self.numbers.delta_weights, block[state], n_1)
+        if (n_0 + 1) * (n_1 + 1) <= _MOST_PAIRS:
+            best, a, a_1 = pairs.best_inside(0, n_0, 0, n_1)
+            return best, best, a, a_1
+        zeros, ones = (np.unique(np.arange(_PIECES + 1) * size // _PIECES) for size in (n_0, n_1))
+        values = pairs.values(zeros, ones)
+        place = np.unravel_index(int(np.argmax(values)), values.shape)
+        best, a, a_1 = float(values[place]), int(zeros[place[0]]), int(ones[place[1]])
+        curvature = 1.0001 * (bound - value) / max(1, n_0**2 + n_1**2)
+        zero_cells, one_cells = (list(pairwise(grid.tolist())) or [(0, 0)] for grid in (zeros, ones))
+        squares = [np.array([float(end - start) ** 2 for start, end in cells]) for cells in (zero_cells, one_cells)]
+        tops = sliding_window_view(values, (min(2, zeros.size), min(2, ones.size))).max(axis=(2, 3))
+        bounds = tops + curvature * np.add.outer(*squares)
+        for cell in np.argsort(-bounds, axis=None, kind="stable").tolist():
+            row, column = divmod(cell, len(one_cells))
+            if bounds[row, column] <= max(best, enough):
+                return best, max(best, float(bounds[row, column])), a, a_1
+            best, a, a_1 = max((best, a, a_1), pairs.best_inside(*zero_cells[row], *one_cells[column]))
+        return best, best, a, a_1
+
+
+class _Pairs:
+    """E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] for pairs (a, a_1), as products of two short sums."""
+
+    def __init__(self, weights: Array, level: Array, n_1: int) -> None:
+        J = weights.shape[0] - 1
+        moves = J + n_1 + np.arange(J + 1)[:, None] - np.arange(J + 1)
+        self._zeros, self._ones_moved = weights.T, np.pad(level, J)[moves] @ weights[:, : n_1 + 1]
+
+    def values(self, zeros: NDArray[np.int64], ones: NDArray[np.int64]) -> Array:
+        """Compute all pairs of some a and some a_1."""
+        return np.asarray(self._zeros[zeros] @ self._ones_moved[:, ones])
+
+    def best_inside(self, first_a: int, last_a: int, first_a_1: int, last_a_1: int) -> tuple[float, int, int]:
+        """Find the largest value of a cell: it, a and a_1."""
+        values = self._zeros[first_a : last_a + 1] @ self._ones_moved[:, first_a_1 : last_a_1 + 1]
+        a, a_1 = divmod(int(np.argmax(values)), values.shape[1])
+        return float(values[a, a_1]), first_a + a, first_a_1 + a_1
 
 
 def _peaks(costs: Array, limit: float) -> NDArray[np.bool_]:
@@ -296,7 +379,3 @@ def _peaks(costs: Array, limit: float) -> NDArray[np.bool_]:
     found[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
     found[:, :-1] &= costs[:, :-1] > costs[:, 1:]
     return found
-
-
-def _error_of_falls(j: int) -> float:
-    return 2.0 * STEP_ERROR * j

@@ -34,8 +34,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.majority.dominating import TAIL, DominatingFamily
+from darrm.majority.kernels import moved_zeros
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.numpy_loops import moved_zeros
 from darrm.majority.renyi_groups import divergences_of_kinds
 from darrm.numerics import Array
 from darrm.numerics.binomial import smooth

@@ -29,7 +29,7 @@ from darrm.commands.options import (
     voters_options,
 )
 from darrm.commands.values import privacy_pair
-from darrm.majority.loops import advice
+from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.plurality_report import PluralityReport
 from darrm.optimize.report import GammaReport, Report, fitted

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from darrm.commands.command_line import run
 from darrm.commands.values import integers, real
-from darrm.majority import loops
+from darrm.majority import kernels
 from darrm.util import checks
 from experiments import pages
 from experiments.scaling.measuring import measure_apart
@@ -72,7 +72,7 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence
         "long": longest,
     }
     found = {name: list(starmap(Case, group)) for name, group in groups.items()}
-    if not loops.is_available():
+    if not kernels.is_available():
         return {name: [replace(case, loops="numpy") for case in group] for name, group in found.items()}
     return found
 

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 
 from darrm import priors
-from darrm.majority import loops
+from darrm.majority import kernels
 from darrm.majority.corners import full_set_size, ratio_of
 from darrm.majority.dominating import DominatingFamily
 from darrm.optimize import SolveOptions
@@ -26,7 +26,7 @@ def measure(case: Case, time_limit: float) -> Measurement:
     options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
     prior = priors.parse(case.prior)
     # imports, compiled code and first calls are not what is measured
-    loops.WORK.nanoseconds = loops.LOADING if case.loops == "compiled" else -math.inf
+    kernels.WORK.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
     warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
     optimize_table(warm_up, prior=prior, shape=case.shape, solver=case.solver)
     started = time.perf_counter()

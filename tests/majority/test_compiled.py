@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from darrm.majority import compiled, loops, numpy_loops
+from darrm.majority import compiled, kernels
 from darrm.majority.dominating import DominatingFamily, LevelMaxima
 from darrm.majority.full_set import FullMaxima, FullSet
 from darrm.privacy import PrivacyParams
@@ -22,15 +22,15 @@ SLOW = pytest.mark.slow
 
 
 @pytest.fixture
-def work(monkeypatch: pytest.MonkeyPatch) -> loops.Work:
+def work(monkeypatch: pytest.MonkeyPatch) -> kernels.Work:
     """An account of work of the test's own."""
-    own = loops.Work()
-    for module in ("dominating", "full_set", "near_shifts"):
+    own = kernels.Work()
+    for module in ("dominating", "full_set"):
         monkeypatch.setattr(f"darrm.majority.{module}.WORK", own)
     return own
 
 
-def both_ways(work: loops.Work, look: Any) -> tuple[Any, Any]:
+def both_ways(work: kernels.Work, look: Any) -> tuple[Any, Any]:
     found = []
     for nanoseconds in (-np.inf, np.inf):
         work.nanoseconds = nanoseconds
@@ -48,7 +48,7 @@ def of_full_set(found: FullMaxima) -> tuple[Any, ...]:
 
 @given(data=st.data(), problem=problems(most_voters=70), low=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: bool, work: loops.Work) -> None:
+def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: bool, work: kernels.Work) -> None:
     half = data.draw(gammas(problem.voters.K)).half * data.draw(st.sampled_from([1.0, 0.7310585786300049]))
     full = FullSet(problem.voters, problem.target.exact_epsilon)
     slow, fast = both_ways(work, lambda: of_levels(full.family.maxima(half, full.ratio, low=low)))
@@ -57,7 +57,7 @@ def test_levels_agree_to_the_bit(data: st.DataObject, problem: Problem, low: boo
 
 @given(data=st.data(), problem=problems(most_voters=24), limit=st.sampled_from([np.inf, -np.inf, 0.1, 1.0]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit: float, work: loops.Work) -> None:
+def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit: float, work: kernels.Work) -> None:
     half = data.draw(gammas(problem.voters.K)).half
     full = FullSet(problem.voters, problem.target.exact_epsilon)
     slow, fast = both_ways(work, lambda: of_full_set(full.maxima(half, limit)))
@@ -65,7 +65,7 @@ def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit
     slow, fast = both_ways(work, lambda: full.border(half, limit))
     assert slow == fast
     # the loops did run: a kernel that answers nothing would agree with nothing
-    assert work.loops(0.0) is loops.load()
+    assert work.kernels(0.0) is kernels.load()
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-5", "0.02"])
@@ -74,7 +74,7 @@ def test_full_sets_agree_to_the_bit(data: st.DataObject, problem: Problem, limit
     [(131, None), (140, 3), *(pytest.param(*pair, marks=SLOW) for pair in [(700, None), (180, 150), (500, 490)])],
 )
 def test_blocks_are_passed_over_only_where_no_cost_is_largest(
-    work: loops.Work, K: int, overlap: int | None, delta: str
+    work: kernels.Work, K: int, overlap: int | None, delta: str
 ) -> None:
     """With three blocks a level and a window; ties are at the first place, and rough γ spoil every bound on a block."""
     rng = np.random.default_rng(3)
@@ -96,7 +96,7 @@ def test_blocks_are_passed_over_only_where_no_cost_is_largest(
     ("K", "delta"),
     [(131, "1e-5"), *(pytest.param(*pair, marks=SLOW) for pair in [(131, "0.02"), (300, "1e-5"), (300, "0.02")])],
 )
-def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: loops.Work, K: int, delta: str) -> None:
+def test_the_border_agrees_to_the_bit_where_levels_have_many_blocks(work: kernels.Work, K: int, delta: str) -> None:
     rng = np.random.default_rng(4)
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.5", delta)), 2)
     full, n = FullSet(problem.voters, problem.target.exact_epsilon), K - K // 2
@@ -115,7 +115,7 @@ def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: in
     level[spike % size] = 1.0
     tops = np.empty((2, size // compiled._BLOCK + 1))
     compiled._block_tops(level, down, up, tops)
-    for steps in range(min(numpy_loops.LEVELS_A_TOP, size)):
+    for steps in range(min(kernels.LEVELS_A_TOP, size)):
         last = size - 1 - steps
         for s in range(last + 1):
             for top, place in zip(tops[:, s // compiled._BLOCK], (s, last - s), strict=True):
@@ -123,7 +123,7 @@ def test_a_top_is_above_all_that_its_levels_average(size: int, down: int, up: in
                 assert np.max(seen) <= top
 
 
-def test_many_levels_are_cut_into_calls(work: loops.Work, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_levels_are_cut_into_calls(work: kernels.Work, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call goes on where the last one stopped."""
     monkeypatch.setattr("darrm.majority.dominating._PLACES_A_CALL", 200)
     for delta in ("0", "0.01"):
@@ -135,38 +135,38 @@ def test_many_levels_are_cut_into_calls(work: loops.Work, monkeypatch: pytest.Mo
 
 
 def test_numba_is_loaded_once_the_work_pays_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    work = loops.Work()
+    work = kernels.Work()
     loaded: list[bool] = []
-    monkeypatch.setattr(loops, "load", lambda: loaded.append(True))
+    monkeypatch.setattr(kernels, "load", lambda: loaded.append(True))
     for _ in range(3):
-        work.loops(0.3 * loops.LOADING)
+        work.kernels(0.3 * kernels.LOADING)
     assert not loaded
-    work.loops(0.3 * loops.LOADING)
+    work.kernels(0.3 * kernels.LOADING)
     assert loaded
 
 
-def test_without_numba_numpy_does_it(work: loops.Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "find_spec", lambda _: None)
-    loops.load.cache_clear()
+def test_without_numba_numpy_does_it(work: kernels.Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "find_spec", lambda _: None)
+    kernels.load.cache_clear()
     try:
-        assert not loops.is_available()
-        assert loops.load() is None
+        assert not kernels.is_available()
+        assert kernels.load() is None
         problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1")), 2)
         work.nanoseconds = np.inf
         assert (
             DominatingFamily(problem.voters).maxima(np.ones(3), FullSet(problem.voters, Fraction(1)).ratio).worst > 0.0
         )
     finally:
-        loops.load.cache_clear()
+        kernels.load.cache_clear()
 
 
 def test_advice_is_given_where_work_was_long_and_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "WORK", loops.Work())
+    monkeypatch.setattr(kernels, "WORK", kernels.Work())
     for long in (False, True):
-        loops.WORK.loops(float(long) * loops.LOADING)
+        kernels.WORK.kernels(float(long) * kernels.LOADING)
         for spec in (None, "numba"):
-            monkeypatch.setattr(loops, "find_spec", lambda _, spec=spec: spec)
-            assert ("darrm[compiled]" in str(loops.advice())) == (long and spec is None)
+            monkeypatch.setattr(kernels, "find_spec", lambda _, spec=spec: spec)
+            assert ("darrm[compiled]" in str(kernels.advice())) == (long and spec is None)
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:

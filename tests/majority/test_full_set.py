@@ -1,13 +1,11 @@
 """The separations and the ball proof against enumeration of every multiset, and against exact fractions."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.majority import loops, numpy_loops
+from darrm.majority import kernels
 from darrm.majority.balls import worst_cost_ball
 from darrm.majority.corners import budget_below, full_set_size, ratio_of
 from darrm.majority.dominating import DominatingFamily, LevelMaxima
@@ -119,15 +117,15 @@ def first_monotone_level(problem: Problem, half: Array) -> int:
 def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with exactly so many voters at (lo, hi) are covered by no theorem."""
     problem = Problem.from_allowance(Voters(8, PrivacyParams("1", "0.01")), 2)
-    examined: list[tuple[int, list[int]]] = []
-    look = FullSet._examine
+    seen: list[tuple[int, ...]] = []
+    look = kernels.screen
 
-    def recorded(self: FullSet, window: Any, *rest: float, **how: Any) -> Any:
-        examined.append((window.j, window.lows.tolist()))
-        return look(self, window, *rest, **how)
+    def recorded(block: Array, tails: Array) -> Array:
+        seen.append(block.shape)
+        return look(block, tails)
 
-    monkeypatch.setattr(FullSet, "_examine", recorded)
-    monkeypatch.setattr("darrm.majority.full_set.WORK.nanoseconds", -np.inf)  # numpy examines every level by itself
+    monkeypatch.setattr(kernels, "screen", recorded)
+    monkeypatch.setattr("darrm.majority.full_set.WORK.nanoseconds", -np.inf)
     halves = (
         [0.1, 0.1, 1.0, 0.9],
         [0.1, 0.9, 0.5, 1.0],
@@ -137,9 +135,9 @@ def test_the_first_monotone_level_is_looked_at_as_well(monkeypatch: pytest.Monke
     )
     for half, last in zip(halves, (1, 2, 3, 7, 8), strict=True):
         assert first_monotone_level(problem, np.array(half)) == last
-        examined.clear()
+        seen.clear()
         assert full_set(problem).maxima(np.array(half)).levels == last + 1
-        assert examined == [(0, [0]), *((j, [0, j]) for j in range(1, last + 1))]
+        assert seen == [(1, 9), *((2, 9 - j) for j in range(1, last + 1))]  # both chains of each level
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -149,14 +147,14 @@ def test_the_curvature_bound_is_attained_on_a_parabola(compiled: bool, mirrored:
     N, delta, c = 12, 0.1, 0.01
     if compiled:
         pytest.importorskip("numba")
-    chosen = loops.load() if compiled else loops.NUMPY
+    chosen = kernels.load() if compiled else kernels.NUMPY
     assert chosen is not None
     middle = (delta * N + 1.0 - delta) / 2.0
     level = -c / 2.0 * (np.arange(N + 1.0) - middle) ** 2
     moves = [float(poisson_binomial_pmf(np.full(a, delta)) @ level[: a + 1]) if a else level[0] for a in range(N + 1)]
     assert moves[N // 2] - moves[0] == pytest.approx(c * delta**2 * N**2 / 8.0, rel=1e-9)
     assert moves[N] == pytest.approx(moves[0], abs=1e-15)
-    numbers = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.1")), 2))._numbers
+    numbers = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.1")), 2)).numbers
     values, bounds, choice = np.empty((1, N + 1)), np.empty((1, N + 1)), np.empty((1, N + 1), dtype=np.int64)
     place = N if mirrored else 0
     chosen.vertices((level[::-1] if mirrored else level)[None, :].copy(), numbers, values, bounds, choice)
@@ -166,12 +164,12 @@ def test_the_curvature_bound_is_attained_on_a_parabola(compiled: bool, mirrored:
 
 def test_no_second_difference_exceeds_the_curvature_bound() -> None:
     """J = 1, so that the tail is no matter of 1e-18: the step of a second difference reaches beyond the moves."""
-    shifts = full_set(Problem.from_allowance(Voters(12, PrivacyParams("0.1", "0.01")), 5)).shifts
-    shifts.family.__dict__["terms"] = 1
-    N, delta = 12, shifts.delta
+    full = full_set(Problem.from_allowance(Voters(12, PrivacyParams("0.1", "0.01")), 5))
+    full.family.__dict__["terms"] = 1
+    N, delta = 12, full.corners.delta
     block = np.zeros((1, N + 1))
     block[0, 6:] = 1.0
-    bound = numpy_loops._curvature(block, 1)[0] + shifts.rest
+    bound = kernels.curvature(block, 1)[0] + full.numbers.rest
     curvature = np.abs(np.diff(block[0], n=2))  # at 1 … N − 1
 
     def mean(n_1: int, a: int, a_1: int, step: int) -> float:
@@ -333,10 +331,9 @@ def test_the_corner_lo_hi_matters_and_every_way_sees_it() -> None:
 def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> None:
     problem = Problem.from_allowance(Voters(N, PrivacyParams("0.5", delta)), 1)
     full = full_set(problem)
-    shifts, numbers = full.shifts, full._numbers
     rng = np.random.default_rng(N)
     block = np.round(rng.uniform(-1.0, 1.0, size=(40, N + 1)))
-    vertices, screened = shifts.vertices(block, numbers), numpy_loops.screen(block, shifts.tails)
+    vertices, screened = full.vertices(block), kernels.screen(block, full.numbers.tails)
     d = float(delta)
     beaten = 0.0
     for state, ones in np.ndindex(block.shape):
@@ -346,12 +343,12 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
                 p = np.array([d] * a + [0.0] * (N - ones - a) + [1.0 - d] * a_1 + [1.0] * (ones - a_1))
                 values[a, a_1] = float(poisson_binomial_pmf(p) @ block[state])
         best = max(values.values())
-        found, upper, a, a_1 = shifts.search(block, vertices, numbers, state, ones, -np.inf)
+        found, upper, a, a_1 = full.search(block, vertices, state, ones, -np.inf)
         assert found == pytest.approx(values[a, a_1], abs=1e-13)
         assert found - 1e-13 <= best <= upper + 1e-13
         assert upper <= found + 1e-14
         for enough in (best - 0.01, best + 1e-9):
-            some, above, a, a_1 = shifts.search(block, vertices, numbers, state, ones, enough)
+            some, above, a, a_1 = full.search(block, vertices, state, ones, enough)
             assert some == pytest.approx(values[a, a_1], abs=1e-13)
             assert best - 1e-13 <= above <= max(some, enough) + 1e-14
         corners = [values[a, a_1] for a in (0, N - ones) for a_1 in (0, ones)]
@@ -366,15 +363,15 @@ def test_moves_near_zero_and_one_against_every_choice(N: int, delta: str) -> Non
 
 def test_a_cell_is_cut_where_its_bound_is_attained(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a parabola the best number of moves is in the middle of the one cell, and the curvature bound is its value."""
-    monkeypatch.setattr("darrm.majority.near_shifts._MOST_PAIRS", 0)
-    monkeypatch.setattr("darrm.majority.near_shifts._PIECES", 1)
+    monkeypatch.setattr("darrm.majority.full_set._MOST_PAIRS", 0)
+    monkeypatch.setattr("darrm.majority.full_set._PIECES", 1)
     N, delta = 12, 0.1
     full = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.1")), 2))
     level = -0.005 * (np.arange(N + 1.0) - (delta * N + 1.0 - delta) / 2.0) ** 2
     middle = float(poisson_binomial_pmf(np.full(N // 2, delta)) @ level[: N // 2 + 1])
-    vertices = full.shifts.vertices(level[None, :], full._numbers)
+    vertices = full.vertices(level[None, :])
     enough = 0.5 * (middle + float(vertices.values[0, 0]))
-    found, upper, a, a_1 = full.shifts.search(level[None, :], vertices, full._numbers, 0, 0, enough)
+    found, upper, a, a_1 = full.search(level[None, :], vertices, 0, 0, enough)
     assert (a, a_1) == (N // 2, 0)
     assert found == pytest.approx(middle, abs=1e-15)
     assert upper >= middle - 1e-15
@@ -387,12 +384,11 @@ def test_many_moves_are_searched_as_if_all_were_tried(
 ) -> None:
     """By all pairs, and by grids of cells."""
     if pieces is not None:
-        monkeypatch.setattr("darrm.majority.near_shifts._MOST_PAIRS", 0)
-        monkeypatch.setattr("darrm.majority.near_shifts._PIECES", pieces)
+        monkeypatch.setattr("darrm.majority.full_set._MOST_PAIRS", 0)
+        monkeypatch.setattr("darrm.majority.full_set._PIECES", pieces)
     N = 150
     full = full_set(Problem.from_allowance(Voters(N, PrivacyParams("0.5", "0.05")), 1))
-    shifts, numbers = full.shifts, full._numbers
-    weights, J = shifts.family.delta_weights, shifts.family.terms
+    weights, J = full.family.delta_weights, full.family.terms
     rng = np.random.default_rng(n_1)
     beaten = 0.0
     for _ in range(20):
@@ -401,12 +397,12 @@ def test_many_moves_are_searched_as_if_all_were_tried(
         steps = np.arange(J + 1)
         window = padded[n_1 + J + steps[:, None] - steps[None, :]]
         values = weights[:, : N - n_1 + 1].T @ window @ weights[:, : n_1 + 1]
-        vertices = shifts.vertices(level[None, :], numbers)
-        found, upper, a, a_1 = shifts.search(level[None, :], vertices, numbers, 0, n_1, -np.inf)
+        vertices = full.vertices(level[None, :])
+        found, upper, a, a_1 = full.search(level[None, :], vertices, 0, n_1, -np.inf)
         assert found == pytest.approx(values[a, a_1], abs=1e-13)
         assert found == pytest.approx(np.max(values), abs=1e-13)
         assert found <= upper <= found + 1e-13
-        some, above, _, _ = shifts.search(level[None, :], vertices, numbers, 0, n_1, found + 1e-6)
+        some, above, _, _ = full.search(level[None, :], vertices, 0, n_1, found + 1e-6)
         assert some <= found + 1e-13
         assert found - 1e-13 <= above <= found + 1e-6
         beaten = max(beaten, found - float(vertices.values[0, n_1]))

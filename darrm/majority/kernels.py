@@ -1,0 +1,206 @@
+"""The kernels of separation, in numpy or compiled by numba, and the choice between both.
+
+numpy's are here. `darrm.majority.compiled` holds the same kernels for numba (``pip install 'darrm[compiled]'``), up to
+twenty times faster and 200 MB larger. Both make the same sums and products in the same order. So results agree to the
+bit, apart from the sign of a zero, and one error bound holds for both. Of a solve at K = 1,001 and Δ = 1e-5 numba's
+kernels take 3 of 10 processor seconds and numpy's 36 of 43: neither replaces the other.
+
+Numba caches compiled code on disk, and loading it takes 0.6 seconds. A process loads it after numpy has worked for that
+long, so it takes at most twice the time of the better choice.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from darrm.numerics import Array
+from darrm.numerics.binomial import smooth
+
+LOADING = 6e8  # nanoseconds: importing numba and reading the kernels from its cache
+LEVELS_A_TOP = 32  # levels for which one bound on a block of places is kept
+_NO_TAILS = np.zeros(1)
+
+
+class KernelParams(NamedTuple):
+    """The parameters of the kernels: voters, and the cost with the factor c."""
+
+    delta_weights: Array  # Pr[Bin(n, Δ) = i], shape (J + 1, K + 1)
+    hi: float
+    ratio: float  # c
+    slack: float  # by how much a computed cost exceeds bounds from T some levels before: `DominatingFamily.excess`
+    error_of_falls: float  # of a difference of T, times the level
+    tails: Array = _NO_TAILS  # Pr[more than k moves], k = 0, 1, …, the last for moves not followed
+    delta_squared: float = 0.0
+    rest: float = 0.0  # the curvature's part of moves beyond J
+
+
+class Kernels(NamedTuple):
+    """The three kernels, of numpy or of numba.
+
+    ``triangle_maxima(own, numbers, low, floor, held, costs, places)``: the largest cost of each level and its first
+    place, one level for each entry of ``costs``. If it is at most ``floor``, any such cost will do. ``own`` is T(s) of
+    the first of these levels and is overwritten with the level after the last; if ``low``, it is the chain of (lo, hi).
+    Places count the windows of ``held`` frozen voters one after the other.
+
+    ``vertices(block, numbers, values, bounds, choice)``: the best of the four vertices for each state and number of
+    voters near 1, a bound on all moves, and which vertex is best; arrays of shape (states, N + 1).
+
+    ``outer_costs(level, numbers, least, first, costs, bounds)``: for the levels from ``first`` on, as many as ``costs``
+    has entries, the largest cost with moves at vertices over both chains, and an upper bound on the costs with any
+    moves. Only costs above ``least`` and bounds above both are exact; entries stay as they are where there is no such
+    cost. ``level`` is T of the first level and is overwritten. Returns the number of levels passed with ``level`` one
+    further, or minus this number with ``level`` the last of them if T does not fall there.
+    """
+
+    triangle_maxima: Callable[..., None]
+    vertices: Callable[..., None]
+    outer_costs: Callable[..., int]
+
+
+def triangle_maxima(
+    own: Array, numbers: KernelParams, low: bool, floor: float, held: int, costs: Array, places: NDArray[np.int64]
+) -> None:
+    """Look at every cost of the levels, whatever ``floor`` is."""
+    del floor
+    level = own
+    for j in range(costs.size):
+        windows = level[None, :] if held == 0 else sliding_window_view(level, level.size - held)
+        expectation = moved_zeros(numbers.delta_weights, -windows[::-1, ::-1] if low else windows)
+        row_costs = expectation + numbers.ratio * expectation[::-1, ::-1]
+        places[j] = row_costs.argmax()
+        costs[j] = row_costs.flat[places[j]]
+        level = smooth(level, numbers.hi)
+    own[: level.size] = level
+
+
+def moved_zeros(weights: Array, level: Array) -> Array:
+    """Average T(b) over Bin(n_0, Δ) more ones, n_0 = N − b: shape (…, N + 1) → (…, N + 1)."""
+    if weights.shape[0] == 1:
+        return level
+    N = level.shape[-1] - 1
+    result: Array = weights[0, N::-1] * level
+    for i in range(1, min(weights.shape[0] - 1, N) + 1):
+        result[..., : N + 1 - i] += weights[i, N : i - 1 : -1] * level[..., i:]
+    return result
+
+
+def screen(block: Array, tails: Array) -> Array:
+    """Bound V of `darrm.majority.full_set` from above entry by entry: shape (states, N + 1) → the same.
+
+    At most N voters move, each by one step. With R_k(s) = max of T within k steps of s, V(n_1) is at most
+    T(n_1) + Σ_k Pr[at least k moves]·(R_k − R_{k−1})(n_1), and beyond those that are followed by at most 2.
+    """
+    bound = block.copy()
+    reach = block
+    for tail in tails[:-1]:
+        wider = reach.copy()
+        np.maximum(wider[:, :-1], reach[:, 1:], out=wider[:, :-1])
+        np.maximum(wider[:, 1:], reach[:, :-1], out=wider[:, 1:])
+        bound += tail * (wider - reach)
+        reach = wider
+    result: Array = bound + 2.0 * tails[-1]
+    return result
+
+
+def vertices(block: Array, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
+    """Compute the best of the four vertices and the curvature bound."""
+    N, weights = block.shape[1] - 1, numbers.delta_weights
+    zeros, ones = moved_zeros(weights, block), moved_zeros(weights, block[:, ::-1])[:, ::-1]
+    candidates = np.stack([block, zeros, ones, _both_moved(weights, block)])
+    choice[:] = candidates.argmax(axis=0)
+    values[:] = np.take_along_axis(candidates, choice[None], axis=0)[0]
+    n_1 = np.arange(N + 1.0)
+    lever = numbers.delta_squared * ((N - n_1) ** 2 + n_1**2) / 8.0
+    bounds[:] = values + 1.0001 * lever * (curvature(block, weights.shape[0] - 1) + numbers.rest)
+
+
+def _both_moved(weights: Array, block: Array) -> Array:
+    """Compute E[T(n_1 − Bin(n_1, Δ) + Bin(n_0, Δ))]."""
+    J, N = weights.shape[0] - 1, block.shape[1] - 1
+    up, down = weights[:, N::-1], weights[:, : N + 1]
+    band = np.zeros((2 * J + 1, N + 1))  # Pr[Bin(n_0, Δ) − Bin(n_1, Δ) = d] for d = −J … J and n_1 = 0 … N
+    for i in range(J + 1):
+        for k in range(J + 1):
+            band[J + i - k] += up[i] * down[k]
+    result: Array = band[J] * block
+    for d in range(1, min(J, N) + 1):
+        result[:, : N + 1 - d] += band[J + d, : N + 1 - d] * block[:, d:]
+        result[:, d:] += band[J - d, d:] * block[:, : N + 1 - d]
+    return result
+
+
+def curvature(block: Array, J: int) -> Array:
+    """Compute the largest |T''| within J steps: shape (states, N + 1) → the same."""
+    second = np.zeros_like(block)
+    if block.shape[1] > 2:
+        second[:, 1:-1] = np.abs(np.diff(block, n=2, axis=1))
+    windows = sliding_window_view(np.pad(second, ((0, 0), (J, J))), 2 * J + 1, axis=1)
+    return np.asarray(windows.max(axis=-1), dtype=np.float64)
+
+
+def outer_costs(level: Array, numbers: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
+    """Screen each level, and look at the vertices of the chains that may cost more than ``least``."""
+    own = level.copy()
+    for place in range(costs.size):
+        block = np.stack([own, -own[::-1]])[: 2 if first + place else 1]
+        screened = screen(block, numbers.tails)
+        block = block[np.max(screened + numbers.ratio * screened[:, ::-1], axis=1) > least]
+        if len(block):
+            values, uppers, choice = np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64)
+            vertices(block, numbers, values, uppers, choice)
+            cost = np.max(values + numbers.ratio * values[:, ::-1])
+            costs[place] = cost if cost > least else costs[place]
+            bounds[place] = np.max(uppers + numbers.ratio * uppers[:, ::-1])
+        level[: own.size] = own
+        if fall_of(own) <= numbers.error_of_falls * (first + place):
+            return -1 - place
+        own = smooth(own, numbers.hi)
+    level[: own.size] = own
+    return costs.size
+
+
+def fall_of(level: Array) -> float:
+    """Return the largest step down, or 0."""
+    return -float(np.min(np.diff(level), initial=0.0))
+
+
+NUMPY = Kernels(triangle_maxima, vertices, outer_costs)
+
+
+class Work:
+    """How long numpy has been at work in this process, estimated in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.nanoseconds = 0.0
+
+    def kernels(self, nanoseconds: float) -> Kernels:
+        """Count work that is about to be done; return the compiled kernels if they pay and numba is installed."""
+        self.nanoseconds += nanoseconds
+        return (load() or NUMPY) if self.nanoseconds >= LOADING else NUMPY
+
+
+WORK = Work()
+
+
+def is_available() -> bool:
+    """Whether numba is installed; does not import it."""
+    return find_spec("numba") is not None
+
+
+def advice() -> str | None:
+    """Return a line about what would have made this process faster, or None if nothing would."""
+    if WORK.nanoseconds < LOADING or is_available():
+        return None
+    return "the search spends its time in loops that can be compiled: pip install 'darrm[compiled]'"
+
+
+@cache
+def load() -> Kernels | None:
+    """Import numba and compile, or read the cache; None without numba."""
+    return Kernels(*import_module("darrm.majority.compiled").kernels()) if is_available() else None
