@@ -14,7 +14,7 @@ linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``. No sampli
 * votes that are certain given the data, as recorded ones, have w_l = Pr[l ones] + Pr[K − l ones].
 
 Independent p_i on both sides of 1/2 have no such weights. `Prior.probabilities` then feeds
-`darrm.majority.sampled_error` and the objective ``"expected-error"``.
+`darrm.majority.noise_function` and the objective ``"expected-error"``.
 
 **A user's prior** inherits from `Prior`; ``tests/contracts/test_priors.py`` lists the requirements. Here p is 0.9 in
 easy questions and 0.6 in hard ones, the same for all voters:

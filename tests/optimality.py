@@ -1,7 +1,7 @@
 """What is known about how good an optimized table is: there, or the test fails."""
 
 from darrm import Table
-from darrm.majority.sampled_error import Estimate
+from darrm.majority.noise_function import Estimate
 from darrm.table.optimality import Optimality
 
 

@@ -128,7 +128,7 @@ def test_every_package_is_listed_once() -> None:
         ("darrm.ledger.ledger", "import darrm.release.delivery", "which is not below it"),
         ("darrm.noisy_max.mechanisms", "    from darrm.random_dp import draws", "which is not below it"),
         ("darrm.table.table", "from darrm import certify", "which is not below it"),
-        ("darrm.majority.sampled_error", "from darrm.majority.noise_function import NoiseFunction", "a circle"),
+        ("darrm.majority.noise_function", "from darrm.majority.certify import prove", "a circle"),
         ("darrm.table.release", "import torch", "only darrm.training"),
         ("lp_models.highs", "from darrm.util import checks", "which is not below it"),
     ],

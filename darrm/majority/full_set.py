@@ -57,7 +57,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from darrm.majority.corners import CornerCounts, corners_of, ratio_of
+from darrm.majority.corners import CornerCounts, CostRatio, corners_of, ratio_of
 from darrm.majority.dominating import DominatingFamily, LevelMaxima, choose_violated, stop_after
 from darrm.majority.kernels import WORK, KernelParams, fall_of, screen
 from darrm.majority.noise_function import signed_function
@@ -148,6 +148,10 @@ class FullSet:
         bound = max(best, found.bound) + self.family.rounding(self.ratio) + found.moves
         worst = float(np.nextafter(bound, np.inf))
         return FullMaxima(worst, self._named(high, limit) + found.broken, found.levels, worst - best)
+
+    def rounding(self, ratio: CostRatio) -> float:
+        """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
+        return self.family.rounding(ratio)
 
     def worst(self, half: Array) -> float:
         """Bound the cost of every row from above."""

@@ -19,6 +19,11 @@ tries every multiset of all corners and random points between them, for every ov
 **Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has (P, Q) = (½, ½) and D_α = 0; so
 E(s·γ) ≤ (1 − s) + s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some scale meets any ρ > 0.
 
+**Voters that differ.** Every step of the proof moves one voter along a chain of that voter's own corners, so the
+theorem holds voter by voter, with the rows of `darrm.majority.groups`. Only rows on the front of large P and small Q
+matter. P and Q are known to within e, so E is taken at (P + e, Q − e), where E is at least as large. If an answer may
+be certain, Q − e is not positive, and the bound is ∞.
+
 **Accuracy.** P and 1 − P are averaged apart, from h and from 1 − h, and so are Q and 1 − Q, which are 1 − P and P of
 the reflected row. They are sums of positive numbers, so their errors are relative: a step multiplies by (1 ± 3u)(1 ±
 2u/lo), u = 2⁻⁵³, because 1 − hi is known to u; the short binomials take 4u a voter. The result is rounded up by all of
@@ -27,16 +32,19 @@ it.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.loss.vote_counts import undominated
+from darrm.majority.corners import ratio_of
 from darrm.majority.dominating import TAIL, DominatingFamily
+from darrm.majority.groups import KindSet
 from darrm.majority.kernels import moved_zeros
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.renyi_groups import divergences_of_kinds
 from darrm.numerics import Array
 from darrm.numerics.binomial import smooth
 from darrm.problem import Voters
@@ -131,6 +139,12 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
     >>> from darrm import NoiseFunction, PrivacyParams, Voters
     >>> renyi_divergences(Voters(1, PrivacyParams(1)), NoiseFunction(1, [1.0]), [2.0]).round(6)
     array([0.735326])
+
+    Of two voters that differ the first alone may be reached, and tells more than the second:
+
+    >>> two = Voters.of([PrivacyParams("1"), PrivacyParams("0.1")], overlap=1)
+    >>> renyi_divergences(two, NoiseFunction(2, [0.5]), [2.0]).round(6)
+    array([0.059797])
     """
     if gamma.K != voters.K:
         checks.fail("gamma.K", gamma.K, f"the voters' K = {voters.K}")
@@ -140,7 +154,7 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
     if not np.all((grid > 1.0) & np.isfinite(grid)):
         checks.fail("orders", grid.tolist(), "finite and above 1")
     if voters.own is not None:
-        return divergences_of_kinds(voters, gamma, grid)
+        return _divergences_of_kinds(voters, gamma, grid)
     rows = RenyiRows(voters)
     error = rows.relative_error()
     if not np.isfinite(error):
@@ -228,3 +242,21 @@ def _largest(order: Array, parts: Array, error: float) -> Array:
         total = np.logaddexp(*terms) + (2.0 * order - 1.0) * error
     largest = np.max(total, axis=-1)
     return np.asarray(np.where(np.isnan(largest), np.inf, np.maximum(0.0, largest / (order[..., 0] - 1.0))))
+
+
+def _divergences_of_kinds(voters: Voters, gamma: NoiseFunction, orders: Array) -> Array:
+    """Bound the worst Rényi divergence between neighbors for each order, shape (n,) → (n,); ∞ if unknown."""
+    equal = ratio_of(Fraction(0))
+    rows = KindSet(voters, Fraction(0))
+    first, second = rows.expectations(gamma.half)
+    off = 0.5 * rows.rounding(equal) + 4.0 * _UNIT
+    P, Q = np.minimum(0.5 * (1.0 + first) + off, 1.0), np.maximum(0.5 * (1.0 + second) - off, 0.0)
+    front = undominated(P, Q)
+    if Q[front[0]] == 0.0:
+        return np.full(orders.shape, np.inf)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.stack([P[front], 1.0 - P[front], Q[front], 1.0 - Q[front]]))
+    worst = [np.max(np.logaddexp(*(a * logs[:2] - (a - 1.0) * logs[2:]))) for a in orders]
+    size = float(np.max(-logs[np.isfinite(logs)], initial=1.0))
+    error = 16.0 * _UNIT * (2.0 * orders + 1.0) * (1.0 + size)
+    return np.asarray(np.maximum((np.array(worst) + error) / (orders - 1.0), 0.0))

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from darrm.loss.amplification import rate_of
-from darrm.majority.closed_form import has_closed_form
-from darrm.majority.closed_form_renyi import SMALLEST_LIE, best_under_renyi
+from darrm.majority.closed_form import SMALLEST_LIE, best_under_renyi, has_closed_form
 from darrm.majority.corners import CornerCounts
 from darrm.majority.dominating import LevelMaxima, choose_violated, stop_after
 from darrm.majority.noise_function import NoiseFunction

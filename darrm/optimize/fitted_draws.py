@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from darrm.majority.error_bound import lower_bound
-from darrm.majority.sampled_error import differences, number_of_draws
+from darrm.majority.noise_function import differences, number_of_draws
 from darrm.numerics import Array
 from darrm.optimize.noise_functions import (
     LEAST_SIZE,

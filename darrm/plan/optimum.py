@@ -21,8 +21,7 @@ from darrm.errors import PlanError
 from darrm.loss.amplification import rate_of
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import DEFAULT_ORDERS
-from darrm.majority.closed_form import best_for_non_private_voters, has_closed_form
-from darrm.majority.closed_form_renyi import best_under_renyi
+from darrm.majority.closed_form import best_for_non_private_voters, best_under_renyi, has_closed_form
 from darrm.majority.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.open_set.optimum import MOST_PLANNED
 from darrm.optimize import SolveOptions

@@ -15,7 +15,7 @@ from typing import Any
 from darrm import priors
 from darrm.errors import TableError
 from darrm.majority import error_bound
-from darrm.majority.sampled_error import Estimate
+from darrm.majority.noise_function import Estimate
 from darrm.plurality import accuracy_bound
 from darrm.privacy import at_least, at_most
 from darrm.problem import Problem

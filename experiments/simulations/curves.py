@@ -6,7 +6,7 @@ import numpy as np
 
 from darrm.loss.composition import compose_general
 from darrm.majority import baselines
-from darrm.majority.sampled_error import differences, errors_of, summarize
+from darrm.majority.noise_function import differences, errors_of, summarize
 from darrm.numerics import Array
 from darrm.optimize.optimizer import optimize_table
 from darrm.problem import Problem, Voters

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.errors import CertificationError
-from darrm.majority import balls, baselines, certify, corners, full_set
+from darrm.majority import baselines, certify, corners, full_set
 from darrm.majority.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
 from darrm.majority.noise_function import NoiseFunction
 from darrm.plurality.plurality_law import random_law
@@ -64,7 +64,7 @@ def is_what_the_definition_says(problem: Problem, half: np.ndarray) -> bool:
 
 BUGGY_PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams("1", "0.05")), "2.5")
 BUGGY_HALF = np.array([1.0, 0.1])
-balls_levels = balls._levels
+balls_levels = certify._levels
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ class TestPlantedBugs:
         asked = BUGGY_PROBLEM, Problem.from_allowance(BUGGY_PROBLEM.voters, 1)
         cases = [(problem, half) for problem in asked for half in (BUGGY_HALF, np.array([0.4, 1.0]))]
         assert all(is_what_the_definition_says(*case) for case in cases)
-        monkeypatch.setattr(balls, piece, planted)
+        monkeypatch.setattr(certify, piece, planted)
         assert not all(is_what_the_definition_says(*case) for case in cases)
 
     def test_delta_not_doubled(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ class TestPlantedBugs:
     def test_epsilon_in_place_of_m_epsilon(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
         del method
         wrong = corners.ratio_of(BUGGY_PROBLEM.voters.each.exact_epsilon)
-        monkeypatch.setattr(balls, "ratio_of", lambda _: wrong)
+        monkeypatch.setattr(certify, "ratio_of", lambda _: wrong)
         monkeypatch.setattr(full_set, "ratio_of", lambda _: wrong)
         assert not is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
 

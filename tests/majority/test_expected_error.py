@@ -8,7 +8,7 @@ import pytest
 
 from darrm import NoiseFunction, PrivacyParams, Problem, Table, optimize_table, priors
 from darrm.majority import baselines
-from darrm.majority.sampled_error import differences, errors_of, number_of_draws, summarize
+from darrm.majority.noise_function import differences, errors_of, number_of_draws, summarize
 from darrm.optimize import SolveOptions
 from darrm.problem import Voters
 from lp_models.epigraph import SampledError

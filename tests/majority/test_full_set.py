@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.majority import kernels
-from darrm.majority.balls import worst_cost_ball
+from darrm.majority.certify import worst_cost_ball
 from darrm.majority.corners import budget_below, full_set_size, ratio_of
 from darrm.majority.dominating import DominatingFamily, LevelMaxima
 from darrm.majority.full_set import FullSet

@@ -5,7 +5,7 @@ import pytest
 
 from darrm import priors
 from darrm.majority import under_renyi
-from darrm.majority.closed_form_renyi import SMALLEST_LIE
+from darrm.majority.closed_form import SMALLEST_LIE
 from darrm.majority.noise_function import NoiseFunction
 from darrm.majority.renyi import renyi_divergences
 from darrm.majority.under_renyi import COARSE, RenyiOptimum, optimize_under_renyi

@@ -15,8 +15,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.errors import BudgetExceededError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.gaussian import analytic_sigma, renyi_sigma
-from darrm.majority.closed_form import best_for_non_private_voters
-from darrm.majority.closed_form_renyi import best_under_renyi
+from darrm.majority.closed_form import best_for_non_private_voters, best_under_renyi
 from darrm.majority.noise_function import NoiseFunction
 from darrm.majority.profile import divergence
 from darrm.noisy_max.noisy_law import winning_probabilities
