@@ -37,12 +37,11 @@ from darrm.numerics.bisection import bisect_safe
 from darrm.open_set import optimum
 from darrm.optimize.request import in_range
 from darrm.plurality import voter_corners
-from darrm.plurality.accuracy_bound import Multiplier, PairMultipliers, RowMultiplier
+from darrm.plurality.accuracy_bound import Multiplier, PairMultipliers, RowMultiplier, VoterRow, rows_of
 from darrm.plurality.adaptive_voters import VotersInTurn
-from darrm.plurality.moves import pairs_of, share_needed
 from darrm.plurality.partitions import ABSENT, Pairs, Partitions, partitions_of
 from darrm.plurality.plurality_law import PluralityLaw, random_law, true_plurality
-from darrm.plurality.voter_rows import VoterRow, rows_of
+from darrm.plurality.proof import pairs_of, share_for_moves
 from darrm.priors import Prior, checked, default_of
 from darrm.problem import Problem, Voters, is_open
 from darrm.table.optimality import Solution
@@ -250,7 +249,7 @@ class _MoveOracle:
             point.size,
         )
         labels = [tuple(terms.tolist()) for terms in np.split(chosen, np.flatnonzero(np.diff(row)) + 1)]
-        share = share_needed(self.problem, pairs, point)
+        share = share_for_moves(self.problem, pairs, point)
         feasible = (1.0 - share) * point + share * self.random
         return Separation(rows, rows.limits, feasible, True, labels if broken.size else [])
 

@@ -1,8 +1,31 @@
-"""Pluralities of a sample of the voters, for any number of classes: the baselines of the optimum."""
+"""Pluralities of a few voters drawn at random, the baselines of the optimum, and their proof for any number of voters.
+
+**Theorem** (for n = m and s = η = 0 [D, Lemma 3.1])**.** Let a law be within η of (1 − s)·h + s·u in total variation at
+every histogram, u a random class and h the plurality of n of K voters drawn without replacement. If at most t of them
+are reached and each is (ε, Δ)-private, then for ε' ≥ min(n, t)·ε every set S of answers has
+
+    E_p[S] − e^{ε'}·E_{p'}[S] ≤ (1 − s)·(1 − (1 − Δ)^{min(n, t)}) − s·(e^{ε'} − 1)/C + (1 + e^{ε'})·η.
+
+*Proof.* Fix who is drawn, which does not depend on the data. The plurality is post-processing of n answers;
+min(n, t) may change: with probability (1 − Δ)^{min(n, t)} none of these says more than a randomized response, and then
+every event is at most e^{min(n, t)·ε} times as likely as on the neighboring data. A random class has |S|/C·(1 −
+e^{ε'}). ∎
+"""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
 
 from darrm.majority.baselines import integer_allowance
+from darrm.majority.corners import ratio_of
+from darrm.numerics import Array
+from darrm.plurality.partitions import histograms_of
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
 from darrm.problem import Problem
+
+_MOST_DISTANCE = 1e-12  # of laws that are meant to be equal: far above the rounding of weights
+_ROUNDING = 2.0**-50
 
 
 def subsampled_plurality(problem: Problem) -> PluralityLaw:
@@ -17,3 +40,52 @@ def double_subsampled_plurality(problem: Problem) -> PluralityLaw:
     """Return the plurality of 2m − 1 voters, of all for m ≥ (K+1)/2: a proposal, for more classes without a theorem."""
     seen = 2 * integer_allowance(problem, "γ_DSub") - 1
     return true_plurality(problem.voters.K, problem.classes, min(seen, problem.voters.K))
+
+
+class _Drawn(NamedTuple):
+    random: float
+    voters: int
+    distance: float
+
+
+def excess_of_drawn(problem: Problem, law: PluralityLaw) -> Fraction | None:
+    """Bound the largest excess of a law, at least 0; None for any other law, or if voters differ."""
+    found = _drawn(problem, law.each)
+    return None if found is None else Fraction(max(0.0, _bound(problem, found)))
+
+
+def share_for_drawn(problem: Problem, each: Array) -> float | None:
+    """Find how much of a random answer such a law needs; None for others."""
+    found = _drawn(problem, each)
+    if found is None:
+        return None
+    over = _bound(problem, found) - problem.target.delta
+    spare = (ratio_of(problem.target.exact_epsilon).value - 1.0) / problem.classes
+    return min(1.0, max(0.0, over) / spare + _ROUNDING / spare)
+
+
+def _drawn(problem: Problem, each: Array) -> _Drawn | None:
+    voters, C = problem.voters, problem.classes
+    if len(voters.kinds) > 1 or not voters.each.is_private:
+        return None
+    most = int(problem.target.exact_epsilon / voters.each.exact_epsilon)
+    most = voters.K if most >= voters.reached else most
+    random = max(0.0, (1.0 - float(each[0])) * C / (C - 1))
+    for number in range(1, most + 1):
+        law = true_plurality(voters.K, C, number)
+        partitions = law.partitions
+        apart = partitions.sizes * np.abs(each - (1.0 - random) * law.each - random / C)
+        distance = float(np.max(np.add.reduceat(apart, partitions.starts)))
+        if distance <= _MOST_DISTANCE:
+            # h is a sum of rounded products of C factors, and its weights add up to one again
+            roundings = histograms_of(number, C).number + 2 * C + 8
+            return _Drawn(random, number, distance + _ROUNDING * roundings)
+    return None
+
+
+def _bound(problem: Problem, drawn: _Drawn) -> float:
+    ratio = ratio_of(problem.target.exact_epsilon)
+    reached = min(drawn.voters, problem.voters.reached)
+    fails = float(1 - (1 - problem.voters.each.exact_delta) ** reached)
+    bound = (1.0 - drawn.random) * fails - drawn.random * (ratio.value - 1.0) / problem.classes
+    return bound + (1.0 + ratio.value) * (drawn.distance + _ROUNDING) + ratio.error

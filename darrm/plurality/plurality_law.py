@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.numerics import Array
-from darrm.plurality.histograms import histograms_of
-from darrm.plurality.partitions import Partitions, partitions_of
+from darrm.plurality.partitions import Partitions, histograms_of, partitions_of
 from darrm.priors import Prior, checked
 from darrm.problem import is_open
 from darrm.util import checks

@@ -71,8 +71,7 @@ from darrm.majority.corners import (
 )
 from darrm.numerics import Array
 from darrm.plurality.adaptive_voters import VotersInTurn
-from darrm.plurality.histograms import histograms_of
-from darrm.plurality.partitions import partitions_of
+from darrm.plurality.partitions import histograms_of, partitions_of
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

@@ -24,9 +24,8 @@ from darrm.numerics import Array
 from darrm.open_set import open_rows
 from darrm.open_set.open_law import OpenLaw
 from darrm.plurality import proof
-from darrm.plurality.histogram_costs import curve_of_law, profile_of_law
+from darrm.plurality.costs import are_few, curve_of_answers, curve_of_law, profile_of_answers, profile_of_law
 from darrm.plurality.plurality_law import PluralityLaw
-from darrm.plurality.voter_costs import are_few, curve_of_answers, profile_of_answers
 from darrm.problem import Problem, classes_to_json, is_open
 from darrm.subsampling import Subsampling
 from darrm.table.optimality import SHARE_RIGHT

@@ -28,7 +28,7 @@ from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import IntegerNoise
 from darrm.pate.tested import TestedRun
-from darrm.plurality.histograms import histograms_of
+from darrm.plurality.partitions import histograms_of
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.problem import is_law_a_gamma, is_open
 from darrm.table.release import Release

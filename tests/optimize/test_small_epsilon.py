@@ -16,6 +16,7 @@ from mpmath import mp, mpf
 
 from darrm import NoiseFunction, PrivacyParams, Problem, Voters, certify, optimize_table
 from darrm.errors import CertificationError
+from darrm.majority import certify as prover
 from darrm.optimize import SolveOptions
 from darrm.priors import Dirichlet, Prior
 from darrm.table.table import Table
@@ -199,8 +200,6 @@ def test_fair_coins_are_proved_whatever_the_budget() -> None:
 def test_moves_at_first_order_cost_at_least_what_they_cost(voters: int, share: float) -> None:
     draw, delta = random.Random(voters), arb(share)  # noqa: S311
     level = [arb(draw.uniform(-1.0, 1.0)) for _ in range(voters + 1)]
-    for exact, above in zip(
-        certify._best_moves(level, delta), certify._moved_at_first_order(level, delta), strict=True
-    ):
+    for exact, above in zip(prover._best_moves(level, delta), prover._moved_at_first_order(level, delta), strict=True):
         assert above.upper() >= exact.lower()
         assert float(above - exact) <= 4.0 * (share * voters) ** 2 + 1e-12

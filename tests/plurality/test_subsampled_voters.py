@@ -3,8 +3,8 @@
 from fractions import Fraction
 
 from darrm import PrivacyParams, Problem, Voters
+from darrm.plurality.baselines import excess_of_drawn
 from darrm.plurality.plurality_law import true_plurality
-from darrm.plurality.subsampled_voters import excess_of_drawn
 
 
 def test_a_voter_that_fails_makes_the_answer_fail() -> None:

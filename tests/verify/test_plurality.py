@@ -15,7 +15,7 @@ from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax, NoisyMaximum
-from darrm.plurality.moves import largest_excess, pairs_of
+from darrm.plurality.proof import largest_excess, pairs_of
 from darrm.priors import Dirichlet, Prior, Spread
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
