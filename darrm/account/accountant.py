@@ -19,8 +19,8 @@ If the kinds of queries were chosen after earlier answers, different courses of 
 Each bounds P(S) − e^ε·P'(S) for the sets S of courses that end under it, so their δ add up: bounds that depend on the
 charges get an equal share of δ each. The first does not depend on them and keeps all of it.
 
-What strings of one person may reveal if answers are open (`darrm.noisy_max.vanishing`) is paid from δ first, and every
-bound holds for the rest; only `darrm.account.filters` counts it among the queries' own δ instead.
+What strings of one person may reveal if answers are open (`darrm.noisy_max.noisy_maximum`) is paid from δ first, and
+every bound holds for the rest; only `darrm.account.filters` counts it among the queries' own δ instead.
 """
 
 from __future__ import annotations

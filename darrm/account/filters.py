@@ -36,7 +36,7 @@ which is 1 − t + t·H(1/t) at most for t < 1,
 chord by chord of the profile, in closed form.
 
 **Strings that vanish.** A query of open answers confesses where its label is a string that only one of two data sets
-contains, a mass of at most v (`darrm.noisy_max.vanishing`): the rest is (1 − v)·N of P, P' ≥ (1 − v)·N', and N over
+contains, a mass of at most v (`darrm.noisy_max.noisy_maximum`): the rest is (1 − v)·N of P, P' ≥ (1 − v)·N', and N over
 N' bounds the likelihood ratio. So v adds to its δ_i, and nothing bounds the query unless it may confess.
 
 **The order.** Of queries with ρ_i = ρ·α most are admitted where (ε − c(α))/α is largest: where

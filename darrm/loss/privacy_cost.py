@@ -84,7 +84,7 @@ class PrivacyCost:
         answers. ``Subsampling.of(1)`` is for costs about adding or removing a person.
     vanishing
         A bound on the probability that a label is a string that only one of two neighboring data sets contains,
-        `darrm.noisy_max.vanishing`: the account takes it from δ, and the other descriptions cover the rest.
+        `darrm.noisy_max.noisy_maximum`: the account takes it from δ, and the other descriptions cover the rest.
 
     Raises
     ------

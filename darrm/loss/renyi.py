@@ -163,16 +163,22 @@ class RenyiCurve:
             return RenyiCurve(self.orders, np.zeros_like(self.values))
         return RenyiCurve(self.orders, count * self.values)
 
-    def bound_at(self, order: float) -> float:
-        """Bound the divergence at any order above 1: (order − 1)·value is convex, and values increase with the order.
+    def bounds_at(self, orders: Array) -> Array:
+        """Bound the divergence at orders above 1: (order − 1)·value is convex, and values increase with the order.
 
-        >>> round(RenyiCurve.of(lambda order: order / 200.0, orders=[2.0, 4.0]).bound_at(3.0), 6)
-        0.0175
+        >>> RenyiCurve.of(lambda order: order / 200.0, orders=[2.0, 4.0]).bounds_at(np.array([1.5, 3.0, 5.0])).round(6)
+        array([0.01  , 0.0175,    inf])
         """
-        if order > self.orders[-1]:
-            return math.inf
-        chords = np.interp(order, self.orders, (self.orders - 1.0) * self.values)
-        return float(chords / (order - 1.0)) if order >= self.orders[0] else float(self.values[0])
+        known = np.isfinite(self.values)
+        if not known.any():
+            return np.full(np.shape(orders), np.inf)
+        grid, values = self.orders[known], self.values[known]
+        chords = np.interp(orders, grid, (grid - 1.0) * values) / (orders - 1.0)
+        return np.where(orders > grid[-1], np.inf, np.where(orders < grid[0], values[0], chords))
+
+    def bound_at(self, order: float) -> float:
+        """Bound the divergence at one order."""
+        return float(self.bounds_at(np.array([order]))[0])
 
     def best(self, delta: float, *, conversion: str = "tight") -> RenyiConversion:
         """Find the smallest ε over the orders, as `convert` without its warning."""

@@ -26,10 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.renyi import log_renyi_sums
-from darrm.noisy_max.label_laws import NoiseDifference
 from darrm.noisy_max.mislabel_bound import others_majorant
-from darrm.noisy_max.noise_table import NoiseTable
-from darrm.noisy_max.noise_tails import laplace_log_tails
+from darrm.noisy_max.noise_tails import NoiseDifference, NoiseTable, laplace_log_tails
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.util import checks
@@ -112,55 +110,38 @@ def missed_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
     return np.array([_histogram(tables, row).missed for row in np.sort(counts.astype(np.int64), axis=1)])
 
 
-@lru_cache(maxsize=16)
-def _tables_of(noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> "_Tables":
-    return _Tables(noise, classes, finer, depth)
-
-
-@dataclass(frozen=True)
 class _Tables:
-    """F̃ and h, and their changes by one vote, at the nodes, by the distance of a whole number from a count."""
+    """F̃ and h, and their changes by one vote, at the nodes, by the distance of a whole number from a count.
 
-    noise: IntegerNoise
-    classes: int
-    finer: int  # factor on the number of nodes
-    depth: float  # nats added to the thresholds of "far behind" and of the noise outside the tables
+    ``finer`` is a factor on the number of nodes. ``depth`` nats are added to the thresholds of "far behind" and of the
+    noise outside the tables.
+    """
 
-    @cached_property
-    def reach(self) -> int:
-        """A number of votes that the noise exceeds, on either side, with a probability below e^{−66 − depth}."""
-        step, reach = max(1, int(self.noise.deviation / 8.0)), 1
-        beyond = _LOG_CUT - self.depth - math.log(2.0 * self.noise.deviation + 2.0)
-        while np.max(self.noise.log_weights(np.array([-reach, reach]))) > beyond:
-            reach += step
-        return reach
-
-    @cached_property
-    def rule(self) -> tuple[Array, Array, bool]:
-        """Nodes in [0, 1), weights, and whether the rule is exact for this number of classes."""
-        deviation = self.noise.deviation
-        enough = self.finer * next(nodes for least, nodes in _NODES if deviation >= least)
-        exact = -(-self.classes // 2)
+    def __init__(self, noise: IntegerNoise, classes: int, finer: int, depth: float) -> None:
+        self.noise, self.classes, self.finer, self.depth = noise, classes, finer, depth
+        self.reach, step = 1, max(1, int(noise.deviation / 8.0))
+        # the noise exceeds the reach, on either side, with a probability below e^{−66 − depth}
+        beyond = _LOG_CUT - depth - math.log(2.0 * noise.deviation + 2.0)
+        while np.max(noise.log_weights(np.array([-self.reach, self.reach]))) > beyond:
+            self.reach += step
+        enough = finer * next(nodes for least, nodes in _NODES if noise.deviation >= least)
+        exact = -(-classes // 2)
         nodes, weights = np.polynomial.legendre.leggauss(min(enough, exact))
-        return (nodes + 1.0) / 2.0, weights / 2.0, exact <= enough
-
-    @cached_property
-    def _logs(self) -> tuple[Array, Array]:
-        """Log f(x) and log F(x − 1) for x from −reach − 2 to 3·reach + 2; a tabulated class is 2·reach behind."""
-        table = NoiseTable.of(self.noise, -3 * self.reach - 3, 3 * self.reach + 3)
+        self.nodes, self.log_weights = nodes.size, np.log(weights / 2.0)
+        # log f(x) and log F(x − 1) for x from −reach − 2 to 3·reach + 2; a tabulated class is at most 2·reach behind
+        table = NoiseTable.of(noise, -3 * self.reach - 3, 3 * self.reach + 3)
         inside = slice(2 * self.reach + 1, -1)
-        return table.log_masses[inside], np.minimum(table.log_below[inside], 0.0)
-
-    @cached_property
-    def log_F(self) -> Array:
-        """Log F̃ at the nodes: (distances, nodes)."""
-        log_masses, log_below = self._logs
-        return np.logaddexp(log_below[:, None], np.log(self.rule[0]) + log_masses[:, None])
-
-    @cached_property
-    def log_h(self) -> Array:
-        """Log h at the nodes: (distances, nodes)."""
-        return self._logs[0][:, None] - self.log_F
+        masses, below = table.log_masses[inside], np.minimum(table.log_below[inside], 0.0)
+        self.log_F = np.logaddexp(below[:, None], np.log((nodes + 1.0) / 2.0) + masses[:, None])  # (distances, nodes)
+        self.log_h = masses[:, None] - self.log_F
+        self.rest = None  # where the rule is exact
+        if exact > enough:  # the f/F(⌊u⌋ − 1) after a vote was gained, the terms of H
+            ratio = np.exp(masses - below)
+            self.rest = np.append(ratio[:1], ratio[:-1])
+        self.difference = NoiseDifference(noise.sigma) if isinstance(noise, DiscreteGaussian) else None
+        self.log_tails = self._log_tails(np.exp(masses[2 : 2 * self.reach + 3]))
+        # the least gap at which a class wins with probability at most e^{−36 − depth}
+        self.far = int(np.argmax(self.log_tails <= _LOG_FAR - depth))
 
     @cached_property
     def changes(self) -> tuple[Array, Array, Array, Array]:
@@ -172,31 +153,15 @@ class _Tables:
             factors += [np.exp(lost), np.exp(gained)]
         return factors[0], factors[1], factors[2], factors[3]
 
-    @cached_property
-    def log_tails(self) -> Array:
+    def _log_tails(self, masses: Array) -> Array:
         """Bound log Pr[D ≥ g] of the difference of two noises, for g from 0 on."""
-        if isinstance(self.noise, DiscreteGaussian):
-            law = NoiseDifference(self.noise.sigma)
-            return law.log_tails[-law.first :]
+        if self.difference is not None:
+            return self.difference.log_tails[-self.difference.first :]
         if isinstance(self.noise, DiscreteLaplace):
             return laplace_log_tails(np.arange(2 * self.reach + 2), self.noise.gamma, "discrete")
-        masses = np.exp(self._logs[0][2 : 2 * self.reach + 3])
         differences = np.convolve(masses, masses[::-1])
         tails = np.cumsum(differences[::-1])[::-1][2 * self.reach :]
         return np.log(tails + math.exp(_LOG_CUT))
-
-    @cached_property
-    def far(self) -> int:
-        """The least gap at which a class wins with probability at most e^{−36 − depth}."""
-        return int(np.argmax(self.log_tails <= _LOG_FAR - self.depth))
-
-    @cached_property
-    def rest(self) -> Array | None:
-        """The f/F(⌊u⌋ − 1) after a vote was gained, the terms of H; None where the rule is exact."""
-        if self.rule[2]:
-            return None
-        ratio = np.exp(self._logs[0] - self._logs[1])
-        return np.append(ratio[:1], ratio[:-1])
 
     def at(self, table: Array, gap: int) -> Array:
         """Read a table at all nodes for a class that is ``gap`` votes behind the top."""
@@ -204,10 +169,8 @@ class _Tables:
 
     def event_sums(self, orders: Array) -> Array | None:
         """Return the tables of `NoiseDifference.log_sums` for Gaussian noise: (L, …)."""
-        if not isinstance(self.noise, DiscreteGaussian):
-            return None
-        law = NoiseDifference(self.noise.sigma)
-        return np.array([law.log_sums(float(order), 1) for order in orders])
+        law = self.difference
+        return None if law is None else np.array([law.log_sums(float(order), 1) for order in orders])
 
     def event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
         """Bound the log of the contribution of an event of at most this probability, both ways: (L,) each."""
@@ -216,20 +179,20 @@ class _Tables:
         if isinstance(self.noise, DiscreteLaplace):
             loss = 2.0 * self.noise.gamma
             return log_probability + loss * (orders - 1.0), log_probability + loss * orders
-        if sums is None or not isinstance(self.noise, DiscreteGaussian):
+        if sums is None or self.difference is None:
             return np.full_like(orders, np.inf), np.full_like(orders, np.inf)
-        index = NoiseDifference(self.noise.sigma).index_of(log_probability)
+        index = self.difference.index_of(log_probability)
         return sums[:, index], sums[:, max(index - 2, 0)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Moves:
-    """Log-probabilities of groups of classes for each move, one row a move."""
+@lru_cache(maxsize=16)
+def _tables_of(noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> _Tables:
+    return _Tables(noise, classes, finer, depth)
 
-    before: Array
-    lowest: Array  # bounds on the law after the move, equal where neither class is far behind
-    highest: Array
-    classes: Array  # the size of each group
+
+# log-probabilities of groups of classes, one row a move: before it, bounds on those after it from below and above
+# (equal where neither class is far behind), and the size of each group
+_Moves = tuple[Array, Array, Array, Array]
 
 
 class _Histogram:
@@ -250,7 +213,7 @@ class _Histogram:
         self.far, self.far_voted = int(sizes[far].sum()), bool(np.any(far & (values > 0)))
         behind = tables.log_tails[np.minimum(gaps[far], tables.log_tails.size - 1)]
         self.log_far_mass = float(np.logaddexp.reduce(np.log(sizes[far]) + behind)) if np.any(far) else -math.inf
-        product = np.tile(np.log(tables.rule[1]), 2 * tables.reach + 1)
+        product = np.tile(tables.log_weights, 2 * tables.reach + 1)
         for gap, size in zip(gaps, sizes, strict=True):
             if gap <= 2 * tables.reach:
                 product += size * tables.at(tables.log_F, gap)
@@ -288,7 +251,7 @@ class _Histogram:
             classes[near, one[near]] -= 1.0
         lowest = self._after(wanted, low=True)
         far = bool(wanted[-1].any() or wanted[:, -1].any())
-        return _Moves(laws, lowest, self._after(wanted, low=False) if far else lowest, classes)
+        return laws, lowest, self._after(wanted, low=False) if far else lowest, classes
 
     def _after(self, wanted: NDArray[np.bool_], *, low: bool) -> Array:
         """Compute the law after each move, with the lower or the higher factors of classes far behind."""
@@ -318,7 +281,7 @@ class _Histogram:
         tables = self.tables
         if tables.rest is None:
             return 0.0
-        nodes = tables.rule[0].size
+        nodes = tables.nodes
         total = np.zeros(2 * tables.reach + 1)
         for gap, size in zip(self.gaps, self.sizes, strict=True):
             if gap <= 2 * tables.reach:
@@ -370,8 +333,9 @@ def _worst_of(moves: _Moves, orders: Array, event: tuple[Array, Array], error: f
     """Compute the largest divergences over the moves, forward and in reverse, rounded up: (2, L)."""
     worst = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        log_sizes = np.log(moves.classes)
-        for p, q, added in ((moves.before, moves.lowest, event[0]), (moves.highest, moves.before, event[1])):
+        before, lowest, highest, classes = moves
+        log_sizes = np.log(classes)
+        for p, q, added in ((before, lowest, event[0]), (highest, before, event[1])):
             sums = log_renyi_sums(p + log_sizes, q + log_sizes, orders).max(axis=1)
             values = np.logaddexp(sums, added) / (orders - 1.0) + (2.0 * orders - 1.0) / (orders - 1.0) * error
             worst.append(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))

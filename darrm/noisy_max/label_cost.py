@@ -1,7 +1,7 @@
 """The privacy cost of the label of a noisy maximum, for any votes, classes and voters: less than that of noisy counts.
 
 **Theorem (reduction).** The divergence of the label between neighbors is at most the supremum, over whole numbers i, j
-and z in {0, 1}, of the divergence of three outcomes {a, b, other} from (i, j) to (i − 1, j + 1) in `label_laws`.
+and z in {0, 1}, of the divergence of three outcomes {a, b, other} from (i, j) to (i − 1, j + 1) in `label_supremum`.
 *Proof.* A release adds independent noise to the votes of each class and publishes the class with the largest sum. One
 vote moves from class a to class b. Given the noisy counts of all other classes, which have the same law before and
 after, the label depends on the noisy counts of a and b and on the best of the others, its height m and its priority at
@@ -30,18 +30,19 @@ from numpy.typing import ArrayLike
 
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
-from darrm.noisy_max.label_laws import TINY, NoiseDifference, TwoClasses
 from darrm.noisy_max.label_supremum import (
+    TINY,
     HockeyStick,
     Measure,
     Renyi,
     SubsampledRenyi,
+    TwoClasses,
     estimate,
     log_moved,
     supremum,
     threshold_supremum,
 )
-from darrm.noisy_max.noise_table import NoiseTable
+from darrm.noisy_max.noise_tails import NoiseDifference, NoiseTable
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import LARGEST_EXPONENT
@@ -85,7 +86,7 @@ def label_curve(noise: IntegerNoise, *, moved: int = 1, rate: float = 1.0, votes
     True
     """
     checks.integer_at_least(1, moved=moved)
-    by_counts = _by_counts(noise, moved)
+    by_counts = counts_curve(noise, moved)
     if moved > 1:
         half, rest = moved // 2, moved - moved // 2
         return _chain(label_curve(noise, moved=rest), rest, label_curve(noise, moved=half), half).minimum(by_counts)
@@ -183,7 +184,7 @@ def label_estimate(noise: IntegerNoise, orders: ArrayLike) -> Array:
     return np.asarray(np.log1p(estimate(TwoClasses(noise), Renyi(grid, noise.deviation), every=4)) / (grid - 1.0))
 
 
-def _by_counts(noise: IntegerNoise, moved: int) -> RenyiCurve:
+def counts_curve(noise: IntegerNoise, moved: int = 1) -> RenyiCurve:
     """Bound the label by the two noisy counts that change [CKS20, Proposition 5], [M17, Proposition 6]."""
     if isinstance(noise, DiscreteGaussian):
         return RenyiCurve.of(lambda orders: orders * (moved / noise.sigma) ** 2)
@@ -219,21 +220,13 @@ def knots(orders: Array, deviation: float) -> Array:
 def _chain(first: RenyiCurve, a: int, second: RenyiCurve, b: int) -> RenyiCurve:
     """Compose a moves and b moves, with the best p of a grid around that of curves linear in α."""
 
-    def at(curve: RenyiCurve, orders: Array) -> Array:
-        known = np.isfinite(curve.values)
-        if not np.any(known):
-            return np.full(orders.shape, np.inf)
-        inside = (orders >= curve.orders[0]) & (orders <= curve.orders[known][-1])
-        chord = np.interp(orders, curve.orders[known], ((curve.orders - 1.0) * curve.values)[known])
-        below = np.where(orders < curve.orders[0], curve.values[0], np.inf)  # a divergence grows with its order
-        return np.where(inside, chord / (orders - 1.0), below)
-
     def value_at(orders: Array) -> Array:
         best = np.full(orders.shape, np.inf)
         for factor in 2.0 ** np.arange(-4.0, 4.25, 0.25):
             p = 1.0 + factor * (orders - 1.0) / orders * b / a
             q = p / (p - 1.0)
-            total = (orders - 1.0 / p) / (orders - 1.0) * at(first, p * orders) + at(second, q * (orders - 1.0 / p))
+            total = (orders - 1.0 / p) / (orders - 1.0) * first.bounds_at(p * orders)
+            total = total + second.bounds_at(q * (orders - 1.0 / p))
             best = np.minimum(best, total * (1.0 + 1e-12))
         return best
 

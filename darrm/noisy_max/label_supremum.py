@@ -1,4 +1,19 @@
-"""The supremum of a label's divergence over all places of two classes, bounded from above by branch and bound.
+"""The supremum of a label's divergence when only two classes matter, bounded from above by branch and bound.
+
+**Three outcomes.** Classes a and b have noisy counts, and the best of the other classes has a known one. Let i be the
+votes of a above the least count that beats the others, and j the same for b; a tie with the others enters through i
+and j. With independent noises X_a and X_b, A = i + X_a and B = j + X_b, the label is
+
+    a  if A ≥ 0 and A > B,    b  if B ≥ 0 and B > A,    another class if A < 0 and B < 0,
+
+and a tie A = B ≥ 0 goes to a (z = 0) or to b (z = 1). Three functions of the noise give all probabilities,
+
+    G(t) = Pr[X ≤ t],    F(i) = Pr[X ≥ −i],    S(i, j) = Pr[A ≥ 0, A ≥ B] = Σ_{w ≥ −i} f(w)·G(w + i − j):
+
+    Pr[a] = S(i, j + z),    Pr[b] = S(j, i + 1 − z),    Pr[other] = G(−i − 1)·G(−j − 1).
+
+S is a sum of positive numbers along a diagonal i − j, so its rounding is relative. One vote from a to b moves (i, j) to
+(i − 1, j + 1). `TwoClasses` computes the laws before and after.
 
 **Theorem (monotone losses).** Let the noise be log-concave and L_o = log Pr[o | before]/Pr[o | after] for o = a, b,
 other. All three are non-increasing in i and non-decreasing in j and z. *Proof.* Pr[a] = S(i, j + z) =
@@ -44,49 +59,156 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.loss.amplification import subsampled_penalties
-from darrm.noisy_max.label_laws import Integers, TwoClasses
 from darrm.numerics import Array
+from darrm.numerics.integer_noise import IntegerNoise
 
+Integers = NDArray[np.int64]
+SMALL, TINY = 7.0, 40.0  # −log of the mass beyond `TwoClasses.near`, and beyond `left` and `right`
+_NEGLIGIBLE = 38.0  # −log of a tail that is cut off, relative to the smallest tail in use
+_DOUBLINGS, _TRIED = 62, 64  # of a number of votes in a search: all whole numbers; how many at once
+_AT_ONCE = 1 << 17  # numbers in one block of diagonals: a megabyte, which fits the cache
 TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best known value
 _MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
-_TRIED = 16  # blocks of each round whose values are computed, for the best known value
+_COMPARED = 16  # blocks of each round whose values are computed, for the best known value
 _LARGEST_LOG, _LEAST_LOG = 700.0, -690.0  # of floats, and of sums whose smaller terms underflow harmlessly
 _ROUNDING = 2.0**-47  # absolute, of sums of a few terms of size 1, and all probabilities below e^{−39}
 
 
-@dataclass(frozen=True)
-class Renyi:
-    """exp((α − 1)·D_α) − 1 at several orders."""
+class TwoClasses:
+    """F, G and S of one noise.
 
-    orders: Array
-    deviation: float
+    ``tiny`` is −log of the mass beyond `left` and `right`; products of two masses have to be floats.
+    """
+
+    def __init__(self, noise: IntegerNoise, tiny: float = TINY) -> None:
+        self.noise, self.tiny = noise, tiny
+        around = 2 * math.ceil(noise.deviation)  # a mode beyond two deviations of 0 would only lengthen the reach
+        self._top = float(np.max(noise.log_weights(np.arange(-around, around + 1))))
+        # the least numbers of votes r, about, with Pr[X ≥ r] and Pr[X ≤ −r] at most e^{−tiny}, and the latter e^{−7}
+        self.right, self.left = self._find_reach(+1, tiny), self._find_reach(-1, tiny)
+        self.near = self._find_reach(-1, SMALL)
+        # sums run over the support; the rest is below e^{−38} of the tails just beyond `left` and `right`
+        low, high = self._top - noise.log_weights(np.array([-self.left - 2, self.right + 2])) + _NEGLIGIBLE
+        self.support = np.arange(-self._find_reach(-1, float(low)), self._find_reach(+1, float(high)) + 1)
+        self._log_total = float(np.logaddexp.reduce(noise.log_weights(self.support)))
+        self.masses = np.exp(self.log_masses(self.support))
+        self._below, above = np.cumsum(self.masses), np.cumsum(self.masses[::-1])[::-1]
+        with np.errstate(divide="ignore"):
+            self._logs_below = np.concatenate([[-np.inf], np.log(self._below), [0.0]])
+            self._logs_above = np.concatenate([[0.0], np.log(above), [-np.inf]])
+        # bounds the error of each log-probability: sums of n positive numbers, whose logs err by 2^-50 of 300
+        self.rounding = float(self.support.size * 2.0**-53 + 1e-12)
+
+    def log_masses(self, points: Integers) -> Array:
+        """Log Pr[X = x] elementwise."""
+        return np.asarray(self.noise.log_weights(points) - self._log_total)
+
+    def log_G(self, points: Integers) -> Array:
+        """Log Pr[X ≤ t] elementwise: 0 above the support, −∞ below it."""
+        return np.asarray(self._logs_below[np.clip(points - self.support[0] + 1, 0, self.support.size + 1)])
+
+    def log_F(self, points: Integers) -> Array:
+        """Log Pr[X ≥ −i] elementwise: 0 below the support, −∞ above it."""
+        return np.asarray(self._logs_above[np.clip(-points - self.support[0] + 1, 0, self.support.size + 1)])
+
+    def log_S(self, i: Integers, j: Integers) -> Array:
+        """Log S(i, j) elementwise, a block of diagonals at a time."""
+        size = self.support.size
+        least, most = min(int(np.min(i - j)), 0), max(int(np.max(i - j)), 0)
+        met = np.bincount(i - j - least) > 0
+        diagonals = np.flatnonzero(met)  # relative to `least`
+        windows = sliding_window_view(np.concatenate([np.zeros(-least), self._below, np.ones(most)]), size)
+        start = np.clip(-i - self.support[0], 0, size - 1)
+        begins = np.bincount(start) > 0
+        starts, place = np.flatnonzero(begins), (np.cumsum(begins) - 1)[start]
+        low, high = int(starts[0]), int(starts[-1])  # all sums begin between the two
+        which = (np.cumsum(met) - 1).astype(np.uint16 if diagonals.size < 1 << 16 else np.int64)[i - j - least]
+        order = np.argsort(which, kind="stable")  # a radix sort for 16 bits
+        ends = np.concatenate([[0], np.cumsum(np.bincount(which))])
+        sums = np.empty(i.shape)
+        rows = max(1, _AT_ONCE // size)
+        for top in range(0, diagonals.size, rows):
+            below = windows[diagonals[top : top + rows]]  # row d − least: G(w + d)
+            beyond = below[:, high:] @ self.masses[high:]
+            between = below[:, low:high] * self.masses[low:high]
+            if low < high:  # few different starts: add up the terms between two of them first
+                between = np.add.reduceat(between, starts[:-1] - low, axis=1)
+            tails = np.cumsum(np.column_stack([beyond, between[:, ::-1]]), axis=1)
+            here = order[ends[top] : ends[min(top + rows, diagonals.size)]]
+            sums[here] = tails[which[here] - top, starts.size - 1 - place[here]]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(sums))
+
+    def moved(self, i: Integers, j: Integers, z: int) -> tuple[Array, Array, Array, Array]:
+        """Compute log Pr[a] before and after (i, j) → (i − 1, j + 1), then log Pr[b]; z = 1: ties go to b."""
+        one, other = (i, i - 1, j, j + 1), (j + z, j + 1 + z, i + 1 - z, i - z)  # many diagonals coincide
+        p_a, q_a, p_b, q_b = np.split(self.log_S(np.concatenate(one), np.concatenate(other)), 4)
+        return p_a, q_a, p_b, q_b
+
+    def _find_reach(self, sign: int, exponent: float) -> int:
+        """Find the least r beyond the mode with w(±r) ≤ e^{−exponent}·w(mode)."""
+        # By log-concavity weights fall geometrically from the mode to r and at least as fast beyond, so that
+        # Pr[X ≥ r] ≤ x/(1 − x) for x = w(r)/w(mode).
+
+        def first_small(tried: Integers) -> int:
+            return int(np.argmax(self.noise.log_weights(sign * tried) <= self._top - exponent - 1e-9))
+
+        tried = np.concatenate([[0], 1 << np.arange(_DOUBLINGS)])
+        while (place := first_small(tried)) and tried[place] - tried[place - 1] > 1:
+            tried = np.unique(np.linspace(tried[place - 1], tried[place], _TRIED).astype(np.int64))
+        return int(tried[place])
+
+
+class Measure:
+    """Several divergences at once, each Σ q·φ(L) over the outcomes."""
+
+    size: int  # the number of divergences
     most_summed: ClassVar[int] = 1 << 27  # numbers along diagonals for one size of blocks: bounds the time of a call
-
-    @property
-    def size(self) -> int:
-        """The number of divergences."""
-        return self.orders.size
 
     def penalty(self, losses: Array, index: int) -> Array:
         """Compute φ(L) of one of them; ∞ beyond the floats."""
+        raise NotImplementedError
+
+    def log_most(self, losses: Array, index: int) -> Array:
+        """Bound log φ(L), where φ(L) is no float."""
+        raise NotImplementedError
+
+    def enough(self, values: Array) -> Array:
+        """Compute the bounds at which a block is finished, from the best known values."""
+        return np.asarray(np.expm1((1.0 + TOLERANCE) * np.log1p(values)))
+
+    def outside(self, laws: TwoClasses, bits: Array) -> Array:
+        """Bound the contribution of every place outside the blocks, given the supremum ``bits`` of single bits."""
+        raise NotImplementedError
+
+
+class Renyi(Measure):
+    """exp((α − 1)·D_α) − 1 at several orders."""
+
+    def __init__(self, orders: Array, deviation: float) -> None:
+        self.orders, self.deviation, self.size = orders, deviation, orders.size
+
+    def penalty(self, losses: Array, index: int) -> Array:
+        """Compute φ(L)."""
         order = self.orders[index]
         return np.asarray(np.expm1(order * losses) - order * np.expm1(np.minimum(losses, _LARGEST_LOG / order)))
 
     def log_most(self, losses: Array, index: int) -> Array:
-        """Bound log φ(L) by αL."""
+        """Bound log φ(L)."""
         return np.asarray(self.orders[index] * losses)
 
     def enough(self, values: Array) -> Array:
-        """Compute the bounds at which a block is finished, from the best known values."""
+        """Allow the tolerance."""
         # large orders need more blocks, and matter for few answers only, for which the profile is the better bound
         tolerance = TOLERANCE * np.maximum(1.0, self.orders / (2.0 * self.deviation)) ** 2
         return np.asarray(np.expm1((1.0 + tolerance) * np.log1p(values)))
 
     def outside(self, laws: TwoClasses, bits: Array) -> Array:
-        """Bound the contribution of every place outside the blocks, given the supremum ``bits`` of single bits."""
+        """Bound it as the module says."""
         right, left = _tail(laws, self.orders, +1), _tail(laws, self.orders, -1)
         gamma = 1.0 + bits
         with np.errstate(over="ignore", invalid="ignore"):
@@ -95,8 +217,7 @@ class Renyi:
         return np.where(np.isnan(added), np.inf, added)
 
 
-@dataclass(frozen=True)
-class SubsampledRenyi:
+class SubsampledRenyi(Measure):
     """exp((α − 1)·D_α) − 1 for a vote that moves with probability q: from the mixture, then in the other direction.
 
     Outside the blocks one outcome has all but e^{−39} of the probability, or two outcomes are one bit. Another outcome,
@@ -105,31 +226,19 @@ class SubsampledRenyi:
     (α − 1)qb + ((1 − q)^{1−α} − 1)a.
     """
 
-    orders: Array
-    deviation: float
-    rate: float
-    most_summed: ClassVar[int] = 1 << 27
-
-    @property
-    def size(self) -> int:
-        """The number of divergences."""
-        return 2 * self.orders.size
+    def __init__(self, orders: Array, deviation: float, rate: float) -> None:
+        self.orders, self.deviation, self.rate, self.size = orders, deviation, rate, 2 * orders.size
 
     def penalty(self, losses: Array, index: int) -> Array:
         """Compute φ(L)."""
         side, place = divmod(index, self.orders.size)
-        order = self.orders[place]
-        return subsampled_penalties(np.minimum(losses, _LARGEST_LOG), order, self.rate)[side]
+        return subsampled_penalties(np.minimum(losses, _LARGEST_LOG), self.orders[place], self.rate)[side]
 
     def log_most(self, losses: Array, index: int) -> Array:
-        """Bound log φ(L): t = q(e^L − 1) is at most qe^L, and the mixture's penalty at most (1 + t)^α."""
+        """Bound log φ(L)."""
         side, place = divmod(index, self.orders.size)
-        order, log_t = self.orders[place], losses + np.log(self.rate)
+        order, log_t = self.orders[place], losses + np.log(self.rate)  # t = q(e^L − 1) ≤ qe^L; penalty ≤ (1 + t)^α
         return np.asarray(np.log(order) + log_t if side else order * np.logaddexp(0.0, log_t))
-
-    def enough(self, values: Array) -> Array:
-        """Allow the tolerance."""
-        return np.asarray(np.expm1((1.0 + TOLERANCE) * np.log1p(values)))
 
     def outside(self, laws: TwoClasses, bits: Array) -> Array:
         """Bound it as the class says."""
@@ -141,17 +250,13 @@ class SubsampledRenyi:
         return np.concatenate([forward, least]) + _ROUNDING * (bits + 1.0 + np.tile(self.orders, 2))
 
 
-@dataclass(frozen=True)
-class HockeyStick:
+class HockeyStick(Measure):
     """δ at several ε."""
 
-    epsilons: Array
-    most_summed: ClassVar[int] = 1 << 26  # at ε near 0 one class far behind is the worst: many diagonals, little gain
+    most_summed = 1 << 26  # at ε near 0 one class far behind is the worst: many diagonals, little gain
 
-    @property
-    def size(self) -> int:
-        """The number of divergences."""
-        return self.epsilons.size
+    def __init__(self, epsilons: Array) -> None:
+        self.epsilons, self.size = epsilons, epsilons.size
 
     def penalty(self, losses: Array, index: int) -> Array:
         """Compute φ(L)."""
@@ -159,8 +264,8 @@ class HockeyStick:
         return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, _LARGEST_LOG - epsilon)))
 
     def log_most(self, losses: Array, _index: int) -> Array:
-        """Bound log φ(L) by L; unused, as φ is a float."""
-        return losses
+        """Bound log φ(L)."""
+        return losses  # unused, as φ is a float
 
     def enough(self, values: Array) -> Array:
         """Allow the tolerance."""
@@ -169,9 +274,6 @@ class HockeyStick:
     def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
         """Bound it as the module says."""
         return np.full(self.size, _ROUNDING)
-
-
-Measure = Renyi | SubsampledRenyi | HockeyStick  # several divergences at once, each Σ q·φ(L)
 
 
 def supremum(laws: TwoClasses, measure: Measure, votes: int | None = None) -> Array:
@@ -226,11 +328,11 @@ class _Table:
 
 
 def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> _Table:
-    law = laws.moved(i, j, z)
+    p_a, q_a, p_b, q_b = laws.moved(i, j, z)
     i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
     below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
     other = laws.log_G(-i - 1) - below_i + laws.log_G(-j - 1) - below_j
-    return _Table((law.q_a, law.q_b, below_i + below_j), (law.p_a - law.q_a, law.p_b - law.q_b, other))
+    return _Table((q_a, q_b, below_i + below_j), (p_a - q_a, p_b - q_b, other))
 
 
 def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = slice(None)) -> Array:
@@ -309,7 +411,7 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
             if not at.size:
                 continue
             bounds = blocks.bounds(measure, index, at)
-            likely = at[np.argpartition(bounds, -min(_TRIED, at.size))[-_TRIED:]]
+            likely = at[np.argpartition(bounds, -min(_COMPARED, at.size))[-_COMPARED:]]
             best[index] = np.fmax(best[index], np.fmax.reduce(_values(blocks.low, measure, index, likely)))
             done = bounds <= measure.enough(best)[index]
             here[at[done]] = False

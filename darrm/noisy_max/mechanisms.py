@@ -19,13 +19,14 @@ from darrm.loss.amplification import amplified, rate_of
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
-from darrm.noisy_max.label_cost import is_exact_of_two, label_curve, label_of_two, label_profile
+from darrm.noisy_max.label_cost import counts_curve, is_exact_of_two, label_curve, label_of_two, label_profile
 from darrm.noisy_max.noise_tails import NOISES, check_noise
 from darrm.numerics.exact_inversion import WIDEST, ExactInversion, bytes_from
 from darrm.numerics.exact_sampling import UniformBelow, discrete_gaussian, discrete_laplace, uniform_below
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import MOST_VOTERS, Voters, is_law_a_gamma
+from darrm.subsampling import Subsampling
 from darrm.util import checks
 from darrm.votes import Labels, Votes, require_votes
 
@@ -35,11 +36,44 @@ _SMALLEST_GAMMA, _LARGEST_GAMMA = 1e-9, 1e6  # per vote: γ² and 1/γ stay far 
 Draw = Callable[[int], NDArray[np.int64] | NDArray[np.float64]]
 
 
-class NoisyMax:
-    """Base of noisy maxima: the cost of a label whatever the votes, and the draws."""
+def check_reached(reached: int) -> None:
+    """Raise `ValueError` unless one person may move this many votes."""
+    checks.integer_at_least(1, most=MOST_VOTERS, reached=reached, advice="how many votes one person may move")
+
+
+class LabelMechanism:
+    """Base of mechanisms that release one class for each query from its votes alone."""
+
+    reached: int  # how many votes one person may move
+
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` answers, whatever the votes."""
+        raise NotImplementedError
+
+    def subsampled_cost(self, voters: Voters, classes: int, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` answers, amplified if the voters resample their examples."""
+        cost, sampling = self.privacy_cost(queries), voters.sampled
+        return cost if sampling is None else self._amplify(cost, voters, classes, sampling)
+
+    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
+        """Release one class for each query, as `Aggregator.release`.
+
+        Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
+        """
+        votes = require_votes(votes)
+        return votes.labeled(self._draw_labels(votes, rng))
+
+    def _amplify(self, cost: PrivacyCost, voters: Voters, classes: int, sampling: Subsampling) -> PrivacyCost:
+        raise NotImplementedError
+
+    def _draw_labels(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        raise NotImplementedError
+
+
+class NoisyMax(LabelMechanism):
+    """Base of noisy maxima: the class with the largest count plus noise."""
 
     noise: object  # "continuous" is for experiments
-    reached: int  # how many votes one person may move
 
     @property
     def law(self) -> IntegerNoise:
@@ -53,22 +87,23 @@ class NoisyMax:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one label, whatever the votes and the number of classes."""
-        return label_curve(self.law, moved=self.reached)
+        """The Rényi curve of one label, whatever the votes and the number of classes.
+
+        With continuous noise it is that of both noisy counts, λt²/σ² [P, Proposition 8] or that of any (2γt, 0).
+        """
+        curve = counts_curve if self.noise == "continuous" else label_curve
+        return curve(self.law, moved=self.reached)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
         """Return the cost of ``queries`` answers, whatever the votes."""
         profile = None if self.noise == "continuous" else label_profile(self.law, moved=self.reached)
         return PrivacyCost(self.words, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
-    def subsampled_cost(self, voters: Voters, classes: int, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, amplified if the voters resample their examples."""
-        cost, sampling = self.privacy_cost(queries), voters.sampled
-        if sampling is None or self.noise == "continuous":
+    def _amplify(self, cost: PrivacyCost, voters: Voters, classes: int, sampling: Subsampling) -> PrivacyCost:
+        if self.noise == "continuous":
             return cost
-        rate, two = rate_of(sampling), is_law_a_gamma(classes) and is_exact_of_two(self.law, voters.K)
-        curve: RenyiCurve | None = None
-        if two:  # a law of the number of ones
+        rate, curve = rate_of(sampling), None
+        if is_law_a_gamma(classes) and is_exact_of_two(self.law, voters.K):  # a law of the number of ones
             log_errors = label_of_two(self.law, voters.K)
             cost = replace(cost, profile=profile_of_votes(log_errors, voters.K, self.reached))
             curve = curve_of_votes(log_errors, voters.K, self.reached, rate)
@@ -76,17 +111,12 @@ class NoisyMax:
             curve = label_curve(self.law, rate=rate, votes=voters.K)
         return amplified(cost, sampling, curve)
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query, as `Aggregator.release`.
-
-        Arrays are refused with `ValueError`: labels taken for counts would void the guarantee.
-        """
-        votes = require_votes(votes)
-        return votes.labeled(noisy_argmax(votes.counts, self.draw(rng), rng))
+    def _draw_labels(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
+        return noisy_argmax(votes.counts, self.draw(rng), rng)
 
     def draw(self, rng: np.random.Generator | None) -> Draw:
         """Return a function that draws a number of noises, from the operating system unless ``rng`` is given."""
-        return inverted(self.law, rng)
+        return noise_draws(self.law, rng, continuous=self.noise == "continuous")
 
 
 @dataclass(frozen=True)
@@ -123,14 +153,7 @@ class GNMax(NoisyMax):
 
     def __post_init__(self) -> None:
         check_noise(self.sigma, self.noise)
-        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
-
-    @property
-    def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one label, whatever the votes; with continuous noise λt²/σ² [P, Proposition 8]."""
-        if self.noise == "continuous":
-            return RenyiCurve.of(lambda orders: orders * (self.reached / self.sigma) ** 2)
-        return super().guarantee
+        check_reached(self.reached)
 
     @property
     def law(self) -> DiscreteGaussian:
@@ -141,10 +164,6 @@ class GNMax(NoisyMax):
     def words(self) -> str:
         """Its name and σ."""
         return f"GNMax(sigma={self.sigma:g})"
-
-    def draw(self, rng: np.random.Generator | None) -> Draw:
-        """Draw Gaussians, exact or for experiments."""
-        return gaussian_draw(self.sigma, self.noise, rng)
 
 
 @dataclass(frozen=True)
@@ -170,17 +189,10 @@ class LNMax(NoisyMax):
 
     def __post_init__(self) -> None:
         checks.positive(gamma=self.gamma)
-        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
+        check_reached(self.reached)
         if not _SMALLEST_GAMMA <= self.gamma <= _LARGEST_GAMMA:
             checks.fail("gamma", self.gamma, f"in [{_SMALLEST_GAMMA:g}, {_LARGEST_GAMMA:g}] per vote")
         checks.one_of(NOISES, noise=self.noise)
-
-    @property
-    def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one label, whatever the votes; with continuous noise that of any (2γt, 0)."""
-        if self.noise == "continuous":
-            return RenyiCurve.of_pure(2.0 * self.gamma * self.reached)
-        return super().guarantee
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
         """Return the cost of ``queries`` answers, whatever the votes: (2γt, 0) each, and the cost of the label."""
@@ -197,33 +209,72 @@ class LNMax(NoisyMax):
         """Its name and γ."""
         return f"LNMax(gamma={self.gamma:g})"
 
-    def draw(self, rng: np.random.Generator | None) -> Draw:
-        """Draw Laplace noise, exact or for experiments."""
-        if self.noise == "continuous":
-            generator = _experiments_only(rng)
-            return lambda size: generator.laplace(scale=1.0 / self.gamma, size=size)
-        if self.law.deviation <= WIDEST:
-            return super().draw(rng)
-        scale, below = 1 / exact_number("gamma", self.gamma), uniform_below(rng)
-        return lambda size: discrete_laplace(scale, size, below)
+
+@dataclass(frozen=True)
+class AsymmetricMax(NoisyMax):
+    """Release the class with the largest count plus asymmetric noise.
+
+    Parameters
+    ----------
+    noise
+        The law, of a deviation of at most 1,024 votes; `darrm.noisy_max.best_shape.best_shape` finds one.
+    reached
+        t, how many votes one person may move.
+
+    Raises
+    ------
+    ValueError
+        If the noise is too wide, or ``reached`` is no positive integer.
+
+    Examples
+    --------
+    >>> aggregator = AsymmetricMax(AsymmetricNoise(right=40.0, left=80.0, right_power=3.0, left_power=3.0))
+    >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 250, 0]])).tolist()
+    [0, 1]
+    """
+
+    noise: AsymmetricNoise
+    reached: int = 1
+
+    def __post_init__(self) -> None:
+        checks.instance(AsymmetricNoise, noise=self.noise)
+        check_reached(self.reached)
+        if self.noise.deviation > WIDEST:
+            checks.fail("noise", self.noise, f"of a deviation of at most {WIDEST:g} votes")
+
+    @property
+    def law(self) -> AsymmetricNoise:
+        """The noise."""
+        return self.noise
+
+    @property
+    def words(self) -> str:
+        """Its name and the scales and powers of the noise."""
+        noise = self.noise
+        return f"AsymmetricMax({noise.right:g}^{noise.right_power:g}, {noise.left:g}^{noise.left_power:g})"
 
 
-def gaussian_draw(sigma: float, noise: str, rng: np.random.Generator | None) -> Draw:
-    """Return a function that draws a number of Gaussian noises, exact or for experiments."""
-    if noise == "continuous":
-        generator = _experiments_only(rng)
-        return lambda size: generator.normal(scale=sigma, size=size)
-    if sigma <= WIDEST:
-        return inverted(DiscreteGaussian(sigma), rng)
-    variance = exact_number("sigma", sigma) ** 2
+def noise_draws(law: IntegerNoise, rng: np.random.Generator | None, *, continuous: bool = False) -> Draw:
+    """Return a function that draws a number of noises: exact whole numbers, or continuous ones for experiments."""
+    if continuous:
+        if rng is None:
+            raise ValueError(
+                "continuous noise needs rng=: floating-point noise is inexact and for experiments only. "
+                'Use noise="discrete" for a release'
+            )
+        generator = rng
+        if isinstance(law, DiscreteLaplace):
+            return lambda size: generator.laplace(scale=1.0 / law.gamma, size=size)
+        return lambda size: generator.normal(scale=law.deviation, size=size)
+    if law.deviation <= WIDEST:
+        sampler, source = ExactInversion(law), bytes_from(rng)
+        return lambda size: sampler.draw(size, source=source)
     below = uniform_below(rng)
+    if isinstance(law, DiscreteLaplace):
+        scale = 1 / exact_number("gamma", law.gamma)
+        return lambda size: discrete_laplace(scale, size, below)
+    variance = exact_number("sigma", law.deviation) ** 2
     return lambda size: discrete_gaussian(variance, size, below)
-
-
-def inverted(noise: IntegerNoise, rng: np.random.Generator | None) -> Draw:
-    """Return a function that draws a number of noises by inversion."""
-    sampler, source = ExactInversion(noise), bytes_from(rng)
-    return lambda size: sampler.draw(size, source=source)
 
 
 def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator | None) -> NDArray[np.int64]:
@@ -262,57 +313,3 @@ def _largest(
         chosen = below(largest[tied].sum(axis=1)).astype(np.int64)  # an index among the tied classes
         winners[tied] = (largest[tied].cumsum(axis=1) == (chosen + 1)[:, np.newaxis]).argmax(axis=1)
     return winners, heights
-
-
-def _experiments_only(rng: np.random.Generator | None) -> np.random.Generator:
-    if rng is None:
-        raise ValueError(
-            "continuous noise needs rng=: floating-point noise is inexact and for experiments only. "
-            'Use noise="discrete" for a release'
-        )
-    return rng
-
-
-@dataclass(frozen=True)
-class AsymmetricMax(NoisyMax):
-    """Release the class with the largest count plus asymmetric noise.
-
-    Parameters
-    ----------
-    noise
-        The law, of a deviation of at most 1,024 votes; `darrm.noisy_max.best_shape.best_shape` finds one.
-    reached
-        t, how many votes one person may move.
-
-    Raises
-    ------
-    ValueError
-        If the noise is too wide, or ``reached`` is no positive integer.
-
-    Examples
-    --------
-    >>> from darrm.votes import Votes
-    >>> aggregator = AsymmetricMax(AsymmetricNoise(right=40.0, left=80.0, right_power=3.0, left_power=3.0))
-    >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 250, 0]])).tolist()
-    [0, 1]
-    """
-
-    noise: AsymmetricNoise
-    reached: int = 1
-
-    def __post_init__(self) -> None:
-        checks.instance(AsymmetricNoise, noise=self.noise)
-        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
-        if self.noise.deviation > WIDEST:
-            checks.fail("noise", self.noise, f"of a deviation of at most {WIDEST:g} votes")
-
-    @property
-    def law(self) -> AsymmetricNoise:
-        """The noise."""
-        return self.noise
-
-    @property
-    def words(self) -> str:
-        """Its name and the scales and powers of the noise."""
-        noise = self.noise
-        return f"AsymmetricMax({noise.right:g}^{noise.right_power:g}, {noise.left:g}^{noise.left_power:g})"

@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.noisy_max.label_cost import label_curve
-from darrm.noisy_max.label_laws import NoiseDifference
-from darrm.noisy_max.noise_table import NoiseTable
+from darrm.noisy_max.noise_tails import NoiseDifference, NoiseTable
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, IntegerNoise
 
@@ -123,9 +122,13 @@ class MislabelBound(Missed):
         """The noise of each count."""
         return DiscreteGaussian(self.sigma)
 
+    @cached_property
+    def _law(self) -> NoiseDifference:
+        return NoiseDifference(self.sigma)
+
     def excess(self, missed: Array) -> Array:
         """Bound E − 1 by the worse of a move of the top and a move of others."""
-        if not NoiseDifference(self.sigma).covers(self.order):
+        if not self._law.covers(self.order):
             return np.full(np.shape(missed), np.inf)
         others = others_majorant(self.noise, self.order)
         excess = np.maximum(np.interp(missed, *self._top), np.interp(missed, *others))
@@ -134,18 +137,18 @@ class MislabelBound(Missed):
     @property
     def places(self) -> tuple[Array, int]:
         """t(κ), with `_SUBDIVISIONS` places for each κ."""
-        tails = np.exp(NoiseDifference(self.sigma).log_tails)
+        tails = np.exp(self._law.log_tails)
         where = np.arange(0, (tails.size - 1) * _SUBDIVISIONS + 1) / _SUBDIVISIONS
         return np.interp(where, np.arange(tails.size), tails), 2 * _SUBDIVISIONS
 
     def overtakes(self, gaps: NDArray[np.int64]) -> Array:
         """Compute the probability that a class ``gap`` votes behind another has at least as many after the noise."""
-        law = NoiseDifference(self.sigma)
+        law = self._law
         return np.asarray(np.exp(law.log_tails[np.minimum(gaps, law.last) - law.first]))
 
     @cached_property
     def _top(self) -> Curve:
-        law, less = NoiseDifference(self.sigma), self.order - 1.0
+        law, less = self._law, self.order - 1.0
         hit = law.log_tails[::-1]  # log(1 − t(κ)) = log t(1 − κ), one place further
         a, b = (np.exp(law.log_sums(self.order, sign)) for sign in (1, -1))
         # beyond, E grows by next to nothing (a lower threshold reveals more), and the sums lack terms

@@ -4,15 +4,35 @@ The mechanisms do not know K and C, because the cost of a label depends only on 
 names the mechanism, its voters and the number of classes, and votes of other voters are refused. It contains no proof:
 the cost of a label is computed from the mechanism whenever it is charged.
 
-For open-set answers the noisy maximum runs over the strings that occur among the votes, and answers if the largest
-noisy count reaches a threshold; `darrm.noisy_max.vanishing` bounds the additional δ.
+**Open-set answers.** The mechanism adds noise X to the count of every string that occurs, and answers with the largest
+noisy count if it is at least T votes, else with "no answer". A person who moves t votes may be the only one with some
+string, which the neighboring data set then lacks: the threshold has to hide it.
+
+**Theorem.** Let v = t·max_{1 ≤ n ≤ t} Pr[n + X ≥ T]/n. For neighbors D and D' with label laws P and P' there are laws
+N and N', whose divergences are at most those of the label of a noisy maximum for t moved votes
+(`darrm.noisy_max.label_cost`), with P ≥ (1 − v)·N and P' ≥ (1 − v)·N'. So for Q adaptively chosen questions, with
+V = 1 − Π(1 − v_i) ≤ Σ v_i,
+
+    sup_S P(S) − e^ε·P'(S) ≤ V + (1 − V)·sup_S N(S) − e^ε·N'(S):
+
+the sum of the v is part of δ, and the rest costs the same as a noisy maximum over listed classes.
+
+*Proof.* Let A be the strings of D that D' does not contain. They have at most t votes together, so the noisy count of
+one of them reaches T with probability at most Σ_{a ∈ A} Pr[n_a + X ≥ T] ≤ v. Otherwise the label is that of the strings
+in both data sets, whose noises are independent of these: this is N, and P = (1 − w)·N + w·(anything), w ≤ v. The same
+holds for D'. From N to N' some of t votes move between strings of both, or to or from one of them, at the same
+threshold T. Given the other noisy counts the label depends on those of the strings that a vote moves, and the third
+outcome of the theorem in `label_cost` is the best of the other strings and the threshold, a constant among the heights;
+if a vote only leaves or arrives, the other string has height −∞. Answers of several questions multiply:
+P ≥ Π(1 − v_i)·N, and P = (1 − V)·N + V·R for some R, so P − e^ε·P' ≤ V·R + (1 − V)·(N − e^ε·N'). ∎ The guarding test
+enumerates all neighbors of a few voters (`tests/noisy_max/test_vanishing.py`).
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,11 +40,12 @@ from numpy.typing import ArrayLike
 from darrm.errors import TableError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
+from darrm.noisy_max.label_supremum import TwoClasses
 from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax, NoisyMax, noisy_answer
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
-from darrm.noisy_max.vanishing import MOST_THRESHOLD, check_width, vanishing
+from darrm.numerics.bisection import last_allowed_integer
 from darrm.numerics.exact_sampling import uniform_below
-from darrm.numerics.integer_noise import AsymmetricNoise
+from darrm.numerics.integer_noise import AsymmetricNoise, IntegerNoise
 from darrm.open_set.lines import columns_of, of_classes
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters, checked_classes, classes_to_json, is_open
@@ -35,27 +56,18 @@ from darrm.votes import Labels, Votes
 
 FORMAT = "darrm release"
 VERSION = 1
+_LEAST = 1e-33  # added, because the sums lack up to e^{−76}
+MOST_THRESHOLD = 2**40
+_WIDEST = 20_000.0  # votes: the tails of wider noise take gigabytes, and its thresholds are out of reach
 _LEAST_DELTA = 1e-10  # of an answer, even if the threshold needs less
 Mechanism = GNMax | LNMax | ExponentialMechanism | PermuteAndFlip | AsymmetricMax
-_SHAPE = ("right", "left", "right_power", "left_power")
-_PARAMETERS = {
-    "GNMax": ("sigma",),
-    "LNMax": ("gamma",),
-    "ExponentialMechanism": ("epsilon",),
-    "PermuteAndFlip": ("epsilon",),
-    "AsymmetricMax": _SHAPE,
+_KINDS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
+    "GNMax": (GNMax, ("sigma",)),
+    "LNMax": (LNMax, ("gamma",)),
+    "ExponentialMechanism": (ExponentialMechanism, ("epsilon",)),
+    "PermuteAndFlip": (PermuteAndFlip, ("epsilon",)),
+    "AsymmetricMax": (AsymmetricMax, ("right", "left", "right_power", "left_power")),
 }
-
-
-def _make_mechanism(kind: str, values: list[float], reached: int) -> Mechanism:
-    if kind == "AsymmetricMax":
-        return AsymmetricMax(AsymmetricNoise(*values), reached)
-    (value,) = values
-    if kind == "GNMax":
-        return GNMax(value, reached=reached)
-    if kind == "LNMax":
-        return LNMax(value, reached=reached)
-    return ExponentialMechanism(value, reached) if kind == "ExponentialMechanism" else PermuteAndFlip(value, reached)
 
 
 @dataclass(frozen=True)
@@ -100,8 +112,8 @@ class NoisyMaximum:
         checks.instance(Voters, voters=self.voters, advice="write Voters(K, each)")
         object.__setattr__(self, "classes", checked_classes(self.classes, self.voters))
         self._check_threshold()
-        if type(self.mechanism).__name__ not in _PARAMETERS:
-            checks.fail("mechanism", type(self.mechanism).__name__, f"one of {', '.join(_PARAMETERS)}")
+        if type(self.mechanism).__name__ not in _KINDS:
+            checks.fail("mechanism", type(self.mechanism).__name__, f"one of {', '.join(_KINDS)}")
         if self.mechanism.reached < self.voters.reached:
             advice = "the votes that one person moves"
             checks.fail("mechanism.reached", self.mechanism.reached, f"at least {self.voters.reached}", advice)
@@ -183,7 +195,7 @@ class NoisyMaximum:
         """Return plain data, parameters as decimals; ``darrm/schemas/release.json``."""
         kind, holder = type(self.mechanism).__name__, getattr(self.mechanism, "noise", None)
         holder = holder if isinstance(holder, AsymmetricNoise) else self.mechanism
-        parameters = {name: repr(float(getattr(holder, name))) for name in _PARAMETERS[kind]}
+        parameters = {name: repr(float(getattr(holder, name))) for name in _KINDS[kind][1]}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -199,12 +211,14 @@ class NoisyMaximum:
         field = "file"
         try:
             stored, voters = data["mechanism"], Voters.from_json(data["voters"])
-            values = []
-            for field in _PARAMETERS[stored["kind"]]:
-                values.append(float(exact_number(field, stored[field])))
-                checks.positive(parameter=values[-1])
+            kind, names = _KINDS[stored["kind"]]
+            values = {}
+            for field in names:
+                values[field] = float(exact_number(field, stored[field]))
+                checks.positive(parameter=values[field])
             field = "file"
-            mechanism = _make_mechanism(stored["kind"], values, stored["reached"])
+            described = {"noise": AsymmetricNoise(**values)} if kind is AsymmetricMax else values
+            mechanism = kind(reached=stored["reached"], **described)
             maximum = cls(mechanism, voters, data["classes"], data.get("threshold"))
             # unknown fields, other types and numbers beyond float precision would change when written again
             if maximum.to_json() != data:
@@ -221,3 +235,43 @@ class NoisyMaximum:
     def load(cls, path: str | os.PathLike[str]) -> NoisyMaximum:
         """Read it from a file; `TableError` if that holds none, `OSError` if it cannot be read."""
         return cls.from_json(read_document(path))
+
+
+def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:
+    """Bound the probability that the label is a string that the neighboring data set lacks.
+
+    >>> from darrm.numerics.integer_noise import DiscreteGaussian
+    >>> round(vanishing(DiscreteGaussian(25.0), 135), 10)  # Pr[X ≥ 134]
+    4.64e-08
+    """
+    checks.integer_at_least(1, threshold=threshold, moved=moved)
+    check_width(noise)
+    laws = _laws(noise)
+    votes = np.arange(1, moved + 1)
+    per_vote = np.exp(laws.log_F(votes - threshold) + laws.rounding) / votes
+    return min(1.0, moved * (float(np.max(per_vote)) * (1.0 + 1e-12) + _LEAST))
+
+
+def check_width(noise: IntegerNoise) -> None:
+    """Raise `ValueError` for noise that is too wide for its tails to be summed."""
+    if noise.deviation > _WIDEST:
+        checks.fail("noise", noise, f"of a deviation of at most {_WIDEST:g} votes for open-set answers")
+
+
+def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> int:
+    """Find the least threshold with `vanishing` at most ``allowed``; `ValueError` if that is below its minimum.
+
+    >>> from darrm.numerics.integer_noise import DiscreteGaussian
+    >>> least_threshold(DiscreteGaussian(25.0), 5e-8)
+    135
+    """
+    if not allowed > 2.0 * moved * _LEAST:
+        checks.fail("allowed", allowed, f"above {2.0 * moved * _LEAST:g}", "a threshold needs a delta")
+    return last_allowed_integer(
+        lambda threshold: vanishing(noise, threshold, moved=moved) <= allowed, inside=MOST_THRESHOLD, outside=0
+    )
+
+
+@lru_cache(maxsize=64)
+def _laws(noise: IntegerNoise) -> TwoClasses:
+    return TwoClasses(noise)

@@ -30,14 +30,14 @@ from darrm.loss.amplification import amplified, amplified_pure, rate_of, subsamp
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
-from darrm.noisy_max.mechanisms import DRAWS_AT_ONCE
+from darrm.noisy_max.mechanisms import DRAWS_AT_ONCE, LabelMechanism, check_reached
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import UniformBelow, bernoulli_exp, uniform_below
 from darrm.privacy import PrivacyParams, at_most, exact_number
-from darrm.problem import MOST_VOTERS, Voters
+from darrm.problem import Voters
 from darrm.subsampling import Subsampling
 from darrm.util import checks
-from darrm.votes import Labels, Votes, require_votes
+from darrm.votes import Votes
 
 _LARGEST_DENOMINATOR, _LARGEST_NUMERATOR = 2**54, 2**62  # beyond them coins use Python's integers
 _LARGEST_EPSILON = 700
@@ -116,13 +116,16 @@ def exponential_label_profile(epsilon: float, *, moved: int = 1) -> PrivacyProfi
 
 
 @dataclass(frozen=True)
-class _Selection:
+class _Selection(LabelMechanism):
+    """Propose classes one after the other, and answer the first whose coin shows heads."""
+
     epsilon: float
     reached: int = 1
+    proposes_again = False  # whether a class may be proposed twice
 
     def __post_init__(self) -> None:
         checks.positive(epsilon=self.epsilon)
-        checks.integer_at_least(1, most=MOST_VOTERS, reached=self.reached, advice="how many votes one person may move")
+        check_reached(self.reached)
         if self.epsilon > _LARGEST_EPSILON:
             checks.fail("epsilon", self.epsilon, f"at most {_LARGEST_EPSILON}", "the answers would not be private")
 
@@ -137,14 +140,13 @@ class _Selection:
         curve, profile = self._costs()
         return PrivacyCost(name, self.guarantee, curve, profile, count=queries, reached=self.reached)
 
-    def subsampled_cost(self, voters: Voters, _classes: int, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, amplified if the voters resample their examples."""
-        cost, sampling = self.privacy_cost(queries), voters.sampled
-        return cost if sampling is None else amplified(cost, sampling, self._subsampled_curve(sampling))
+    def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
+        return RenyiCurve.of_pure(self.epsilon), None
 
-    def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
-        """Release one class for each query, as `Aggregator.release`; arrays are refused with `ValueError`."""
-        votes = require_votes(votes)
+    def _amplify(self, cost: PrivacyCost, _voters: Voters, _classes: int, sampling: Subsampling) -> PrivacyCost:
+        return amplified(cost, sampling, None)
+
+    def _draw_labels(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         lags = votes.counts.max(axis=1, keepdims=True) - votes.counts
         below = uniform_below(rng)
         rate = exact_number("epsilon", self.epsilon) / (2 * self.reached)
@@ -154,22 +156,25 @@ class _Selection:
             numerators = (behind if fits else behind.astype(object)) * rate.numerator
             return bernoulli_exp(numerators, np.full_like(numerators, rate.denominator), below)
 
-        queries, classes = lags.shape
-        rows = max(1, DRAWS_AT_ONCE // classes)
-        labels = np.empty(queries, dtype=np.int64)
-        for start in range(0, queries, rows):
-            labels[start : start + rows] = self._select(lags[start : start + rows], coins, below)
-        return votes.labeled(labels)
-
-    def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
-        return RenyiCurve.of_pure(self.epsilon), None
-
-    def _subsampled_curve(self, _sampling: Subsampling) -> RenyiCurve | None:
-        """Bound an answer for resampled examples; None if only (ε, 0) is known."""
-        return None
+        rows = max(1, DRAWS_AT_ONCE // lags.shape[1])
+        blocks = [self._select(lags[start : start + rows], coins, below) for start in range(0, len(lags), rows)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *blocks])
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
-        raise NotImplementedError
+        answers = np.empty(len(lags), dtype=np.int64)
+        left = np.arange(len(lags))
+        order = np.tile(np.arange(lags.shape[1]), (len(lags), 1))  # shuffled one place at a time
+        place = 0
+        while left.size:
+            swapped = place + below(np.full(left.size, lags.shape[1] - place, dtype=np.int64))
+            proposed = order[left, swapped]
+            if not self.proposes_again:
+                order[left, swapped] = order[left, place]
+                place += 1
+            heads = coins(lags[left, proposed])
+            answers[left[heads]] = proposed[heads]
+            left = left[~heads]
+        return answers
 
 
 @dataclass(frozen=True)
@@ -197,21 +202,13 @@ class ExponentialMechanism(_Selection):
     [0, 1]
     """
 
+    proposes_again = True
+
     def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
         return exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
 
-    def _subsampled_curve(self, sampling: Subsampling) -> RenyiCurve | None:
-        return exponential_label_curve(self.epsilon, rate=rate_of(sampling))
-
-    def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
-        answers = np.empty(len(lags), dtype=np.int64)
-        left = np.arange(len(lags))
-        while left.size:
-            chosen = below(np.full(left.size, lags.shape[1], dtype=np.int64))
-            kept = coins(lags[left, chosen])
-            answers[left[kept]] = chosen[kept]
-            left = left[~kept]
-        return answers
+    def _amplify(self, cost: PrivacyCost, _voters: Voters, _classes: int, sampling: Subsampling) -> PrivacyCost:
+        return amplified(cost, sampling, exponential_label_curve(self.epsilon, rate=rate_of(sampling)))
 
 
 @dataclass(frozen=True)
@@ -228,18 +225,3 @@ class PermuteAndFlip(_Selection):
     >>> PermuteAndFlip(0.01, reached=2).privacy_cost(10)
     PrivacyCost(what='PermuteAndFlip(epsilon=0.01)', guarantee=PrivacyParams(epsilon=0.01, delta=0), renyi=…, count=10)
     """
-
-    def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
-        answers = np.empty(len(lags), dtype=np.int64)
-        left = np.arange(len(lags))
-        order = np.tile(np.arange(lags.shape[1]), (len(lags), 1))  # shuffled one place at a time
-        place = 0
-        while left.size:
-            swapped = place + below(np.full(left.size, lags.shape[1] - place, dtype=np.int64))
-            chosen = order[left, swapped]
-            order[left, swapped] = order[left, place]
-            heads = coins(lags[left, chosen])
-            answers[left[heads]] = chosen[heads]
-            left = left[~heads]
-            place += 1
-        return answers

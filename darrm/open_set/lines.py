@@ -1,4 +1,4 @@
-"""Open answers as lines of counts: the strings that were said, and a last place for no answer."""
+"""Open-set answers as rows of counts: the strings that occur, and a last place for no answer."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def _read(votes: ArrayLike, classes: int) -> Votes:
         return Votes.of_answers(votes)
     labels = Votes.of_labels(votes, classes=classes)
     if labels.voters == classes > 2:
-        advice = "labels and counts look alike: say Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
+        advice = "labels and counts look alike: use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
         checks.fail("votes", checks.Found(f"{classes} columns for {classes} classes"), "Votes", advice)
     return labels
 

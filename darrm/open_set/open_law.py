@@ -117,7 +117,7 @@ class OpenLaw:
 
     def expected_error(self, prior: Prior | str) -> float:
         """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about two classes and a γ."""
-        return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
+        return checks.fail("prior", prior, "used for the accuracy", "only a γ has an expected error")
 
     def to_json(self) -> list[list[int]]:
         """Write the weights of n = 1 … K, of each those of m = 0 … K − n."""

@@ -204,7 +204,7 @@ def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float
     budget = float(np.nextafter(problem.target.delta, 0.0))
     if worst > budget:
         text = f"at epsilon = {problem.target.epsilon:g} neighbors differ by {at_most(worst, 6)}, delta is {budget:.6g}"
-        raise CertificationError(f"{text}: let certify tell fewer answers", worst_cost=worst, budget=budget)
+        raise CertificationError(f"{text}: call certify, which lowers the probability of answers", worst_cost=worst, budget=budget)
     return Certificate(worst, budget, number_of_rows(K), METHOD, scale)
 
 
@@ -254,5 +254,5 @@ def check_law(problem: Problem, law: OpenLaw) -> None:
 def check_voters(problem: Problem) -> None:
     """Check that the overlap is 1: `ValueError` if not."""
     if problem.voters.reached != 1:
-        advice = "of more only laws on all partitions are proved, of K = 16 voters at overlap 2"
+        advice = "larger overlaps have proofs for laws on all partitions only, up to K = 16 at overlap 2"
         checks.fail("the overlap of open answers of many voters", problem.voters.reached, "1", advice)

@@ -37,10 +37,10 @@ def check_size(problem: Problem) -> None:
     """Check before the work that the program is solved in minutes; `ValueError` if not."""
     check_voters(problem)
     if problem.target.delta < _LEAST_DELTA:
-        advice = "a string that one person alone says is told as seldom as that, and the solver sees no less"
+        advice = "the solver cannot resolve smaller probabilities"
         checks.fail("delta of one open question", problem.target.delta, f"at least {_LEAST_DELTA:g}", advice)
     if problem.voters.K > MOST_PLANNED:
-        advice = f"a law for up to {MOST_OPEN_VOTERS} is proved by certify; for more say how many questions, and plan"
+        advice = f"certify proves laws for up to {MOST_OPEN_VOTERS}; for more voters plan a number of questions"
         checks.fail("K of one open question", problem.voters.K, f"at most {MOST_PLANNED}", advice)
 
 

@@ -29,6 +29,7 @@ from darrm.loss.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
 from darrm.noisy_max.cost_given_votes import LabelCosts, exactly_charged, label_costs
 from darrm.noisy_max.label_cost import knots, largest_order
 from darrm.noisy_max.mechanisms import GNMax, LNMax
+from darrm.numerics import Array
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.pate.theorem_6 import answer_independent, answer_log_q, answer_renyi
 from darrm.privacy import at_most
@@ -50,12 +51,55 @@ class PrivateFigureWarning(UserWarning):
     """A data-dependent privacy cost was computed, and it is private data."""
 
 
-@dataclass(frozen=True, eq=False)
-class Cost:
-    """The cost of a run by one bound; **private data**."""
+class AnswersByTheorem6:
+    """The costs of answers by Theorem 6, for one direction: **private data**."""
 
-    curve: RenyiCurve  # the total
+    def __init__(self, answer: LNMax | GNMax, counts: NDArray[np.int64], orders: Array) -> None:
+        self._answer, self._log_q, self._orders = answer, answer_log_q(answer, counts), orders
+
+    def at(self, order: float) -> Array:
+        """Bound the cost of answering each query at an order: (Q,)."""
+        return answer_renyi(self._answer, self._log_q, [order])[:, 0]
+
+    def total(self, weights: Array, queries: slice = slice(None)) -> Array:
+        """Compute Σ weight · cost over some queries at each order, a block at a time: (Q,) → (L,)."""
+        log_q, weights = self._log_q[queries], weights[queries]
+        total = np.zeros_like(self._orders)
+        rows = max(1, _PAIRS_AT_ONCE // self._orders.size)
+        for start in range(0, log_q.size, rows):
+            block = slice(start, start + rows)
+            total += weights[block] @ answer_renyi(self._answer, log_q[block], self._orders)
+        return total
+
+
+class ExactAnswers:
+    """The exact costs of answers, known at some orders, for one or both directions: **private data**."""
+
+    def __init__(self, label: LabelCosts, costs: Array, most: RenyiCurve) -> None:
+        self._label, self._most = label, most
+        self._costs = np.minimum(costs, most.bounds_at(label.orders))  # (U, L)
+
+    def at(self, order: float) -> Array:
+        """Bound the cost of answering each query at an order: (Q,)."""
+        costs = [RenyiCurve(self._label.orders, one).bound_at(order) for one in self._costs]
+        return np.minimum(costs, self._most.bound_at(order))[self._label.which]
+
+    def total(self, weights: Array, queries: slice = slice(None)) -> Array:
+        """Compute Σ weight · cost over some queries at each order: (Q,) → (L,)."""
+        # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
+        times = self._label.times(weights[queries], queries)
+        known = RenyiCurve(self._label.orders, times @ self._costs)
+        return np.fmin(times.sum() * self._most.values, known.bounds_at(self._most.orders))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A bound on the cost of a run from its votes: **private data**."""
+
+    name: str
+    answers: AnswersByTheorem6 | ExactAnswers
     checks: RenyiCurve  # the part of the threshold checks
+    curve: RenyiCurve  # the total
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,25 +138,23 @@ class Analysis:
     answered: NDArray[np.bool_] | None
     probabilities: NDArray[np.float64]
     check: str
-    theorem_6: Cost
-    exact: Cost | None
-    forward: Cost | None
+    theorem_6: Evidence
+    exact: Evidence | None
+    forward: Evidence | None
     label: LabelCosts | None
     independent_curve: RenyiCurve
     worst_curve: RenyiCurve
 
     @property
-    def charged(self) -> str:
-        """The bound with the smaller ε: ``"exact"`` or ``"Theorem 6"``."""
-        if self.exact is None:
-            return THEOREM_6
-        smaller = self.epsilon_of(self.exact.curve) <= self.epsilon_of(self.theorem_6.curve)
-        return EXACT if smaller else THEOREM_6
+    def cost(self) -> Evidence:
+        """The bound with the smaller ε."""
+        known = [self.theorem_6] if self.exact is None else [self.exact, self.theorem_6]
+        return min(known, key=lambda evidence: self.epsilon_of(evidence.curve))
 
     @property
-    def cost(self) -> Cost:
-        """The cost by the bound with the smaller ε."""
-        return self.exact if self.exact is not None and self.charged == EXACT else self.theorem_6
+    def charged(self) -> str:
+        """The name of the bound with the smaller ε: ``"exact"`` or ``"Theorem 6"``."""
+        return self.cost.name
 
     @property
     def curve(self) -> RenyiCurve:
@@ -173,29 +215,6 @@ class Analysis:
     def worst_case_epsilon(self) -> float:
         """The largest ε, if every query is answered (public)."""
         return self.epsilon_of(self.worst_curve)
-
-    def answer_costs(self) -> NDArray[np.float64]:
-        """Return the cost of answering each query at the best order, by `charged`: (Q,), private."""
-        if self.label is None or self.charged == THEOREM_6:
-            return self.theorem_6_costs(self.order)
-        most = answer_of(self.aggregator).guarantee.bound_at(self.order)
-        orders = self.label.orders
-        exact = np.array([RenyiCurve(orders, one).bound_at(self.order) for one in self.label.both])
-        return np.asarray(np.minimum(exact, most)[self.label.which])
-
-    def answers_between(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
-        """Sum the weighted costs of answers to some of the queries, by `charged`: (L,), private."""
-        answer, grid = answer_of(self.aggregator), self.curve.orders
-        part = slice(start, stop)
-        if self.label is None or self.charged == THEOREM_6:
-            return answer_total(answer, self.histograms[part], weights[part], grid)
-        one = _on(grid, answer.guarantee, answer_independent(answer, grid))
-        return _exact_total(self.label.orders, self.label.both, self.label.times(weights, part), one).values
-
-    def theorem_6_costs(self, order: float) -> NDArray[np.float64]:
-        """Bound the cost of answering each query at an order by Theorem 6: (Q,), private."""
-        answer = answer_of(self.aggregator)
-        return answer_renyi(answer, answer_log_q(answer, self.histograms), [order])[:, 0]
 
     def privacy_cost(self) -> PrivacyCost:
         """Return the data-dependent cost of the run, which an account takes with consent only."""
@@ -298,15 +317,15 @@ def analyze(
         one_check = _on(grid, aggregator.check.guarantee, aggregator.check.independent(grid))
         in_theorem, exact_forward, exact_both = _checks_costs(aggregator.check, statistic, one_check, check)
     one_answer = _on(grid, answer.guarantee, answer_independent(answer, grid))
-    in_total = in_theorem + RenyiCurve(grid, answer_total(answer, counts, probabilities, grid))
+
+    def evidence(name: str, answers: AnswersByTheorem6 | ExactAnswers, parts: RenyiCurve) -> Evidence:
+        return Evidence(name, answers, parts, parts + RenyiCurve(grid, answers.total(probabilities)))
+
     exact, forward, label = None, None, None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
-        weights = label.times(probabilities)
-        exact, forward = (
-            Cost(parts + _exact_total(label.orders, costs, weights, one_answer), parts)
-            for costs, parts in ((label.both, exact_both), (label.forward, exact_forward))
-        )
+        exact = evidence(EXACT, ExactAnswers(label, label.both, one_answer), exact_both)
+        forward = evidence(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward)
     in_all = counts.shape[0] * one_check.values
     analysis = Analysis(
         aggregator=aggregator,
@@ -317,7 +336,7 @@ def analyze(
         answered=np.ones(counts.shape[0], dtype=bool) if statistic is None else pattern,
         probabilities=probabilities,
         check=check,
-        theorem_6=Cost(in_total, in_theorem),
+        theorem_6=evidence(THEOREM_6, AnswersByTheorem6(answer, counts, grid), in_theorem),
         exact=exact,
         forward=forward,
         label=label,
@@ -338,19 +357,6 @@ def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
     if answer.reached != 1:
         checks.fail("reached", answer.reached, "1", "data-dependent costs are those of one moved vote")
     return answer
-
-
-def answer_total(
-    answer: LNMax | GNMax, counts: NDArray[np.int64], weights: NDArray[np.float64], orders: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Compute Σ_i weight_i · cost_i at each order, a block of queries at a time: (L,)."""
-    log_q = answer_log_q(answer, counts)
-    total = np.zeros_like(orders)
-    rows = max(1, _PAIRS_AT_ONCE // orders.size)
-    for start in range(0, log_q.size, rows):
-        block = slice(start, start + rows)
-        total += weights[block] @ answer_renyi(answer, log_q[block], orders)
-    return total
 
 
 def _at(curve: RenyiCurve, order: float) -> float:
@@ -378,7 +384,7 @@ def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.b
 
 
 def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float64]) -> RenyiCurve:
-    return RenyiCurve(grid, np.minimum([curve.bound_at(float(order)) for order in grid], counted))
+    return RenyiCurve(grid, np.minimum(curve.bounds_at(grid), counted))
 
 
 def _checks_costs(
@@ -401,14 +407,3 @@ def _checks_costs(
 def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
     inside = grid[(grid >= _LEAST_ORDER) & (grid <= min(_LARGEST_ORDER, largest_order(deviation)))]
     return knots(inside, deviation) if inside.size else grid[:1]
-
-
-def _exact_total(
-    orders: NDArray[np.float64], costs: NDArray[np.float64], weights: NDArray[np.float64], one: RenyiCurve
-) -> RenyiCurve:
-    """Compute Σ weight · cost on the grid of one answer's curve, capped by it: costs (U, L) at some orders."""
-    # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
-    most = float(weights.sum()) * one.values
-    capped = np.minimum(costs, [one.bound_at(float(order)) for order in orders])
-    known = RenyiCurve(orders, np.asarray(weights @ capped))
-    return RenyiCurve(one.orders, np.fmin(most, [known.bound_at(float(order)) for order in one.orders]))

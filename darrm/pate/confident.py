@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve, log_renyi_sums
 from darrm.noisy_max.label_cost import threshold_curve
-from darrm.noisy_max.mechanisms import GNMax, gaussian_draw, noisy_argmax
+from darrm.noisy_max.mechanisms import GNMax, noise_draws, noisy_argmax
 from darrm.noisy_max.noise_tails import MOST_SUMMED, check_noise, discrete_gaussian_log_survival
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.numerics.special import log_ndtr
@@ -99,8 +99,8 @@ class NoisyCheck:
 
     def release(self, statistic: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.bool_]:
         """Draw which statistics pass."""
-        noise = gaussian_draw(self.sigma, self.noise, rng)(statistic.size)
-        return np.asarray(statistic + noise >= self.threshold)
+        draw = noise_draws(DiscreteGaussian(self.sigma), rng, continuous=self.noise == "continuous")
+        return np.asarray(statistic + draw(statistic.size) >= self.threshold)
 
 
 class CheckedGNMax:
@@ -151,7 +151,7 @@ class CheckedGNMax:
     ) -> NDArray[np.int64]:
         """Answer the queries that passed their check, `ABSTAIN` for the others: (Q,) and (Q, C) → (Q,)."""
         answers = np.full(len(counts), ABSTAIN, dtype=np.int64)
-        answers[passed] = noisy_argmax(counts[passed], gaussian_draw(self.sigma_answer, self.noise, rng), rng)
+        answers[passed] = noisy_argmax(counts[passed], self.answer.draw(rng), rng)
         return answers
 
 

@@ -250,7 +250,7 @@ def draw_plurality_counts(figure: Figure, analysis: Analysis) -> None:
     plurality = analysis.histograms.max(axis=1)
     edges = np.linspace(0.0, analysis.voters, min(BINS, analysis.voters) + 1)
     total, _ = np.histogram(plurality, edges)
-    spent, _ = np.histogram(plurality, edges, weights=analysis.answer_costs())
+    spent, _ = np.histogram(plurality, edges, weights=analysis.cost.answers.at(analysis.order))
     axes = figure.add_subplot()
     axes.hist(plurality, edges, color=ALL, label="all queries")
     axes.hist(plurality, edges, weights=analysis.probabilities, color=ANSWERED, alpha=0.85, label=_answered(analysis))
@@ -301,7 +301,7 @@ def _answered(analysis: Analysis) -> str:
 
 def _cumulative_costs(analysis: Analysis, weights: NDArray[np.float64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
     blocks = [
-        analysis.answers_between(weights, int(start), int(stop))
+        analysis.cost.answers.total(weights, slice(start, stop))
         for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True)
     ]
     return np.asarray(np.cumsum(blocks, axis=0))

@@ -79,7 +79,7 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
         checks_profile = np.append(profile[: reach - 1].sum(axis=1), profile[-1].sum())
     profile = answer_profile(counts, shape, reach)
     largest = 0.0 if shape.never_helps(voters) else shape.plateau
-    return SmoothCost(analysis.theorem_6_costs(order), profile, largest, checks_cost, checks_profile)
+    return SmoothCost(analysis.theorem_6.answers.at(order), profile, largest, checks_cost, checks_profile)
 
 
 def reach_of(smoothness: float, voters: int) -> int:

@@ -24,8 +24,7 @@ from darrm.noisy_max.best_shape import DEAR, best_shape
 from darrm.noisy_max.mechanisms import AsymmetricMax
 from darrm.noisy_max.noisy_law import WinningLaw, answering_probabilities, chosen, lags_of
 from darrm.noisy_max.noisy_maximum import Mechanism as Drawn
-from darrm.noisy_max.noisy_maximum import NoisyMaximum
-from darrm.noisy_max.vanishing import least_threshold
+from darrm.noisy_max.noisy_maximum import NoisyMaximum, least_threshold
 from darrm.numerics import Array
 from darrm.numerics.exact_inversion import WIDEST
 from darrm.numerics.integer_noise import LARGEST_SCALE, SMALLEST_SCALE, AsymmetricNoise, IntegerNoise

@@ -17,7 +17,15 @@ from scipy.special import ndtri
 
 from darrm.loss.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
 from darrm.noisy_max.mechanisms import LNMax
-from darrm.pate.analysis import Analysis, Cost, PateAggregator, PrivateFigureWarning, analyze, answer_of, public_epsilon
+from darrm.pate.analysis import (
+    Analysis,
+    Evidence,
+    PateAggregator,
+    PrivateFigureWarning,
+    analyze,
+    answer_of,
+    public_epsilon,
+)
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
@@ -193,7 +201,7 @@ def _at_order(order: float, renyi: float, delta: float) -> float:
     return RenyiCurve(np.array([order]), np.array([renyi])).best(delta).epsilon
 
 
-def _epsilon_of_all(rounds: Sequence[Cost | None], delta: float) -> float | None:
+def _epsilon_of_all(rounds: Sequence[Evidence | None], delta: float) -> float | None:
     """Return ε of a sum of rounds, None where one of them was not counted so."""
     known = [one.curve for one in rounds if one is not None]
     return _sum(known).best(delta).epsilon if len(known) == len(rounds) else None

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.pate.analysis import answer_total
+from darrm.pate.analysis import AnswersByTheorem6
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.theorem_6 import gaussian_renyi, log_q
 from darrm.votes import ABSTAIN, Votes
@@ -32,11 +32,11 @@ def cumulative(
 ) -> dict[str, list[float]]:
     """Follow answers and ε over the queries: the whole, and the part of the check by its share of the Rényi cost."""
     seen = np.unique(np.linspace(1, len(counts), min(POINTS, len(counts))).astype(np.int64))
+    answers, weights = AnswersByTheorem6(answer, counts, DEFAULT_ORDERS), answered.astype(np.float64)
     total = np.zeros_like(DEFAULT_ORDERS)
     found: dict[str, list[float]] = {"queries": [], "answered": [], "epsilon": [], "check": []}
     for start, stop in zip(np.append(0, seen[:-1]), seen, strict=True):
-        block = slice(start, stop)
-        total = total + answer_total(answer, counts[block], answered[block].astype(np.float64), DEFAULT_ORDERS)
+        total = total + answers.total(weights, slice(start, stop))
         whole = RenyiCurve(DEFAULT_ORDERS, total + stop * per_check)
         best = whole.best(delta)
         at = int(np.argmin(np.abs(DEFAULT_ORDERS - best.order)))
@@ -132,7 +132,7 @@ def _points(votes: Votes, truth: NDArray[np.int64], answers: Sequence[Answer], d
     found = []
     for answer in answers:
         labels = answer.release(votes, rng=np.random.default_rng([LABEL_SEED, 4]))
-        curve = RenyiCurve(DEFAULT_ORDERS, answer_total(answer, votes.counts, everything, DEFAULT_ORDERS))
+        curve = RenyiCurve(DEFAULT_ORDERS, AnswersByTheorem6(answer, votes.counts, DEFAULT_ORDERS).total(everything))
         scale = answer.sigma if isinstance(answer, GNMax) else math.sqrt(2.0) / answer.gamma
         found.append(
             {"scale": scale, "accuracy": float(np.mean(labels == truth)), "epsilon": curve.best(delta).epsilon}

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from darrm.noisy_max.label_laws import TwoClasses
+from darrm.noisy_max.label_supremum import TwoClasses
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 
 Noise = tuple[int, ...]  # weights at 0, 1, …: log-concave
@@ -185,9 +185,11 @@ def test_the_library_computes_these_outcomes(noise: IntegerNoise) -> None:
     both = np.outer(f, f)
     laws = TwoClasses(noise)
     for i, j, z in itertools.product((-3, 0, 1, 4), (-2, 0, 3), (0, 1)):
-        found = laws.moved(np.array([i]), np.array([j]), z)
-        for (a, b), p_a, p_b in (((i, j), found.p_a, found.p_b), ((i - 1, j + 1), found.q_a, found.q_b)):
+        p_a, q_a, p_b, q_b = laws.moved(np.array([i]), np.array([j]), z)
+        for (a, b), first_log, second_log in (((i, j), p_a, p_b), ((i - 1, j + 1), q_a, q_b)):
             A, B = (a + points)[:, None], (b + points)[None, :]
             first = (A >= 0) & ((A > B) | ((A == B) & (z == 0)))
             second = (B >= 0) & ((B > A) | ((A == B) & (z == 1)))
-            assert np.exp([p_a[0], p_b[0]]) == pytest.approx([both[first].sum(), both[second].sum()], rel=1e-9)
+            assert np.exp([first_log[0], second_log[0]]) == pytest.approx(
+                [both[first].sum(), both[second].sum()], rel=1e-9
+            )

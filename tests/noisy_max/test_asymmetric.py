@@ -1,47 +1,27 @@
 import numpy as np
 import pytest
 
-from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.noisy_max.label_cost import label_estimate
 from darrm.noisy_max.mechanisms import AsymmetricMax
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian
 from darrm.votes import Votes
-from tests.noisy_max.test_label_cost import AT, divergences, label_laws, neighbors
 
 DRAWS = 60_000
-NOISES = [AsymmetricNoise(1.5, 3.0, 3.0, 2.0), AsymmetricNoise(4.0, 6.0, 2.5, 2.0), AsymmetricNoise(5.0, 2.0, 1.5, 3.0)]
-
-
-@pytest.mark.parametrize("noise", NOISES, ids=str)
-@pytest.mark.parametrize("counts", [(2, 0), (3, 2), (2, 2, 1), (0, 4, 1), (3, 3, 3)])
-def test_the_charge_is_above_every_divergence(noise: AsymmetricNoise, counts: tuple[int, ...]) -> None:
-    charged = AsymmetricMax(noise).guarantee.values[AT]
-    laws = [label_laws(noise, one, fair=False) for one in (counts, *neighbors(counts))]
-    worst = np.max([divergences(p, q) for law in laws[1:] for p, q in ((laws[0], law), (law, laws[0]))], axis=0)
-    assert np.all(worst <= charged)
-
-
-def test_the_charge_of_a_wide_noise_is_hardly_above_what_some_votes_cost() -> None:
-    noise = AsymmetricNoise(40.0, 60.0, 2.5, 2.0)
-    places = np.searchsorted(DEFAULT_ORDERS, [2.0, 8.0, 16.0])
-    some = label_estimate(noise, DEFAULT_ORDERS[places])
-    charged = AsymmetricMax(noise).guarantee.values[places]
-    assert np.all((some <= charged) & (charged < 1.02 * some))
+NOISE = AsymmetricNoise(4.0, 6.0, 2.5, 2.0)
 
 
 @pytest.mark.statistical
 def test_released_labels_follow_the_law() -> None:
     # five and a half standard errors; the law shares ties and the release prefers 0: the mean over both orders does too
-    noise = NOISES[1]
     found = np.zeros(2)
     for seed, counts in enumerate(([3, 0], [0, 3])):
         votes = Votes.of_counts(np.tile(counts, (DRAWS, 1)))
-        labels = AsymmetricMax(noise).release(votes, rng=np.random.default_rng(seed))
+        labels = AsymmetricMax(NOISE).release(votes, rng=np.random.default_rng(seed))
         found += np.bincount(labels, minlength=2)[:: 1 if seed == 0 else -1] / (2 * DRAWS)
-    true = winning_probabilities(noise, np.array([[3, 0]]))[0]
+    true = winning_probabilities(NOISE, np.array([[3, 0]]))[0]
     assert abs(found[0] - true[0]) < 5.5 * np.sqrt(0.25 / (2 * DRAWS))
-    mirrored = AsymmetricNoise(noise.left, noise.right, noise.left_power, noise.right_power)
+    mirrored = AsymmetricNoise(NOISE.left, NOISE.right, NOISE.left_power, NOISE.right_power)
     assert abs(winning_probabilities(mirrored, np.array([[3, 0]]))[0, 0] - true[0]) < 1e-12  # of two classes
 
 
@@ -51,7 +31,7 @@ def test_what_is_no_shaped_noise_or_too_wide_is_refused() -> None:
     with pytest.raises(ValueError, match="of a deviation of at most 1024 votes"):
         AsymmetricMax(AsymmetricNoise(4000.0, 4000.0, 2.0, 2.0))
     with pytest.raises(ValueError, match="reached must be"):
-        AsymmetricMax(NOISES[0], reached=0)
+        AsymmetricMax(NOISE, reached=0)
 
 
 def test_many_classes_are_answered_better_at_the_same_cost() -> None:

@@ -11,11 +11,10 @@ import pytest
 from darrm.noisy_max import cost_given_votes
 from darrm.noisy_max.cost_given_votes import SmallNoise, label_costs
 from darrm.noisy_max.label_cost import threshold_curve
-from darrm.noisy_max.label_laws import NoiseDifference
 from darrm.noisy_max.mislabel_bound import MislabelBound, others_majorant
+from darrm.noisy_max.noise_tails import NoiseDifference
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
-from tests.noisy_max import test_label_cost
-from tests.noisy_max.test_label_cost import ORDERS, divergences, histograms, label_laws, neighbors
+from tests.noisy_max.oracles import ORDERS, REACH, divergences, histograms, label_laws, neighbors
 
 NOISES: tuple[SmallNoise, ...] = (
     *(DiscreteGaussian(sigma) for sigma in (0.7, 1.0, 2.0, 5.0, 9.0)),
@@ -23,10 +22,10 @@ NOISES: tuple[SmallNoise, ...] = (
 )
 
 
-def worst(noise: SmallNoise, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, float]:
+def worst(noise: SmallNoise, counts: tuple[int, ...], reach: int = REACH) -> tuple[np.ndarray, np.ndarray, float]:
     """Both divergences over all neighbors, one by one, and how likely the label is not the likeliest class."""
-    before = label_laws(noise, counts, fair=True)
-    afters = [label_laws(noise, moved, fair=True) for moved in neighbors(counts)]
+    before = label_laws(noise, counts, fair=True, reach=reach)
+    afters = [label_laws(noise, moved, fair=True, reach=reach) for moved in neighbors(counts)]
     forward = np.max([divergences(before, after) for after in afters], axis=0)
     reverse = np.max([divergences(after, before) for after in afters], axis=0)
     return forward, reverse, 1.0 - float(before.max())
@@ -55,27 +54,29 @@ def test_costs_are_the_worst_of_all_neighbors_in_both_directions(noise: SmallNoi
         assert found.missed[which] == pytest.approx(missed, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("noise", [DiscreteGaussian(2.0), DiscreteGaussian(3.5), DiscreteLaplace(1.5)])
-def test_classes_far_behind_are_bounded_and_nearly_exact(noise: SmallNoise) -> None:
-    rows = [(60, 0, 0, 0), (58, 1, 1, 0), (45, 15, 0, 0), (30, 29, 1, 0), (31, 29, 0, 0), (40, 10, 10, 0)]
+FAR_BEHIND = [(60, 0, 0, 0), (58, 1, 1, 0), (45, 15, 0, 0), (30, 29, 1, 0), (31, 29, 0, 0), (40, 10, 10, 0)]
+MANY = [(150, 50, 25, 25, 0, 0, 0, 0), (200, 30, 20, 0, 0, 0, 0, 0), (35, 35, 30, 30, 30, 30, 30, 30)]
+
+
+@pytest.mark.parametrize(
+    ("noise", "rows", "orders", "error", "reach"),
+    [
+        (DiscreteGaussian(2.0), FAR_BEHIND, 3, 1e-9, REACH),
+        (DiscreteGaussian(3.5), FAR_BEHIND, 3, 1e-9, REACH),
+        (DiscreteLaplace(1.5), FAR_BEHIND, 3, 1e-9, REACH),
+        (DiscreteGaussian(70.0), MANY, 5, 1e-7, 900),  # few nodes, whose error is charged
+    ],
+    ids=str,
+)
+def test_classes_far_behind_and_wide_noise_are_bounded_and_nearly_exact(
+    noise: SmallNoise, rows: list[tuple[int, ...]], orders: int, error: float, reach: int
+) -> None:
     found = label_costs(noise, rows, ORDERS)
     for row, which in zip(rows, found.which, strict=True):
-        forward, reverse, _ = worst(noise, row)
+        forward, reverse, _ = worst(noise, row, reach)
         for costs, exact in ((found.forward[which], forward), (found.reverse[which], reverse)):
             assert np.all(costs >= exact - 1e-14)
-            assert costs[:3] == pytest.approx(exact[:3], abs=1e-9)
-
-
-def test_wide_noise_is_integrated_with_few_nodes_and_its_error_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = DiscreteGaussian(70.0)
-    monkeypatch.setattr(test_label_cost, "REACH", 900)
-    rows = [(150, 50, 25, 25, 0, 0, 0, 0), (200, 30, 20, 0, 0, 0, 0, 0), (35, 35, 30, 30, 30, 30, 30, 30)]
-    found = label_costs(noise, rows, ORDERS)
-    for row, which in zip(rows, found.which, strict=True):
-        forward, reverse, _ = worst(noise, row)
-        for costs, exact in ((found.forward[which], forward), (found.reverse[which], reverse)):
-            assert np.all(costs >= exact)
-            assert costs == pytest.approx(exact, abs=1e-7)
+            assert costs[:orders] == pytest.approx(exact[:orders], abs=error)
 
 
 @pytest.mark.slow

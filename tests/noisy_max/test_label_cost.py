@@ -17,71 +17,35 @@ from darrm.noisy_max.label_cost import (
     label_profile,
     threshold_curve,
 )
-from darrm.noisy_max.label_laws import TwoClasses
-from darrm.noisy_max.label_supremum import HockeyStick, Renyi, _Blocks, _table, _values
+from darrm.noisy_max.label_supremum import HockeyStick, Renyi, TwoClasses, _Blocks, _table, _values
 from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
 from darrm.noisy_max.selection import exponential_label_curve, exponential_label_profile
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from tests.noisy_max.oracles import (
+    ORDERS,
+    divergences,
+    histograms,
+    hockey_stick,
+    label_laws,
+    law_of,
+    neighbors,
+    three_outcomes,
+)
 
 NOISES: tuple[IntegerNoise, ...] = (
     *(DiscreteGaussian(sigma) for sigma in (0.7, 1.0, 2.0, 5.0)),
     *(DiscreteLaplace(gamma) for gamma in (0.3, 1.0, 2.5)),
 )
-ORDERS = np.array([1.25, 2.0, 4.0, 8.0, 20.0])
+SHAPED = (
+    AsymmetricNoise(1.5, 3.0, 3.0, 2.0),
+    AsymmetricNoise(4.0, 6.0, 2.5, 2.0),
+    AsymmetricNoise(5.0, 2.0, 1.5, 3.0),
+)
 AT = np.searchsorted(DEFAULT_ORDERS, ORDERS)
-REACH = 90  # votes; beyond, the weights of all these noises are below e^-27 of the largest
-
-
-def label_laws(noise: IntegerNoise, counts: tuple[int, ...], *, fair: bool) -> np.ndarray:
-    """Pr[label] by sums over the winner's noisy count: ties to the lowest class, or shared evenly."""
-    support = np.arange(-REACH, REACH + 1)
-    masses = np.exp(noise.log_weights(support))
-    masses /= masses.sum()
-    tops = np.arange(-REACH, REACH + 1 + max(counts))
-    at = np.array([np.interp(tops - n, support, masses, left=0.0, right=0.0) for n in counts])
-    below = np.array([np.interp(tops - n - 1, support, np.cumsum(masses), left=0.0, right=1.0) for n in counts])
-    shares, weights = np.polynomial.legendre.leggauss(4)  # a tie with r others is won with probability ∫ s^r ds
-    laws = []
-    for c in range(len(counts)):
-        others = [k for k in range(len(counts)) if k != c]
-        if fair:
-            given = sum(
-                w / 2 * np.prod([below[k] + (s + 1) / 2 * at[k] for k in others], axis=0)
-                for s, w in zip(shares, weights, strict=True)
-            )
-        else:
-            given = np.prod([below[k] + (at[k] if k > c else 0.0) for k in others], axis=0)
-        laws.append(np.sum(at[c] * given))
-    return np.array(laws)
-
-
-def neighbors(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
-    moves = []
-    for a, b in product(range(len(counts)), repeat=2):
-        if a != b and counts[a] > 0:
-            moved = list(counts)
-            moved[a] -= 1
-            moved[b] += 1
-            moves.append(tuple(moved))
-    return moves
-
-
-def divergences(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        logs = ORDERS[:, None] * np.log(p) - (ORDERS[:, None] - 1.0) * np.log(q)
-    return np.logaddexp.reduce(logs, axis=1) / (ORDERS - 1.0)
-
-
-def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
-    return float(np.sum(np.maximum(p - np.exp(epsilon) * q, 0.0)))
-
-
-def histograms(K: int, C: int) -> list[tuple[int, ...]]:
-    return [counts for counts in product(range(K + 1), repeat=C) if sum(counts) == K]
 
 
 @pytest.mark.quick_cases(3)
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", [*NOISES, *SHAPED], ids=str)
 @pytest.mark.parametrize(("K", "C"), [pytest.param(8, 2, marks=pytest.mark.slow), (8, 3), (5, 4)])
 @pytest.mark.parametrize("fair", [False, True])
 def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool) -> None:
@@ -93,16 +57,6 @@ def test_no_histogram_costs_more(noise: IntegerNoise, K: int, C: int, fair: bool
     for epsilon in profile.epsilons[::12]:
         delta = max(hockey_stick(laws[n], laws[m], epsilon) for n in laws for m in neighbors(n))
         assert delta <= profile.delta_at(epsilon) * (1.0 + 1e-9)
-
-
-def three_outcomes(noise: IntegerNoise, x: int, y: int) -> np.ndarray:
-    """Pr[a, b, other] by the joint law of both counts, where ties go to the others, then to b."""
-    support = np.arange(-REACH, REACH + 1)
-    masses = np.exp(noise.log_weights(support))
-    joint = np.outer(masses, masses) / masses.sum() ** 2
-    a, b = np.meshgrid(support + x, support + y, indexing="ij")
-    wins = (a > 0) & (a > b), (b > 0) & (b >= a), (a <= 0) & (b <= 0)
-    return np.array([joint[outcome].sum() for outcome in wins])
 
 
 @pytest.mark.quick_cases(1)
@@ -136,6 +90,13 @@ def test_check_values(sigma: float, order: float, value: float) -> None:
     bound = label_curve(DiscreteGaussian(sigma)).values[order == DEFAULT_ORDERS][0]
     assert value < bound < 1.01 * value
     assert value * 0.99 < label_estimate(DiscreteGaussian(sigma), [order])[0] < bound
+
+
+@pytest.mark.parametrize("noise", [DiscreteGaussian(40.0), AsymmetricNoise(40.0, 60.0, 2.5, 2.0)], ids=str)
+def test_the_bound_of_wide_noise_is_close_to_what_some_votes_cost(noise: IntegerNoise) -> None:
+    places = np.searchsorted(DEFAULT_ORDERS, [2.0, 8.0, 16.0])
+    some, bound = label_estimate(noise, DEFAULT_ORDERS[places]), label_curve(noise).values[places]
+    assert np.all((some <= bound) & (bound < 1.02 * some))
 
 
 @pytest.mark.quick_cases(1)
@@ -261,8 +222,7 @@ def test_a_curve_that_nothing_bounds_is_infinite() -> None:
 def test_shaped_noise_of_few_votes_costs_little_less_than_is_said_at_large_orders(noise: AsymmetricNoise) -> None:
     orders = (3.0, 5.0, 6.0, 7.0)
     places, beyond = 40, 160
-    points = np.arange(-beyond, beyond + 1)
-    logs = noise.log_weights(points) - np.logaddexp.reduce(noise.log_weights(points))
+    points, logs = law_of(noise, beyond)
     below = np.logaddexp.accumulate(logs)  # log Pr[X <= x]
 
     def at(x: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -305,8 +265,8 @@ def test_a_thousand_labels_cost_within_a_tenth_of_one_pairs_exact_sum(
     order = label_curve(mechanism.law).repeated(queries).best(delta).order
     grid = np.unique(np.linspace(-3.0, 3.0, 121) * mechanism.law.deviation).astype(np.int64)
     i, j = (axis.ravel() for axis in np.meshgrid(grid, grid))
-    moved = laws.moved(i, j, 0)
-    before, after = (np.exp([law_a, law_b]) for law_a, law_b in ((moved.p_a, moved.p_b), (moved.q_a, moved.q_b)))
+    p_a, q_a, p_b, q_b = laws.moved(i, j, 0)
+    before, after = np.exp([p_a, p_b]), np.exp([q_a, q_b])
     before, after = (np.vstack([law, 1.0 - law.sum(axis=0)]).clip(1e-15) for law in (before, after))
     worst = int(np.argmax(np.sum(before**order * after ** (1.0 - order), axis=0)))
     one, other = ({place: math.log(p) for place, p in enumerate(law[:, worst])} for law in (before, after))
@@ -319,16 +279,10 @@ def test_a_thousand_labels_cost_within_a_tenth_of_one_pairs_exact_sum(
     assert 1.0 <= reported / exact <= 1.1
 
 
-def in_logarithms(noise: IntegerNoise) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where no mass is a float any more its logarithm is one."""
-    points = np.arange(-40, 41)
-    return points, noise.log_weights(points) - np.logaddexp.reduce(noise.log_weights(points))
-
-
 def test_a_likelihood_ratio_that_is_no_float_at_its_order_counts() -> None:
     # open answers from 10 votes on: the order times the log of the ratio of "a" is 766, beyond all floats
     noise, order = AsymmetricNoise(1.198, 1.55, 2.75, 3.0), 5.25
-    points, logs = in_logarithms(noise)
+    points, logs = law_of(noise, 40)  # where no mass is a float any more its logarithm is one
 
     def log_first(a: int, b: int) -> float:
         """Compute log Pr[a is on top and has 10 votes], ties to a."""
@@ -343,6 +297,6 @@ def test_a_likelihood_ratio_that_is_no_float_at_its_order_counts() -> None:
 
 def test_a_threshold_costs_what_is_not_known_in_one_direction() -> None:
     noise, order = AsymmetricNoise(1.989, 0.6453, 3.0, 3.0), 1.5
-    points, logs = in_logarithms(noise)
+    points, logs = law_of(noise, 40)  # where no mass is a float any more its logarithm is one
     p, q = (np.logaddexp.reduce(logs[points < level]) for level in (0, -1))  # of a count that grows by one vote
     assert (order * p + (1.0 - order) * q) / (order - 1.0) <= threshold_curve(noise).bound_at(order)

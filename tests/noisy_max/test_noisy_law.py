@@ -7,13 +7,13 @@ from darrm.noisy_max import noisy_law
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.priors import Dirichlet
+from tests.noisy_max.oracles import law_of
 
 
 def listed(noise: IntegerNoise, counts: list[int], reach: int) -> np.ndarray:
     """Every outcome of every noise within the reach, ties shared."""
-    points = np.arange(-reach, reach + 1)
-    mass = np.exp(noise.log_weights(points))
-    mass /= mass.sum()
+    points, logs = law_of(noise, reach)
+    mass = np.exp(logs)
     law = np.zeros(len(counts))
     for drawn in product(range(points.size), repeat=len(counts)):
         noisy = np.asarray(counts) + points[list(drawn)]
@@ -36,12 +36,12 @@ def test_it_is_the_law_by_listing_all_noises(noise: IntegerNoise, counts: list[i
     assert winning_probabilities(noise, np.array([counts]))[0] == pytest.approx(listed(noise, counts, reach), abs=1e-10)
 
 
-@pytest.mark.parametrize("size", [1, 7])
-def test_tables_are_made_for_some_heights_at_a_time(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = Dirichlet(0.5).sample(50, 4, 9, rng=np.random.default_rng(4))
-    whole = winning_probabilities(DiscreteGaussian(5.0), counts)
-    monkeypatch.setattr(noisy_law, "_MOST_TABLED", size)
-    assert winning_probabilities(DiscreteGaussian(5.0), counts) == pytest.approx(whole, abs=1e-14)
+@pytest.mark.parametrize(("limit", "size"), [("_MOST_TABLED", 1), ("_MOST_TABLED", 7), ("_ROWS_AT_ONCE", 1000)])
+def test_tables_and_histograms_are_taken_in_blocks(limit: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Dirichlet(0.5).sample(50, 4, 50, rng=np.random.default_rng(4))
+    whole = winning_probabilities(DiscreteGaussian(4.0), counts)
+    monkeypatch.setattr(noisy_law, limit, size)
+    assert winning_probabilities(DiscreteGaussian(4.0), counts) == pytest.approx(whole, abs=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,6 @@ def test_few_nodes_err_as_little_as_they_say(
     exact = winning_probabilities(noise, counts)
     assert exact.sum(axis=1) == pytest.approx(np.ones(40), abs=1e-12)
     assert np.max(np.abs(found - exact)) < error
-
-
-def test_histograms_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = Dirichlet().sample(30, 4, 50, rng=np.random.default_rng(4))
-    whole = winning_probabilities(DiscreteGaussian(3.0), counts)
-    monkeypatch.setattr(noisy_law, "_ROWS_AT_ONCE", 1000)
-    assert np.max(np.abs(winning_probabilities(DiscreteGaussian(3.0), counts) - whole)) < 1e-14
 
 
 def test_noise_that_is_too_wide_to_be_written_down_has_the_law_of_a_narrower_one_to_scale() -> None:

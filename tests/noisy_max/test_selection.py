@@ -1,5 +1,4 @@
 import math
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -8,30 +7,11 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.noisy_max import selection
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.votes import Votes
+from tests.noisy_max.oracles import selection_law
 from tests.numerics.test_exact_sampling import Script, exact_law
 
 Mechanism = ExponentialMechanism | PermuteAndFlip
 DRAWS = 60_000
-
-
-def chances(aggregator: Mechanism, counts: list[int]) -> list[float]:
-    rate = float(aggregator.epsilon) / (2 * aggregator.reached)
-    return [math.exp(-rate * (max(counts) - n)) for n in counts]
-
-
-def law_of(aggregator: Mechanism, counts: list[int]) -> list[float]:
-    """The law by its definition: weights, or every order of the classes."""
-    heads = chances(aggregator, counts)
-    if isinstance(aggregator, ExponentialMechanism):
-        return [p / sum(heads) for p in heads]
-    law = [0.0] * len(heads)
-    orders = list(permutations(range(len(heads))))
-    for order in orders:
-        left = 1.0 / len(orders)
-        for c in order:
-            law[c] += left * heads[c]
-            left *= 1.0 - heads[c]
-    return law
 
 
 AGGREGATORS = [
@@ -54,7 +34,7 @@ def test_the_law_is_exact(aggregator: Mechanism, counts: list[int], monkeypatch:
 
     law, error = exact_law(draw, 1e-6)
     assert error < 1e-3
-    for c, probability in enumerate(law_of(aggregator, counts)):
+    for c, probability in enumerate(selection_law(aggregator, counts)):
         assert law[c] == pytest.approx(probability, abs=error + 1e-12)
 
 
@@ -66,7 +46,7 @@ def test_the_privacy_of_an_answer_is_epsilon_and_not_less(kind: type[Mechanism],
     for ones in range(10):
         for to in range(max(0, ones - reached), min(9, ones + reached) + 1):
             for extra in (0, 4):  # votes for a third class
-                p, q = (law_of(aggregator, [votes, 9 - votes, extra]) for votes in (ones, to))
+                p, q = (selection_law(aggregator, [votes, 9 - votes, extra]) for votes in (ones, to))
                 worst = max(worst, *(math.log(a / b) for a, b in zip(p, q, strict=True)))
     assert 0.5 < worst <= 0.9 + 1e-12
     if kind is PermuteAndFlip:
@@ -87,7 +67,7 @@ def test_many_queries_at_once_follow_the_law(aggregator: Mechanism, monkeypatch:
     labels = aggregator.release(Votes.of_counts(np.tile(rows, (draws, 1))), rng=np.random.default_rng(6))
     for row, counts in enumerate(rows):
         found = np.bincount(labels[row::2], minlength=3) / draws
-        true = np.array(law_of(aggregator, counts))
+        true = selection_law(aggregator, counts)
         assert np.all(np.abs(found - true) < 6 * np.sqrt(true * (1 - true) / draws))
 
 

@@ -6,22 +6,18 @@ import mpmath
 import numpy as np
 import pytest
 
-from darrm.noisy_max.label_laws import TwoClasses
-from darrm.noisy_max.label_supremum import SubsampledRenyi, supremum
+from darrm.noisy_max.label_supremum import SubsampledRenyi, TwoClasses, supremum
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
+from tests.noisy_max.oracles import law_of
 
 ORDERS = np.array([1.5, 2.0, 3.0])
 
 
-def logs_of(noise: IntegerNoise, reach: int) -> Array:
-    logs = noise.log_weights(np.arange(-reach, reach + 1))
-    return np.asarray(logs - np.logaddexp.reduce(logs))
-
-
 def outcomes(noise: IntegerNoise, a: int, b: int, other: int, priority: tuple[str, ...]) -> Array:
     """The law of {a, b, another}: two noisy counts, a third that is known, and an order that decides ties."""
-    p, x = np.exp(logs_of(noise, 30)), np.arange(-30, 31)
+    x, logs = law_of(noise, 30)
+    p = np.exp(logs)
     tops = [3 * (x + a)[:, None], 3 * (x + b)[None, :], np.array([[3 * other]])]
     first, second, third = np.broadcast_arrays(
         *(top - priority.index(name) for top, name in zip(tops, "abo", strict=True))
@@ -58,7 +54,7 @@ def test_no_place_of_few_votes_costs_more(noise: IntegerNoise, K: int, q: float)
 @pytest.mark.parametrize("noise", [DiscreteGaussian(1.0), DiscreteLaplace(2.0)])
 def test_what_no_block_holds_adds_no_more_than_is_said(noise: IntegerNoise, q: float) -> None:
     laws, orders, reach = TwoClasses(noise), np.array([1.5, 4.0, 8.0, 20.0]), 200
-    logs = logs_of(noise, reach)
+    _, logs = law_of(noise, reach)
     below = np.logaddexp.accumulate(logs)
 
     def wins(first: int, second: int) -> mpmath.mpf:

@@ -10,20 +10,19 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max.label_cost import label_profile
-from darrm.noisy_max.vanishing import least_threshold, vanishing
+from darrm.noisy_max.noisy_maximum import least_threshold, vanishing
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import PrivacyParams
+from tests.noisy_max.oracles import Counts, hockey_stick, law_of
 
 K, STRINGS = 4, 3
 NOISES = ((DiscreteGaussian(1.0), 6), (DiscreteLaplace(1.0), 12), (AsymmetricNoise(1.5, 2.5, 3.0, 1.5), 8))
-Counts = tuple[int, ...]
 
 
-def law_of(counts: Counts, noise: IntegerNoise, threshold: int, reach: int) -> np.ndarray:
+def open_law(counts: Counts, noise: IntegerNoise, threshold: int, reach: int) -> np.ndarray:
     """Add up over all noises: the probability of each string, and of no answer."""
-    points = np.arange(-reach, reach + 1)
-    masses = np.exp(noise.log_weights(points))
-    masses /= masses.sum()
+    points, logs = law_of(noise, reach)
+    masses = np.exp(logs)
     said = [string for string, n in enumerate(counts) if n]
     law = np.zeros(len(counts) + 1)
     law[-1] = float(not said)
@@ -56,14 +55,14 @@ def neighbors(counts: Counts) -> set[Counts]:
 @pytest.mark.parametrize("threshold", [2, 3, 4])
 def test_no_neighbors_are_further_apart(noise: IntegerNoise, reach: int, threshold: int) -> None:
     votes = [counts for counts in product(range(K + 1), repeat=STRINGS) if sum(counts) <= K]
-    laws = {counts: law_of(counts, noise, threshold, reach) for counts in votes}
+    laws = {counts: open_law(counts, noise, threshold, reach) for counts in votes}
     lost, profile = vanishing(noise, threshold), label_profile(noise)
     assert profile is not None
     attained = 0.0
     for counts in votes:
         for other in neighbors(counts):
             for epsilon in (0.0, 0.5, 1.0, 2.0, 3.0):
-                apart = float(np.sum(np.maximum(0.0, laws[counts] - np.exp(epsilon) * laws[other])))
+                apart = hockey_stick(laws[counts], laws[other], epsilon)
                 bound = lost + (1.0 - lost) * profile.delta_at(epsilon)
                 assert apart <= bound + 1e-9
                 attained = max(attained, apart / bound)
@@ -73,9 +72,8 @@ def test_no_neighbors_are_further_apart(noise: IntegerNoise, reach: int, thresho
 @pytest.mark.parametrize("moved", [1, 2, 3])
 def test_several_strings_of_one_person(moved: int) -> None:
     noise, threshold = DiscreteGaussian(3.0), 9
-    points = np.arange(-60, 61)
-    masses = np.exp(noise.log_weights(points))
-    masses /= masses.sum()
+    points, logs = law_of(noise, 60)
+    masses = np.exp(logs)
 
     def passes(n: int) -> float:
         return float(masses[n + points >= threshold].sum())

@@ -1,4 +1,4 @@
-"""Slow, obviously right versions of what the PATE modules compute."""
+"""Slow, obviously correct versions of the PATE modules."""
 
 import functools
 import itertools
@@ -62,7 +62,7 @@ def lnmax_moments(log_q: float, gamma: float, order: float) -> mpmath.mpf:
 
 
 def histograms(voters: int, classes: int) -> np.ndarray:
-    """All vote counts of so many voters."""
+    """All vote counts of a number of voters."""
     every = itertools.product(range(voters + 1), repeat=classes)
     return np.array([row for row in every if sum(row) == voters])
 

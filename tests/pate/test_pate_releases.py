@@ -10,7 +10,7 @@ from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.privacy import PrivacyParams
 from darrm.votes import ABSTAIN, Votes
-from tests.noisy_max.test_label_cost import label_laws
+from tests.noisy_max.oracles import label_laws
 from tests.pate.pate_oracles import gaussian_log_mass, log_win_probabilities
 
 ROW = np.array([[6, 4, 2]])

@@ -53,7 +53,7 @@ def sanitized(analysis: Analysis, parameters: GnssParameters, count: int) -> lis
 
 @pytest.mark.slow
 def test_the_published_figure_is_the_sum_of_its_parts(released: Analysis, smooth: SmoothCost) -> None:
-    assert smooth.value(WEIGHTS) == pytest.approx(released.theorem_6_costs(14.0)[ANSWERED].sum())
+    assert smooth.value(WEIGHTS) == pytest.approx(released.theorem_6.answers.at(14.0)[ANSWERED].sum())
     draws = sanitized(released, PARAMETERS, 100)
     check = 200 * 14.0 / (2 * 150**2)
     for one in draws[:20]:
@@ -193,7 +193,7 @@ def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_condi
 def test_expectations_are_averages_over_the_check() -> None:
     planned = quiet(VOTES, CONFIDENT, 1e-5)
     found = expected_publication(planned, PARAMETERS, simulations=10)
-    answers = planned.probabilities @ planned.theorem_6_costs(14.0)
+    answers = planned.probabilities @ planned.theorem_6.answers.at(14.0)
     assert found.renyi == pytest.approx(answers + 200 * 14.0 / 45000)
     tight = math.log1p(-1 / 14) - (math.log(1e-5) + math.log(14)) / 13
     assert found.epsilon == pytest.approx(found.renyi + PARAMETERS.cost + tight)

@@ -34,6 +34,7 @@ from darrm.release.one_by_one import open_release
 from darrm.release.partitions import survey
 from darrm.votes import Votes
 from tests.doors import validated
+from tests.noisy_max.oracles import divergences, histograms, hockey_stick, law_of, neighbors
 
 
 def plain(K: int) -> Voters:
@@ -102,7 +103,7 @@ def test_all_neighbors_of_all_votes_are_within_the_budget(
         chances[round(chance, 6)] += 1
         for place, kind in itertools.product(range(K), kinds):
             there, _ = found[tuple(sorted((*votes[:place], kind, *votes[place + 1 :])))]
-            worst = max(worst, float(np.maximum(here - math.exp(budget[0]) * there, 0.0).sum()))
+            worst = max(worst, hockey_stick(here, there, budget[0]))
     assert worst <= budget[1]
     assert worst > 0.05 * budget[1]  # what is tested costs something
     assert len(chances) > 1  # of the votes some pass more likely than others
@@ -142,25 +143,15 @@ def test_all_neighbors_of_all_votes_are_within_any_budget_of_any_run() -> None:
         for votes, here in laws.items():
             for place, kind in itertools.product(range(K), kinds[:5]):
                 there = laws[tuple(sorted((*votes[:place], kind, *votes[place + 1 :])))]
-                part = exact_delta(here, there, float(run.budget.epsilon)) / float(run.budget.delta)
+                part = hockey_stick(here, there, float(run.budget.epsilon)) / float(run.budget.delta)
                 assert part <= 1.0, run
                 worst = max(worst, part)
     assert worst > 0.9
 
 
-def all_histograms(K: int, C: int) -> np.ndarray:
-    return np.array([row for row in itertools.product(range(K + 1), repeat=C) if sum(row) == K])
-
-
-def moved(row: np.ndarray) -> list[np.ndarray]:
-    """Every histogram that one vote makes of this one."""
-    step = np.eye(row.size, dtype=np.int64)
-    return [row - step[a] + step[b] for a, b in itertools.permutations(range(row.size), 2) if row[a]]
-
-
 def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
     seen = (p > 0.0) & (q > 0.0)  # of what floats can tell
-    return float(np.log(np.sum(p[seen] ** order * q[seen] ** (1.0 - order))) / (order - 1.0))
+    return float(divergences(p[seen], q[seen], np.array([order]))[0])
 
 
 @pytest.mark.quick_cases(1)
@@ -181,23 +172,23 @@ def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
     K: int, C: int, mechanism: Mechanism, check: NoisyCheck | None, order: float
 ) -> None:
     run = TestedRun(NoisyMaximum(mechanism, plain(K), C), 1, PrivacyParams(1, 0.01), order, check)
-    rows = all_histograms(K, C)
-    laws = {tuple(row): law(run, row) for row in rows}
+    names = histograms(K, C)
+    rows = np.array(names)
+    laws = {row: law(run, np.array(row)) for row in names}
     q = missed_probabilities(noise_of(mechanism), rows)
     costs = run.costs_of(rows)
-    cost, missed = ({tuple(row): value for row, value in zip(rows, values, strict=True)} for values in (costs, q))
+    cost, missed = (dict(zip(names, values, strict=True)) for values in (costs, q))
     places, shift = missed_label(noise_of(mechanism), order).places
     looseness = []
-    for row in rows:
-        here = laws[tuple(row)]
-        assert missed[tuple(row)] >= 1.0 - winning_probabilities(noise_of(mechanism), row[None])[0].max() - 1e-12
-        true = max(max(renyi(here, laws[tuple(n)], order), renyi(laws[tuple(n)], here, order)) for n in moved(row))
-        assert true <= cost[tuple(row)] * (1.0 + 1e-9)
-        looseness.append(true / cost[tuple(row)])
-        after = max(cost[tuple(n)] for n in moved(row))
-        assert after <= np.interp(cost[tuple(row)], *run.bound.after_one_vote) * (1.0 + 1e-9)
-        place = int(np.flatnonzero(places >= missed[tuple(row)])[-1])
-        assert max(missed[tuple(n)] for n in moved(row)) <= places[max(place - shift, 0)] * (1.0 + 1e-9)
+    for row, here in laws.items():
+        near = neighbors(row)
+        assert missed[row] >= 1.0 - winning_probabilities(noise_of(mechanism), np.array([row]))[0].max() - 1e-12
+        true = max(max(renyi(here, laws[n], order), renyi(laws[n], here, order)) for n in near)
+        assert true <= cost[row] * (1.0 + 1e-9)
+        looseness.append(true / cost[row])
+        assert max(cost[n] for n in near) <= np.interp(cost[row], *run.bound.after_one_vote) * (1.0 + 1e-9)
+        place = int(np.flatnonzero(places >= missed[row])[-1])
+        assert max(missed[n] for n in near) <= places[max(place - shift, 0)] * (1.0 + 1e-9)
     assert max(looseness) > 0.05  # few votes of noise of an odd shape cost far less than what bounds them
 
 
@@ -205,7 +196,7 @@ def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
 def test_a_cost_that_no_vote_moves_has_few_levels(check: NoisyCheck | None) -> None:
     run = TestedRun(NoisyMaximum(GNMax(1.0), plain(6), 2), 3, PrivacyParams(16, 1e-3), 15.0, check)
     assert 1 <= run.costs.size < 20
-    assert run.costs[-1] >= 3 * max(run.costs_of(all_histograms(6, 2)))
+    assert run.costs[-1] >= 3 * max(run.costs_of(np.array(histograms(6, 2))))
 
 
 def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> None:
@@ -219,10 +210,6 @@ def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> No
             assert "order must be smaller" in str(error)  # noqa: PT017
     with pytest.raises(ValueError, match="order must be smaller"):
         _ = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), 10.25).costs
-
-
-def exact_delta(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
-    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
 @pytest.mark.parametrize("other", [None, 0.1])
@@ -253,7 +240,9 @@ def test_the_chances_hold_for_every_pair_of_runs_within_the_costs_and_are_nearly
             tails = failing if rng.integers(2) else failing[::-1]
             worst = max(
                 worst,
-                exact_delta(np.append(p * a, (1 - p) * tails[0]), np.append(q * b, (1 - q) * tails[1]), budget.epsilon),
+                hockey_stick(
+                    np.append(p * a, (1 - p) * tails[0]), np.append(q * b, (1 - q) * tails[1]), budget.epsilon
+                ),
             )
     assert 0.2 * budget.delta < worst <= budget.delta
     # one chance that is a hundredth larger is refused, wherever it is less than 1
@@ -383,7 +372,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
 ) -> None:
     monkeypatch.setattr(checked_cost, "_TOLERANCE", tolerance)
     bound = CheckedCost(MislabelBound(sigma, order), NoisyCheck(*check), K, C)
-    rows = all_histograms(K, C)
+    rows = np.array(histograms(K, C))
     largest, missed = rows.max(axis=1), missed_probabilities(noise_of(GNMax(sigma)), rows)
     q, shift = bound.label.places
     told = np.flatnonzero(q >= LEAST_MISSED)
@@ -405,9 +394,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
 )
 @pytest.mark.parametrize("order", [2.0, 6.0])
 def test_losses_of_two_counts_are_those_of_all_their_pairs(noise: IntegerNoise, order: float) -> None:
-    x = np.arange(-60, 61)
-    f = np.exp(noise.log_weights(x))
-    f /= f.sum()
+    f = np.exp(law_of(noise, 60)[1])
     p, after = np.outer(f[1:-1], f[1:-1]).ravel(), np.outer(f[2:], f[:-2]).ravel()  # a loses a vote, b wins one
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(p > 0.0, np.log(p) - np.log(after), 0.0)
@@ -444,8 +431,7 @@ def test_losses_of_two_counts_are_those_of_all_their_pairs(noise: IntegerNoise, 
 
 @pytest.mark.parametrize(("noise", "order"), [(DiscreteLaplace(400.0), 1.5), (DiscreteLaplace(60.0), 8.0)], ids=str)
 def test_losses_that_no_float_holds_are_counted(noise: IntegerNoise, order: float) -> None:
-    x = np.arange(-60, 61)
-    logs = noise.log_weights(x) - np.logaddexp.reduce(noise.log_weights(x))
+    _, logs = law_of(noise, 60)
     lost, won = (p + order * (r - p) for p, r in ((logs[1:-1], logs[2:]), (logs[1:-1], logs[:-2])))
     rare = np.add.outer(logs[1:-1], logs[1:-1]) < math.log(1e-6) - 10.0  # all of it is less than q
     true = float(np.logaddexp.reduce(np.add.outer(lost, won)[rare])) / (order - 1.0)

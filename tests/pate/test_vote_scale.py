@@ -13,7 +13,7 @@ from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.publication import epsilon_at, expected_on_vote_scale, sanitize, search_publication
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
-from tests.noisy_max.test_label_cost import histograms, neighbors
+from tests.noisy_max.oracles import histograms, neighbors
 from tests.pate.pate_oracles import bound_of, quiet
 
 RNG = np.random.default_rng(6)

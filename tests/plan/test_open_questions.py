@@ -14,9 +14,8 @@ from darrm.errors import TableError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
 from darrm.noisy_max.noisy_law import answering_probabilities
-from darrm.noisy_max.noisy_maximum import NoisyMaximum
+from darrm.noisy_max.noisy_maximum import NoisyMaximum, vanishing
 from darrm.noisy_max.selection import PermuteAndFlip
-from darrm.noisy_max.vanishing import vanishing
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from darrm.pate.tested import TestedRun
 from darrm.plan import Plan, plan
@@ -34,7 +33,7 @@ from darrm.verify.totals import smallest_total
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
 from darrm.votes import Votes
 from tests.doors import refused, validated
-from tests.noisy_max.test_vanishing import law_of
+from tests.noisy_max.test_vanishing import open_law
 from tests.verify.support import charge_of, cost_of
 
 PLAIN = PrivacyParams("inf")
@@ -62,7 +61,7 @@ def test_the_law_of_an_answer_is_the_sum_over_all_noises(
     noise: DiscreteGaussian | DiscreteLaplace | AsymmetricNoise, reach: int, threshold: int
 ) -> None:
     counts = np.array([[4, 0, 0], [3, 1, 0], [2, 1, 1], [2, 2, 0], [0, 0, 0], [300, 299, 0]])
-    expected = [law_of(tuple(row), noise, threshold, reach)[:-1] for row in counts.tolist()]
+    expected = [open_law(tuple(row), noise, threshold, reach)[:-1] for row in counts.tolist()]
     assert answering_probabilities(noise, counts, threshold) == pytest.approx(np.array(expected), abs=1e-12)
     mechanism: GNMax | LNMax | AsymmetricMax = GNMax(1.0) if isinstance(noise, DiscreteGaussian) else LNMax(1.0)
     mechanism = AsymmetricMax(noise) if isinstance(noise, AsymmetricNoise) else mechanism

@@ -15,7 +15,7 @@ from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics import exact_sampling
-from darrm.numerics.integer_noise import AsymmetricNoise
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian
 from darrm.plurality.plurality_law import ONE, PluralityLaw, true_plurality
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -173,8 +173,12 @@ def test_an_honest_release_stands(name: str) -> None:
 
 
 def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = mechanisms.gaussian_draw
-    monkeypatch.setattr(mechanisms, "gaussian_draw", lambda sigma, *rest: draw(sigma / 2.0, *rest))
+    draws = mechanisms.noise_draws
+
+    def halved(law: DiscreteGaussian, rng: Any, **rest: bool) -> Any:
+        return draws(DiscreteGaussian(law.sigma / 2.0), rng, **rest)
+
+    monkeypatch.setattr(mechanisms, "noise_draws", halved)
 
 
 def twice_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
