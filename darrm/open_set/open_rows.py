@@ -204,7 +204,9 @@ def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float
     budget = float(np.nextafter(problem.target.delta, 0.0))
     if worst > budget:
         text = f"at epsilon = {problem.target.epsilon:g} neighbors differ by {at_most(worst, 6)}, delta is {budget:.6g}"
-        raise CertificationError(f"{text}: call certify, which lowers the probability of answers", worst_cost=worst, budget=budget)
+        raise CertificationError(
+            f"{text}: call certify, which lowers the probability of answers", worst_cost=worst, budget=budget
+        )
     return Certificate(worst, budget, number_of_rows(K), METHOD, scale)
 
 
