@@ -1,9 +1,7 @@
-"""Attack a release: lower bounds on its privacy loss from labels that it draws, compared with claimed and true values.
+"""Attack a release: draw labels on neighboring votes, and compare lower bounds on its privacy loss with its claims.
 
-The release draws labels on two neighboring votes (`darrm.verify.neighbors`). With P and P' the probabilities of an
-event on both sides, a claim (ε, δ) means
-
-    P ≤ e^ε·P' + δ    and    P' ≤ e^ε·P + δ.
+With P and P' the probabilities of an event on two neighboring votes, a claim (ε, δ) means P ≤ e^ε·P' + δ, and the same
+with P and P' exchanged.
 
 **Theorem (Clopper and Pearson).** If N of n independent draws fall into an event of probability P, then
 
@@ -22,31 +20,54 @@ depend on another, the second label reveals it. The events are each label, alone
 label is the same; and, for every claim, the set {P > e^ε·P'}. The first half of the draws chooses this set. The second
 half, which is independent of the choice, is counted.
 
-**Rare draws.** If voters resample examples per query, the votes of one side include the person with the declared
-probability; the votes of the other side never do.
+**Neighbors.** A γ gets the pair of its largest cost, and the costliest pair of a majority without noise, which reveals
+a release with too little noise. Any other release gets the costliest of many near ties and clear leads. A private voter
+is at a corner of `darrm.plurality.voter_corners`; a non-private voter of the overlap votes for another class on the
+neighboring data. If voters resample examples per query, the votes of one side include the person with the declared
+probability, and those of the other side never do.
 
-**The law.** `darrm.verify.label_law` gives the probability of every event. A probability outside of its bounds shows
-that the labels come from another mechanism.
+**The law.** With U uniform in [0, 1], which is how early a class comes or who wins a tie, a class of n votes is
+answered with probability
+
+    Σ_v f(v − n)·E[Π (F(v − 1 − n_j) + U·f(v − n_j))]    or    e^{−r·lag}·E[Π (1 − U·e^{−r·lag_j})],
+
+products over the other classes: by noise of mass f and distribution function F on every count, and by permute and flip.
+Both are polynomials of U, which Gauss's rule integrates without error. Of noise, v are left out where Π F(v − n_j) or
+the mass beyond is below e^{−50}. For private voters, labels are averaged over all possible votes. A probability outside
+of its bounds shows that the labels come from another mechanism.
 """
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, gammaln
 
 from darrm.aggregator import Released, release_of
 from darrm.loss.privacy_cost import PrivacyCost
+from darrm.majority.corners import corners_of
+from darrm.majority.full_set import FullSet
+from darrm.majority.groups import KindSet
+from darrm.majority.noise_function import NoiseFunction
+from darrm.noisy_max.mechanisms import NoisyMax
+from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.numerics import Array
+from darrm.numerics.binomial import poisson_binomial_pmf
+from darrm.numerics.integer_noise import IntegerNoise
+from darrm.pate.tested import TestedRun
+from darrm.plurality.histograms import histograms_of
+from darrm.privacy import PrivacyParams
+from darrm.problem import Voters, is_open
 from darrm.table.evidence import CORNERS
 from darrm.table.release import Release
+from darrm.table.table import Table
 from darrm.util import checks
-from darrm.verify.label_law import Histogram, Law, Pair, TooLongError, law_of
-from darrm.verify.neighbors import near_ties, random_pair, voters_of, worst_pairs
 from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
 from darrm.votes import Votes
 
@@ -58,6 +79,21 @@ _RANDOM_PAIRS = 2  # in addition to the worst ones
 _DRAWS_AT_ONCE = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
 _LAW_ERROR, _RAREST = 1e-9, 1e-15  # of a probability that is summed in floats; one that no draws show
 _LARGEST_LOSS = 700.0  # e^709 is the largest float
+_MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
+_FEW_CLASSES, _FEW_CORNERS = 3, 6  # of the overlap in a random pair, so that the sum over its votes is short
+_PLAIN = PrivacyParams("inf")
+_MOST_CLASSES = 1_000
+_MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; different votes: seconds
+_LEAST_LOG_WEIGHT = -50.0  # of noise that counts
+
+Histogram = NDArray[np.int64]  # (C,); several are (n, C)
+Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
+_Seat = tuple[int, PrivacyParams, tuple[int, int, int, int]]  # number, guarantee, corner (a, b, u, v)
+_nodes = lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)
+
+
+class TooLongError(ValueError):
+    """The law of the labels has too many terms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +112,11 @@ class Intervals:
         ([[0.0, 0.6915], [0.1871, 0.6915]], [[0.3085, 1.0], [0.8129, 1.0]])
         """
         seen, draws = np.asarray(counts, dtype=np.float64), np.asarray(draws, dtype=np.float64)
-        return cls(_lower(seen, draws, miss), 1.0 - _lower(draws - seen, draws, miss))
+        low, rest = (
+            np.where(one > 0, betaincinv(np.maximum(one, 1.0), draws - one + 1.0, miss), 0.0)
+            for one in (seen, draws - seen)
+        )
+        return cls(low, 1.0 - rest)
 
     def epsilon(self, delta: float) -> float:
         """Return the largest ε that the bounds refute at δ; 0 if they refute none, ∞ if they refute all."""
@@ -125,11 +165,6 @@ class Bound:
         refuted = bounds.epsilon(self.at) if self.is_epsilon else bounds.renyi(self.at)
         return replace(self, refuted=max(self.refuted, refuted), true=max(self.true, self.true_of(laws)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Write the numbers as plain data."""
-        at = "delta" if self.is_epsilon else "order"
-        return {at: self.at, "refuted": self.refuted, "true": self.true, "claimed": self.claimed}
-
     def __str__(self) -> str:
         what = f"ε at δ = {self.at:.6g}" if self.is_epsilon else f"Rényi divergence of order {self.at:g}"
         claimed = "nothing claimed" if self.claimed is None else f"claimed {self.claimed:.6g}"
@@ -157,41 +192,61 @@ class Refutation:
         return self.bounds[0].true
 
     @property
-    def false(self) -> tuple[Bound, ...]:
-        """The claims that the labels refute."""
-        return tuple(bound for bound in self.bounds if bound.is_false)
-
-    @property
     def refuted(self) -> bool:
         """Whether the labels refute a claim."""
-        return bool(self.false)
-
-    @property
-    def text(self) -> str:
-        """The numbers in words."""
-        size = f"{self.draws:,} labels from either side of {self.pairs} pairs of neighbors"
-        lines = [f"attack: {size}, confidence {self.confidence:g}", *map(str, self.bounds)]
-        if self.refuted:
-            lines.append("THE CLAIM IS FALSE: the labels refute it")
-        if self.departures:
-            lines.append(f"THE LABELS ARE NOT THOSE OF THE RELEASE: {'; '.join(self.departures)}")
-        return "\n".join(lines)
+        return any(bound.is_false for bound in self.bounds)
 
     def to_json(self) -> dict[str, Any]:
         """Write the numbers as plain data."""
-        first = self.bounds[0]
+        first, rows = self.bounds[0], list[dict[str, Any]]()
+        for one in self.bounds:
+            at = "delta" if one.is_epsilon else "order"
+            rows.append({at: one.at, "refuted": one.refuted, "true": one.true, "claimed": one.claimed})
         return {
             "refuted_epsilon": first.refuted,
             "claimed": {"epsilon": repr(first.claimed), "delta": repr(first.at)},
             "worst_epsilon": first.true,
-            "epsilons": [bound.to_json() for bound in self.bounds if bound.is_epsilon],
-            "renyi": [bound.to_json() for bound in self.bounds if not bound.is_epsilon],
+            "epsilons": [row for row in rows if "delta" in row],
+            "renyi": [row for row in rows if "order" in row],
             "claim_refuted": self.refuted,
             "departures": list(self.departures),
             "draws": self.draws,
             "pairs": self.pairs,
             "confidence": self.confidence,
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two neighboring votes: groups of voters with the same law of a vote.
+
+    If voters resample examples per query, the first side includes the person with probability ``rate``, and the second
+    side never does.
+    """
+
+    sizes: Histogram  # (G,)
+    sides: Array  # (2, G, C)
+    rate: float = 1.0
+
+    def labels(self, law: Law) -> Array:
+        """Compute the probability of every label on both sides, (2, C), over all votes."""
+        drawn, other = (chances @ law(votes) for votes, chances in map(self._votes, self.sides))
+        return np.array([self.rate * drawn + (1.0 - self.rate) * other, other])
+
+    def _votes(self, side: Array) -> tuple[Histogram, Array]:
+        votes, chances = np.zeros((1, side.shape[1]), dtype=np.int64), np.ones(1)
+        for n, each in zip(self.sizes.tolist(), side, strict=True):
+            said = np.flatnonzero(each)
+            ways = math.comb(n + said.size - 1, n)
+            if len(votes) * ways > _MOST_VOTES:
+                raise TooLongError("private voters may vote in too many ways to be summed")
+            own = np.zeros((ways, side.shape[1]), dtype=np.int64)
+            own[:, said] = histograms_of(n, said.size).counts
+            logs = gammaln(n + 1.0) - np.sum(gammaln(own + 1.0), axis=1) + own[:, said] @ np.log(each[said])
+            sums = (votes[:, None] + own).reshape(-1, side.shape[1])
+            votes, place = np.unique(sums, axis=0, return_inverse=True)
+            chances = np.asarray(np.bincount(place.ravel(), np.outer(chances, np.exp(logs)).ravel()), dtype=np.float64)
+        return votes, chances
 
 
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Any] | None, str, str]:
@@ -202,10 +257,10 @@ def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> t
         result = attack(release_of(json.loads(content.decode("utf-8-sig"))), draws, report=report)
     except TooLongError as error:
         return None, UNKNOWN, f"no label was drawn: {error}"
-    parts = [*dict.fromkeys([result.bounds[0], *result.false]), f"confidence {result.confidence:g}"]
+    shown = [one for one in result.bounds if one is result.bounds[0] or one.is_false]
+    parts = [*map(str, shown), f"confidence {result.confidence:g}"]
     parts += [f"not the labels of the release: {', '.join(result.departures)}"] if result.departures else []
-    refuted = result.refuted or bool(result.departures)
-    return result.to_json(), FALSE if refuted else CONSISTENT, "; ".join(map(str, parts))
+    return result.to_json(), FALSE if result.refuted or result.departures else CONSISTENT, "; ".join(parts)
 
 
 def attack(
@@ -242,9 +297,7 @@ def attack(
 
     Examples
     --------
-    >>> from darrm import PrivacyParams, Voters
     >>> from darrm.noisy_max.noisy_maximum import NoisyMaximum
-    >>> from darrm.noisy_max.selection import ExponentialMechanism
     >>> aggregator = NoisyMaximum(ExponentialMechanism(1.0), Voters(11, PrivacyParams("inf"), 1), classes=3)
     >>> result = attack(aggregator, 20_000, rng=np.random.default_rng(1))
     >>> result.epsilon < result.worst <= result.bounds[0].claimed, result.refuted, result.departures
@@ -263,8 +316,8 @@ def attack(
     known = law(_tie(aggregator.voters.K, aggregator.classes)[None])[0]
     sizes = (draws // 2, draws - draws // 2)
     for name, pair in pairs.items():
-        tell = _progress(report, f"drawing labels on the {name}", 2 * draws)
-        halves = [_cells(aggregator, pair, size, generator, tell, real=rng is None) for size in sizes]
+        report(f"drawing labels on the {name}")
+        halves = [_cells(aggregator, pair, size, generator, real=rng is None) for size in sizes]
         sets = _sets(halves[0], claims)
         counts = np.hstack([_events(halves[0] + halves[1]), halves[1] @ sets.T])
         of = np.repeat([draws, sizes[1]], [counts.shape[1] - len(sets), len(sets)])
@@ -272,20 +325,12 @@ def attack(
         bounds = Intervals.of_counts(counts, of, (1.0 - confidence) / (len(pairs) * counts.size * 2))
         labels = pair.labels(law)
         cells = np.stack([labels * (1.0 - known), labels * known], axis=-1).reshape(2, -1)
-        departures += _departures(name, bounds, np.hstack([_events(cells), cells @ sets.T]))
+        due = np.hstack([_events(cells), cells @ sets.T])
+        outside = (due < bounds.lower - _LAW_ERROR) | (due > bounds.upper + _LAW_ERROR)
+        sides = [(np.sum(side), side.size, place) for place, side in enumerate(outside, 1)]
+        departures += [f"{n} of {events} events, {name}, side {place}" for n, events, place in sides if n]
         claims = [claim.with_pair(bounds, labels) for claim in claims]
     return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
-
-
-def _progress(report: Callable[[str], None], words: str, total: int) -> Callable[[int], None]:
-    done = 0
-
-    def advance(draws: int) -> None:
-        nonlocal done
-        done += draws
-        report(f"{words}: {done / total:.0%}")
-
-    return advance
 
 
 def _claims(charge: PrivacyCost, orders: tuple[float, ...]) -> list[Bound]:
@@ -315,20 +360,12 @@ def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
     return np.array(sets, dtype=np.int64)
 
 
-def _departures(name: str, bounds: Intervals, laws: Array) -> list[str]:
-    outside = (laws < bounds.lower - _LAW_ERROR) | (laws > bounds.upper + _LAW_ERROR)
-    counts = [f"{np.sum(side)} of {side.size} events, {name}, side {place}" for place, side in enumerate(outside, 1)]
-    return [count for count, side in zip(counts, outside, strict=True) if np.any(side)]
-
-
 def _tie(K: int, classes: int) -> Histogram:
     """Return a near tie of two classes: its label depends most on the random bits."""
     return np.array([K - K // 2, K // 2, *(0,) * (classes - 2)], dtype=np.int64)
 
 
-def _cells(
-    aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, tell: Callable[[int], None], *, real: bool
-) -> NDArray[np.int64]:
+def _cells(aggregator: Released, pair: Pair, draws: int, rng: np.random.Generator, *, real: bool) -> NDArray[np.int64]:
     """Count labels on drawn votes of both sides, by whether the known label is another or the same: (2, 2C)."""
     C, K = aggregator.classes, aggregator.voters.K
     cells = np.zeros((2, 2 * C), dtype=np.int64)
@@ -344,7 +381,6 @@ def _cells(
             votes = Votes.of_counts(counts.reshape(-1, C), K)
             labels = aggregator.release(votes, rng=None if real else rng).reshape(size, 2)
             cells[side] += np.bincount(2 * labels[:, 1] + (labels[:, 0] == labels[:, 1]), minlength=2 * C)
-            tell(size)
     return cells
 
 
@@ -352,22 +388,17 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
     votes = np.zeros((draws, laws.shape[1]), dtype=np.int64)
     for n, law in zip(sizes.tolist(), laws, strict=True):
         said = np.flatnonzero(law)
-        if said.size == 1:
-            votes[:, said] += n
-        elif said.size == 2:  # faster than the general case
-            first = rng.binomial(n, law[said[0]], draws)
-            votes[:, said[0]] += first
-            votes[:, said[1]] += n - first
-        else:
-            votes[:, said] += rng.multinomial(n, law[said] / law[said].sum(), draws)
+        votes[:, said] += n if said.size == 1 else rng.multinomial(n, law[said] / law[said].sum(), draws)
     return votes
 
 
 def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.Generator) -> dict[str, Pair]:
-    voters, C, sampled = voters_of(aggregator), aggregator.classes, aggregator.voters.sampled
+    voters, C, sampled = aggregator.voters, aggregator.classes, aggregator.voters.sampled
+    if not isinstance(aggregator, Release):  # a mechanism is private for any votes
+        voters = Voters(voters.K, _PLAIN, min(aggregator.mechanism.reached, voters.K))
     rate = 1.0 if sampled is None else float(sampled.rate)
     if isinstance(aggregator, Release) and aggregator.table.evidence is CORNERS and sampled is None:
-        pairs = worst_pairs(aggregator.table)
+        pairs = _worst_pairs(aggregator.table)
     else:
         tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
         if sampled is not None:  # the laws with and without the person differ
@@ -381,10 +412,6 @@ def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.G
     return pairs | {name: replace(pair, rate=rate) for name, pair in others.items()}
 
 
-def _lower(counts: Array, draws: Array, miss: float) -> Array:
-    return np.where(counts > 0, betaincinv(np.maximum(counts, 1.0), draws - counts + 1.0, miss), 0.0)
-
-
 def renyi_divergence(P: Array, Q: Array, order: float) -> Array:
     """Compute D_α(P ‖ Q) = log Σ P^α Q^{1−α}/(α − 1) of laws along the last axis.
 
@@ -394,3 +421,181 @@ def renyi_divergence(P: Array, Q: Array, order: float) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(P > 0.0, order * np.log(P) + (1.0 - order) * np.log(Q), -np.inf)
         return np.asarray(np.maximum(0.0, np.logaddexp.reduce(terms, axis=-1) / (order - 1.0)))
+
+
+def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
+    """Yield neighbors with their names: classes tied up to a lead of the first, and voters who leave it."""
+    t = voters.reached
+    for moving in sorted({t} if voters.are_non_private else {1, -(-t // 2), t}):
+        still = voters.K - moving
+        leads = dict.fromkeys(min(lead, still) for lead in (moving, 0, 1, 2, still // 8, still // 4, still // 2, still))
+        for leaders in sorted({2, min(3, classes), classes}):
+            for lead in leads:
+                votes = np.zeros(classes, dtype=np.int64)
+                votes[:leaders], rest = divmod(still - lead, leaders)
+                votes[0] += lead
+                votes[leaders % classes] += rest
+                for to in sorted({(1,), (classes - 1,), tuple(range(1, min(3, classes)))}):
+                    name = f"{leaders} classes at a lead of {lead}, {moving} moving to {' and '.join(map(str, to))}"
+                    yield name, _pair([*_moving(voters, moving, to), *_still(votes)], classes)
+
+
+def random_pair(voters: Voters, classes: int, rng: np.random.Generator) -> Pair:
+    """Choose a corner for every voter of the overlap, and a class for the others, with random shares of each."""
+    among, seats = rng.permutation(classes)[:_FEW_CLASSES], list[_Seat]()
+    reached = rng.multivariate_hypergeometric([n for n, _ in voters.kinds], voters.reached)
+    for (n, each), within in zip(voters.kinds, reached, strict=True):
+        many = rng.multinomial(within, rng.dirichlet(np.ones(_FEW_CORNERS)))
+        corners = rng.choice(among, size=(_FEW_CORNERS, 4)).tolist()
+        seats += [(count, each, tuple(corner)) for count, corner in zip(many.tolist(), corners, strict=True)]
+        seats += _still(rng.multinomial(n - within, rng.dirichlet(np.ones(classes))))
+    return _pair(seats, classes)
+
+
+def _moving(voters: Voters, moving: int, to: tuple[int, ...]) -> Iterator[_Seat]:
+    """Place the voters with the weakest guarantees at corners from class 0 to other classes, with all of their Δ."""
+    for n, each in voters.kinds:
+        for place, label in enumerate(to):
+            yield (min(n, moving) + place) // len(to), each, (0, label, 0, label)
+        moving -= min(n, moving)
+
+
+def _still(votes: Histogram) -> Iterator[_Seat]:
+    return ((n, _PLAIN, (label, label, label, label)) for label, n in enumerate(votes.tolist()))
+
+
+def _pair(seats: Sequence[_Seat], classes: int) -> Pair:
+    taken, one = [seat for seat in seats if seat[0]], np.eye(classes)
+    sides = np.empty((2, len(taken), classes))
+    for place, (_, each, (a, b, u, v)) in enumerate(taken):
+        share, delta = corners_of(each).share, each.delta
+        for side, (first, second, lost) in enumerate(((a, b, u), (b, a, v))):
+            own = share * one[first] + (1.0 - share) * one[second]
+            sides[side, place] = (1.0 - delta) * own + delta * one[lost]
+    return Pair(np.array([n for n, *_ in taken], dtype=np.int64), sides)
+
+
+def _worst_pairs(table: Table) -> dict[str, Pair]:
+    voters = table.problem.voters
+    bare = NoiseFunction(voters.K, np.ones(voters.num_upper_levels))
+    without_noise = _costliest(voters, bare, table.problem.target.exact_epsilon)
+    pairs = {}
+    for name, sides in {"worst pair": worst_pair(table)[1], "worst pair without noise": without_noise}.items():
+        ones, sizes = np.unique(np.stack(sides), axis=1, return_counts=True)
+        pairs[name] = Pair(sizes, np.stack([1.0 - ones, ones], axis=-1))
+    return pairs
+
+
+def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
+    """Find the smallest true ε at the target's δ and probabilities (p, p') of neighbors that attain it, both (K,).
+
+    Dinkelbach's iteration: the row that costs most at e^ε has the loss ε₁ = log((P − δ)/P'), the row that costs most at
+    e^{ε₁} a larger one, until nothing changes: then no row costs more than δ at that ε.
+
+    >>> from darrm import Problem, certify
+    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("0.1", "1e-5")), 1)
+    >>> epsilon, (p, p_prime) = worst_pair(certify(problem, NoiseFunction(1, [0.5])))
+    >>> round(epsilon, 6), p.round(6), p_prime.round(6)
+    (0.049959, array([0.524984]), array([0.475016]))
+    """
+    voters, gamma, target = table.problem.voters, table.gamma, table.problem.target
+    best, at, worst = -1.0, target.exact_epsilon, None
+    for _ in range(_MOST_STEPS):
+        pair = _costliest(voters, gamma, at)
+        first, second = (0.5 * (1.0 + float(poisson_binomial_pmf(p) @ gamma.signed)) for p in pair)
+        gained = first - target.delta
+        loss = 0.0 if gained <= second else math.log(gained / second) if second else math.inf
+        loss = min(loss, target.epsilon)  # the proved bound: any excess is rounding
+        if worst is not None and loss <= best:
+            break
+        best, at, worst = loss, Fraction(loss), pair
+    return best, worst if worst is not None else pair
+
+
+def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
+    if voters.own is not None:
+        return KindSet(voters, epsilon).maxima(gamma.half, -math.inf).broken[0][1].probabilities(voters)
+    separation = FullSet(voters, epsilon)
+    maxima = separation.family.maxima(gamma.half, separation.ratio)
+    level = int(np.argmax(maxima.costs))
+    row = separation.family.row(maxima, level)
+    if not gamma.is_monotone:
+        worse = separation.maxima(gamma.half, float(maxima.costs[level])).broken
+        row = max(worse, key=lambda item: item[0], default=(0.0, row))[1]
+    return row.probabilities(voters)
+
+
+def law_of(aggregator: Released) -> Law:
+    """Return the law of the label as a function of the votes, computed without the code that draws labels.
+
+    `TooLongError` there, or here, if it takes too long.
+
+    >>> from darrm.noisy_max.mechanisms import GNMax
+    >>> from darrm.noisy_max.noisy_maximum import NoisyMaximum
+    >>> aggregator = NoisyMaximum(GNMax(2.0), Voters(5, PrivacyParams("inf"), 1), classes=3)
+    >>> law_of(aggregator)(np.array([[3, 1, 1]])).round(4)
+    array([[0.6307, 0.1847, 0.1847]])
+    """
+    if isinstance(aggregator, TestedRun):
+        raise TooLongError("whether a label leaves depends on all votes of the run")
+    if is_open(aggregator.classes):
+        raise TooLongError("open answers have no classes to be summed over")
+    if aggregator.classes > _MOST_CLASSES:
+        raise TooLongError(f"labels of more than {_MOST_CLASSES:,} classes are not summed")
+    if isinstance(aggregator, Release):
+        return aggregator.table.law.probabilities
+    mechanism = aggregator.mechanism
+    if isinstance(mechanism, NoisyMax):
+        of_votes = _of_noise(mechanism.law)
+    else:
+        rate, is_exponential = mechanism.epsilon / (2 * mechanism.reached), isinstance(mechanism, ExponentialMechanism)
+
+        def of_votes(votes: Histogram, classes: Histogram) -> Array:
+            heads = np.exp(rate * (votes - votes[-1]))
+            if is_exponential:
+                return np.asarray(heads / (heads @ classes))
+            return -_of_first(np.ones((heads.size, 1)), -heads[:, None], classes)
+
+    def of_row(row: Histogram) -> Array:
+        votes, place, classes = np.unique(row, return_inverse=True, return_counts=True)
+        return of_votes(votes, classes)[place.ravel()]
+
+    return lambda rows: np.array([of_row(row) for row in rows])
+
+
+def _of_noise(noise: IntegerNoise) -> Callable[[Histogram, Histogram], Array]:
+    """Return one class's probability as a function of the different numbers of votes, and how many have each."""
+    reach = 1
+    while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
+        reach *= 2
+        if reach > _MOST_TERMS:
+            raise TooLongError("the noise is too wide to be summed")
+    weights = np.exp(noise.log_weights(np.arange(-reach, reach + 1)))
+    masses = np.append(weights / np.sum(weights), 0.0)
+    below = np.append(0.0, np.cumsum(masses[:-1]))
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.append(below[1:], 1.0))  # of F
+    last = int(np.searchsorted(below, -math.expm1(_LEAST_LOG_WEIGHT)))
+
+    def of_votes(votes: Histogram, classes: Histogram) -> Array:
+        # the winning noisy count is at least the least one of the leader, and no noisy count exceeds it
+        lags, others = votes[-1] - votes, max(1, int(classes.sum()) - 1)
+        first = max(-1, int(np.searchsorted(logs, _LEAST_LOG_WEIGHT / others)) - int(lags[0]))
+        places = np.minimum(np.arange(max(0, first), last + 1) + lags[:, None], 2 * reach + 1)
+        return _of_first(below[places], masses[places], classes)
+
+    return of_votes
+
+
+def _of_first(starts: Array, slopes: Array, classes: Histogram) -> Array:
+    """Sum b_k·∫₀¹ Π (a_j + u·b_j)^{m_j − (j = k)} du over the columns of a and b: (n, columns) and (n,) → (n,)."""
+    size = -(-int(classes.sum()) // 2)
+    if starts.size * size > _MOST_TERMS:
+        raise TooLongError("the noise is too wide, or the classes too many, to be summed")
+    result = np.zeros(classes.size)
+    for node, weight in zip(*_nodes(size), strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(starts + (node + 1.0) / 2.0 * slopes)
+            others = np.exp(classes @ logs - logs)
+        result += weight / 2.0 * np.sum(np.where(slopes != 0.0, slopes * others, 0.0), axis=1)
+    return result

@@ -1,19 +1,20 @@
 """Audit files: a verdict on each of their claims."""
 
 import hashlib
+from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from darrm.verify.cards import judge_card, read_card
+from darrm.verify import verdicts as topics
+from darrm.verify.claims import judge_card, judge_figure, judge_members, judge_plan, read_card, read_members
 from darrm.verify.costs import Cost, judge_release
-from darrm.verify.estimates import judge_sanitized
 from darrm.verify.evidence import ANSWERS, FIGURE, LABELS, LEDGER, NOTES, RECEIPT, ROLES, Piece, pieces_of
 from darrm.verify.formats import GAMMA, Answering, Table, parse_json, read_release
 from darrm.verify.histograms import check_size
@@ -30,15 +31,10 @@ from darrm.verify.history import (
 )
 from darrm.verify.label_files import LabelsFile
 from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import LedgerAudit, judge_copies, judge_ledger, judge_populations, known_digests
+from darrm.verify.ledger import LedgerAudit, judge_ledger, judge_populations
 from darrm.verify.ledger_file import LedgerFaultError, read_ledger, read_postgres
-from darrm.verify.members import judge_members, read_members
 from darrm.verify.optimality import judge_optimality
-from darrm.verify.plan import judge_plan
 from darrm.verify.verdicts import ATTACK, CONSISTENT, FALSE, FILE, UNKNOWN, VERDICTS, TooLargeError, Verdict
-from darrm.verify.verdicts import LEDGER as ABOUT_LEDGER
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -74,24 +70,8 @@ class Audit:
         found = Counter(verdict.verdict for verdict in self.verdicts)
         return {name: found[name] for name in VERDICTS}
 
-    def add(self, path: str, verdicts: Iterator[Verdict] | Sequence[Verdict]) -> None:
-        """Keep verdicts about a file."""
-        self.verdicts += [verdict.of(path) for verdict in verdicts]
 
-    @contextmanager
-    def guarded(self, path: str) -> Iterator[None]:
-        """Turn any failure while one file is judged into a verdict, so that the others are judged."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 (for any content; no message, which may quote it)
-            for judged in (self.releases, self.ledgers, self.labels):
-                judged.pop(path, None)
-            is_known = isinstance(error, TooLargeError)
-            reason = str(error) if is_known else f"its judgement failed ({type(error).__name__})"
-            self.add(path, [Verdict(FILE, "it holds what this audit understands", UNKNOWN, reason)])
-
-
-def audit(  # noqa: C901 (one kind of file after the other)
+def audit(
     paths: Sequence[Path | str],
     *,
     voters_path: Path | None = None,
@@ -131,44 +111,33 @@ def audit(  # noqa: C901 (one kind of file after the other)
     members = None if voters_path is None else read_members(voters_path)
     now = Audit(made=datetime.now(UTC).isoformat(timespec="seconds"))
     by_role = {role: [piece for piece in pieces if piece.role == role] for role in ROLES}
-    for piece in by_role[ANSWERS]:
-        report(f"proving {piece.path}")
-        with now.guarded(piece.path):
-            _judge_answers(now, piece)
-    receipts = _receipts(now, by_role[RECEIPT])
-    noted = _noted(now, by_role[NOTES])
-    in_files = [*(receipt.digest for receipt in receipts), *chain.from_iterable(noted.values())]
-    _judge_ledgers(now, by_role[LEDGER], [*digests, *in_files], keys, report)
-    ledgers = list(now.ledgers.values())
-    for piece in by_role[NOTES]:
-        with now.guarded(piece.path):
-            now.add(piece.path, list(judge_digests(noted.get(piece.path, []), ledgers, by_hand=False)))
-            card = read_card(piece.content)
-            now.add(piece.path, list(judge_card(card, ledgers)))
-            if card is None and not noted.get(piece.path):
-                now.add(piece.path, [Verdict(FILE, "it is not judged", UNKNOWN, "it holds no whole ledger digest")])
-    for piece in by_role[FIGURE]:
-        with now.guarded(piece.path):
-            now.add(piece.path, list(judge_sanitized(piece.content, now.ledgers)))
-    now.add("", [*judge_digests(digests, ledgers, by_hand=True), *judge_keys(keys, now.verdicts)])
-    _judge_labels(now, by_role[LABELS], classes, report)
     sealed = {f"{piece.path}{end}": value for piece in by_role[LABELS] for end, _, value in piece.sealed}
-    for receipt in receipts:
-        with now.guarded(receipt.path):
-            now.add(receipt.path, list(judge_receipt(receipt, ledgers, now.labels, sealed, keys)))
+    one = _Auditor(now, tuple(keys), classes, sealed, report)
+    one.judge("proving", by_role[ANSWERS], one.answers)
+    one.judge("reading", by_role[RECEIPT], one.receipt)
+    one.judge("reading", by_role[NOTES], one.notes)
+    in_files = [*(receipt.digest for receipt in one.receipts.values()), *chain.from_iterable(one.noted.values())]
+    one.judge("reading", by_role[LEDGER], partial(one.ledger, [*digests, *in_files]))
+    one.add_up(by_role[LEDGER])
+    ledgers = list(now.ledgers.values())
+    one.judge("reading", by_role[NOTES], partial(one.card, ledgers))
+    one.judge("reading", by_role[FIGURE], lambda piece: judge_figure(piece.content, now.ledgers))
+    one.add("", [*judge_digests(digests, ledgers, by_hand=True), *judge_keys(keys, now.verdicts)])
+    one.judge("comparing", by_role[LABELS], partial(one.labels, ledgers))
+    read = [piece for piece in by_role[RECEIPT] if piece.path in one.receipts]
+    one.judge("comparing", read, partial(one.compared, ledgers))
     for path, answering in now.releases.items() if members is not None else ():
-        now.add(path, list(judge_members(members or {}, answering.voters)))
+        one.add(path, judge_members(members or {}, answering.voters))
     for piece in pieces:
         if piece.role not in by_role:
-            now.add(piece.path, [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
-    for piece in pieces:
+            one.add(piece.path, [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
         now.files += [AuditedFile(piece.role, f"{piece.path}{end}", size, seal) for end, size, seal in piece.digests]
     named = [("voters", voters_path)] if voters_path is not None else []
     for role, given in [*named, *(("key", Path(key.path)) for key in keys)]:
         content = given.read_bytes()
         now.files.append(AuditedFile(role, str(given), len(content), hashlib.sha256(content).hexdigest()))
     if draws is not None:
-        _attack(now, draws, by_role[ANSWERS], report)
+        one.attack(draws, by_role[ANSWERS])
     return now
 
 
@@ -185,7 +154,7 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     except ValueError as error:
         return None, [Verdict(FILE, claim, FALSE, str(error))]
     verdicts = [Verdict(FILE, claim, CONSISTENT, f"its digest is {answering.digest}; a forger could compute it")]
-    if content.startswith(_BOM):
+    if content.startswith(BOM_UTF8):
         verdicts.append(Verdict(FILE, "the file has a byte order mark", CONSISTENT, "another program wrote it"))
     cost = Cost(answering)
     verdicts += judge_release(cost)
@@ -196,95 +165,113 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     return answering, verdicts
 
 
-def _judge_answers(now: Audit, piece: Piece) -> None:
-    answering, verdicts = judge_file(piece.content)
-    now.add(piece.path, verdicts)
-    if answering is not None:
-        now.releases[piece.path] = answering
+@dataclass(eq=False)
+class _Auditor:
+    """Judges pieces of each role, and keeps what later pieces are compared with."""
 
+    now: Audit
+    keys: Sequence[PublicKey]
+    classes: tuple[str, ...] | None
+    sealed: dict[str, str]  # the SHA-256 of files with labels
+    report: Callable[[str], None]
+    receipts: dict[str, Receipt] = field(default_factory=dict)
+    noted: dict[str, list[LedgerDigest]] = field(default_factory=dict)
 
-def _receipts(now: Audit, pieces: Sequence[Piece]) -> list[Receipt]:
-    receipts = list[Receipt]()
-    for piece in pieces:
-        with now.guarded(piece.path):
-            receipt = read_receipt(piece.path, piece.content)
-            if isinstance(receipt, Receipt):
-                receipts.append(receipt)
-            else:
-                now.add(piece.path, [receipt])
-    return receipts
+    def add(self, path: str, verdicts: Iterable[Verdict]) -> None:
+        self.now.verdicts += [verdict.of(path) for verdict in verdicts]
 
-
-def _noted(now: Audit, pieces: Sequence[Piece]) -> dict[str, list[LedgerDigest]]:
-    noted = dict[str, list[LedgerDigest]]()
-    for piece in pieces:
-        with now.guarded(piece.path):
-            found = list(digests_in(piece.path, piece.content))
-            now.add(piece.path, [one for one in found if isinstance(one, Verdict)])
-            noted[piece.path] = [one for one in found if isinstance(one, LedgerDigest)]
-    return noted
-
-
-def _judge_ledgers(
-    now: Audit,
-    pieces: Sequence[Piece],
-    digests: Sequence[LedgerDigest],
-    keys: Sequence[PublicKey],
-    report: Callable[[str], None],
-) -> None:
-    for piece in pieces:
-        report(f"reading {piece.path}")
-        with now.guarded(piece.path):
+    def judge(self, words: str, pieces: Sequence[Piece], how: Callable[[Piece], Iterable[Verdict]]) -> None:
+        """Judge pieces one by one; any failure is a verdict on its piece, so that the others are judged."""
+        for piece in pieces:
+            self.report(f"{words} {piece.path}")
             try:
-                ledger = read_ledger(dict(piece.parts)) if piece.parts else read_postgres(piece.path)
-            except LedgerFaultError as error:
-                now.add(piece.path, [Verdict(ABOUT_LEDGER, "it is a whole ledger", FALSE, str(error))])
-                continue
-            now.ledgers[piece.path] = LedgerAudit(piece.path, ledger)
-            own = [digest for digest in digests if digest.identity == ledger.identity]
-            now.add(piece.path, list(judge_history(ledger, own, keys)))
-    placed, known = known_digests(now.ledgers), {one.digest for one in now.releases.values()}
-    idle = {path: one for path, one in now.releases.items() if one.digest not in placed}
-    for path, one in list(now.ledgers.items()):
-        report(f"adding up {path}")
-        # releases that no entry names may have answered entries with an absent release, or without one
-        entries, named = one.ledger.entries, one.ledger.digests
-        one.answerings = [each for each in now.releases.values() if each.digest in named]
-        if named - known or not entries or any(not entry.table for entry in entries):
-            one.answerings = [*one.answerings, *idle.values()]
-            idle = {}
-        with now.guarded(path):
-            now.add(path, list(judge_ledger(one)))
-    audits = list(now.ledgers.values())
-    now.add("", [*judge_populations(audits), *judge_copies(audits)])
-    for path, answering in idle.items() if audits else ():
-        reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
-        now.add(path, [Verdict(ABOUT_LEDGER, "it has answered queries that were paid for", UNKNOWN, reason)])
+                self.add(piece.path, list(how(piece)))
+            except Exception as error:  # noqa: BLE001 (for any content; no message, which may quote it)
+                for usable in (self.now.releases, self.now.ledgers, self.now.labels):
+                    usable.pop(piece.path, None)
+                known = isinstance(error, TooLargeError)
+                reason = str(error) if known else f"its judgement failed ({type(error).__name__})"
+                self.add(piece.path, [Verdict(FILE, "it holds what this audit understands", UNKNOWN, reason)])
 
+    def answers(self, piece: Piece) -> list[Verdict]:
+        answering, verdicts = judge_file(piece.content)
+        if answering is not None:
+            self.now.releases[piece.path] = answering
+        return verdicts
 
-def _judge_labels(
-    now: Audit, pieces: Sequence[Piece], classes: tuple[str, ...] | None, report: Callable[[str], None]
-) -> None:
-    for piece in pieces:
-        report(f"comparing {piece.path}")
+    def receipt(self, piece: Piece) -> list[Verdict]:
+        receipt = read_receipt(piece.path, piece.content)
+        if not isinstance(receipt, Receipt):
+            return [receipt]
+        self.receipts[piece.path] = receipt
+        return []
+
+    def compared(self, ledgers: Sequence[LedgerAudit], piece: Piece) -> Iterator[Verdict]:
+        return judge_receipt(self.receipts[piece.path], ledgers, self.now.labels, self.sealed, self.keys)
+
+    def notes(self, piece: Piece) -> list[Verdict]:
+        found = list(digests_in(piece.path, piece.content))
+        self.noted[piece.path] = [one for one in found if isinstance(one, LedgerDigest)]
+        return [one for one in found if isinstance(one, Verdict)]
+
+    def card(self, ledgers: Sequence[LedgerAudit], piece: Piece) -> Iterator[Verdict]:
+        digests, card = self.noted.get(piece.path, []), read_card(piece.content)
+        yield from judge_digests(digests, ledgers, by_hand=False)
+        yield from judge_card(card, ledgers)
+        if card is None and not digests:
+            yield Verdict(FILE, "it is not judged", UNKNOWN, "it holds no whole ledger digest")
+
+    def ledger(self, digests: Sequence[LedgerDigest], piece: Piece) -> Iterator[Verdict]:
+        try:
+            ledger = read_ledger(dict(piece.parts)) if piece.parts else read_postgres(piece.path)
+        except LedgerFaultError as error:
+            yield Verdict(topics.LEDGER, "it is a whole ledger", FALSE, str(error))
+            return
+        self.now.ledgers[piece.path] = LedgerAudit(piece.path, ledger)
+        own = [digest for digest in digests if digest.identity == ledger.identity]
+        yield from judge_history(ledger, own, self.keys)
+
+    def add_up(self, pieces: Sequence[Piece]) -> None:
+        """Judge what each ledger paid, and what its budgets are together."""
+        audits, releases = list(self.now.ledgers.values()), self.now.releases
+        placed, known = (
+            {digest for one in audits for digest in one.ledger.digests},
+            {r.digest for r in releases.values()},
+        )
+        idle = {path: one for path, one in releases.items() if one.digest not in placed}
+        for one in audits:
+            # releases that no entry names may have answered entries with an absent release, or without one
+            entries, named = one.ledger.entries, one.ledger.digests
+            one.answerings = [each for each in releases.values() if each.digest in named]
+            if named - known or not entries or any(not entry.table for entry in entries):
+                one.answerings = [*one.answerings, *idle.values()]
+                idle = {}
+        whole = [piece for piece in pieces if piece.path in self.now.ledgers]
+        self.judge("adding up", whole, lambda piece: judge_ledger(self.now.ledgers[piece.path]))
+        audits = list(self.now.ledgers.values())
+        self.add("", judge_populations(audits))
+        for path, answering in idle.items() if audits else ():
+            reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
+            claim = "it has answered queries that were paid for"
+            self.add(path, [Verdict(topics.LEDGER, claim, UNKNOWN, reason)])
+
+    def labels(self, ledgers: Sequence[LedgerAudit], piece: Piece) -> Iterator[Verdict]:
         if piece.labels is not None:
-            with now.guarded(piece.path):
-                now.labels[piece.path] = piece.labels
-                own = [digest for _, _, digest in piece.sealed if piece.is_parquet]
-                ledgers = list(now.ledgers.values())
-                now.add(piece.path, list(judge_labels(piece.labels, now.releases, ledgers, classes, own)))
+            self.now.labels[piece.path] = piece.labels
+            own = [digest for _, _, digest in piece.sealed if piece.is_parquet]
+            yield from judge_labels(piece.labels, self.now.releases, ledgers, self.classes, own)
 
-
-def _attack(now: Audit, draws: int, pieces: Sequence[Piece], report: Callable[[str], None]) -> None:
-    """Draw labels from every release. Only this part runs the rest of darrm, and only on request."""
-    try:
-        judge_attack = import_module("darrm.verify.attack").judge_attack
-    except ImportError as error:
-        raise ValueError(f"--attack runs the release itself, and {error.name} is not installed") from None
-    for piece in pieces:
-        if piece.path in now.releases:
-            found, verdict, reason = judge_attack(piece.content, draws, report)
-            now.add(piece.path, [Verdict(ATTACK, "labels do not refute it", verdict, reason)])
-            now.attacks[piece.path] = found
-    if not now.releases:
-        now.add("", [Verdict(ATTACK, "labels do not refute it", UNKNOWN, "without a table no label was drawn")])
+    def attack(self, draws: int, pieces: Sequence[Piece]) -> None:
+        """Draw labels from every release. Only this part runs the rest of darrm, and only on request."""
+        try:
+            judge_attack = import_module("darrm.verify.attack").judge_attack
+        except ImportError as error:
+            raise ValueError(f"--attack runs the release itself, and {error.name} is not installed") from None
+        claim = "labels do not refute it"
+        for piece in pieces:
+            if piece.path in self.now.releases:
+                found, verdict, reason = judge_attack(piece.content, draws, self.report)
+                self.add(piece.path, [Verdict(ATTACK, claim, verdict, reason)])
+                self.now.attacks[piece.path] = found
+        if not self.now.releases:
+            self.add("", [Verdict(ATTACK, claim, UNKNOWN, "without a table no label was drawn")])

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from darrm.verify.numbers import MOST_EPSILON, Point
 
 Json = Any  # any JSON value
+MALFORMED = (KeyError, TypeError, AttributeError, ArithmeticError, IndexError, RecursionError)  # of data in a file
 GAMMA, PLURALITY, OPEN_TABLE, RELEASE, RUN = (
     *("darrm gamma table", "darrm plurality table", "darrm open table"),
     *("darrm release", "darrm tested run"),
@@ -199,6 +200,12 @@ class Charge:
     def repeated(self, count: int) -> "Charge":
         """Return the same cost for ``count`` queries."""
         return replace(self, count=count)
+
+    @property
+    def curve(self) -> list[Point]:
+        """The orders with a finite Rényi divergence, and these divergences, as fractions."""
+        pairs = zip(self.orders, self.divergences, strict=True)
+        return [(Fraction(order), Fraction(value)) for order, value in pairs if value < math.inf]
 
     def points(self, side: int = 1) -> list[Point]:
         """Return the points of its profile, as fractions."""

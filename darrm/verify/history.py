@@ -12,7 +12,7 @@ cut off at the end, or the whole ledger rewritten: the verdict is then *assumed*
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 from darrm.verify.formats import Json, parse_json
 from darrm.verify.label_files import LabelsFile
 from darrm.verify.ledger import LedgerAudit, numbered
-from darrm.verify.ledger_file import Entry, Ledger
+from darrm.verify.ledger_file import Ledger
 from darrm.verify.numbers import counted
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, HISTORY, LABELS, PROVED, RECEIPT, UNKNOWN, Verdict, judged
 
@@ -54,7 +54,7 @@ class LedgerDigest:
     def to_text(self) -> str:
         """Write the line that is copied and signed."""
         words = (self.identity, self.number, self.queries, self.epsilon, self.delta, self.composition)
-        text = ":".join(map(str, (f"{PREFIX}{words[0]}", *words[1:], quote(self.population, safe=""), self.entry_hash)))
+        text = PREFIX + ":".join(map(str, (*words, quote(self.population, safe=""), self.entry_hash)))
         return f"{text}:{hashlib.sha256(text.encode()).hexdigest()[:_CHECK]}"
 
 
@@ -91,20 +91,17 @@ def _digest_of(ledger: Ledger, number: int, source: str) -> LedgerDigest:
 def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequence["PublicKey"]) -> Iterator[Verdict]:
     """Judge a ledger against its earlier digests and its signatures."""
     shown, last = sorted(digests, key=lambda digest: digest.number), len(ledger.entries)
-    signed = judge_signatures(
-        [entry.signature for entry in ledger.entries],
-        lambda number: _digest_of(ledger, number, "").to_text(),
-        keys,
-    )
+    signatures = [entry.signature for entry in ledger.entries]
+    signed = judge_signatures(signatures, lambda number: _digest_of(ledger, number, "").to_text(), keys)
     yield from signed
     if signed and signed[0].verdict == PROVED:
         shown.append(_digest_of(ledger, last, f"the signature of entry {last}"))
-    faults = {digest: _fault(ledger, digest) for digest in shown}
-    for digest, fault in faults.items():
-        claim = f"{_WHOLE}, up to entry {digest.number}"
-        reason = fault or f"{digest.source} has the hash computed here"
-        yield Verdict(HISTORY, claim, FALSE if fault else PROVED, reason)
-    covered = max((digest.number for digest, fault in faults.items() if not fault), default=None)
+    covered = None
+    for digest in shown:
+        fault = _fault(ledger, digest)
+        reason = f"{digest.source} {fault}" if fault else f"{digest.source} has the hash computed here"
+        yield judged(HISTORY, f"{_WHOLE}, up to entry {digest.number}", reason, holds=not fault, how=PROVED)
+        covered = covered if fault else digest.number
     if not shown and last:
         yield Verdict(HISTORY, f"{_NOT_CUT} or rewritten", ASSUMED, _GIVE)
     elif covered is not None:
@@ -113,18 +110,19 @@ def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequenc
 
 
 def _fault(ledger: Ledger, digest: LedgerDigest) -> str:
-    last, source = len(ledger.entries), digest.source
-    if digest.identity != ledger.identity:
-        return f"{source} is of the ledger {digest.identity}, and this is {ledger.identity}"
-    budget = (digest.epsilon, digest.delta, digest.composition)
-    if budget != (ledger.epsilon, ledger.delta, ledger.composition):
-        return f"{source} has the budget ({', '.join(budget)}), and the ledger another"
-    if digest.population != ledger.population:
-        return f"{source} is about {digest.population!r}, and the ledger about {ledger.population!r}"
+    last = len(ledger.entries)
     if digest.number > last:
-        return f"{source} has {digest.number} entries, and the ledger {last}: entries are gone, or it is an older copy"
-    if (digest.entry_hash, digest.queries) != (ledger.hashes[digest.number], ledger.queries[digest.number]):
-        return f"{source} has another hash at entry {digest.number}: an entry up to it was changed, moved or replaced"
+        return f"has {digest.number} entries, and the ledger {last}: entries are gone, or it is an older copy"
+    own = _digest_of(ledger, digest.number, digest.source)
+    for names, fault in (
+        (("identity",), "is of the ledger {}, and this is another"),
+        (("epsilon", "delta", "composition"), "has the budget ({}), and the ledger another"),
+        (("population",), "is about the population {}, and the ledger about another"),
+        (("entry_hash", "queries"), f"has another hash at entry {digest.number}: an entry up to it is another"),
+    ):
+        theirs = [getattr(digest, name) for name in names]
+        if theirs != [getattr(own, name) for name in names]:
+            return fault.format(", ".join(map(str, theirs)))
     return ""
 
 
@@ -231,16 +229,9 @@ def _check_repeats(data: Mapping[str, Json], digest: LedgerDigest) -> None:
         raise ValueError("a receipt has a format, a digest, an entry, and optional files and a signature")
     if not str(data.get("signature", SIGNED)).startswith(SIGNED):
         raise ValueError("its signature is none")
-    told = data["ledger_digest"]
-    budget = told["budget"]
-    stated = [
-        *(told[name] for name in ("identity", "population", "number", "queries")),
-        budget["epsilon"],
-        budget["delta"],
-    ]
-    stated += [told["composition"], told["entry_hash"]]
-    line = (digest.identity, digest.population, digest.number, digest.queries, digest.epsilon, digest.delta)
-    if tuple(stated) != (*line, digest.composition, digest.entry_hash) or len(budget) != 2:
+    told = data["ledger_digest"] | data["ledger_digest"]["budget"]
+    names = [one.name for one in fields(LedgerDigest) if one.name != "source"]
+    if any(told[name] != getattr(digest, name) for name in names) or len(data["ledger_digest"]["budget"]) != 2:
         raise ValueError("the fields of its digest are not what its line says")
 
 
@@ -270,30 +261,24 @@ def judge_receipt(
     if receipt.signature:
         claim = f"the holder of a key signed its digest at entry {digest.number}"
         yield from judge_signatures([receipt.signature], lambda _: digest.to_text(), keys, RECEIPT, claim)
-    claim = f"the labels of {Path(receipt.labels).name} are those that were paid for"
-    own_path = Path(receipt.labels)
-    found = {
-        Path(path).relative_to(own_path).as_posix(): value
-        for path, value in sealed.items()
-        if Path(path).is_relative_to(own_path)
-    }
-    if "." in found:  # of a single file
-        found = {own_path.name: found["."]}
+    yield _judge_accompanied(receipt, labels, sealed)
+
+
+def _judge_accompanied(receipt: Receipt, labels: Mapping[str, LabelsFile], sealed: Mapping[str, str]) -> Verdict:
+    own = Path(receipt.labels)
+    claim = f"the labels of {own.name} are those that were paid for"
+    inside = {Path(path): value for path, value in sealed.items() if Path(path).is_relative_to(own)}
+    # of a single file, or of a folder
+    found = {own.name if path == own else path.relative_to(own).as_posix(): value for path, value in inside.items()}
     if receipt.files and found:
-        wrong = sorted(
-            name for name in found.keys() | receipt.files.keys() if found.get(name) != receipt.files.get(name)
-        )
+        names = sorted(found.keys() | receipt.files.keys())
+        wrong = [name for name in names if found.get(name) != receipt.files.get(name)]
         reason = f"the SHA-256 differs, or is missing: {', '.join(wrong[:5])}" if wrong else "the SHA-256 of each file"
-        yield judged(LABELS, claim, reason, holds=not wrong, how=PROVED)
-    elif receipt.labels in labels and receipt.entry.get("labels"):
+        return judged(LABELS, claim, reason, holds=not wrong, how=PROVED)
+    if receipt.labels in labels and receipt.entry.get("labels"):
         ours = labels[receipt.labels].digest()
-        yield judged(LABELS, claim, f"their SHA-256 is {ours}", holds=ours == receipt.entry["labels"], how=PROVED)
-    else:
-        yield Verdict(LABELS, claim, UNKNOWN, "they are not beside it: they would decide")
-
-
-def _entry_fields(entry: Entry, ledger: Ledger) -> dict[str, Json]:
-    return {**{name: getattr(entry, name) for name in _FIELDS}, "cost": ledger.costs[entry.cost]}
+        return judged(LABELS, claim, f"their SHA-256 is {ours}", holds=ours == receipt.entry["labels"], how=PROVED)
+    return Verdict(LABELS, claim, UNKNOWN, "they are not beside it: they would decide")
 
 
 def _repeats_entry(receipt: Receipt, ledger: Ledger) -> bool:
@@ -304,7 +289,8 @@ def _repeats_entry(receipt: Receipt, ledger: Ledger) -> bool:
 def _compared(receipt: Receipt, ledger: Ledger) -> tuple[str, bool]:
     if not 1 <= receipt.digest.number <= len(ledger.entries):
         return f"it has {counted(len(ledger.entries), 'entry', 'entries')}", False
-    own = _entry_fields(ledger.entries[receipt.digest.number - 1], ledger)
+    entry = ledger.entries[receipt.digest.number - 1]
+    own = {**{name: getattr(entry, name) for name in _FIELDS}, "cost": ledger.costs[entry.cost]}
     wrong = sorted(name for name in own.keys() | receipt.entry.keys() if own.get(name) != receipt.entry.get(name))
     return (f"other than there: {', '.join(wrong)}" if wrong else "time, count, cost and digests are equal"), not wrong
 
@@ -325,9 +311,8 @@ def judge_digests(
     known = {audit.ledger.identity for audit in ledgers}
     for digest in digests:
         claim = f"{digest.source} is of a ledger among the files"
-        if digest.identity in known:
-            if not by_hand:
-                yield Verdict(HISTORY, claim, CONSISTENT, f"the ledger {digest.identity}, at entry {digest.number}")
-        else:
+        if digest.identity in known and not by_hand:
+            yield Verdict(HISTORY, claim, CONSISTENT, f"the ledger {digest.identity}, at entry {digest.number}")
+        elif digest.identity not in known:
             reason = f"it is of the ledger {digest.identity}: give it to decide"
             yield Verdict(HISTORY, claim, FALSE if known and by_hand else UNKNOWN, reason)

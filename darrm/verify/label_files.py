@@ -10,13 +10,14 @@ import hashlib
 import re
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,8 @@ from darrm.verify.verdicts import TooLargeError
 MOST_LABELS, MOST_NUMBERED, MOST_DIFFERENT = 2**27, 2**22, 2**19
 _MOST_BYTES = 2**28  # of a .csv or .npy file
 _AT_ONCE, _ROWS_AT_ONCE, _BYTES_AT_ONCE = 2**18, 2**14, 2**20  # labels, rows of .csv with quotes, bytes
-_LONGEST_LINE, _WORD, _LONGEST_NAME = 2**12, 8, 200  # bytes; characters of a label
+_LONGEST_LINE, _LONGEST_NAME = 2**12, 200  # bytes; characters of a label
 _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # a field without quotes
-_FIRST_BYTES = np.array([2 ** (8 * count) - 1 for count in range(_WORD + 1)], dtype=np.uint64)
 _BLANK = "a line is blank: every line is an answer"
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
@@ -85,7 +85,6 @@ class _Places(dict[str, int]):
         super().__init__()
         self.blocks: list[NDArray[Any]] = []
         self.size = 0
-        self.words, self.places = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint32)  # of short labels
 
     def __missing__(self, label: str) -> int:
         if len(self) == MOST_DIFFERENT:
@@ -106,25 +105,6 @@ class _Places(dict[str, int]):
     def add_texts(self, labels: Sequence[str]) -> None:
         """Add labels in a list."""
         self.add(np.fromiter(map(self.__getitem__, labels), dtype=np.uint32, count=len(labels)))
-
-    def add_short(self, lines: bytes) -> bool:
-        """Add labels that end in line breaks, each compared as one number; False if one is too long for that."""
-        characters = np.frombuffer(lines, dtype=np.uint8)
-        ends = np.flatnonzero(characters == ord("\n"))
-        lengths = np.diff(ends, prepend=-1) - 1
-        if int(lengths.max()) > _WORD or not characters.all():
-            return False
-        # the eight bytes from every place on; a label is as many of them as it is long
-        eight = np.ndarray(len(lines), dtype="<u8", buffer=lines + bytes(_WORD), strides=(1,))
-        words = eight[ends - lengths] & _FIRST_BYTES[lengths]
-        at = np.minimum(np.searchsorted(self.words, words), max(0, self.words.size - 1))
-        if not self.words.size or not np.array_equal(self.words[at], words):
-            self.words = np.union1d(self.words, words)
-            names = [int(word).to_bytes(_WORD, "little").rstrip(b"\0").decode() for word in self.words.tolist()]
-            self.places = np.array([self[name] for name in names], dtype=np.uint32)
-            at = np.searchsorted(self.words, words)
-        self.add(self.places[at])
-        return True
 
     def add_array(self, labels: NDArray[Any]) -> None:
         """Add labels of numpy."""
@@ -177,7 +157,10 @@ def read_labels(path: Path) -> LabelsFile:
     if path.stat().st_size > _MOST_BYTES:
         raise TooLargeError(f"{str(path)!r} holds more than {_MOST_BYTES:,} bytes")
     try:
-        return _of_csv(path) if path.suffix == ".csv" else _of_npy(path)
+        if path.suffix == ".csv":
+            return _of_csv(path)
+        with path.open("rb") as file:
+            return _of_npy(file, path.stat().st_size, partial(_mapped, path))
     except TooLargeError as error:
         raise TooLargeError(f"{str(path)!r}: {error}") from None
     except (ValueError, csv.Error) as error:
@@ -198,22 +181,34 @@ def read_parquet_labels(paths: Sequence[Path]) -> LabelsFile:
     return found.file()
 
 
-def _of_npy(path: Path) -> LabelsFile:
+def _mapped(path: Path, dtype: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
+    return np.memmap(path, dtype, "r", offset, (count,))
+
+
+def read_waiting(content: bytes) -> LabelsFile | None:
+    """Read the labels that wait for delivery in a ledger, an .npy file; None if they are damaged."""
     try:
-        labels = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_LONGEST_LINE)
-    except (ValueError, TypeError, SyntaxError, EOFError, TokenError):  # whose messages quote the file
-        raise ValueError("it does not begin as an .npy file of labels does, or its size is another one") from None
-    if not isinstance(labels, np.memmap) or labels.ndim != 1 or labels.dtype.kind not in "biufU":
+        return _of_npy(BytesIO(content), len(content), lambda dtype, at, _: np.frombuffer(content[at:], dtype))
+    except ValueError:
+        return None
+
+
+def _of_npy(file: BinaryIO, size: int, load: Callable[[np.dtype[Any], int, int], NDArray[Any]]) -> LabelsFile:
+    try:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=_LONGEST_LINE)
+    except (ValueError, TypeError, SyntaxError, EOFError, TokenError, OverflowError):  # whose messages quote the file
+        raise ValueError("it does not begin as an .npy file of labels does") from None
+    if len(shape) != 1 or dtype.kind not in "biufU" or not dtype.itemsize:
         raise ValueError("it is no row of numbers or text")
-    if labels.offset + labels.nbytes != path.stat().st_size:
+    if file.tell() + shape[0] * dtype.itemsize != size:
         raise ValueError("its header does not fit its size: it is damaged")
-    if labels.dtype.kind in "bU" and labels.size:  # not every pattern of bits is a boolean, or Unicode
-        most, raw = (1, "u1") if labels.dtype.kind == "b" else (sys.maxunicode, f"{labels.dtype.str[0]}u4")
+    labels = load(dtype, file.tell(), shape[0]) if shape[0] else np.empty(0, dtype)
+    if dtype.kind in "bU" and labels.size:  # not every pattern of bits is a boolean, or Unicode
+        most, raw = (1, "u1") if dtype.kind == "b" else (sys.maxunicode, f"{dtype.str[0]}u4")
         if int(labels.view(raw).max()) > most:
             raise ValueError("it holds what is no boolean, or no character: it is damaged")
-    found = _Places()
-    found.add_array(labels)
-    return found.file()
+    return LabelsFile.of(labels)
 
 
 def _of_csv(path: Path) -> LabelsFile:
@@ -226,7 +221,7 @@ def _of_csv(path: Path) -> LabelsFile:
             numbers, beside = _add_rows(found, _rows_of(chain([piece], pieces)))
         elif b"\n\n" in piece or piece.startswith(b"\n"):
             raise ValueError(_BLANK)
-        elif not found.add_short(piece):
+        else:
             found.add_texts(piece[:-1].decode().split("\n"))
     if numbers:
         return _in_order(found.file(), np.concatenate(numbers))
@@ -240,26 +235,18 @@ def _add_rows(found: _Places, blocks: Iterator[list[list[str]]]) -> tuple[list[N
     """Add the labels of rows; return the numbers of numbered ones, or the digest of lines with an id."""
     numbers, beside = list[NDArray[np.int64]](), None
     for rows in blocks:
-        if not found.size and _is_header(rows[0]):
+        if not found.size and len(rows[0]) == 2 and rows[0][1] == LABEL and not rows[0][0].isdigit():
             beside = hashlib.sha256(f"{quoted(rows.pop(0)[0])},{LABEL}\n".encode())
         if beside is not None:
-            _add_lines(beside, rows)
+            if any(len(row) != 2 or len(row[0]) > _LONGEST_NAME for row in rows):
+                raise ValueError(f"a line is no id and label of at most {_LONGEST_NAME} characters each")
+            beside.update("".join(f"{quoted(name)},{quoted(label)}\n" for name, label in rows).encode())
         elif any(len(row) != 1 for row in rows):
             numbers.append(_numbers_of(rows))
         found.add_texts([row[-1] for row in rows])
         if numbers and found.size > MOST_NUMBERED:
             raise TooLargeError(f"it holds more than {MOST_NUMBERED:,} numbered lines")
     return numbers, beside
-
-
-def _is_header(row: list[str]) -> bool:
-    return len(row) == 2 and row[1] == LABEL and not row[0].isdigit()
-
-
-def _add_lines(digest: Any, rows: list[list[str]]) -> None:  # noqa: ANN401 (of hashlib)
-    if any(len(row) != 2 or len(row[0]) > _LONGEST_NAME for row in rows):
-        raise ValueError(f"a line is no id and label of at most {_LONGEST_NAME} characters each")
-    digest.update("".join(f"{quoted(name)},{quoted(label)}\n" for name, label in rows).encode())
 
 
 def _rows_of(pieces: Iterator[bytes]) -> Iterator[list[list[str]]]:
@@ -272,17 +259,10 @@ def _rows_of(pieces: Iterator[bytes]) -> Iterator[list[list[str]]]:
 
 
 def _numbers_of(rows: list[list[str]]) -> NDArray[np.int64]:
-    fault = "a line is no single label, or no number and its answer: one line is one answer"
-    if any(len(row) != 2 for row in rows):
-        raise ValueError(fault)
-    words = [row[0] for row in rows]
-    try:
-        numbers = list(map(int, words))
-        if list(map(str, numbers)) == words:
-            return np.array(numbers, dtype=np.int64)
-    except (ValueError, OverflowError):  # whose messages quote the file
-        pass
-    raise ValueError(fault)
+    words = [row[0] for row in rows if len(row) == 2 and _WHOLE_NUMBER.fullmatch(row[0])]
+    if len(words) < len(rows):
+        raise ValueError("a line is no single label, or no number and its answer: one line is one answer")
+    return np.array(words, dtype=np.int64)
 
 
 def _pieces_of(path: Path, written: Any, marks: dict[str, bool]) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
@@ -290,28 +270,25 @@ def _pieces_of(path: Path, written: Any, marks: dict[str, bool]) -> Iterator[byt
     with path.open("rb") as file:
         marks["a byte order mark"] = file.read(len(BOM_UTF8)) == BOM_UTF8
         file.seek(len(BOM_UTF8) if marks["a byte order mark"] else 0)
-        rest = b""
-        while data := file.read(_BYTES_AT_ONCE):
+        rest, data = b"", b"\n"
+        while data:
+            data = file.read(_BYTES_AT_ONCE)
             whole, newline, rest = (rest + data).rpartition(b"\n")
+            if rest and not data:
+                marks["no last line break"] = True
+                whole, newline, rest = rest, b"\n", b""
             if len(rest) > _LONGEST_LINE:
                 raise ValueError(f"a line has more than {_LONGEST_LINE:,} bytes")
             if newline:
-                yield _plain(whole + newline, written, marks)
-        if rest:
-            marks["no last line break"] = True
-            yield _plain(rest + b"\n", written, marks)
-
-
-def _plain(lines: bytes, written: Any, marks: dict[str, bool]) -> bytes:  # noqa: ANN401 (of hashlib)
-    marks["CRLF line ends"] |= b"\r\n" in lines
-    plain = lines.replace(b"\r\n", b"\n")
-    written.update(plain)
-    if not plain.isascii():
-        try:
-            plain.decode()
-        except UnicodeDecodeError:
-            raise ValueError("it is not in UTF-8: save it as UTF-8") from None
-    return plain
+                lines = whole + newline
+                marks["CRLF line ends"] |= b"\r\n" in lines
+                plain = lines.replace(b"\r\n", b"\n")
+                written.update(plain)
+                try:
+                    plain.decode()
+                except UnicodeDecodeError:
+                    raise ValueError("it is not in UTF-8: save it as UTF-8") from None
+                yield plain
 
 
 def _in_order(file: LabelsFile, numbers: NDArray[np.int64]) -> LabelsFile:

@@ -1,29 +1,34 @@
 """Judge the claims of a ledger: it is whole, the costs of its entries are true, and it keeps to its budget."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
-from io import BytesIO
+from itertools import combinations
 
-import numpy as np
-
-from darrm.verify import filters
 from darrm.verify.costs import Cost, judge_charge
 from darrm.verify.formats import Answering, Charge
-from darrm.verify.label_files import LabelsFile
+from darrm.verify.label_files import LabelsFile, read_waiting
 from darrm.verify.ledger_file import Entry, Ledger
-from darrm.verify.numbers import NEAR, counted, float_up, pair_at_most
-from darrm.verify.totals import Priced, Total, exact_sum, smallest_total
+from darrm.verify.numbers import counted, float_up, pair_at_most
+from darrm.verify.totals import (
+    Priced,
+    Total,
+    exact_sum,
+    filter_admits,
+    filter_order,
+    judge_total,
+    smallest_total,
+)
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, COST, FALSE, LEDGER, PROVED, TOTAL, UNKNOWN, Verdict, judged
 
 _RESERVE = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own
 _APART = 1.02  # relative: a larger sum refutes the budget; below it, bounds may differ
 _CLOCK_SECONDS = 60.0  # that clocks of machines may differ
 _SHOWN = 5  # entries by their numbers
-_NO_FILE = "no file can show this"
+_NO_GUARANTEE = (Fraction(10**9), Fraction(1))  # larger than any
 
 
 @dataclass(eq=False)
@@ -33,11 +38,6 @@ class LedgerAudit:
     path: str
     ledger: Ledger
     answerings: Sequence[Answering] = ()
-
-    @property
-    def labels(self) -> int:
-        """How many labels were paid for, at most."""
-        return sum(entry.answers for entry in self.ledger.entries)
 
     @cached_property
     def priced(self) -> list[Priced]:
@@ -52,7 +52,51 @@ class LedgerAudit:
     @cached_property
     def total(self) -> tuple[Verdict, Total | None]:
         """The cost of all queries together, and whether it is within the budget."""
-        return _total(self.ledger, self.priced, self.labels)
+        ledger, (epsilon, delta) = self.ledger, self.ledger.budget
+        charges, number = list(ledger.charges.values()), sum(entry.answers for entry in ledger.entries)
+        within = f"the budget {pair_at_most(epsilon, delta)}"
+        claim = f"{counted(number, 'label keeps', 'labels keep')} to {within}"
+        if any(charge.estimate is not None for charge in charges):
+            reason = "it holds published estimates about the data at hand: no guarantee"
+            return Verdict(TOTAL, claim, ASSUMED, reason), None
+        if any(charge.count for charge in charges) and ledger.composition in _RESERVE:
+            how, reason = self._filtered()
+            total = Total(float(epsilon), "a filter", stated=how == CONSISTENT)
+            return Verdict(TOTAL, claim, how, reason), total if how in {PROVED, CONSISTENT} else None
+        # the joint bound for models is decided at the budget's ε, and not searched
+        found = smallest_total(self.priced, delta, enough=float(epsilon) if any(c.models for c in charges) else 0.0)
+        verdict = judge_total(claim, found, (float_up(epsilon), delta), apart=_APART)
+        if found is None or verdict.verdict not in {PROVED, CONSISTENT}:
+            return verdict, None
+        pair = pair_at_most(min(found.epsilon, float(epsilon)), delta, 4)
+        return replace(verdict, claim=f"{counted(number, 'label is', 'labels are')} {pair}-DP, within {within}"), found
+
+    def _filtered(self) -> tuple[str, str]:
+        """Judge a budget of kinds that were chosen after earlier answers: by sums, or by a Rényi filter."""
+        (epsilon, delta), share = self.ledger.budget, _RESERVE[self.ledger.composition]
+        proves = [cost is not None and cost.proves(charge) for charge, cost in self.priced]
+        charges = [charge for charge, _ in self.priced]
+        if any(charge.alone for charge in charges):
+            found = smallest_total([(charge, None) for charge in charges], delta, enough=float(epsilon))
+            if found is not None and found.how.startswith("the composition") and found.epsilon <= float_up(epsilon):
+                return PROVED, found.how
+        if any(charge.alone or charge.vanishing for charge in charges):
+            return UNKNOWN, "no filter of the independent checker covers costs of models or open answers"
+        simple = exact_sum(self.priced)
+        if simple is not None and simple[0] <= epsilon and simple[1] <= share * delta:
+            return PROVED if all(proves) else CONSISTENT, f"the sums are {pair_at_most(*simple)}"
+        room = epsilon * (1 + Fraction(1, 10**9))
+        # a divergence grows with its order
+        order, proved = float_up(filter_order(room, delta * (1 - share))), list[Charge]()
+        for (charge, cost), is_proved in zip(self.priced, proves, strict=True):
+            own = None if cost is None else cost.renyi(order)
+            curve = ((), ()) if own is None or own.high == float("inf") else ((order,), (own.high,))
+            proved.append(Charge(charge.count, charge.guarantee if is_proved else None, *curve))
+        if filter_admits(proved, room, delta, share):
+            return PROVED, "its Rényi filter admits all queries"
+        if filter_admits(charges, room, delta, share):
+            return CONSISTENT, "its Rényi filter admits all queries, if each costs what the ledger states"
+        return FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"
 
     @property
     def adds_up(self) -> str:
@@ -73,32 +117,34 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
     """Judge every claim of a ledger."""
     ledger = audit.ledger
     claim = f"it is whole ({counted(len(ledger.entries), 'entry', 'entries')}, {ledger.queries[-1]:,} queries)"
-    yield Verdict(
-        LEDGER, claim, CONSISTENT, "pages, checksums, entry hashes and totals agree; a forger could compute them"
-    )
+    reason = "pages, checksums, entry hashes and totals agree; a forger could compute them"
+    yield Verdict(LEDGER, claim, CONSISTENT, reason)
     if ledger.population:
-        yield Verdict(LEDGER, f"it is about the population {ledger.population!r}", ASSUMED, _NO_FILE)
+        claim = f"it is about the population {ledger.population!r}"
+        yield Verdict(LEDGER, claim, ASSUMED, "no file can show this")
     yield from _judge_times(ledger)
-    yield from _judge_questions(ledger)
+    if named := [entry for entry in ledger.entries if entry.questions]:
+        asked = Counter(question for entry in named for question in entry.questions)
+        twice = sorted(question for question, times in asked.items() if times > 1)[:_SHOWN]
+        reason = f"paid for more than once: {', '.join(twice)}" if twice else "each once"
+        whole = all(len(entry.questions) == entry.count for entry in named)
+        yield judged(LEDGER, f"it names {asked.total():,} questions that it paid for", reason, holds=whole)
     if ledger.composition == "one" and ledger.charges:
         number = counted(len(ledger.charges), "kind", "kinds")
         yield judged(LEDGER, "all its queries are of one kind", f"{number} of cost", holds=len(ledger.charges) == 1)
     if any(charge.sampled is not None for charge in ledger.charges.values()):
-        differ = " and ".join(sorted(audit.neighbors))
-        claim = "all its costs are about the same neighbors"
-        yield judged(LEDGER, claim, f"data sets that {differ}", holds=len(audit.neighbors) == 1)
+        reason = f"data sets that {' and '.join(sorted(audit.neighbors))}"
+        yield judged(LEDGER, "all its costs are about the same neighbors", reason, holds=len(audit.neighbors) == 1)
     yield from _judge_costs(audit)
     if ledger.entries:
         yield audit.total[0]
         reason = "the budget rests on it" if ledger.composition == "planned" else "without it only the budget holds"
         yield Verdict(TOTAL, "the number of queries did not depend on the answers", ASSUMED, reason)
-    waiting = [entry for entry in ledger.entries if entry.waiting is not None]
-    if waiting:
+    if waiting := [entry for entry in ledger.entries if entry.waiting is not None]:
         spoilt = [entry.number for entry in waiting if not _is_kept(entry)]
+        claim = f"{counted(len(waiting), 'entry is', 'entries are')} not delivered yet"
         reason = f"what waits for {numbered(spoilt)} is not what was paid for" if spoilt else "their labels are whole"
-        yield judged(
-            LEDGER, f"{counted(len(waiting), 'entry is', 'entries are')} not delivered yet", reason, holds=not spoilt
-        )
+        yield judged(LEDGER, claim, reason, holds=not spoilt)
 
 
 def _judge_times(ledger: Ledger) -> Iterator[Verdict]:
@@ -129,23 +175,14 @@ def _seconds(moment: str) -> float | None:
         return None
 
 
-def _judge_questions(ledger: Ledger) -> Iterator[Verdict]:
-    named = [entry for entry in ledger.entries if entry.questions]
-    if named:
-        asked = Counter(question for entry in named for question in entry.questions)
-        twice = sorted(question for question, times in asked.items() if times > 1)[:_SHOWN]
-        reason = f"paid for more than once: {', '.join(twice)}" if twice else "each once"
-        whole = all(len(entry.questions) == entry.count for entry in named)
-        yield judged(LEDGER, f"it names {asked.total():,} questions that it paid for", reason, holds=whole)
-
-
 def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
     ledger, known = audit.ledger, {one.digest: one for one in audit.answerings}
+    bare = [entry for entry in ledger.entries if not entry.table]
     for digest, answering in known.items():
         named = [entry for entry in ledger.entries if entry.table == digest]
         claim = f"queries were answered with this {answering.what}"
         reason = f"{len(named)} of {counted(len(ledger.entries), 'entry holds', 'entries hold')} its digest {digest}"
-        if not named and any(not entry.table for entry in ledger.entries):
+        if not named and bare:
             yield Verdict(LEDGER, claim, ASSUMED, f"{reason}; others hold none")
         else:
             yield judged(LEDGER, claim, reason, holds=bool(named))
@@ -156,10 +193,11 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
             else:
                 yield from judge_charge(Cost(answering), charge)
     missing = sorted(ledger.digests - known.keys())
-    others = [entry for entry in ledger.entries if entry.table in missing]
-    bare = [entry for entry in ledger.entries if not entry.table]
     for some, reason in (
-        (others, f"what has the digest {', '.join(missing)} is not among the files: it would decide"),
+        (
+            [entry for entry in ledger.entries if entry.table in missing],
+            f"what has the digest {', '.join(missing)} is not among the files: it would decide",
+        ),
         (bare, "no digest names what answered: its maker can"),
     ):
         if some:
@@ -174,9 +212,7 @@ def _covers(answering: Answering, charge: Charge) -> bool:
     if models is None or models.K != voters.K or models.reached > voters.reached or models.sampled != voters.sampled:
         return False
     theirs, own = (
-        sorted(
-            (each or (Fraction(10**9), Fraction(1)) for count, each in one.kinds for _ in range(count)), reverse=True
-        )
+        sorted((each or _NO_GUARANTEE for count, each in one.kinds for _ in range(count)), reverse=True)
         for one in (models, voters)
     )
     return all(a[0] <= b[0] and a[1] <= b[1] for a, b in zip(theirs, own, strict=True))
@@ -188,85 +224,14 @@ def numbered(numbers: Sequence[int]) -> str:
     return f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
-def _total(ledger: Ledger, priced: Sequence[Priced], labels: int) -> tuple[Verdict, Total | None]:
-    (epsilon, delta), charges = ledger.budget, list(ledger.charges.values())
-    within = f"the budget {pair_at_most(epsilon, delta)}"
-    claim = f"{counted(labels, 'label keeps', 'labels keep')} to {within}"
-    if any(charge.estimate is not None for charge in charges):
-        return Verdict(TOTAL, claim, ASSUMED, "it holds published estimates about the data at hand: no guarantee"), None
-    if any(charge.count for charge in charges) and ledger.composition in _RESERVE:
-        return _filtered(ledger, priced, claim)
-    # the joint bound for models is decided at the budget's ε, and not searched
-    found = smallest_total(priced, delta, enough=float(epsilon) if any(c.models for c in charges) else 0.0)
-    if found is None:
-        return Verdict(TOTAL, claim, UNKNOWN, "no bound of the independent checker covers these costs"), None
-    known = "" if not found.stated else ", if each query costs what the ledger states"
-    shown = f"{found.how}: {pair_at_most(found.epsilon, delta)}{known}"
-    if found.epsilon <= float_up(epsilon) * (1.0 + NEAR):
-        pair = pair_at_most(min(found.epsilon, float(epsilon)), delta, 4)
-        claim = f"{counted(labels, 'label is', 'labels are')} {pair}-DP, within {within}"
-        return Verdict(TOTAL, claim, CONSISTENT if found.stated else PROVED, shown), found
-    if found.epsilon > float(epsilon) * _APART:
-        return Verdict(TOTAL, claim, FALSE, shown), None
-    return Verdict(TOTAL, claim, UNKNOWN, f"{shown}; a tighter bound would decide"), None
-
-
-def _filtered(  # noqa: PLR0911 (one for each way)
-    ledger: Ledger, priced: Sequence[Priced], claim: str
-) -> tuple[Verdict, Total | None]:
-    """Judge a budget of kinds that were chosen after earlier answers: by sums, or by a Rényi filter."""
-    (epsilon, delta), share = ledger.budget, _RESERVE[ledger.composition]
-    stated = any(cost is None or not cost.proves(charge) for charge, cost in priced)
-    charges, total = [charge for charge, _ in priced], Total(float(epsilon), "a filter", stated)
-    if any(charge.alone for charge in charges):
-        found = smallest_total([(charge, None) for charge in charges], delta, enough=float(epsilon))
-        if found is not None and found.how.startswith("the composition") and found.epsilon <= float_up(epsilon):
-            return Verdict(TOTAL, claim, PROVED, found.how), replace(total, stated=False)
-        return Verdict(TOTAL, claim, UNKNOWN, "no filter of the independent checker covers costs of models"), None
-    if any(charge.vanishing for charge in charges):
-        return Verdict(TOTAL, claim, UNKNOWN, "no filter of the independent checker covers open answers"), None
-    simple = exact_sum(priced)
-    if simple is not None and simple[0] <= epsilon and simple[1] <= share * delta:
-        reason = f"the sums are {pair_at_most(*simple)}"
-        return Verdict(TOTAL, claim, CONSISTENT if stated else PROVED, reason), total
-    room = epsilon * (1 + Fraction(1, 10**9))
-    if filters.filter_admits(_proved_costs(priced, room, delta * (1 - share)), room, delta, share):
-        return Verdict(TOTAL, claim, PROVED, "its Rényi filter admits all queries"), replace(total, stated=False)
-    if filters.filter_admits(filters.costs_of(charges), room, delta, share):
-        reason = "its Rényi filter admits all queries, if each costs what the ledger states"
-        return Verdict(TOTAL, claim, CONSISTENT, reason), replace(total, stated=True)
-    return Verdict(TOTAL, claim, FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"), None
-
-
-def _proved_costs(priced: Sequence[Priced], epsilon: Fraction, rest: Fraction) -> list[filters.Cost]:
-    """Prove each query's (ε, δ), and its Rényi divergence at the order of the filter."""
-    # a divergence grows with its order
-    order, costs = float_up(filters.filter_order(epsilon, rest)), list[filters.Cost]()
-    for charge, cost in priced:
-        known = None if cost is None else cost.renyi(order)
-        curve = () if known is None or known.high == float("inf") else ((Fraction(order), Fraction(known.high)),)
-        pair = charge.guarantee if cost is not None and cost.proves(charge) else None
-        costs.append(filters.Cost(charge.count, pair, (), curve))
-    return costs
-
-
 def _is_kept(entry: Entry) -> bool:
     """Whether the waiting labels of an entry match its count and digest."""
-    try:
-        file = BytesIO(entry.waiting or b"")
-        np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=4096)
-        content = (entry.waiting or b"")[file.tell() :]
-        if len(shape) != 1 or dtype.kind not in "biufU" or len(content) != shape[0] * dtype.itemsize:
-            return False
-        labels = LabelsFile.of(np.frombuffer(content, dtype))
-    except (ValueError, TypeError, SyntaxError, EOFError, OverflowError):
-        return False
-    return labels.digest() == entry.labels and entry.pays_for(labels.size)
+    labels: LabelsFile | None = read_waiting(entry.waiting or b"")
+    return labels is not None and labels.digest() == entry.labels and entry.pays_for(labels.size)
 
 
 def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
-    """Add up the budgets of ledgers of one population, if they add up.
+    """Add up the budgets of ledgers of one population, if they add up; judge that one identity means copies.
 
     Each ledger's answers together are (ε, δ)-private for any answers of the others, and concurrent interactive
     mechanisms compose as sequential ones. This needs the same neighbors, guarantees, and independent randomness.
@@ -278,11 +243,10 @@ def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
     unnamed = groups.pop("", [])
     for population, members in groups.items():
         if len(members) > 1:
-            names = ", ".join(audit.path for audit in members)
+            claim = f"{', '.join(audit.path for audit in members)} are about one population, {population!r}"
             faults = [audit.adds_up for audit in members if audit.adds_up]
             if len({audit.neighbors for audit in members if audit.ledger.entries}) > 1:
                 faults.append("their costs are about different neighbors")
-            claim = f"{names} are about one population, {population!r}"
             if faults:
                 yield Verdict(TOTAL, f"{claim}: their budgets add up", UNKNOWN, f"{faults[0]}; one ledger would decide")
             else:
@@ -293,21 +257,9 @@ def judge_populations(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
         names = ", ".join(audit.path for audit in unnamed)
         claim = "no two of these ledgers are about the same people"
         yield Verdict(TOTAL, claim, ASSUMED, f"{names}: without a population; if they are, all count together")
-
-
-def judge_copies(audits: Sequence[LedgerAudit]) -> Iterator[Verdict]:
-    """Judge that ledgers of one identity are copies of one another."""
-    for place, one in enumerate(audits):
-        for other in audits[place + 1 :]:
-            if one.ledger.identity == other.ledger.identity:
-                pairs = zip(one.ledger.hashes, other.ledger.hashes, strict=False)
-                apart = [number for number, (a, b) in enumerate(pairs) if a != b]
-                reason = (
-                    f"entry {apart[0]} differs: one was put back, or written again" if apart else "hashes are equal"
-                )
-                yield judged(LEDGER, f"{one.path} and {other.path} are copies of one ledger", reason, holds=not apart)
-
-
-def known_digests(audits: Mapping[str, LedgerAudit]) -> set[str]:
-    """Return the digests of the releases that answered for some ledger."""
-    return {digest for audit in audits.values() for digest in audit.ledger.digests}
+    for one, other in combinations(audits, 2):
+        if one.ledger.identity == other.ledger.identity:
+            pairs = zip(one.ledger.hashes, other.ledger.hashes, strict=False)
+            apart = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
+            reason = "hashes are equal" if apart is None else f"entry {apart} differs: one is old, or written again"
+            yield judged(LEDGER, f"{one.path} and {other.path} are copies of one ledger", reason, holds=apart is None)

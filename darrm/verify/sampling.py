@@ -41,9 +41,9 @@ _CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
 Sides = tuple[Array, Array]  # laws Q of rows, and P − Q
 
 
-def pure_epsilon(epsilon: float, sampling: Sampling) -> float:
-    """Round up ln(1 + q(e^ε − 1)), the ε of an (ε, 0)-private label after subsampling."""
-    if math.isinf(epsilon):
+def pure_epsilon(epsilon: float, sampling: Sampling | None) -> float:
+    """Round up ln(1 + q(e^ε − 1)), the ε of an (ε, 0)-private label after subsampling, if there is any."""
+    if math.isinf(epsilon) or sampling is None:
         return epsilon
     with ctx.workprec(_PRECISION):
         value = (1 + ball(sampling.rate) * (ball(Fraction(epsilon)).exp() - 1)).log()

@@ -1,7 +1,23 @@
 """Prove an ε for all answers together: the smallest of several bounds.
 
 The cost of one answer is computed from its release, if that is among the files. Otherwise it is the cost in the ledger,
-and the total is conditional on it. `darrm.verify.sums` adds losses, `darrm.verify.filters` Rényi divergences.
+and the total is conditional on it. `darrm.verify.sums` adds losses. Balls of `flint` enclose every other number, and
+their safe ends are compared.
+
+**Fixed kinds.** ρ in all at the order α > 1 gives (ε, δ) with ε = ρ + c(α) [CKS20, Proposition 12],
+
+    c(α) = log(1 − 1/α) − (log r + log α)/(α − 1)        at r = δ.
+
+**Kinds chosen on the way.** A budget (ε, δ) fixes d, the share for the queries' own δ_i, r = δ − d, and one
+order α. If every course of answers ends with Σε_i ≤ ε and Σδ_i ≤ d, or with Σρ_i ≤ ε − c(α), all answers are (ε, δ)-
+private, for any α > 1 that the budget fixes: docs/theory/composition.md proves it. ρ_i
+is the least of
+
+1. the chord of (α − 1)·ρ(α), which is convex, between the orders of the curve; before the first ρ is no larger,
+2. if Σδ_i ≤ d or δ_i = 0, log((e^{αε_i} + e^{(1−α)ε_i})/(1 + e^{ε_i}))/(α − 1) of randomized response [M17, Proposition
+   6],
+3. as in 2, the divergence with likelihood ratios cut off at c = e^{ε_i}: log(1 + α(α − 1)·I)/(α − 1), where
+   I = ∫_1^∞ u^{−α−1}·H(u) du + ∫_1^c u^{α−2}·H(u) du, H the line through the points of the profile.
 
 **Private models.** A person's data influence t models, each (ε, Δ)-private, trained once. Costs of their answers do not
 add up. These bounds hold (docs/theory/composition.md has the proofs):
@@ -24,14 +40,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
+
+from flint import arb, ctx
 
 from darrm.verify import mechanisms, sampling
 from darrm.verify.costs import Cost, looks_at_few
-from darrm.verify.filters import Cost as Proved
-from darrm.verify.filters import renyi_epsilon
 from darrm.verify.formats import Charge, Mechanism, Run, Table, Voters
-from darrm.verify.numbers import MOST_EPSILON, NEAR, Point, ball, conversion, exponential, float_up, upper_end
+from darrm.verify.numbers import (
+    MOST_EPSILON,
+    NEAR,
+    Point,
+    ball,
+    conversion,
+    exponential,
+    float_up,
+    pair_at_most,
+    upper_end,
+)
 from darrm.verify.sums import Directed, Kind, composed_delta, composed_epsilon, telling_points
+from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED, TOTAL, UNKNOWN, Verdict
 
 Priced = tuple[Charge, Cost | None]  # a cost of the ledger, and its recomputation if the release is among the files
 _POINTS, _MORE_POINTS = 16, 256  # of a profile: each takes as long as the proof of privacy
@@ -40,6 +68,8 @@ _OWN_POINTS, _FEW_POINTS = 192, 32  # without a stated profile; if each takes a 
 _MOST_CORNERS = 400
 _CLOSER, _CLOSEST, _NEARLY = 0.1, 0.001, 1.3  # relative steps of orders; a sum that is nearly enough
 _OWN_ORDERS = (1.0, 1.1, 0.9, 1.2, 0.8, 1.4, 0.7)  # times the order that is best for curves linear in it
+_BITS = 192
+_LEAST, _BISECTIONS = 2.0**-20, 80  # of α − 1: an order nearer 1 belongs to an ε without protection
 _TRIED = (1 + Fraction(9, 10**10), Fraction(1001, 1000), Fraction(101, 100), Fraction(11, 10))
 
 
@@ -64,6 +94,27 @@ def smallest_total(priced: Sequence[Priced], delta: Fraction, *, enough: float) 
         if best.epsilon <= enough * (1.0 + NEAR):
             break
     return best
+
+
+def judge_total(
+    claim: str,
+    found: Total | None,
+    stated: tuple[float, Fraction],
+    *,
+    apart: float,
+    about: str = TOTAL,
+    none: str = "no bound of the independent checker covers these costs",
+) -> Verdict:
+    """Judge a stated (ε, δ) by the smallest ε that is proved: false if that is ``apart`` times as large."""
+    if found is None:
+        return Verdict(about, claim, UNKNOWN, none)
+    known = ", if each query costs what the ledger states" if found.stated else ""
+    reason = f"{found.how}: {pair_at_most(found.epsilon, stated[1], 9)}{known}"
+    if found.epsilon <= stated[0] * (1.0 + NEAR):
+        return Verdict(about, claim, CONSISTENT if found.stated else PROVED, reason)
+    if found.epsilon > stated[0] * apart:
+        return Verdict(about, claim, FALSE, reason)
+    return Verdict(about, claim, UNKNOWN, f"{reason}; a tighter bound would decide")
 
 
 def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterator[tuple[float, str]]:
@@ -138,19 +189,17 @@ def _orders(priced: Sequence[Priced], delta: Fraction) -> list[float]:
 
 
 def _at_order(priced: Sequence[Priced], delta: Fraction, order: float, enough: float) -> float | None:
-    costs, queries = [], sum(charge.count for charge, _ in priced)
+    total, queries = Fraction(0), sum(charge.count for charge, _ in priced)
     room = max(0.0, (enough - float(conversion(Fraction(order), delta))) / queries) * (1.0 - NEAR)
     for charge, cost in priced:
         stated = charge.divergences[charge.orders.index(order)] if charge.orders else room
         own = None if cost is None else cost.renyi(order, stated)
-        if cost is not None and own is None:
-            return None
-        value = stated if own is None else own.high
+        value = stated if cost is None else math.inf if own is None else own.high
         if not math.isfinite(value):
             return None
-        costs.append(Proved(charge.count, curve=((Fraction(order), Fraction(value)),)))
-    found = renyi_epsilon(costs, delta)
-    return None if found is None else float_up(found)
+        total += charge.count * Fraction(value)
+    with ctx.workprec(_BITS):
+        return float_up(max(Fraction(0), upper_end(ball(total) + conversion(Fraction(order), delta))))
 
 
 def _losses(priced: Sequence[Priced], delta: Fraction, enough: float, most: int) -> float | None:
@@ -187,12 +236,11 @@ def _points(charge: Charge, cost: Cost | None) -> list[Point]:
         return [] if charge.guarantee is None else [charge.guarantee]
     answering, count = cost.answering, _OWN_POINTS
     if isinstance(answering, Mechanism):
-        pure = mechanisms.own_epsilon(answering)
-        drawn = answering.voters.sampled
+        pure, drawn = mechanisms.own_epsilon(answering), answering.voters.sampled
         is_fast = answering.kind not in {"AsymmetricMax", "LNMax"} or (drawn is not None and answering.classes == 2)
         count = count if is_fast else _FEW_POINTS
         most = min(pure, 12.0 * answering.reached / answering.parameters[0] if answering.kind == "GNMax" else 8.0)
-        top = Fraction(most if drawn is None else sampling.pure_epsilon(most, drawn))
+        top = Fraction(sampling.pure_epsilon(most, drawn))
     else:
         assert isinstance(answering, Table)  # noqa: S101 (a run has a guarantee)
         top = _top(cost, answering.target[0])
@@ -303,3 +351,97 @@ def _joint(models: Voters, priced: Sequence[Priced], delta: Fraction, x: Fractio
     y = -upper_end(-(1 + ball((exponential(step).lower - 1) / divergence)).log())
     total = _of_non_private(priced, reached, allowed / divergence, y)
     return total is not None and total <= y
+
+
+def filter_admits(costs: Sequence[Charge], epsilon: Fraction, delta: Fraction, set_aside: Fraction) -> bool:
+    """Prove that a budget (ε, δ) admits queries whose kinds were chosen on the way, δ·``set_aside`` for their own δ.
+
+    A hundred queries of ε = 0.1:
+
+    >>> hundred = [Charge(100, guarantee=(Fraction(1, 10), Fraction(0)))]
+    >>> [filter_admits(hundred, Fraction(epsilon), Fraction(1, 100), Fraction(1, 2)) for epsilon in ("2.97", "2.98")]
+    [False, True]
+    """
+    aside = delta * set_aside
+    pairs = [(cost.guarantee, cost.count) for cost in costs if cost.guarantee is not None]
+    pairs_count = sum((own[1] * count for own, count in pairs), Fraction(0)) <= aside
+    if pairs_count and len(pairs) == len(costs) and sum(own[0] * count for own, count in pairs) <= epsilon:
+        return True
+    if delta <= aside or epsilon <= 0:
+        return not costs
+    with ctx.workprec(_BITS):
+        order = filter_order(epsilon, delta - aside)
+        used = _used(costs, order, pairs_count=pairs_count)
+        return used is not None and bool(used + conversion(order, delta - aside) <= ball(epsilon))
+
+
+def filter_order(epsilon: Fraction, rest: Fraction) -> Fraction:
+    """Return the order of a budget: next to where ε = c(α) + α·(math.log(1/r) − log α)/(α − 1)²."""
+    log_rest = -math.log(rest)
+
+    def falls_short(above: float) -> bool:
+        order = 1.0 + above
+        converted = math.log(above) - math.log1p(above) + (log_rest - math.log1p(above)) / above
+        return converted + order * (log_rest - math.log1p(above)) / above**2 < epsilon
+
+    low, high = math.log(_LEAST), max(math.log(_LEAST), math.log(1.0 / rest - 1.0)) if rest < 1 else math.log(_LEAST)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if falls_short(math.exp(middle)) else (middle, high)
+    return 1 + Fraction(math.exp(low))
+
+
+def _used(costs: Sequence[Charge], order: Fraction, *, pairs_count: bool) -> arb | None:
+    total = arb(0)
+    for cost in costs:
+        bounds = [_of_curve(cost.curve, order)]
+        if cost.guarantee is not None and (pairs_count or cost.guarantee[1] == 0):
+            bounds.append(_of_response(cost.guarantee[0], order))
+            if points := cost.points():
+                bounds.append(_of_cut(points, cost.guarantee[0], order))
+        ends = [upper_end(bound) for bound in bounds if bound is not None and bound.is_finite()]
+        if not ends:
+            return None
+        total += cost.count * ball(max(Fraction(0), min(ends)))
+    return total
+
+
+def _of_curve(curve: Sequence[Point], order: Fraction) -> arb | None:
+    if not curve or order > curve[-1][0]:
+        return None
+    if order <= curve[0][0]:
+        return ball(curve[0][1])
+    (first, low), (last, high) = next(pair for pair in pairwise(curve) if order <= pair[1][0])
+    below, above = (first - 1) * low, (last - 1) * high
+    return ball((below + (above - below) * (order - first) / (last - first)) / (order - 1))
+
+
+def _of_response(epsilon: Fraction, order: Fraction) -> arb:
+    alpha, x = ball(order), ball(epsilon)
+    return (((alpha * x).exp() + ((1 - alpha) * x).exp()) / (1 + x.exp())).log() / (alpha - 1)
+
+
+def _of_cut(profile: Sequence[Point], epsilon: Fraction, order: Fraction) -> arb:
+    points = sorted(profile)
+    growth, delta = ball(points[0][0]).exp(), ball(points[0][1])
+    if points[0][0] > 0:
+        points = [(Fraction(0), upper_end((growth - 1 + 2 * delta) / (growth + 1))), *points]
+    last, bottom = points[-1]
+    alpha, end = ball(order), ball(last).exp()
+    integral = ball(bottom) * end**-alpha / alpha
+    for first, second in pairwise(points):
+        integral += _under_chord(first, second, second[0], -alpha)
+        if first[0] < epsilon:
+            integral += _under_chord(first, second, min(epsilon, second[0]), alpha - 1)
+    if epsilon > last:
+        integral += ball(bottom) * (ball(epsilon).exp() ** (alpha - 1) - end ** (alpha - 1)) / (alpha - 1)
+    return (1 + alpha * (alpha - 1) * integral).log() / (alpha - 1)
+
+
+def _under_chord(first: Point, second: Point, until: Fraction, power: arb) -> arb:
+    """Enclose ∫ u^{power − 1}·H(u) du from a point of the profile to e^until, along the chord to the next."""
+    start, end, stop = (ball(epsilon).exp() for epsilon in (first[0], second[0], until))
+    slope = (ball(second[1]) - ball(first[1])) / (end - start)
+    base = ball(first[1]) - slope * start
+    constant = base * (stop**power - start**power) / power
+    return constant + slope * (stop ** (power + 1) - start ** (power + 1)) / (power + 1)

@@ -37,9 +37,9 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.table.cost import charge_of
 from darrm.table.library import load_table
 from darrm.table.table import Table, certify
+from darrm.verify.attack import worst_pair
 from darrm.verify.audit import judge_file
 from darrm.verify.gamma import worst_costs
-from darrm.verify.neighbors import worst_pair
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, PROVED
 from tests.doors import validated
 from tests.oracle import corner_pairs

@@ -12,7 +12,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.aggregator import load_release, save_release
 from darrm.errors import TableError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
+from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noisy_law import answering_probabilities
 from darrm.noisy_max.noisy_maximum import NoisyMaximum, vanishing
 from darrm.noisy_max.selection import PermuteAndFlip
@@ -28,7 +28,6 @@ from darrm.release import release_debited
 from darrm.subsampling import Subsampling
 from darrm.verify.__main__ import main as verify
 from darrm.verify.costs import judge_charge
-from darrm.verify.label_law import open_law_of
 from darrm.verify.totals import smallest_total
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
 from darrm.votes import Votes
@@ -63,10 +62,6 @@ def test_the_law_of_an_answer_is_the_sum_over_all_noises(
     counts = np.array([[4, 0, 0], [3, 1, 0], [2, 1, 1], [2, 2, 0], [0, 0, 0], [300, 299, 0]])
     expected = [open_law(tuple(row), noise, threshold, reach)[:-1] for row in counts.tolist()]
     assert answering_probabilities(noise, counts, threshold) == pytest.approx(np.array(expected), abs=1e-12)
-    mechanism: GNMax | LNMax | AsymmetricMax = GNMax(1.0) if isinstance(noise, DiscreteGaussian) else LNMax(1.0)
-    mechanism = AsymmetricMax(noise) if isinstance(noise, AsymmetricNoise) else mechanism
-    own = open_law_of(NoisyMaximum(mechanism, Voters(4, PLAIN, overlap=1), OPEN, threshold))
-    assert own(counts) == pytest.approx(np.array(expected), abs=1e-12)
 
 
 def test_answers_are_drawn_with_their_probabilities() -> None:

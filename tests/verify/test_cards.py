@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from darrm.verify.audit import audit
-from darrm.verify.cards import read_card
+from darrm.verify.claims import read_card
 from darrm.verify.verdicts import CARD, CONSISTENT, FALSE, UNKNOWN
 
 pytest.importorskip("sklearn")

@@ -17,7 +17,7 @@ from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.privacy import PrivacyParams
 from darrm.verify.audit import audit
-from darrm.verify.estimates import _publication, judge_sanitized
+from darrm.verify.claims import judge_figure, publication_cost
 from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, UNKNOWN
 from darrm.votes import Votes
 
@@ -40,7 +40,7 @@ def figures() -> dict[str, dict[str, Any]]:
 
 
 def words(figure: Mapping[str, Any], ledgers: Any = None) -> list[str]:
-    return [one.verdict for one in judge_sanitized(json.dumps(figure).encode(), ledgers or {})]
+    return [one.verdict for one in judge_figure(json.dumps(figure).encode(), ledgers or {})]
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -116,7 +116,7 @@ def test_less_noise_of_the_publication_costs_more(figures: dict[str, dict[str, A
 )
 def test_publishing_costs_what_the_closed_form_says(one: GnssParameters) -> None:
 
-    found = _publication(vars(one), Fraction(one.order))
+    found = publication_cost(vars(one), Fraction(one.order))
     assert one.cost * (1 - 1e-5) <= found.low <= one.cost
     assert one.cost <= found.high <= one.cost * 1.01
 

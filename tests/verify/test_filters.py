@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from flint import arb, ctx
@@ -13,16 +14,19 @@ from hypothesis import strategies as st
 from darrm import PrivacyParams
 from darrm.account.filters import HALF, filter_bound
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max.label_cost import label_curve, label_profile
 from darrm.numerics.integer_noise import DiscreteGaussian
-from darrm.verify import filters
-from darrm.verify.filters import Cost, costs_of, filter_admits, renyi_epsilon
+from darrm.verify import totals
+from darrm.verify.formats import Charge
 from darrm.verify.numbers import exponential
 from darrm.verify.sums import composed_delta
+from darrm.verify.totals import filter_admits, smallest_total
 from tests.verify.support import charge_of
 
 GAUSSIAN = [(Fraction(order), Fraction(order, 200)) for order in range(2, 20)]
+GAUSSIAN_CURVE: dict[str, Any] = {
+    name: tuple(float(pair[place]) for pair in GAUSSIAN) for place, name in enumerate(("orders", "divergences"))
+}
 NOISE = DiscreteGaussian(10.0)
 
 
@@ -45,11 +49,11 @@ def test_randomized_response_has_its_divergence(epsilon: str, order: str) -> Non
     moment = truth**alpha * (1.0 - truth) ** (1.0 - alpha) + (1.0 - truth) ** alpha * truth ** (1.0 - alpha)
     expected = math.log(moment) / (alpha - 1.0)
     pair = (Fraction(epsilon), Fraction(order))
-    assert value(filters._of_response(*pair)) == pytest.approx(expected, rel=1e-9)
+    assert value(totals._of_response(*pair)) == pytest.approx(expected, rel=1e-9)
     # its profile bends at ε alone, and what a cut there leaves is all of it
     profile = [(Fraction(0), Fraction(math.tanh(x / 2.0))), (pair[0], Fraction(0))]
-    assert value(filters._of_cut(profile, *pair)) == pytest.approx(expected, rel=1e-9)
-    assert value(filters._of_cut(profile[1:], *pair)) == pytest.approx(expected, rel=1e-9)
+    assert value(totals._of_cut(profile, *pair)) == pytest.approx(expected, rel=1e-9)
+    assert value(totals._of_cut(profile[1:], *pair)) == pytest.approx(expected, rel=1e-9)
 
 
 @given(
@@ -72,34 +76,30 @@ def test_no_law_with_the_profile_leaves_more(
     profile = [(Fraction(place, 4), delta(Fraction(place, 4))) for place in places]
     epsilon, alpha = Fraction(cut, 4), float(order)
     left = math.log(sum(float(q) * min(float(p / q), math.exp(epsilon)) ** alpha for p, q in law)) / (alpha - 1.0)
-    assert value(filters._of_cut(profile, epsilon, order)) >= left - 1e-12
+    assert value(totals._of_cut(profile, epsilon, order)) >= left - 1e-12
 
 
 def test_a_curve_is_read_between_its_orders() -> None:
     two = [GAUSSIAN[0], GAUSSIAN[-1]]
     chord = (Fraction(1, 100) + (Fraction(18 * 19, 200) - Fraction(1, 100)) * Fraction(3, 17)) / 4
-    assert value(filters._of_curve(two, Fraction(5))) == pytest.approx(float(chord), rel=1e-15)
-    assert value(filters._of_curve(GAUSSIAN, Fraction(7))) == 7 / 200
-    assert value(filters._of_curve(GAUSSIAN, Fraction(3, 2))) == 1 / 100
-    assert filters._of_curve(GAUSSIAN, Fraction(20)) is None
-    assert filters._of_curve((), Fraction(2)) is None
+    assert value(totals._of_curve(two, Fraction(5))) == pytest.approx(float(chord), rel=1e-15)
+    assert value(totals._of_curve(GAUSSIAN, Fraction(7))) == 7 / 200
+    assert value(totals._of_curve(GAUSSIAN, Fraction(3, 2))) == 1 / 100
+    assert totals._of_curve(GAUSSIAN, Fraction(20)) is None
+    assert totals._of_curve((), Fraction(2)) is None
 
 
 @pytest.mark.parametrize("delta", ["1e-3", "1e-5", "1e-12"])
 def test_fixed_kinds_cost_what_the_accountant_says(delta: str) -> None:
-    curves = [RenyiCurve.of_pure(0.1), label_curve(NOISE)]
+    curves = [label_curve(DiscreteGaussian(sigma)) for sigma in (10.0, 25.0)]
     charges = [PrivacyCost("a", renyi=curves[0], count=50), PrivacyCost("b", renyi=curves[1], count=7)]
+    priced: list[totals.Priced] = [(charge_of(one), None) for one in charges]
     expected = (curves[0].repeated(50) + curves[1].repeated(7)).best(float(delta)).epsilon
-    found = renyi_epsilon(costs_of([charge_of(one) for one in charges]), Fraction(delta))
+    found = smallest_total(priced, Fraction(delta), enough=0.0)
     assert found is not None
-    assert float(found) == pytest.approx(expected, rel=1e-9)
-    assert (
-        renyi_epsilon(
-            [*costs_of([charge_of(one) for one in charges]), Cost(guarantee=(Fraction(1), Fraction(0)))],
-            Fraction(delta),
-        )
-        is None
-    )
+    assert found.epsilon == pytest.approx(expected, rel=1e-9)
+    other = Charge(guarantee=(Fraction(1), Fraction(0)))
+    assert smallest_total([*priced, (other, None)], Fraction(delta), enough=0.0) is None
 
 
 def pair(epsilon: str, delta: str, count: int) -> PrivacyCost:
@@ -128,7 +128,7 @@ def test_a_budget_admits_what_the_accountant_lets_in(name: str) -> None:
     charges, delta, aside = CHOSEN[name]
     bound = filter_bound(tuple(charges), float(delta), aside)
     assert bound is not None
-    costs, epsilon = costs_of([charge_of(one) for one in charges]), Fraction(bound.epsilon)
+    costs, epsilon = [charge_of(one) for one in charges], Fraction(bound.epsilon)
     assert filter_admits(costs, epsilon * (1 + Fraction(1, 10**6)), Fraction(delta), aside)
     assert not filter_admits(costs, epsilon * (1 - Fraction(1, 10**6)), Fraction(delta), aside)
 
@@ -137,19 +137,19 @@ def test_a_budget_admits_what_the_accountant_lets_in(name: str) -> None:
 def test_what_is_admitted_is_private(epsilon: str, delta: str) -> None:
     budget = (Fraction(epsilon), Fraction(delta))
     each, count = Fraction(epsilon) / 20, 0
-    while filter_admits([Cost(count + 1, (each, Fraction(0)))], *budget, Fraction(0)):
+    while filter_admits([Charge(count + 1, (each, Fraction(0)))], *budget, Fraction(0)):
         count += 1
     assert count >= 20
     assert composed_delta([([(each, Fraction(0))], count)], budget[0]) <= budget[1]
 
 
 def test_what_nothing_bounds_is_not_admitted() -> None:
-    failing = Cost(2, (Fraction(1, 10), Fraction(1, 100)), [(Fraction(0), Fraction(1, 10))])
+    failing = Charge(2, (Fraction(1, 10), Fraction(1, 100)), profile=((0.0,), (0.1,)))
     whole = (Fraction(5), Fraction(3, 100))
     assert filter_admits([failing], *whole, Fraction(2, 3))
     assert not filter_admits([failing], *whole, Fraction(65, 100))
-    assert filter_admits([replace(failing, curve=GAUSSIAN)], *whole, Fraction(65, 100))
-    assert not filter_admits([replace(failing, curve=GAUSSIAN, count=1000)], *whole, Fraction(65, 100))
-    assert not filter_admits([Cost(1)], *whole, HALF)
-    assert not filter_admits([Cost(1, curve=GAUSSIAN)], *whole, Fraction(1))
+    assert filter_admits([replace(failing, **GAUSSIAN_CURVE)], *whole, Fraction(65, 100))
+    assert not filter_admits([replace(failing, **GAUSSIAN_CURVE, count=1000)], *whole, Fraction(65, 100))
+    assert not filter_admits([Charge(1)], *whole, HALF)
+    assert not filter_admits([Charge(1, **GAUSSIAN_CURVE)], *whole, Fraction(1))
     assert filter_admits([], *whole, Fraction(1))

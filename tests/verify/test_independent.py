@@ -17,7 +17,7 @@ from tests.verify.lies import made_mechanism, made_plurality
 
 FOLDER = Path(verify.__file__).parent
 # an attack draws labels through the release itself: it alone may import that, and nothing but --attack imports it
-ATTACK = {"attack.py", "label_law.py", "neighbors.py"}
+ATTACK = {"attack.py"}
 LIBRARIES = {"numpy", "flint", "click", "darrm"}
 
 

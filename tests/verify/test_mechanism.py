@@ -21,10 +21,10 @@ from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics.integer_noise import AsymmetricNoise
 from darrm.plan import plan
 from darrm.plan.mechanisms import named
+from darrm.verify.attack import law_of
 from darrm.verify.audit import audit
 from darrm.verify.costs import Cost, judge_charge
 from darrm.verify.histograms import partitions
-from darrm.verify.label_law import law_of
 from darrm.verify.totals import smallest_total
 from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, UNKNOWN
 from tests.doors import validated

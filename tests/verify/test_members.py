@@ -13,7 +13,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import certify
 from darrm.verify.__main__ import main
-from darrm.verify.members import judge_members
+from darrm.verify.claims import judge_members
 from darrm.verify.verdicts import CONSISTENT, FALSE
 from tests.doors import validated
 from tests.verify.support import voters_of

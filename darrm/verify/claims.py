@@ -1,0 +1,284 @@
+"""Judge what people state of a release: plans, model cards, named voters, and published figures of PATE.
+
+A published figure is an estimate about the data at hand, not a guarantee. All its parts except the noisy one are
+public, and recomputed in balls: the conversion at λ and δ, Q checks of one bit, the probability Φ(−z) that noise made
+it too small, and the cost of publishing it. On the scale of votes this cost is λ/(2s²); by smooth sensitivity it is the
+largest divergence of N(f, (σS)²) and N(f', (σS')²) over r = S'/S with |log r| ≤ β, |f − f'| ≤ min(S, S'), and a mean
+that carries zσS [P, Definition 22], enclosed piece by piece of that interval:
+
+    λ·(min(1, r) + zσ|1 − r|)²/(2σ²(1 − λ + λr²)) + (2λ·ln r − ln(1 − λ + λr²))/(2(λ − 1)).
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from flint import arb, ctx
+
+from darrm.verify import mechanisms, sampling
+from darrm.verify.costs import Cost, looks_at_few
+from darrm.verify.formats import (
+    MALFORMED,
+    Charge,
+    Json,
+    Mechanism,
+    Run,
+    Voters,
+    exact_number,
+    parse_json,
+    read_plan,
+)
+from darrm.verify.history import read_digest
+from darrm.verify.ledger import LedgerAudit
+from darrm.verify.noisy_labels import Between, TooWideError, gaussian, renyi_of_bit
+from darrm.verify.numbers import Point, at_most, ball, conversion, pair_at_most
+from darrm.verify.totals import judge_total, smallest_total
+from darrm.verify.verdicts import (
+    ASSUMED,
+    CARD,
+    CONSISTENT,
+    ESTIMATE,
+    FALSE,
+    PLAN,
+    PROVED,
+    TOTAL,
+    UNKNOWN,
+    VOTERS,
+    Verdict,
+    judged,
+)
+
+CARD_FORMAT = "darrm model card"
+_BLOCK = re.compile(rb"```json\s*(\{.*?\})\s*```", re.DOTALL)
+_APART, _ROUNDED = 1.05, 1.0001  # relative: a larger sum refutes a claim; digits that a card leaves out
+_MOST_SAMPLED, _DISTANCE = 200, 1e-12  # voters, of two laws that are meant to be equal
+_MOST_BYTES = 2**24  # of a file of voters
+_NONE = (Fraction(10**400), Fraction(1))  # no guarantee
+_PIECES, _BITS = 1024, 128
+_NEAR = 1e-8  # relative: floats on either side, and β that the prover makes larger
+_NUMBERS = ("epsilon", "delta", "order", "noisy_cost", "public_cost", "failure_probability")
+_FIELDS = {"format", *_NUMBERS, "conversion", "run"}, {"mechanism", "queries", "check", "parameters"}
+_PARAMETERS = {"order", "deviation", "safety"}, {"order", "smoothness", "noise_scale", "safety"}
+_NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
+_MECHANISM = re.compile(
+    rf"GNMax\(sigma={_NUMBER}, .*|(?:Confident|Interactive)GNMax\(threshold=.*, sigma_threshold={_NUMBER}, .*'(\w+)'\)"
+)
+
+
+def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
+    """Judge the claims of a file under ``plan`` about its voters and the cost of all answers; accuracy is no claim."""
+    try:
+        plan = read_plan(claims)
+    except ValueError as error:
+        yield Verdict(PLAN, "it states a workload and what it spends", FALSE, str(error))
+        return
+    released = cost.answering.voters
+    asked = plan.voters if plan.voters.reached > released.reached else replace(plan.voters, reached=released.reached)
+    same = (asked, plan.classes) == (released, cost.answering.classes)
+    yield judged(PLAN, f"it is for {plan.voters}", f"the release is for {released}", holds=same)
+    if same:
+        claim = f"all {plan.queries:,} answers as planned are {pair_at_most(plan.epsilon, plan.delta)}-DP"
+        found = smallest_total([(charge_of(cost, plan.queries), cost)], plan.total[1], enough=plan.epsilon)
+        none = f"no bound covers them (K = {plan.voters.K:,}); `darrm plan` computes it again"
+        yield judge_total(claim, found, (plan.epsilon, plan.total[1]), apart=_APART, none=none)
+        claim = f"that is within the budget {pair_at_most(*plan.total)}"
+        within = Fraction(repr(plan.epsilon)) <= plan.total[0] * (1 + Fraction(1, 10**12))
+        holds = within and plan.delta == float(plan.total[1])
+        yield judged(TOTAL, claim, f"ε is {at_most(plan.epsilon, 9)}", holds=holds)
+
+
+def charge_of(cost: Cost, queries: int) -> Charge:
+    """Describe ``queries`` queries of a release by the costs that are known without a proof."""
+    answering, voters = cost.answering, cost.answering.voters
+    models = voters if voters.are_private_models else None
+    charge = Charge(queries, sampled=voters.sampled, models=models, alone=models is not None)
+    if isinstance(answering, Run):
+        count = -(-queries // answering.queries)
+        return replace(charge, count=count, guarantee=answering.budget, labels=answering.queries)
+    if isinstance(answering, Mechanism):
+        pure = sampling.pure_epsilon(mechanisms.own_epsilon(answering), voters.sampled)
+        pair = None if pure == float("inf") else (Fraction(pure), Fraction(0))
+        lost = mechanisms.vanishing(answering, answering.threshold) if answering.threshold is not None else None
+        charge = replace(charge, guarantee=pair, vanishing=0.0 if lost is None else min(1.0, lost.high))
+        return charge if models is None else replace(charge, plain=((answering.reached, Charge(guarantee=pair)),))
+    few = range(1, voters.K) if models is not None and voters.K <= _MOST_SAMPLED else range(0)
+    sample = next(((n, _DISTANCE) for n in few if looks_at_few((n, _DISTANCE), cost)), None)
+    plain = tuple((reached, Charge()) for reached in sorted({1, voters.reached})) if models is not None else ()
+    return replace(charge, guarantee=answering.target, plain=plain, sample=sample)
+
+
+def read_card(content: bytes) -> Json | None:
+    """Read the JSON block of a model card; None if it has no such block. Its prose is not read."""
+    for block in _BLOCK.findall(content):
+        try:
+            data = parse_json(block)
+        except ValueError:
+            continue
+        if data.get("format") == CARD_FORMAT:
+            return data
+    return None
+
+
+def judge_card(card: Json | None, ledgers: Sequence[LedgerAudit]) -> Iterator[Verdict]:
+    """Judge the stated guarantee and cost of a card against the ledger that paid."""
+    if card is None:
+        return
+    try:
+        guarantee, digest = _pair(card["guarantee"]), card["ledger_digest"]
+        spent = None if card.get("spent") is None else _pair(card["spent"])
+        own = None if not digest else read_digest(digest)
+        claim = f"what it describes is {pair_at_most(*guarantee)}-DP"
+    except (ValueError, *MALFORMED) as error:
+        yield Verdict(CARD, "it states a guarantee", FALSE, f"its block is malformed ({type(error).__name__}: {error})")
+        return
+    if own is None:
+        yield Verdict(CARD, claim, ASSUMED, "the models are private by themselves: no file can show this")
+        return
+    budget = exact_number(own.epsilon), exact_number(own.delta)
+    holds = guarantee[0] >= budget[0] and guarantee[1] >= budget[1]
+    yield judged(CARD, claim, f"the budget of its ledger is {pair_at_most(*budget)}", holds=holds)
+    if spent is None:
+        return
+    claim = f"it spent {pair_at_most(*spent)}"
+    audit = next((one for one in ledgers if one.ledger.identity == own.identity), None)
+    if audit is None or own.number > len(audit.ledger.entries):
+        yield Verdict(CARD, claim, UNKNOWN, "its ledger is not among the files: it would decide")
+        return
+    counts = dict.fromkeys(audit.ledger.charges, 0)
+    for entry in audit.ledger.entries[: own.number]:
+        counts[entry.cost] += entry.count
+    priced = [(charge.repeated(counts[n]), None) for n, charge in audit.ledger.charges.items() if counts[n]]
+    most = float(spent[0]) * _ROUNDED
+    found = smallest_total(priced, spent[1], enough=float(spent[0]))
+    yield judge_total(claim, found, (most, spent[1]), apart=_APART, about=CARD)
+
+
+def _pair(data: Json) -> Point:
+    return exact_number(data["epsilon"]), exact_number(data["delta"])
+
+
+def read_members(path: Path) -> dict[str, Point | None]:
+    """Read lines of name,epsilon,delta; `ValueError` for any other line."""
+    where, write = f"--voters {str(path)!r}", "lines of name,epsilon,delta"
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{where} is no small file: give {write}")
+    members: dict[str, Point | None] = {}
+    for number, row in enumerate(csv.reader(path.read_text(encoding="utf-8-sig").splitlines(), strict=True), 1):
+        if number == 1 and row == ["name", "epsilon", "delta"]:
+            continue
+        try:
+            name, epsilon, delta = [*(field.strip() for field in row), "0"][:3]
+            pair = None if epsilon == "inf" else (exact_number(epsilon), exact_number(delta or "0"))
+        except ValueError:
+            raise ValueError(f"{where}, line {number}: write {write}") from None
+        if name in members:
+            raise ValueError(f"{where}, line {number}: {name!r} is named twice")
+        members[name] = pair
+    if not members:
+        raise ValueError(f"{where} names no voter: give {write}")
+    return members
+
+
+def judge_members(members: Mapping[str, Point | None], voters: Voters) -> Iterator[Verdict]:
+    """Judge for each named voter whether a table counts them as no more private than they are.
+
+    Match greedily, weakest member first; each gets the most private voter that covers them.
+    """
+    counted = sorted((each or _NONE for count, each in voters.kinds for _ in range(count)), reverse=True)
+    if len(members) != len(counted):
+        reason = f"the table is about {len(counted)} voters, and {len(members)} are named"
+        yield from (judged(VOTERS, f"{name!r} is counted", reason, holds=False) for name in members)
+        return
+    matched: dict[str, Point] = {}
+    for name, each in sorted(members.items(), key=lambda member: member[1] or _NONE, reverse=True):
+        own = each or _NONE
+        fitting = [place for place, one in enumerate(counted) if one[0] >= own[0] and one[1] >= own[1]]
+        if fitting:
+            matched[name] = counted.pop(fitting[-1])
+    for name, each in members.items():
+        one = matched.get(name)
+        shown = "anyone" if one is None else "without a guarantee" if one == _NONE else f"{pair_at_most(*one)}-DP"
+        reason = f"the file promises {'no guarantee' if each is None else pair_at_most(*each)}"
+        yield judged(VOTERS, f"{name!r} is counted as {shown}", reason, holds=one is not None)
+
+
+def judge_figure(content: bytes, ledgers: Mapping[str, LedgerAudit]) -> Iterator[Verdict]:
+    """Judge a published figure, and whether ledgers take it for a guarantee."""
+    try:
+        with ctx.workprec(_BITS):
+            yield from list(_judge_figure(parse_json(content), ledgers))
+    except (ValueError, *MALFORMED) as error:
+        yield Verdict(ESTIMATE, "it is a published figure", FALSE, f"{type(error).__name__}: {error}")
+
+
+def _judge_figure(told: Json, ledgers: Mapping[str, LedgerAudit]) -> Iterator[Verdict]:
+    epsilon, delta, order, noisy, public, chance = (Fraction(float(told[name])) for name in _NUMBERS)
+    run, parameters = told["run"], told["run"]["parameters"]
+    if (told.keys(), run.keys()) != _FIELDS or parameters.keys() not in _PARAMETERS:
+        raise ValueError("its fields are not those of a figure")
+    safety = Fraction(parameters["safety"])
+    of_parameters = [value for name, value in parameters.items() if name != "safety"]
+    if not (0 < delta < 1 < order == parameters["order"] and min(of_parameters) > 0 <= min(safety, noisy)):
+        raise ValueError("a number is out of its range")
+    converted = conversion(order, delta) if told["conversion"] == "tight" else -ball(delta).log() / ball(order - 1)
+    own = float((ball(noisy + public) + converted).upper())
+    claim = f"its parts, {float(noisy):.6g} and {float(public):.6g}, make {pair_at_most(epsilon, delta)}"
+    yield judged(ESTIMATE, claim, f"converted again it is {own:.9g}", holds=_covers(epsilon, own), how=PROVED)
+    claim = f"its public part is for {run['queries']:,} questions to {run['mechanism']}, and publishing it"
+    try:
+        parts = [publication_cost(parameters, order), *_checks(run, order)]
+        low, high = sum(part.low for part in parts), sum(part.high for part in parts)
+        how, reason = PROVED if _covers(public, high) else CONSISTENT, f"computed again it is {high:.9g}"
+        yield judged(ESTIMATE, claim, reason, holds=_covers(public, low), how=how)
+    except TooWideError as error:
+        yield Verdict(ESTIMATE, claim, UNKNOWN, str(error))
+    least = float(((ball(safety) / arb(2).sqrt()).erfc() / 2).upper())
+    of = "" if "deviation" in parameters else " for the one direction of Theorem 6"
+    claim = f"it is an estimate about the data at hand, too small with probability {float(chance):.3g}{of}"
+    reason = f"no file shows its noise, its checks ({run['check']}), and parameters chosen beforehand, {parameters}"
+    yield judged(ESTIMATE, claim, reason, holds=_covers(chance, least), how=ASSUMED)
+    for path, audit in ledgers.items():
+        for charge in audit.ledger.charges.values():
+            if charge.guarantee is not None and float(charge.guarantee[0]) == float(epsilon):
+                holds = charge.estimate is not None and _covers(Fraction(charge.estimate), least)
+                reason = "it states a guarantee" if charge.estimate is None else f"too small with {charge.estimate:.3g}"
+                yield judged(ESTIMATE, f"{path} counts it as such an estimate", reason, holds=holds)
+
+
+def _covers(stated: Fraction, due: float) -> bool:
+    return stated >= due * (1.0 - _NEAR)
+
+
+def _checks(run: Json, order: Fraction) -> Iterator[Between]:
+    read, queries = _MECHANISM.fullmatch(run["mechanism"]), run["queries"]
+    by_data = run["check"] == "data-dependent" and "deviation" not in run["parameters"]
+    if read is None or type(queries) is not int or queries < 1 or not (by_data or run["check"] == "data-independent"):
+        raise ValueError("no run of PATE is published so")
+    if read[2] is not None and not by_data:
+        sigma, alpha = float(read[2]), float(order)
+        cost = alpha / (2.0 * sigma**2)
+        bit = renyi_of_bit(gaussian(sigma), alpha) if read[3] == "discrete" else Between(cost, cost)
+        yield Between(queries * bit.low, queries * bit.high)
+
+
+def publication_cost(parameters: Json, order: Fraction) -> Between:
+    """Enclose the cost of publishing a figure, see the module."""
+    if "deviation" in parameters:
+        cost = float(order) / (2.0 * parameters["deviation"] ** 2)
+        return Between(cost * (1.0 - 1e-15), cost * (1.0 + 1e-15))
+    beta, sigma, safety = (ball(Fraction(parameters[name])) for name in ("smoothness", "noise_scale", "safety"))
+    alpha, low, high = ball(order), 0.0, 0.0
+    for piece in range(_PIECES + 1):
+        place = beta * (2 * piece - _PIECES) / _PIECES
+        for exponent in (place, place + beta / _PIECES * arb(1, 1))[: 1 + (piece < _PIECES)]:  # and all after it
+            r = exponent.exp()
+            moved, room = r.min(1) + safety * sigma * abs(1 - r), 1 - alpha + alpha * r**2
+            cost = alpha * moved**2 / (2 * sigma**2 * room) + (2 * alpha * exponent - room.log()) / (2 * (alpha - 1))
+            if not cost.is_finite():
+                raise ValueError("publishing it so costs more than any number")
+            low = max(low, float(cost.lower())) if exponent is place else low
+            high = max(high, float(cost.upper()))
+    return Between(low, high)
