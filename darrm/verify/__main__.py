@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 import click
 
 from darrm.verify.audit import audit
-from darrm.verify.evidence import is_url
+from darrm.verify.evidence import check_regular, is_url
 from darrm.verify.history import PREFIX, LedgerDigest, read_digest, read_public_key
 from darrm.verify.report import html_report, json_report, text_report
 
@@ -73,16 +72,17 @@ def command(
     is written to the files or their folders: read-only copies are enough.
     """
     names = [path if is_url(path) else Path(path) for path in paths]
-    given = [
-        *(Path(key) for key in keys),
-        *([Path(voters)] if voters else []),
-        *(n for n in names if isinstance(n, Path)),
-    ]
     if report is not None:
-        _check_page(Path(report), given, force=force)
+        _check_page(Path(report), [*keys, *([voters] if voters else []), *map(str, names)], force=force)
     labels = None if classes is None else tuple(classes.split(","))
     if labels is not None and (len(labels) < 2 or len(set(labels)) < len(labels)):
         raise ValueError(f"--classes must be different labels, got {classes!r}: write no,yes")
+    shown = not quiet and sys.stderr.isatty()
+
+    def progress(text: str) -> None:
+        if shown:
+            click.echo(f"\r\x1b[K{text[:99]}", nl=False, err=True)
+
     found = audit(
         names,
         voters_path=None if voters is None else Path(voters),
@@ -90,9 +90,9 @@ def command(
         draws=attack,
         digests=[_digest(text) for text in digests],
         keys=[read_public_key(Path(key)) for key in keys],
-        report=_progress(quiet=quiet),
+        report=progress,
     )
-    _progress(quiet=quiet)("")
+    progress("")
     if report is not None:
         _write(Path(report), html_report(found))
     if as_json or form == "json":
@@ -104,21 +104,14 @@ def command(
     return found.status
 
 
-def _progress(*, quiet: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    shown = not quiet and sys.stderr.isatty()
-    return lambda text: click.echo(f"\r\x1b[K{text[:99]}", nl=False, err=True) if shown else None
-
-
 def _digest(text: str) -> LedgerDigest:
     if text.startswith((PREFIX, "{")):
         return read_digest(text)
-    path = Path(text)
-    if not stat.S_ISREG(path.stat().st_mode) or path.stat().st_size > _MOST_BYTES:
-        raise ValueError(f"--digest {text!r} is no small file: give the line that was copied, or a file that holds it")
-    return read_digest(path.read_text(encoding="utf-8-sig"), text)
+    check_regular(Path(text), _MOST_BYTES)
+    return read_digest(Path(text).read_text(encoding="utf-8-sig"), text)
 
 
-def _check_page(page: Path, given: Sequence[Path], *, force: bool) -> None:
+def _check_page(page: Path, given: Sequence[str], *, force: bool) -> None:
     if any(os.path.realpath(page) == os.path.realpath(path) for path in given):
         raise ValueError(f"--report {str(page)!r} would overwrite what is verified: name another file")
     if not page.parent.is_dir():
@@ -142,15 +135,12 @@ def _write(path: Path, text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge, report, and return the exit status: 0, 1 if a claim is false, 2 for an input that cannot be used."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return int(
-            command.main(list(sys.argv[1:] if arguments is None else arguments), "darrm verify", standalone_mode=False)
-            or 0
-        )
-    except click.ClickException as error:
-        click.echo(f"error: {error.format_message()}", err=True)
-    except (ValueError, OSError) as error:
-        click.echo(f"error: {error}", err=True)
+        return int(command.main(words, "darrm verify", standalone_mode=False) or 0)
+    except (click.ClickException, ValueError, OSError) as error:
+        message = error.format_message() if isinstance(error, click.ClickException) else error
+        click.echo(f"error: {message}", err=True)
     return 2
 
 

@@ -1,6 +1,6 @@
 """Write the report of `darrm verify`: the answer, its assumptions, and every check; as text, JSON or HTML."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from html import escape
 from textwrap import wrap
@@ -10,13 +10,14 @@ from darrm.verify.audit import Audit
 from darrm.verify.formats import Run
 from darrm.verify.ledger import LedgerAudit
 from darrm.verify.numbers import pair_at_most
-from darrm.verify.verdicts import ASSUMED, CONSISTENT, COST, FALSE, PROVED, TOPICS, TOTAL, UNKNOWN, VERDICTS, Verdict
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, COST, FALSE, PROVED, TOPICS, TOTAL, UNKNOWN
 
 PASS, FAIL, OPEN = "PASS", "FAIL", "OPEN"  # OPEN: nothing is false, and the answer is not proved
 _MOST_ANSWERS, _MOST_ASSUMPTIONS, _MOST_UNKNOWN = 2, 5, 3  # lines
 _WIDTH = 100
 _LOGGED = 1000  # entries of a log: a page stays readable
 _DIGEST_SHOWN = 16  # characters
+_OF_A_LABEL = ("one label is", "one query costs", "test and labels", "the Rényi curve")
 _MEANINGS = {
     PROVED: "proved by this verifier alone, in exact or enclosed arithmetic",
     CONSISTENT: "agrees with everything else that was given; a careful forgery would, too",
@@ -25,24 +26,16 @@ _MEANINGS = {
     FALSE: "contradicted by the files themselves",
 }
 _STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; max-width: 60rem; margin: 2rem auto; padding: 0 1.5rem;
-       background: #fff; }
-h1 { font-size: 1.6rem; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 1.8rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; overflow-wrap: anywhere; } .note { color: #555; font-size: .9rem; }
-.result { border-left: .4rem solid #1b6e3c; background: #eef6f0; padding: .7rem 1rem; margin: 1rem 0;
-          font-weight: 600; }
-.result.fail { border-color: #a31515; background: #fbeeee; }
-.result.open { border-color: #8a5a00; background: #fbf6ec; }
+body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; max-width: 60rem; margin: 2rem auto; background: #fff; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; } h3 { font-size: 1rem; } td, h3 { overflow-wrap: anywhere; }
+small { color: #555; } .result { border-left: .4rem solid #8a5a00; padding: .7rem 1rem; font-weight: 600; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid #ddd; }
-td, code { overflow-wrap: anywhere; } .verdict { white-space: nowrap; font-weight: 600; }
-.reason { color: #555; display: block; } code { font: .85em ui-monospace, Menlo, Consolas, monospace; }
-.proved-independently { color: #1b6e3c; } .consistent { color: #1f5a94; } .assumed { color: #8a5a00; }
-.unknown { color: #6b3fa0; } .false { color: #a31515; }
-.sign { display: grid; grid-template-columns: 2fr 1fr 2fr; gap: 2rem; margin-top: 3rem; break-inside: avoid; }
-.sign div { border-top: 1px solid #1c1c1c; padding-top: .3rem; font-size: .9rem; }
-@media print { body { margin: 0; max-width: none; font-size: 9pt; } tr { break-inside: avoid; } }
+.pass, .proved { color: #1b6e3c; } .consistent { color: #1f5a94; } .unknown { color: #6b3fa0; }
+.fail, .false { color: #a31515; }
+.sign div { border-top: 1px solid; }
+.sign { display: grid; grid-template-columns: 2fr 1fr 2fr; gap: 2rem; margin-top: 3rem; }
+@media print { body { margin: 0; max-width: none; font-size: 9pt; } tr, .sign { break-inside: avoid; } }
 """
 
 
@@ -57,32 +50,20 @@ def answer(audit: Audit) -> list[tuple[str, str]]:
     claims = [one for one in totals if one.verdict != ASSUMED or "published" in one.reason]
     if not claims:
         plans = [one for one in audit.verdicts if one.about == TOTAL and "as planned" in one.claim]
-        claims = plans or [one for one in audit.verdicts if one.about == COST and _is_of_a_label(one, audit)]
+        costs = [one for one in audit.verdicts if one.about == COST and one.file in audit.releases]
+        claims = plans or [one for one in costs if one.claim.startswith(_OF_A_LABEL)]
     if not claims:
         return [(OPEN, "nothing that answers or pays is among the files")]
-    several = len({claim.file for claim in claims}) > 1
-    return [
-        (
-            PASS if claim.verdict == PROVED else OPEN,
-            f"{f'{claim.file}: ' if several else ''}{claim.claim}{'' if claim.verdict == PROVED else _doubt(claim)}",
-        )
-        for claim in claims
-    ]
-
-
-def _is_of_a_label(verdict: Verdict, audit: Audit) -> bool:
-    starts = ("one label is", "one query costs", "test and labels", "the Rényi curve")
-    return verdict.file in audit.releases and verdict.claim.startswith(starts)
-
-
-def _doubt(claim: Verdict) -> str:
-    return f" is {claim.verdict}: {claim.reason}"
+    several, answers = len({claim.file for claim in claims}) > 1, []
+    for one in claims:
+        doubt = "" if one.verdict == PROVED else f" is {one.verdict}: {one.reason}"
+        answers.append((OPEN if doubt else PASS, f"{f'{one.file}: ' if several else ''}{one.claim}{doubt}"))
+    return answers
 
 
 def assumptions(audit: Audit) -> list[tuple[str, str]]:
     """Return every assumption once, with a way to check it."""
-    found = dict.fromkeys((one.claim, one.reason) for one in audit.verdicts if one.verdict == ASSUMED)
-    return list(found)
+    return list(dict.fromkeys((one.claim, one.reason) for one in audit.verdicts if one.verdict == ASSUMED))
 
 
 def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
@@ -97,30 +78,18 @@ def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
     lines += [f"  and {len(rests) - len(shown)} more"] if len(shown) < len(rests) else []
     unknown = [one for one in audit.verdicts if one.verdict == UNKNOWN]
     lines += [f"unknown: {one.claim} ({one.reason})" for one in unknown[:_MOST_UNKNOWN]]
-    proved = ", ".join(
-        topic for topic in TOPICS if any((one.about, one.verdict) == (topic, PROVED) for one in audit.verdicts)
-    )
-    lines.append(f"{PROVED:<22} {proved or 'nothing'}")
-    lines.append(
-        f"{CONSISTENT:<22} {counts[CONSISTENT]} checks of files   unknown {counts[UNKNOWN]}   false {counts[FALSE]}"
-    )
-    lines.append(
-        f"Report written to {page}    (every check: --all)" if page else "(every check: --all; a page: --report)"
-    )
-    lines = [_cut(line) for line in lines]
+    about = {one.about for one in audit.verdicts if one.verdict == PROVED}
+    lines.append(f"{PROVED:<22} {', '.join(topic for topic in TOPICS if topic in about) or 'nothing'}")
+    found = f"{counts[CONSISTENT]} checks of files   unknown {counts[UNKNOWN]}   false {counts[FALSE]}"
+    more = f"Report written to {page}    (every check: --all)" if page else "(every check: --all; a page: --report)"
+    lines = [_cut(line) for line in (*lines, f"{CONSISTENT:<22} {found}", more)]
     return "\n".join([*lines, *(_every(audit) if every else [])]).replace("\r", "\\r") + "\n"
 
 
 def _wrapped(text: str) -> list[str]:
     """Break an answer into at most three lines."""
-    return wrap(
-        text.replace("\n", "\\n"),
-        _WIDTH,
-        subsequent_indent="      ",
-        max_lines=3,
-        placeholder=" …",
-        break_on_hyphens=False,
-    )
+    text, indent = text.replace("\n", "\\n"), "      "
+    return wrap(text, _WIDTH, subsequent_indent=indent, max_lines=3, placeholder=" …", break_on_hyphens=False)
 
 
 def _cut(line: str) -> str:
@@ -130,8 +99,8 @@ def _cut(line: str) -> str:
 
 def _every(audit: Audit) -> Iterator[str]:
     for path in dict.fromkeys(verdict.file for verdict in audit.verdicts):
-        yield from ("", (path or "all files").replace("\n", "\\n"))
-        yield from (str(verdict).replace("\n", "\\n") for verdict in audit.verdicts if verdict.file == path)
+        own = [str(verdict) for verdict in audit.verdicts if verdict.file == path]
+        yield from (line.replace("\n", "\\n") for line in ("", path or "all files", *own))
     yield ""
     for file in audit.files:
         path = file.path.replace("\n", "\\n")
@@ -162,20 +131,13 @@ def json_report(audit: Audit) -> dict[str, Any]:
 
 def _ledger(audit: LedgerAudit) -> dict[str, Any]:
     ledger, total = audit.ledger, audit.total[1] if audit.ledger.entries else None
+    fields = ("time", "what", "count", "note", "table", "labels")
     return {
         "budget": {"epsilon": ledger.epsilon, "delta": ledger.delta},
         "composition": ledger.composition,
         "proved": None if total is None or total.stated else {"epsilon": total.epsilon, "bound": total.how},
         "entries": [
-            {
-                "time": entry.time,
-                "what": entry.what,
-                "count": entry.count,
-                "note": entry.note,
-                "table": entry.table,
-                "labels": entry.labels,
-                "questions": list(entry.questions),
-            }
+            {**{name: getattr(entry, name) for name in fields}, "questions": list(entry.questions)}
             for entry in ledger.entries
         ],
     }
@@ -183,19 +145,28 @@ def _ledger(audit: LedgerAudit) -> dict[str, Any]:
 
 def html_report(audit: Audit) -> str:
     """Write one page, in the order of the text, without scripts and external resources."""
-    answers = "".join(f'<p class="result {word.lower()}">{word}: {escape(text)}</p>\n' for word, text in answer(audit))
-    rests = "".join(
-        f"<li>{escape(claim)} <span class=note>({escape(reason)})</span></li>" for claim, reason in assumptions(audit)
+    rests, counts = assumptions(audit), ", ".join(f"{count} {name}" for name, count in audit.counts.items())
+    parts = [f"<h1>Audit of a private release</h1>\n<small>{escape(audit.made)}</small>\n"]
+    parts += [f'<p class="result {word.lower()}">{word}: {escape(text)}</p>\n' for word, text in answer(audit)]
+    listed = "".join(f"<li>{escape(claim)} <small>({escape(reason)})</small></li>" for claim, reason in rests)
+    parts += [f"<h2>Assumptions</h2>\n<ol>{listed}</ol>\n"] if rests else []
+    words = " ".join(f"<b>{name}</b>: {escape(meaning)}." for name, meaning in _MEANINGS.items())
+    parts.append(f"<h2>Checks</h2>\n<small>{counts}. {words}</small>\n")
+    order = (FALSE, UNKNOWN, PROVED, CONSISTENT)
+    for path in dict.fromkeys(verdict.file for verdict in audit.verdicts if verdict.verdict != ASSUMED):
+        own = [one for verdict in order for one in audit.verdicts if (one.file, one.verdict) == (path, verdict)]
+        rows = [(one.verdict, f"{one.claim} ({one.reason})") for one in own]
+        parts.append(
+            f"<h3>{escape(path or 'all files')}</h3>\n" + _table(("verdict", "claim, and what was found"), rows)
+        )
+    parts += map(_log, audit.ledgers.values())
+    files = [(file.role, file.path, f"{file.size:,}", file.sha256) for file in audit.files]
+    parts.append(f"<h2>Files</h2>\n{_table(('file', 'name', 'bytes', 'SHA-256'), files)}")
+    parts.append(
+        "<h2>Signature</h2>\n<p>I have read this report. I compared the SHA-256 of the files with those that were "
+        f"published, and I accept the {len(rests)} assumptions.</p>\n"
+        '<div class="sign"><div>name</div><div>date</div><div>signature</div></div>\n'
     )
-    counts = ", ".join(f"{count} {name}" for name, count in audit.counts.items())
-    parts = [
-        f"<h1>Audit of a private release</h1>\n<p class=note>{escape(audit.made)}</p>\n{answers}",
-        f"<h2>Assumptions</h2>\n<ol>{rests}</ol>\n" if rests else "",
-        f"<h2>Checks</h2>\n<p class=note>{counts}. {_words()}</p>\n{''.join(_checks(audit))}",
-        "".join(_log(one) for one in audit.ledgers.values()),
-        f"<h2>Files</h2>\n{_files(audit)}",
-        _signature(audit),
-    ]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -205,56 +176,26 @@ def html_report(audit: Audit) -> str:
     )
 
 
-def _words() -> str:
-    return " ".join(f"<b>{name}</b>: {escape(_MEANINGS[name])}." for name in VERDICTS)
-
-
-def _row(*cells: object) -> str:
-    return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>\n"
-
-
-def _table(heads: tuple[str, ...], rows: str) -> str:
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    """Write a table; the first word of a row is its class."""
     names = "".join(f"<th>{escape(head)}</th>" for head in heads)
-    return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
-
-
-def _checks(audit: Audit) -> Iterator[str]:
-    order = (FALSE, UNKNOWN, PROVED, CONSISTENT, ASSUMED)
-    for path in dict.fromkeys(verdict.file for verdict in audit.verdicts):
-        own = [one for one in audit.verdicts if one.file == path and one.verdict != ASSUMED]
-        rows = "".join(
-            f'<tr><td class="verdict {one.verdict.replace(" ", "-")}">{one.verdict}</td>'
-            f'<td>{escape(one.claim)}<span class="reason">{escape(one.reason)}</span></td></tr>\n'
-            for one in sorted(own, key=lambda one: order.index(one.verdict))
-        )
-        if rows:
-            yield f"<h3>{escape(path or 'all files')}</h3>\n" + _table(("verdict", "claim, and what was found"), rows)
+    body = "".join(
+        f'<tr><td class="{escape(str(row[0]).partition(" ")[0])}">'
+        + "</td><td>".join(escape(str(cell)) for cell in row)
+        + "</td></tr>\n"
+        for row in rows
+    )
+    return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
 
 def _log(audit: LedgerAudit) -> str:
-    rows = "".join(
-        _row(
-            *(entry.time, f"{entry.count:,}", entry.what, entry.note),
-            *(entry.table[:_DIGEST_SHOWN] or "–", entry.labels[:_DIGEST_SHOWN] or "–"),
-        )
-        for entry in audit.ledger.entries[:_LOGGED]
-    )
-    left = len(audit.ledger.entries) - _LOGGED
+    entries, cut = audit.ledger.entries, slice(_DIGEST_SHOWN)
+    rows = [
+        (one.time, f"{one.count:,}", one.what, one.note, one.table[cut] or "–", one.labels[cut] or "–")
+        for one in entries[:_LOGGED]
+    ]
+    left = len(entries) - _LOGGED
     more = f"<p>{left:,} more entries: `darrm account` lists all.</p>" if left > 0 else ""
     heads = ("time", "queries", "what", "note", "digest of what answered", "digest of the labels")
     budget = f"<p>Budget {escape(pair_at_most(*audit.ledger.budget))}, composition {audit.ledger.composition}.</p>"
     return f"<h2>Entries of {escape(audit.path)}</h2>\n{budget}{_table(heads, rows)}{more}"
-
-
-def _files(audit: Audit) -> str:
-    rows = "".join(_row(file.role, file.path, f"{file.size:,}", file.sha256) for file in audit.files)
-    return _table(("file", "name", "bytes", "SHA-256"), rows)
-
-
-def _signature(audit: Audit) -> str:
-    number = len(assumptions(audit))
-    return (
-        "<h2>Signature</h2>\n<p>I have read this report. I compared the SHA-256 of the files with those that were "
-        f"published, and I accept the {number} assumptions.</p>\n"
-        '<div class="sign"><div>name</div><div>date</div><div>signature</div></div>\n'
-    )

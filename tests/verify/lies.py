@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from shutil import copy, copytree
 from typing import Any
@@ -768,7 +769,10 @@ def honest_variations() -> list[Honest]:
         Honest("plan", "no receipts", partial(_without, "*.receipt.json")),
         Honest("lnmax", "one file of labels gone", lambda at: (at / "more.csv").unlink()),
         Honest("majority", "notes beside it", lambda at: (at / "notes.txt").write_text("ask Ada\n")),
-        Honest("majority", "its stream's first answers", partial(lines, "answers.csv", lambda old: old[:9])),
+        *(
+            Honest("majority", f"a part of its stream, {part}", partial(lines, "answers.csv", itemgetter(part)))
+            for part in (slice(0, 9), slice(5, 24), slice(23, 24))
+        ),
         Honest("majority", "its stream backwards", partial(lines, "answers.csv", lambda old: old[::-1])),
         Honest("plan", "without what was planned", partial(changed, "plan.json", "plan", None)),
         Honest("majority", "a second debit after the receipts", _debited_again),
