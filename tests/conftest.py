@@ -27,8 +27,8 @@ settings.load_profile("quick")
 
 # examples that calibrate or train for longer than a quick test may take, each in rooms whose tests are many
 LONG_EXAMPLES = {
-    "darrm.plan.variations.affordable",
-    "darrm.plan.variations.sweep",
+    "darrm.plan.planner.affordable",
+    "darrm.plan.planner.sweep",
     "darrm.training.calibration.calibrate_noise",
     "darrm.training.calibration.calibrate_sampling",
     "darrm.estimators.confident.limited",

@@ -14,11 +14,9 @@ from darrm.pate.confident import CheckedGNMax, ScoredGNMax
 from darrm.pate.tested import TestedRun
 from darrm.plan.accuracy import Measure
 from darrm.plan.budget import account_of, needs_no_noise
-from darrm.plan.calibrated import CalibratedMechanism
-from darrm.plan.calibration import calibrate
-from darrm.plan.mechanisms import named
+from darrm.plan.calibration import CalibratedMechanism, calibrate
+from darrm.plan.mechanisms import RELEASED, named
 from darrm.plan.planner import plan
-from darrm.plan.variations import RELEASED
 from darrm.priors import parse
 from darrm.problem import Voters, Workload
 from darrm.util import checks

@@ -42,7 +42,7 @@ from darrm.estimators.texts import reader_of
 from darrm.estimators.voting import PayingVote, PrivateVotingClassifier
 from darrm.ledger.sqlite import MEMORY
 from darrm.ledger.store import is_url
-from darrm.plan.calibrated import CalibratedMechanism
+from darrm.plan.calibration import CalibratedMechanism
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks

@@ -22,7 +22,7 @@ from darrm.estimators.teachers import check_classifier
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.pate.analysis import PrivateFigureWarning
-from darrm.plan.calibrated import CalibratedMechanism
+from darrm.plan.calibration import CalibratedMechanism
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks

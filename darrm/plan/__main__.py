@@ -24,8 +24,9 @@ from darrm.commands.options import (
     workload_options,
 )
 from darrm.optimize.report import fitted
-from darrm.plan import planner, report, results, variations
+from darrm.plan import planner
 from darrm.plan.mechanisms import MECHANISMS, TESTED, named
+from darrm.plan.report import Plan, Sweep, affordable_text, csv_text
 from darrm.priors import Prior, parsed
 from darrm.problem import Workload
 from darrm.util import checks
@@ -90,7 +91,7 @@ darrm release releases labels from the file of --output."""
 )
 @option(
     "--find",
-    type=click.Choice(list(variations.QUANTITIES)),
+    type=click.Choice(list(planner.QUANTITIES)),
     section=SEARCH,
     help="with --accuracy: the most queries (default), the fewest voters, or the smallest total ε",
 )
@@ -130,15 +131,22 @@ def plan(
     asked |= {"complete": output.everything, "stoppable": True}
     text = ""
     with output.status_line() as line, interrupted_after(time_limit):
-        if sweep is not None:
-            _print_sweep(variations.sweep(workload, sweep, report=line.show, **asked), csv, output)
-            return
         if accuracy is not None:
             what = find or "queries"
-            workload = variations.affordable(workload, accuracy, what, prior=belief, report=line.show, stoppable=True)
-            text = results.affordable_text(workload, accuracy, what)
-        made = planner.plan(workload, report=line.show, **asked)
-    _print_plan(made, csv, output, text)
+            workload = planner.affordable(workload, accuracy, what, prior=belief, report=line.show, stoppable=True)
+            text = affordable_text(workload, accuracy, what)
+        made: Plan | Sweep
+        if sweep is not None:
+            made = planner.sweep(workload, sweep, report=line.show, **asked)
+        else:
+            made = planner.plan(workload, report=line.show, **asked)
+    if isinstance(made, Plan) and output.path is not None:
+        made.save(output.path)
+    if csv is not None:
+        write_text(csv, csv_text([made] if isinstance(made, Plan) else made.plans))
+    if output.plot is not None:
+        made.plot(output.plot)
+    output.print(text=lambda: text + made.text(output.path), document=lambda: made.document(output.path))
 
 
 def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:
@@ -151,27 +159,6 @@ def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior
         allowed = "an existing file of public votes, or a prior like dirichlet:0.01"
         checks.fail("--votes-look-like", votes_look_like, allowed)
     return parsed(f"votes:{votes_look_like}" if file.exists() else votes_look_like, classes)
-
-
-def _print_sweep(made: results.Sweep, table: Path | None, output: Output) -> None:
-    if table is not None:
-        write_text(table, report.csv_text(made.plans))
-    if output.plot is not None:
-        report.plot_sweep(output.plot, made)
-    output.print(text=lambda: str(made), document=lambda: report.sweep_json(made))
-
-
-def _print_plan(made: results.Plan, table: Path | None, output: Output, text: str) -> None:
-    if output.path is not None:
-        made.save(output.path)
-    if table is not None:
-        write_text(table, report.csv_text([made]))
-    if output.plot is not None:
-        report.plot_plan(output.plot, made)
-    output.print(
-        text=lambda: text + results.plan_text(made, output.path),
-        document=lambda: report.plan_json(made, output.path),
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -205,17 +205,6 @@ class Measure:
         "accuracy", or for two classes "error": the expected error [D, Definition 2.4]. It replaces the accuracy under a
         prior whose law of the votes is not known.
 
-    Attributes
-    ----------
-    levels
-        The numbers of votes for the winner at which `curve` is computed.
-    name
-        The objective, for readers.
-    is_error
-        Whether the objective is the expected error.
-    is_regret
-        Whether the ranking is by minimax regret over the reference priors.
-
     Raises
     ------
     ValueError
@@ -244,8 +233,10 @@ class Measure:
             self.counts = (_alone if is_open(self.classes) else _leading)(self.K, self.classes)
         if self.is_error:
             weights_of(self.prior, self.K)  # a prior without linear expected error is refused before the search
-        self.levels = self.counts[:, 0]
+        self.levels = self.counts[:, 0]  # the numbers of votes for the winner at which `curve` is computed
         self.name = "expected error" if self.is_error else "accuracy"
+        # the ranking is by minimax regret over these
+        self.reference_priors = dict(zip(CONSENSUS, columns_of(self.classes).values(), strict=True))
         self.is_regret = isinstance(self.prior, Spread) and not self.is_error
         self._right: dict[tuple[Law, _Question], Array] = {}
 
@@ -290,7 +281,7 @@ class Measure:
 
     def consensus(self, law: Law) -> dict[str, Accuracy]:
         """Compute the accuracy under the priors of low, medium and high consensus, asking the law once."""
-        three = dict(zip(CONSENSUS, columns_of(self.classes).values(), strict=True))
+        three = self.reference_priors
         if self.is_binary:
             curve = self.curve(law)
             known = {name: accuracy_of_majorities(curve, self.K, prior) for name, prior in three.items()}

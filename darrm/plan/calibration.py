@@ -7,23 +7,75 @@ was tried and admitted.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from darrm.account.accountant import Spent
+from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.plan.accuracy import Measure
+from darrm.plan.accuracy import Accuracy, Law, Measure
 from darrm.plan.budget import account_of, counted
-from darrm.plan.calibrated import CalibratedMechanism
 from darrm.plan.mechanism import Mechanism, Proposal, Search, no_report
 from darrm.problem import Workload
+from darrm.table.table import Table
 
 QUICK_UNUSED, QUICK_NARROW = 2e-5, 1e-9  # of costs that take no time
 SLOPE = 1.15  # of log ε over log rate, until it is known: 1 for pure privacy, up to 2 for Gaussian noise
 TRIALS, STRAIGHT = 60, 9  # trials, and how many before every third one bisects
 STRIDE = 8.0  # times the rate: the longest step until the end lies between two rates
 JUMP, CLOSEST, LEAST_RATE = 2.0, 1e-9, 1e-100  # slopes of a jump; parts of a rate; below it an answer is a guess
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CalibratedMechanism:
+    """A mechanism with the parameters that use up the budget of a workload."""
+
+    slug: str  # the name in commands and files
+    name: str  # for readers
+    workload: Workload
+    # Pr[the answer is the majority], given each of `levels`, numbers of votes for it out of K without the missing: the
+    # mean of both sides; for more classes the others share the rest evenly
+    curve: NDArray[np.float64]
+    spent: Spent  # the cost of all queries at the budget's δ
+    settings: Mapping[str, float] = field(default_factory=dict)  # the parameters by name
+    aggregator: Aggregator | None = None
+    instructions: tuple[str, ...] = ()  # what to do without an aggregator
+    only_compared: str = ""  # the reason why this library does not release it
+    remark: str = ""  # another sentence for readers
+    estimate: Accuracy | None = None  # the accuracy under the prior, if it is known
+    consensus: Mapping[str, Accuracy] = field(default_factory=dict)  # accuracies under the three reference priors
+    regret: float | None = None  # the largest difference to the best under one of these, after a ranking
+    expected_error: float | None = None  # of two classes, under the prior
+    answered: float | None = None  # the share of open questions, under the prior
+    levels: NDArray[np.int64] = field(default_factory=lambda: np.arange(0))
+    law: Law | None = None
+    is_rough: bool = False  # a finer calibration would use more of the budget
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the law, which is code: another process gets the result."""
+        return {**self.__dict__, "law": None}
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy under the prior, or NaN."""
+        return math.nan if self.estimate is None else self.estimate.value
+
+    @property
+    def is_released(self) -> bool:
+        """Whether this library releases it."""
+        return not self.only_compared
+
+    @property
+    def table(self) -> Table | None:
+        """The certified table of the aggregator, or None."""
+        table = getattr(self.aggregator, "table", None)
+        return table if isinstance(table, Table) else None
 
 
 def calibrate(
@@ -66,23 +118,23 @@ def calibrate(
     >>> gnmax.spent.epsilon <= 2, round(gnmax.settings["sigma"])
     (True, 55)
     """
-    if not mechanism.is_for(workload.classes):
-        raise PlanError(mechanism.meant_for())
+    mechanism.check_classes(workload.classes)
     search = Search(workload, measure or Measure(workload, None), to_beat, report, is_fine)
-    trials = [_Calibration(search, instance) for instance in mechanism.instances(search)]
+    trials = [_Trial(search, instance) for instance in mechanism.instances(search)]
     if len(trials) > 1:
-        trials.sort(key=lambda trial: trial.wrong(trial.rate))
+        trials.sort(key=_Trial.wrong)
     followed = trials[: trials[0].mechanism.followed]
     for trial in followed:
         trial.turn_up()
     if all(trial.is_refused for trial in followed):
         raise PlanError(followed[0].reason)
     if len(trials) > 1:
-        trials.sort(key=lambda trial: trial.wrong(trial.rate))
-    best = next((trial for trial in trials if trial.is_admitted), None)
+        trials.sort(key=_Trial.wrong)
+    best = next((trial for trial in trials if trial.is_admitted()), None)
     if best is None:
         raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in trials)))
-    return best.result(mechanism)
+    is_rough = not is_fine and best.mechanism.rough > best.mechanism.unused
+    return _result(search, mechanism, best.proved(), is_rough=is_rough)
 
 
 def largest_rate(
@@ -101,7 +153,7 @@ def largest_rate(
     return rate
 
 
-class _Calibration:
+class _Trial:
     """The search of one instance of a mechanism."""
 
     def __init__(self, search: Search, mechanism: Mechanism) -> None:
@@ -111,20 +163,27 @@ class _Calibration:
         self.is_refused = False
         self._excesses: dict[float, float] = {}
         self._wrong: dict[float, float] = {}
-        self._slope = SLOPE
-        self.rate = self._estimated_rate() if mechanism.has_estimate else mechanism.start
+        self.rate, self._slope = mechanism.start, SLOPE
+        self._has_estimate = self._estimate(self.rate) is not None
+        if self._has_estimate:
+            self._start_at_the_estimate()
 
-    def _estimated_rate(self) -> float:
-        mechanism, (least, most) = self.mechanism, self.mechanism.limits
+    def _estimate(self, rate: float) -> PrivacyCost | None:
+        return self.mechanism.estimate(self.mechanism.value(rate))
 
-        def estimate(rate: float) -> PrivacyCost:
-            return mechanism.estimate(mechanism.value(rate))
+    def _start_at_the_estimate(self) -> None:
+        def excess(rate: float) -> float:
+            cost = self._estimate(rate)
+            return math.inf if cost is None else _excess(self.workload, cost)
 
-        rate = largest_rate(self.workload, estimate, mechanism.start, most)
-        low, high = (_excess(self.workload, estimate(near)) for near in (0.99 * rate, rate))
-        if math.isfinite(high - low):
-            self._slope = (high - low) / -math.log(0.99)
-        return min(max(rate, least), most)
+        least, most = self.mechanism.limits
+        rate = _last_below(excess, self.rate, (0.0, most))
+        if rate == 0.0:
+            raise PlanError(self.reason)
+        rise = excess(rate) - excess(0.99 * rate)
+        if math.isfinite(rise):
+            self._slope = rise / -math.log(0.99)
+        self.rate = min(max(rate, least), most)
 
     def excess(self, rate: float) -> float:
         """Compute log(ε of all queries/total ε), at most 0 if they are admitted."""
@@ -138,9 +197,8 @@ class _Calibration:
                 self.reason, self._excesses[value] = str(error), math.inf
         return self._excesses[value]
 
-    @property
     def is_admitted(self) -> bool:
-        """Whether the accountant admits all queries at the rate."""
+        """Return whether the accountant admits all queries at the rate."""
         value = self.mechanism.value(self.rate)
         if self.is_refused or value in self._excesses:
             return not self.is_refused and self._excesses[value] <= 0.0
@@ -152,17 +210,15 @@ class _Calibration:
 
     def _admits(self, proposal: Proposal) -> bool:
         """Ask the accountant, first with the cost that takes no time."""
-        total = self.workload.total
         if proposal.total is not None:
             return True
-        quick = proposal.quick_cost()
-        if quick is not None and account_of(self.workload, quick).admits(total):
-            return True
-        return account_of(self.workload, proposal.cost).admits(total)
+        quick, total = proposal.quick_cost(), self.workload.total
+        is_cheap = quick is not None and account_of(self.workload, quick).admits(total)
+        return is_cheap or account_of(self.workload, proposal.cost).admits(total)
 
-    def wrong(self, rate: float) -> float:
-        """Compute the objective at a rate: infinity without a proposal."""
-        value = self.mechanism.value(rate)
+    def wrong(self, rate: float | None = None) -> float:
+        """Compute the objective at a rate, by default the present one: infinity without a proposal."""
+        value = self.mechanism.value(self.rate if rate is None else rate)
         if value not in self._wrong:
             try:
                 self._wrong[value] = self.search.measure.wrong(self.at(value).law)
@@ -172,44 +228,38 @@ class _Calibration:
 
     def turn_up(self) -> None:
         """Go to the largest admitted rate, unless that cannot beat the best so far."""
-        mechanism = self.mechanism
+        mechanism, unused = self.mechanism, self.mechanism.unused
         if self.rate < mechanism.limits[1] and not self._may_beat_the_best():
             return
-        unused = mechanism.unused if self.search.is_fine else max(mechanism.unused, mechanism.rough)
         rate = _last_below(
             self.excess,
             self.rate,
             mechanism.limits,
-            unused=unused,
-            aim=mechanism.unused,
+            unused=unused if self.search.is_fine else max(unused, mechanism.rough),
+            aim=unused,
             narrow=mechanism.narrow,
             slope=self._slope,
         )
-        if rate > 0.0:
-            self.rate = rate
+        self.rate = rate or self.rate
 
     def _may_beat_the_best(self) -> bool:
         """Return whether the budget may admit a smaller objective; if so, the search goes on from its rate."""
         mechanism, to_beat = self.mechanism, self.search.to_beat
-        if to_beat == math.inf or not mechanism.has_estimate or mechanism.is_refined:
+        if to_beat == math.inf or not self._has_estimate or mechanism.is_refined:
             return True
         most = min(mechanism.limits[1], mechanism.hope * self.rate)
         if mechanism.goal is None:
             self.is_refused = self.wrong(most) >= to_beat
             self.reason = f"not calibrated; an estimate of its {self._shown(most)}"
             return not self.is_refused
-        if self.wrong(self.rate) < to_beat:
+        if self.wrong() < to_beat:
             return True
         self.reason = f"not calibrated to the end; at a first trial its {self._shown(self.rate)}"
         self.is_refused = True
         if self.wrong(most) < to_beat:
             aim = to_beat * (1.0 - mechanism.goal)
-            goal = _last_below(
-                lambda rate: _log_ratio(aim, self.wrong(rate)),
-                self.rate,
-                (self.rate, most),
-                unused=mechanism.goal / 2.0,
-            )
+            limits, unused = (self.rate, most), mechanism.goal / 2.0
+            goal = _last_below(lambda rate: _log_ratio(aim, self.wrong(rate)), self.rate, limits, unused=unused)
             if goal == 0.0 or self.excess(goal) <= 0.0:
                 self.rate, self.is_refused = goal or self.rate, False
         return not self.is_refused
@@ -218,29 +268,24 @@ class _Calibration:
         measure, wrong = self.search.measure, self.wrong(rate)
         return f"{measure.name} is {wrong if measure.is_error else 1.0 - wrong:.4f}"
 
-    def result(self, kind: type[Mechanism]) -> CalibratedMechanism:
-        """Return the result, proved for the voters of the workload that was asked about."""
-        search, mechanism, work = self.search, self.mechanism, self.search.workload
-        value = mechanism.value(self.rate)
-        proposal, finished = self.at(value), mechanism.finish(value)
+    def proved(self) -> Proposal:
+        """Return the proposal with its last digits, for the voters of the workload that was asked about."""
+        search, value = self.search, self.mechanism.value(self.rate)
+        proposal, finished = self.at(value), self.mechanism.finish(value)
         if finished is not None and _excess(self.workload, finished.cost) <= 0.0:
-            is_better = search.measure.wrong(finished.law) <= self.wrong(self.rate)
+            is_better = search.measure.wrong(finished.law) <= self.wrong()
             proposal = finished if is_better else proposal
-        if counted(work) != work and (smaller := proposal.shrinking(search)) is not None:
-            shrunk = _Calibration(search, smaller)
+        if counted(search.workload) != search.workload and (smaller := proposal.shrinking(search)) is not None:
+            shrunk = _Trial(search, smaller)
             shrunk.turn_up()
-            if not shrunk.is_admitted:
+            if not shrunk.is_admitted():
                 raise PlanError(shrunk.reason)
-            proposal = shrunk.at(smaller.value(shrunk.rate))
-        is_rough = not search.is_fine and mechanism.rough > mechanism.unused
-        return _calibrated(search, kind, proposal, is_rough=is_rough)
+            return shrunk.at(smaller.value(shrunk.rate))
+        return proposal
 
 
-def _calibrated(
-    search: Search, mechanism: type[Mechanism], proposal: Proposal, *, is_rough: bool
-) -> CalibratedMechanism:
-    work, measure = search.workload, search.measure
-    law = proposal.proved_law()
+def _result(search: Search, mechanism: type[Mechanism], proposal: Proposal, *, is_rough: bool) -> CalibratedMechanism:
+    work, measure, law = search.workload, search.measure, proposal.proved_law()
     aggregator = None if mechanism.only_compared else proposal.release()
     total, delta = proposal.total, work.total.delta
     if total is not None:
@@ -298,7 +343,7 @@ def _last_below(
     least, most = max(limits[0], LEAST_RATE), limits[1]
     inside, value_inside = 0.0, -math.inf
     outside, value_outside = math.inf, math.inf
-    points: list[tuple[float, float]] = []
+    last: tuple[float, float] | None = None  # log rate and excess of the trial before
     rate = min(max(start, least), most)
     for trial in range(TRIALS):
         value = excess(rate)
@@ -315,8 +360,10 @@ def _last_below(
                 break
         step = math.log(2.0 if is_below else 0.5)
         if math.isfinite(value):
-            points = [*points[-1:], (math.log(rate), value)]
-            step = -(value + (unused if aim is None else aim) / 2.0) / _slope(points, slope)
+            point = math.log(rate), value
+            secant = slope if last is None or last[0] == point[0] else (value - last[1]) / (point[0] - last[0])
+            step = -(value + (unused if aim is None else aim) / 2.0) / min(4.0, max(0.25, secant))
+            last = point
         longest = math.log(STRIDE)
         guess = rate * math.exp(max(-longest, min(longest, step)))
         guess = _between(guess, inside, outside, bisect=trial >= STRAIGHT and trial % 3 == 2)
@@ -333,11 +380,3 @@ def _between(guess: float, inside: float, outside: float, *, bisect: bool) -> fl
     if inside > 0.0 and math.isfinite(outside) and (bisect or not inside < guess < outside):
         return math.sqrt(inside) * math.sqrt(outside)
     return guess
-
-
-def _slope(points: list[tuple[float, float]], slope: float) -> float:
-    """Compute d log ε/d log rate from the last two trials, between 1/4 and 4."""
-    if len(points) == 2 and points[0][0] != points[1][0]:
-        (x, y), (a, b) = points
-        slope = (b - y) / (a - x)
-    return min(4.0, max(0.25, slope))

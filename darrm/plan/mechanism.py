@@ -1,16 +1,16 @@
 """Mechanisms with one parameter: each value of it gives a law of the answers and a cost.
 
-Costs grow with the rate. A mechanism converts a rate to its parameter, and `Mechanism.at` makes a `Proposal`;
-`darrm.plan.calibration.calibrate` finds the largest rate within a budget.
+Costs grow with the rate of a search. A mechanism converts a rate to its parameter, and `Mechanism.at` makes a
+`Proposal`; `darrm.plan.calibration.calibrate` finds the largest rate within a budget.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from darrm.account.bounds import Bound
 from darrm.aggregator import Released
@@ -52,18 +52,38 @@ class Search:
 
 
 class Proposal:
-    """A mechanism at one value of its parameter.
+    """A mechanism at one value of its parameter; a subclass may compute the cost and the aggregator when asked.
 
-    ``law`` maps histograms with the largest count first to the probabilities of the answers; ``settings`` are the
-    parameters by name. ``total`` is the cost of all queries, if a theorem states it; ``instructions`` replace commands.
+    Parameters
+    ----------
+    law
+        Maps histograms with the largest count first to the probabilities of the answers.
+    settings
+        The parameters by name.
+    aggregator
+        What releases the answers, or None.
+    cost
+        The exact cost of one query.
+    total
+        The cost of all queries, if a theorem states it instead.
+    instructions, remark
+        What to do without a command, and a sentence for readers.
     """
 
-    total: Bound | None = None
-    instructions: tuple[str, ...] = ()
-    remark: str = ""
-
-    def __init__(self, law: Law, settings: Mapping[str, float]) -> None:
-        self.law, self.settings = law, settings
+    def __init__(
+        self,
+        law: Law,
+        settings: Mapping[str, float],
+        aggregator: Released | None = None,
+        *,
+        cost: PrivacyCost | None = None,
+        total: Bound | None = None,
+        instructions: tuple[str, ...] = (),
+        remark: str = "",
+    ) -> None:
+        self.law, self.settings, self.total = law, settings, total
+        self.instructions, self.remark = instructions, remark
+        self._aggregator, self._cost = aggregator, cost
 
     @cached_property
     def cost(self) -> PrivacyCost:
@@ -72,7 +92,9 @@ class Proposal:
 
     def compute_cost(self) -> PrivacyCost:
         """Compute the exact cost of one query."""
-        raise PlanError("only the cost of all queries together is known")
+        if self._cost is None:
+            raise PlanError("only the cost of all queries together is known")
+        return self._cost
 
     def quick_cost(self) -> PrivacyCost | None:
         """Return a quick upper bound on the cost, or None."""
@@ -84,7 +106,7 @@ class Proposal:
 
     def release(self) -> Released | None:
         """Return the aggregator, or None."""
-        return None
+        return self._aggregator
 
     def shrinking(self, search: Search) -> "Mechanism | None":  # noqa: ARG002 (overridden)
         """Return less accurate versions of this law for the private models of a search, or None."""
@@ -92,68 +114,40 @@ class Proposal:
 
 
 class Mechanism:
-    """A mechanism with one parameter. A subclass defines `at`; an instance belongs to one workload.
+    """A mechanism with one parameter. A subclass defines `at`; an instance belongs to one workload."""
 
-    Attributes
-    ----------
-    slug, name, about
-        The name in commands and files, the name for readers, and a sentence about the calibration.
-    color, linewidth
-        Its line in pictures.
-    classes, is_open_set
-        The smallest and the largest number of classes, and whether it answers open questions.
-    only_compared
-        The reason why this library does not release it; empty if it does.
-    is_slow
-        Whether calibration takes seconds; a plan ends it early if it does not beat the best so far.
-    is_best_of_one
-        Whether it is the optimum for a single query.
-    start, limits
-        The first rate of a search, and the smallest and the largest.
-    unused, rough, narrow
-        A search ends if this part of ε is left, or the rate is known to this part. ``rough`` replaces ``unused``
-        until the best mechanism is calibrated again.
-    has_estimate, hope, goal
-        Whether `estimate` gives the first rate; the budget admits at most ``hope`` times that rate. With a ``goal`` the
-        search first tries the smallest rate that beats the best so far by this relative difference.
-    followed
-        The number of instances that are calibrated to the end, best start first.
-    """
-
-    slug: ClassVar[str] = ""
-    name: ClassVar[str] = ""
-    about: ClassVar[str] = ""
-    color: ClassVar[str] = GRAY
+    slug: ClassVar[str] = ""  # the name in commands and files
+    name: ClassVar[str] = ""  # for readers
+    about: ClassVar[str] = ""  # a sentence about the calibration
+    color: ClassVar[str] = GRAY  # of its line in pictures
     linewidth: ClassVar[float] = 1.2
-    classes: ClassVar[tuple[int, int]] = (2, MOST_PLANNED)
-    is_open_set: ClassVar[bool] = False
-    only_compared: ClassVar[str] = ""
-    is_slow: ClassVar[bool] = False
-    is_best_of_one: ClassVar[bool] = False
+    classes: ClassVar[tuple[int, int]] = (2, MOST_PLANNED)  # the smallest and the largest number
+    is_open_set: ClassVar[bool] = False  # whether it answers open questions
+    only_compared: ClassVar[str] = ""  # the reason why this library does not release it
+    is_slow: ClassVar[bool] = False  # a plan ends a calibration of seconds early if it does not beat the best so far
+    is_best_of_one: ClassVar[bool] = False  # the optimum for a single query
+    is_table: ClassVar[bool] = False  # makes tables, which overlapping private models may get from either `releases_of`
 
-    start: float = 1.0
-    limits: tuple[float, float] = (0.0, math.inf)
-    unused: float = 1e-7
-    rough: float = 1e-4
-    narrow: float = 2e-6
-    hope: float = math.inf
-    goal: float | None = None
-    followed: int = 3
-    has_estimate: bool = False
+    is_exact: bool = False  # the parameter is the rate itself, and not rounded to six digits
+    start: float = 1.0  # the first rate of a search
+    limits: tuple[float, float] = (0.0, math.inf)  # the smallest and the largest rate
+    unused: float = 1e-7  # a search ends if this part of ε is left
+    rough: float = 1e-4  # replaces ``unused`` until the best mechanism is calibrated again
+    narrow: float = 2e-6  # a search ends if the rate is known to this part
+    hope: float = math.inf  # the budget admits at most so many times the rate of an estimate
+    goal: float | None = None  # first the smallest rate is tried that beats the best so far by this relative difference
+    followed: int = 3  # instances that are calibrated to the end, best start first
+    is_refined: bool = False  # `finish` makes a proposal more accurate: a trial does not show what is reached
 
     def __init__(self, search: Search, workload: Workload | None = None) -> None:
         self.search = search
         self.workload = counted(search.workload) if workload is None else workload
 
-    @property
-    def is_refined(self) -> bool:
-        """Whether `finish` makes a proposal more accurate, so that a trial does not show what the mechanism reaches."""
-        return False
-
     @classmethod
-    def instances(cls, search: Search) -> Iterable[Self]:
+    def instances(cls, search: Search) -> "Sequence[Mechanism]":
         """Return the instances to calibrate; the best counts. `PlanError` if the mechanism does not apply."""
-        return [cls(search)]
+        releases = releases_of(search.workload) if cls.is_table else [counted(search.workload)]
+        return possible(lambda release: cls(search, release), releases)
 
     @classmethod
     def applies_to(cls, workload: Workload) -> bool:  # noqa: ARG003 (overridden)
@@ -161,15 +155,11 @@ class Mechanism:
         return True
 
     @classmethod
-    def is_for(cls, classes: int) -> bool:
-        """Return whether it answers questions with this number of classes."""
-        return cls.is_open_set if is_open(classes) else cls.classes[0] <= classes <= cls.classes[1]
-
-    @classmethod
-    def meant_for(cls) -> str:
-        """Return a sentence about the numbers of classes."""
+    def check_classes(cls, classes: int) -> None:
+        """Raise `PlanError` unless it answers questions with this number of classes."""
         least, most = cls.classes
-        return f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only"
+        if not (cls.is_open_set if is_open(classes) else least <= classes <= most):
+            raise PlanError(f"it is for {'two' if most == 2 else f'{least} to {most:,}'} classes only")
 
     def at(self, parameter: float) -> Proposal:
         """Make the proposal with a value of the parameter; `PlanError` if there is none."""
@@ -177,11 +167,11 @@ class Mechanism:
 
     def value(self, rate: float) -> float:
         """Return the parameter at a rate, rounded to the cheaper side."""
-        return float(rounded(rate))
+        return rate if self.is_exact else min(max(float(rounded(rate)), self.limits[0]), self.limits[1])
 
-    def estimate(self, parameter: float) -> PrivacyCost:
-        """Estimate the cost of a query quickly; it is no bound."""
-        raise NotImplementedError
+    def estimate(self, parameter: float) -> PrivacyCost | None:  # noqa: ARG002 (overridden)
+        """Estimate the cost of a query quickly, which is no bound; None without an estimate."""
+        return None
 
     def finish(self, parameter: float) -> Proposal | None:  # noqa: ARG002 (overridden)
         """Make the same proposal with the last digits, or None."""
@@ -189,23 +179,26 @@ class Mechanism:
 
 
 class FixedMechanism(Mechanism):
-    """A mechanism without a free parameter: the budget admits it, or not."""
+    """A mechanism without a free parameter: the budget admits its only proposal, or not."""
 
     limits = (1.0, 1.0)
     rough = 0.0
 
+    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
+        """Make the only proposal."""
+        return self.propose()
 
-def falling(rate: float, limits: tuple[float, float]) -> float:
-    """Return 1/rate, rounded up to six digits and within limits."""
-    return min(max(float(rounded(1.0 / rate, ROUND_CEILING)), 1.0 / limits[1]), 1.0 / max(limits[0], 1e-300))
+    def propose(self) -> Proposal:
+        """Make the only proposal; `PlanError` if there is none."""
+        raise NotImplementedError
 
 
-def each_release(kind: type[Mechanism], search: Search) -> Iterable[Mechanism]:
-    """Make an instance for each workload of `releases_of`; `PlanError` if none is possible."""
+def possible(make: Callable[[Workload], Mechanism], releases: Iterable[Workload]) -> list[Mechanism]:
+    """Make an instance for each workload where that is possible; `PlanError` if it never is."""
     made, reasons = [], []
-    for release in releases_of(search.workload):
+    for release in releases:
         try:
-            made.append(kind(search, release))
+            made.append(make(release))
         except PlanError as error:
             reasons.append(str(error))
     if not made:

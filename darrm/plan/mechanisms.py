@@ -1,23 +1,21 @@
 """The list of mechanisms, and mechanisms of your own γ."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from darrm.majority.noise_function import NoiseFunction
-from darrm.plan.calibrated import CalibratedMechanism
-from darrm.plan.calibration import calibrate
-from darrm.plan.compared import AnalyticGNMax, LNMaxByCounts, PaperDaRRM, PaperGNMax
-from darrm.plan.mechanism import Mechanism, Proposal, Search, each_release
-from darrm.plan.noisy import AsymmetricNoiseMax, GNMax, LNMax
-from darrm.plan.optimum import Optimal, RDPOptimal
+from darrm.plan.calibration import CalibratedMechanism, calibrate
+from darrm.plan.mechanism import Mechanism, Proposal
+from darrm.plan.noisy import AnalyticGNMax, AsymmetricNoiseMax, GNMax, LNMax, LNMaxByCounts, PaperGNMax
+from darrm.plan.optimum import Optimal, PaperDaRRM, RDPOptimal
 from darrm.plan.tables import (
     DoubleSubsampling,
     Exponential,
-    GammaProposal,
     NoNoise,
     PermuteAndFlip,
     RandomizedResponse,
     Subsampling,
+    TableProposal,
 )
 from darrm.plan.tested import TestedConfident, TestedGNMax, TestedGNMaxElse
 from darrm.problem import Workload
@@ -44,7 +42,7 @@ MECHANISMS: tuple[type[Mechanism], ...] = (
 )
 # their plan rests on public votes, which say whether a test passes
 TESTED: tuple[type[Mechanism], ...] = (TestedGNMax, TestedGNMaxElse, TestedConfident)
-SLUGS = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
+RELEASED = tuple(mechanism for mechanism in MECHANISMS if not mechanism.only_compared)
 
 
 def named(slug: str) -> type[Mechanism]:
@@ -53,9 +51,10 @@ def named(slug: str) -> type[Mechanism]:
     >>> named("permute-and-flip").classes
     (2, 1000)
     """
-    if slug not in SLUGS:
-        checks.fail("the mechanism", slug, "one of " + ", ".join(SLUGS))
-    return SLUGS[slug]
+    every = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
+    if slug not in every:
+        checks.fail("the mechanism", slug, "one of " + ", ".join(every))
+    return every[slug]
 
 
 def mechanism_of(
@@ -80,14 +79,10 @@ def mechanism_of(
 
     class Own(Mechanism):
         about = "the largest number that the accountant admits."
-        classes = (2, 2)
-
-        @classmethod
-        def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
-            return each_release(cls, search)
+        classes, is_table = (2, 2), True
 
         def at(self, parameter: float) -> Proposal:
-            return GammaProposal(self.workload, gammas(parameter), {"number": parameter})
+            return TableProposal(self.workload, {"number": parameter}, gammas(parameter))
 
     Own.name, Own.slug, Own.start, Own.limits = name, slug, start, limits
     return Own

@@ -1,22 +1,26 @@
-"""Noisy maxima and selection mechanisms, charged for the label that they release, for any number of classes.
+"""Noisy maxima, charged for the label that they release, and for comparison for their noisy counts.
 
 A person who may change t voters moves t votes, whether the voters are private or not. GNMax, LNMax and asymmetric noise
-add noise to every count; the exponential mechanism and permute-and-flip choose a class by its votes. For two classes
-those two are noise functions: `darrm.plan.tables`.
+add noise to every count; `darrm.plan.tables` has the mechanisms that choose a class by its votes.
+
+The mechanisms that are only compared charge for the noisy counts, which are never published. A moved vote changes two
+counts by t, in opposite directions: sensitivity √2·t for Gaussian noise, and 2γt for Laplace noise of scale 1/γ.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING
-from typing import ClassVar, Self
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm.account.bounds import Bound
 from darrm.aggregator import Released
 from darrm.errors import PlanError
 from darrm.loss.amplification import rate_of
+from darrm.loss.gaussian import SENSITIVITY, analytic_sigma, renyi_sigma
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max import mechanisms
@@ -27,12 +31,19 @@ from darrm.noisy_max.noisy_maximum import Mechanism as Drawn
 from darrm.noisy_max.noisy_maximum import NoisyMaximum, least_threshold
 from darrm.numerics import Array
 from darrm.numerics.exact_inversion import WIDEST
-from darrm.numerics.integer_noise import LARGEST_SCALE, SMALLEST_SCALE, AsymmetricNoise, IntegerNoise
+from darrm.numerics.integer_noise import (
+    LARGEST_SCALE,
+    SMALLEST_SCALE,
+    AsymmetricNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    IntegerNoise,
+)
 from darrm.numerics.special import softmax
 from darrm.plan.accuracy import MOST_PLANNED, Law
 from darrm.plan.budget import account_of, counted
 from darrm.plan.calibration import largest_rate
-from darrm.plan.mechanism import Mechanism, Proposal, Search, falling, rounded
+from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, rounded
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload, is_open
 from darrm.util.figures import BLUE, ORANGE, VERMILION
@@ -45,7 +56,9 @@ GAUSSIAN_SHARE, GAUSSIAN_BEND, GAUSSIAN_POWER, LAPLACE_SHARE = 0.646, 0.0226, 2.
 # of open answers, with a threshold by the right tail: left scales over the right one, and the steepest power
 OPEN_SET_RATIOS, KNOWN_SCALE, STEEPEST, LEAST_DELTA = (1.0, 1.5, 2.0, 3.0), 64.0, 3.0, 1e-30
 LEAST_SIGMA, LARGEST_GAMMA, LARGEST_EPSILON = 0.5, 50.0, 700.0  # beyond, the answer is next to certain
+MOST_SIGMA, LEAST_COUNT_GAMMA, LARGEST_COUNT_GAMMA = 3e5, 1e-11, 1e3  # of noisy counts: more noise takes gigabytes
 LABEL = "charged for its label, for any number of classes, as `darrm.pate` charges it."
+DEARER = "its labels cost less than its noisy counts"
 
 
 def exponential_law(epsilon: float, overlap: int) -> Law:
@@ -61,9 +74,8 @@ def permute_and_flip_law(epsilon: float, overlap: int) -> Law:
     """
 
     def law(counts: NDArray[np.int64]) -> Array:
-        nodes, weights = np.polynomial.legendre.leggauss(
-            min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
-        )
+        size = min(counts.shape[1] // 2 + 1, math.isqrt(16 * counts.shape[1]) + 20)
+        nodes, weights = np.polynomial.legendre.leggauss(size)
         lags, place = lags_of(counts)
         heads = np.exp(-lags * (epsilon / (2.0 * overlap)))[:, None]
         tails = 1.0 - heads * (nodes + 1.0) / 2.0
@@ -78,26 +90,21 @@ class NoisyProposal(Proposal):
     def __init__(self, workload: Workload, drawn: Drawn, settings: Mapping[str, float], law: Law | None = None) -> None:
         threshold = None
         if is_open(workload.classes):
-            threshold, law = self._open_set(workload, drawn)
+            noise = _noise_of(drawn)
+            try:
+                threshold = least_threshold(noise, delta_of_threshold(workload), moved=drawn.reached)
+            except ValueError as error:
+                raise PlanError(str(error)) from error
             settings = {**settings, "threshold": threshold}
-        super().__init__(WinningLaw(_noise_of(drawn)) if law is None else law, settings)
-        self._drawn, self._voters = drawn, workload.voters
+            law = partial(answering_probabilities, noise, threshold=threshold)
+        super().__init__(law or WinningLaw(_noise_of(drawn)), settings)
         self._released = NoisyMaximum(drawn, workload.voters, workload.classes, threshold)
-
-    @staticmethod
-    def _open_set(workload: Workload, drawn: Drawn) -> tuple[int, Law]:
-        noise = _noise_of(drawn)
-        try:
-            threshold = least_threshold(noise, delta_of_threshold(workload), moved=drawn.reached)
-        except ValueError as error:
-            raise PlanError(str(error)) from error
-        return threshold, lambda counts: answering_probabilities(noise, counts, threshold)
 
     def compute_cost(self) -> PrivacyCost:
         """Compute the cost of the label, amplified where voters resample their examples."""
-        if self._voters.sampled is None and self._released.threshold is None:
-            return self._drawn.privacy_cost()
-        return self._released.privacy_cost()
+        released = self._released
+        is_label_alone = released.voters.sampled is None and released.threshold is None
+        return (released.mechanism if is_label_alone else released).privacy_cost()
 
     def release(self) -> Released:
         """Return the noisy maximum."""
@@ -105,17 +112,30 @@ class NoisyProposal(Proposal):
 
 
 class NoisyMechanism(Mechanism):
-    """A mechanism of this module: its search needs an estimate, as the cost takes long."""
+    """Noise whose cost takes long: its search needs an estimate."""
 
-    is_slow = True
+    is_slow = is_open_set = True
     unused, rough, narrow = 1e-4, ROUGH, 2e-3
 
     def __init__(self, search: Search, workload: Workload | None = None) -> None:
         super().__init__(search, workload)
-        has_two_classes = search.workload.has_noise_function
-        self.hope = 1.0 if has_two_classes else HOPE
+        self.reached = search.workload.voters.reached
+        self.hope = 1.0 if search.workload.has_noise_function else HOPE
         self.start = first_rate(search.workload)
-        self.has_estimate = search.workload.voters.sampled is None
+        self.lost = delta_of_threshold(search.workload) if is_open(search.workload.classes) else 0.0
+
+    def falling(self, rate: float) -> float:
+        """Return 1/rate, rounded up to six digits and within limits."""
+        least, most = self.limits
+        return min(max(float(rounded(1.0 / rate, ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
+
+    def estimate(self, parameter: float) -> PrivacyCost | None:
+        """Estimate the cost of the label by its usual share of the cost of the counts."""
+        return None if self.search.workload.voters.sampled is not None else self.share(parameter)
+
+    def share(self, parameter: float) -> PrivacyCost:
+        """Estimate the cost of voters that are the same for every query."""
+        raise NotImplementedError
 
 
 class GNMax(NoisyMechanism):
@@ -123,26 +143,20 @@ class GNMax(NoisyMechanism):
 
     slug, name, color = "gnmax", "GNMax", BLUE
     about = "the least σ that the accountant admits; " + LABEL
-    is_open_set = True
     limits = (0.0, 1.0 / LEAST_SIGMA)
-
-    def __init__(self, search: Search, workload: Workload | None = None) -> None:
-        super().__init__(search, workload)
-        self._lost = delta_of_threshold(search.workload) if is_open(search.workload.classes) else 0.0
 
     def at(self, parameter: float) -> Proposal:
         """Make the noise with σ."""
-        work = self.search.workload
-        return NoisyProposal(work, mechanisms.GNMax(parameter, reached=work.voters.reached), {"sigma": parameter})
+        drawn = mechanisms.GNMax(parameter, reached=self.reached)
+        return NoisyProposal(self.search.workload, drawn, {"sigma": parameter})
 
     def value(self, rate: float) -> float:
         """Return σ."""
-        return falling(rate, self.limits)
+        return self.falling(rate)
 
-    def estimate(self, parameter: float) -> PrivacyCost:
-        """Estimate the cost of the label by its usual share of the cost of the counts."""
-        curve = _gaussian_curve(self.search.workload.voters.reached / parameter)
-        return PrivacyCost("GNMax", renyi=curve, vanishing=self._lost)
+    def share(self, parameter: float) -> PrivacyCost:
+        """Take a part of the Rényi divergence of Gaussian counts."""
+        return PrivacyCost("GNMax", renyi=_gaussian_curve(self.reached / parameter), vanishing=self.lost)
 
 
 class LNMax(NoisyMechanism):
@@ -150,17 +164,16 @@ class LNMax(NoisyMechanism):
 
     slug, name, color = "lnmax", "LNMax", ORANGE
     about = "the largest γ that it admits; " + LABEL
-    is_open_set = True
     limits = (1e-9, LARGEST_GAMMA)
 
     def at(self, parameter: float) -> Proposal:
         """Make the noise with γ."""
-        work = self.search.workload
-        return NoisyProposal(work, mechanisms.LNMax(parameter, reached=work.voters.reached), {"gamma": parameter})
+        drawn = mechanisms.LNMax(parameter, reached=self.reached)
+        return NoisyProposal(self.search.workload, drawn, {"gamma": parameter})
 
-    def estimate(self, parameter: float) -> PrivacyCost:
-        """Estimate the cost of the label by its usual share of the cost of the counts."""
-        rate = parameter * self.search.workload.voters.reached
+    def share(self, parameter: float) -> PrivacyCost:
+        """Take a part of the Rényi divergence of Laplace counts."""
+        rate = parameter * self.reached
         curve = RenyiCurve.of(lambda orders: np.minimum(LAPLACE_SHARE * orders * rate**2, 2.0 * rate))
         return PrivacyCost("LNMax", PrivacyParams(2.0 * rate), curve)
 
@@ -174,32 +187,31 @@ class AsymmetricNoiseMax(NoisyMechanism):
     slug, name, color = "asymmetric", "asymmetric noise", VERMILION
     about = "the best shape at the cost of GNMax; " + LABEL
     classes = (3, MOST_PLANNED)
-    is_open_set = True
 
-    def __init__(self, search: Search, noise: AsymmetricNoise, curve: RenyiCurve, *, is_open_set: bool) -> None:
-        super().__init__(search, search.workload if is_open_set else None)
-        self._noise, self._curve = noise, curve
-        self._lost = delta_of_threshold(search.workload) if is_open_set else 0.0
-        widest = noise.right * (WIDEST / noise.deviation)
-        if not is_open_set:
-            widest = noise.right * min(LARGEST_SCALE / max(noise.left, noise.right), WIDEST / noise.deviation)
-        self.limits = (1.0 / (ROUNDED_DOWN * widest), min(1.0, noise.left / noise.right) / SMALLEST_SCALE)
-        self.start = first_rate(search.workload) / 2.0 if is_open_set else 1.0 / noise.right
+    def __init__(self, search: Search, noise: AsymmetricNoise) -> None:
+        work = search.workload
+        super().__init__(search, work if is_open(work.classes) else None)
+        self._noise, self._curve = noise, AsymmetricMax(noise, self.reached).guarantee
+        widest = WIDEST / noise.deviation
+        if is_open(work.classes):
+            self.start = self.start / 2.0
+        else:
+            widest = min(LARGEST_SCALE / max(noise.left, noise.right), widest)
+            self.start = 1.0 / noise.right
+            self.unused = 1e-3 if noise.deviation > DEAR else self.unused
+        least = 1.0 / (ROUNDED_DOWN * (noise.right * widest))
+        self.limits = (least, min(1.0, noise.left / noise.right) / SMALLEST_SCALE)
         self.hope = math.inf
-        if not is_open_set and noise.deviation > DEAR:
-            self.unused = 1e-3
 
     @classmethod
-    def instances(cls, search: Search) -> Iterable[Self]:
+    def instances(cls, search: Search) -> Sequence[Mechanism]:
         """Choose the shapes: one for listed classes, and one for each ratio of scales for open answers."""
-        work, t = search.workload, search.workload.voters.reached
-        if work.voters.sampled is not None:
+        if search.workload.voters.sampled is not None:
             raise PlanError("its shape is not known for voters that resample their examples, which need less noise")
-        if is_open(work.classes):
-            noises = [AsymmetricNoise(KNOWN_SCALE, KNOWN_SCALE * r, STEEPEST, STEEPEST) for r in OPEN_SET_RATIOS]
-            return [cls(search, noise, AsymmetricMax(noise, t).guarantee, is_open_set=True) for noise in noises]
-        noise = cls._best_noise(search)
-        return [cls(search, noise, AsymmetricMax(noise, t).guarantee, is_open_set=False)]
+        if not is_open(search.workload.classes):
+            return [cls(search, cls._best_noise(search))]
+        noises = [AsymmetricNoise(KNOWN_SCALE, KNOWN_SCALE * ratio, STEEPEST, STEEPEST) for ratio in OPEN_SET_RATIOS]
+        return [cls(search, noise) for noise in noises]
 
     @staticmethod
     def _best_noise(search: Search) -> AsymmetricNoise:
@@ -208,13 +220,10 @@ class AsymmetricNoiseMax(NoisyMechanism):
         if release.total.exact_delta == 0:
             raise PlanError("its Rényi curve gives no (epsilon, 0)")
         rate = largest_rate(
-            release,
-            lambda rate: gaussian.estimate(gaussian.value(rate)),
-            gaussian.start,
-            gaussian.limits[1],
+            release, lambda rate: gaussian.share(gaussian.value(rate)), gaussian.start, gaussian.limits[1]
         )
         curve = _gaussian_curve(rate)
-        cost = PrivacyCost("GNMax", renyi=_gaussian_curve(rate * work.voters.reached))
+        cost = PrivacyCost("GNMax", renyi=_gaussian_curve(rate * gaussian.reached))
         of_all = account_of(release, cost).charges[0].renyi
         if of_all is None:
             raise PlanError("nothing is known of its divergence")
@@ -227,43 +236,106 @@ class AsymmetricNoiseMax(NoisyMechanism):
 
     def at(self, parameter: float) -> Proposal:
         """Make the noise of this shape with a right scale."""
-        noise, work = self._noise, self.search.workload
+        noise = self._noise
         left = float(rounded(parameter * noise.left / noise.right, ROUND_CEILING))
         scaled = AsymmetricNoise(parameter, left, noise.right_power, noise.left_power)
-        return NoisyProposal(work, AsymmetricMax(scaled, work.voters.reached), asdict(scaled))
+        return NoisyProposal(self.search.workload, AsymmetricMax(scaled, self.reached), asdict(scaled))
 
     def value(self, rate: float) -> float:
         """Return the right scale."""
-        return falling(rate, self.limits)
+        return self.falling(rate)
 
-    def estimate(self, parameter: float) -> PrivacyCost:
-        """Estimate the cost: the Rényi divergence falls with the squared scale."""
+    def share(self, parameter: float) -> PrivacyCost:
+        """Scale the Rényi divergence of the noise, which falls with the squared scale."""
         curve = RenyiCurve(self._curve.orders, self._curve.values * (self._noise.right / parameter) ** 2)
-        return PrivacyCost("AsymmetricMax", renyi=curve, vanishing=self._lost)
+        return PrivacyCost("AsymmetricMax", renyi=curve, vanishing=self.lost)
 
 
-class Selection(Mechanism):
-    """Turn up the ε of a mechanism that chooses a class by its votes."""
+class ByCounts(Mechanism):
+    """A mechanism that is only compared: a person's votes may move on every question."""
 
-    drawn: ClassVar[type[Drawn]]
-    limits = (1e-12, LARGEST_EPSILON)
+    only_compared = DEARER
+
+    @classmethod
+    def applies_to(cls, workload: Workload) -> bool:
+        """Return whether voters keep their examples."""
+        return workload.voters.sampled is None
+
+    def gaussian_law(self, sigma: float) -> Law:
+        """Return the law of the largest count with Gaussian noise; `PlanError` where σ is too large to compute with."""
+        if sigma > MOST_SIGMA:
+            raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
+        return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
+
+    def sigma(self, *, is_analytic: bool) -> float:
+        """Return the σ of all queries, for counts of one voter; `PlanError` if there is none."""
+        work = self.workload
+        if self.search.workload.total.exact_delta == 0:
+            raise PlanError("Gaussian noise gives no (epsilon, 0)")
+        try:
+            if not is_analytic:
+                return renyi_sigma(work.total, work.queries).value
+            reached = self.search.workload.voters.reached
+            return analytic_sigma(work.total, sensitivity=SENSITIVITY * math.sqrt(work.queries) * reached).value
+        except ValueError as error:
+            raise PlanError(str(error)) from error
+
+
+class PaperGNMax(ByCounts, FixedMechanism):
+    """Take the σ of [D, Section D.2.1], for all queries together."""
+
+    slug, name, color = "gnmax-paper", "GNMax as in the paper", BLUE
+    about = "σ from the Rényi bound of DaRRM's Appendix D.2.1, for all queries together; counted by its noisy counts."
+
+    def propose(self) -> Proposal:
+        """Make the noise."""
+        overlap = self.workload.voters.reached
+        sigma = max(LEAST_SIGMA, self.sigma(is_analytic=False) * overlap)
+        curve = RenyiCurve.of(lambda orders: orders * (overlap / sigma) ** 2)
+        cost = PrivacyCost("GNMax", renyi=curve, reached=overlap)
+        return Proposal(self.gaussian_law(sigma), {"sigma": sigma}, cost=cost)
+
+
+class AnalyticGNMax(ByCounts, FixedMechanism):
+    """Take the least σ that any accounting of the noisy counts allows [BW18, Theorem 8].
+
+    All Q answers together are one Gaussian mechanism of sensitivity √(2Q)·t, whose (ε, δ) is known exactly, whatever
+    the number of classes.
+    """
+
+    slug, name, color = "gnmax-analytic", "GNMax, analytic σ", BLUE
+    only_compared = "it is charged for the noisy counts, which are not released"
+    about = (
+        "the least σ for which Q answers together, one Gaussian mechanism, are (ε, δ)-private. No accounting of the "
+        "noisy counts can allow less noise."
+    )
+
+    def propose(self) -> Proposal:
+        """Make the noise."""
+        sigma, why = self.sigma(is_analytic=True), "all answers are one Gaussian mechanism [BW18, Theorem 8]"
+        total = Bound("analytic", self.search.workload.total.epsilon, why)
+        return Proposal(self.gaussian_law(sigma), {"sigma": sigma}, total=total)
+
+
+class LNMaxByCounts(ByCounts):
+    """Turn up the γ of discrete Laplace noise, charged for both counts."""
+
+    slug, name, color = "lnmax-counts", "LNMax by noisy counts", ORANGE
+    about = "the largest γ that the accountant admits; counted by its noisy counts, which cost more than the label."
+    limits, is_exact = (LEAST_COUNT_GAMMA, LARGEST_COUNT_GAMMA), True
 
     def __init__(self, search: Search, workload: Workload | None = None) -> None:
         super().__init__(search, workload)
         self.start = first_rate(search.workload)
 
-    def law(self, epsilon: float, overlap: int) -> Law:
-        """Return the law of the answers."""
-        raise NotImplementedError
-
     def at(self, parameter: float) -> Proposal:
-        """Make the mechanism with ε."""
-        work, t = self.search.workload, self.search.workload.voters.reached
-        return NoisyProposal(work, self.drawn(parameter, t), {"epsilon": parameter}, self.law(parameter, t))  # type: ignore[arg-type]
-
-    def value(self, rate: float) -> float:
-        """Return ε."""
-        return min(max(super().value(rate), self.limits[0]), self.limits[1])
+        """Make the noise with γ."""
+        overlap = self.search.workload.voters.reached
+        rate = parameter * overlap
+        curve = RenyiCurve.of(lambda orders: np.minimum(2.0 * rate**2 * orders, 2.0 * rate))
+        cost = PrivacyCost("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=overlap)
+        noise = DiscreteLaplace(max(parameter, LEAST_COUNT_GAMMA))  # wider noise answers next to the same
+        return Proposal(WinningLaw(noise), {"gamma": parameter}, cost=cost)
 
 
 def first_rate(workload: Workload) -> float:

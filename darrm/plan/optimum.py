@@ -11,7 +11,8 @@ A law of more than two classes is a solution of a program that has to be small e
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -22,6 +23,7 @@ from darrm.loss.amplification import rate_of
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.majority.closed_form import best_for_non_private_voters, best_under_renyi, has_closed_form
+from darrm.majority.noise_function import NoiseFunction
 from darrm.majority.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.open_set.optimum import MOST_PLANNED
 from darrm.optimize import SolveOptions
@@ -29,25 +31,25 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
 from darrm.optimize.request import default_shape
 from darrm.plan.budget import releases_of
-from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, each_release, rounded
+from darrm.plan.mechanism import Mechanism, Proposal, Search, possible, rounded
+from darrm.plan.noisy import ByCounts
 from darrm.plan.tables import (
-    GammaProposal,
-    LawProposal,
+    Shrunk,
+    TableProposal,
     are_equally_private,
-    certified_plurality,
+    check_private,
     check_rows,
     delta_of_one,
     largest_epsilon,
     least_epsilon,
-    mixed,
     smallest_target,
 )
 from darrm.plurality.partitions import partitions_of
 from darrm.plurality.plurality_law import PluralityLaw
 from darrm.privacy import PrivacyParams
-from darrm.problem import Workload, is_open
+from darrm.problem import Problem, Workload, is_open
 from darrm.table.table import certify
-from darrm.util.figures import BLACK, VERMILION
+from darrm.util.figures import BLACK, SKY_BLUE, VERMILION
 
 # the share of δ for the queries' own failures; the rest is left for composition
 SHARES = (Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10), Fraction(1))
@@ -73,11 +75,11 @@ class Optimal(Mechanism):
     is_slow = is_best_of_one = is_open_set = True
 
     @classmethod
-    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
+    def instances(cls, search: Search) -> Sequence[Mechanism]:
         """Make one for each way to split δ and each shape of γ, or a program of more classes."""
-        if not search.workload.has_noise_function:
-            return each_release(_OptimalOnce if search.workload.queries == 1 else _OptimalLaw, search)
         work, releases = search.workload, releases_of(search.workload)
+        if not work.has_noise_function:
+            return possible(lambda release: _OptimalLaw(search, release), releases)
         made = [
             _OptimalGamma(search, release, delta, shape, followed=FOLLOWED * len(releases))
             for release in releases
@@ -91,61 +93,62 @@ class Optimal(Mechanism):
         return made
 
 
-class _OptimalLaw(Mechanism):
-    """For more than two classes, and many queries."""
+class _OptimalOfOne(Mechanism):
+    """Turn up the ε of a query with a δ; of one query, spend the whole budget."""
 
     hope, goal, unused, rough, narrow = LARGEST_GAIN, GOAL, UNUSED, 0.0, NARROW
-    has_estimate = True
+
+    def __init__(self, search: Search, workload: Workload, delta: Fraction) -> None:
+        super().__init__(search, workload)
+        self._delta, self._is_once = delta, workload.queries == 1
+        self._least, self._most = least_epsilon(workload, Fraction(0)), largest_epsilon(workload)
+
+    def _epsilon(self, parameter: float) -> Fraction:
+        raise NotImplementedError
+
+    def _guarantee(self, parameter: float) -> PrivacyParams:
+        return PrivacyParams(self._epsilon(parameter), self._delta)
+
+    def estimate(self, parameter: float) -> PrivacyCost | None:
+        guarantee, sampling = self._guarantee(parameter), self.workload.voters.sampled
+        return None if self._is_once else PrivacyCost("query", guarantee=guarantee, sampling=sampling)
+
+
+class _OptimalLaw(_OptimalOfOne):
+    """For more than two classes."""
 
     def __init__(self, search: Search, workload: Workload) -> None:
-        super().__init__(search, workload)
         _check_solvable(search, workload)
-        self._delta, self._least = delta_of_one(workload), least_epsilon(workload, Fraction(0))
-        least = float(self._least)
-        most = float(min(LARGEST_EPSILON, largest_epsilon(workload)))
+        once = workload.queries == 1
+        super().__init__(search, workload, workload.total.exact_delta if once else delta_of_one(workload))
+        least, most = float(self._least), float(min(LARGEST_EPSILON, self._most))
         self.start = max(least, min(most, workload.total.epsilon / workload.queries))
-        self.limits = (least, max(most, least))
+        self.limits = (self.start if once else least, self.start if once else max(most, least))
+
+    def _epsilon(self, parameter: float) -> Fraction:
+        return self._most if self._is_once else max(self._least, rounded(parameter))
 
     def at(self, parameter: float) -> Proposal:
         self.search.report(f"optimal: epsilon {parameter:.4g} for each query")
-        problem = self.workload.problem(PrivacyParams(max(self._least, rounded(parameter)), self._delta))
-        return LawProposal(optimize_plurality(problem, prior=self.search.measure.prior), {"epsilon": parameter})
-
-    def estimate(self, parameter: float) -> PrivacyCost:
-        return _query(self.workload, PrivacyParams(rounded(parameter), self._delta))
+        problem = self.workload.problem(self._guarantee(parameter))
+        return TableProposal(self.workload, {}, optimize_plurality(problem, prior=self.search.measure.prior))
 
 
-class _OptimalOnce(FixedMechanism):
-    """For more than two classes, and one query."""
-
-    def __init__(self, search: Search, workload: Workload) -> None:
-        super().__init__(search, workload)
-        _check_solvable(search, workload)
-
-    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
-        work = self.workload
-        problem = work.problem(PrivacyParams(largest_epsilon(work), work.total.exact_delta))
-        return LawProposal(optimize_plurality(problem, prior=self.search.measure.prior), {})
-
-
-class _OptimalGamma(Mechanism):
+class _OptimalGamma(_OptimalOfOne):
     """For two classes, a δ of one query and a shape of γ: a free γ errs less, a monotone one has a Rényi curve."""
 
-    hope, goal, unused, rough, narrow = LARGEST_GAIN, GOAL, UNUSED, 0.0, NARROW
+    is_exact = True
 
     def __init__(self, search: Search, workload: Workload, delta: Fraction, shape: str, *, followed: int) -> None:
-        super().__init__(search, workload)
-        self._delta, self._shape, self._is_once = delta, shape, workload.queries == 1
-        most, first = largest_epsilon(workload), workload.total.exact_epsilon / workload.queries
-        least = least_epsilon(workload, Fraction(0))
-        self._exact = {float(anchor): anchor for anchor in (least, first, most)}
-        self.start = float(most if self._is_once else max(first, most / (3 * math.isqrt(workload.queries))))
-        self.limits = (float(least), float(max(most, least)))
-        self.has_estimate = not self._is_once
-        self.followed = followed if workload.voters.K <= MOST_VOTERS else 1
-
-    def value(self, rate: float) -> float:
-        return rate
+        super().__init__(search, workload, delta)
+        self._shape, first = shape, workload.total.exact_epsilon / workload.queries
+        self._exact = {float(anchor): anchor for anchor in (self._least, first, self._most)}
+        self.start = float(self._most if self._is_once else max(first, self._most / (3 * math.isqrt(workload.queries))))
+        self.limits = (float(self._least), float(max(self._most, self._least)))
+        voters = workload.voters
+        self.followed = followed if voters.K <= MOST_VOTERS else 1
+        self._is_approximate = not (self._is_once or voters.K > MOST_VOTERS or has_closed_form(voters))
+        self.is_refined = self._is_approximate and voters.K <= MOST_REFINED
 
     def _epsilon(self, parameter: float) -> Fraction:
         return self._exact.get(parameter) or rounded(parameter)
@@ -153,36 +156,34 @@ class _OptimalGamma(Mechanism):
     def at(self, parameter: float) -> Proposal:
         return self._solved(parameter, None if self._is_once else COARSE)  # compared before it is solved to the end
 
-    @property
-    def is_refined(self) -> bool:
-        return self._is_approximate and self.workload.voters.K <= MOST_REFINED
-
-    @property
-    def _is_approximate(self) -> bool:
-        voters = self.workload.voters
-        return not (self._is_once or voters.K > MOST_VOTERS or has_closed_form(voters))
-
     def finish(self, parameter: float) -> Proposal | None:
         return self._solved(parameter, FINE) if self._is_approximate else None
 
-    def _solved(self, epsilon: float, options: SolveOptions | None) -> Proposal:
-        self.search.report(f"optimal: epsilon {epsilon:.4g}, delta {float(self._delta):g}")
-        problem = self.workload.problem(PrivacyParams(self._epsilon(epsilon), self._delta))
+    def _solved(self, parameter: float, options: SolveOptions | None) -> Proposal:
+        self.search.report(f"optimal: epsilon {parameter:.4g}, delta {float(self._delta):g}")
+        problem = self.workload.problem(self._guarantee(parameter))
         if has_closed_form(self.workload.voters):
             table = certify(problem, best_for_non_private_voters(problem.conditional_on_inclusion))
         else:
             table = optimize_table(problem, prior=self.search.measure.linear_prior, shape=self._shape, options=options)
             if table.gamma.is_monotone:
                 self._shape = "monotone"  # the optimum of that shape is the same
-        settings = {"epsilon": problem.target.epsilon, "delta": float(self._delta)}
-        return GammaProposal(self.workload, table.gamma, settings, table)
-
-    def estimate(self, parameter: float) -> PrivacyCost:
-        return _query(self.workload, PrivacyParams(self._epsilon(parameter), self._delta))
+        return TableProposal(self.workload, {"epsilon": problem.target.epsilon, "delta": float(self._delta)}, table)
 
 
-def _query(work: Workload, guarantee: PrivacyParams) -> PrivacyCost:
-    return PrivacyCost("query", guarantee=guarantee, sampling=work.voters.sampled)
+class PaperDaRRM(ByCounts):
+    """DaRRM as [D] has it: one person may reach all K voters, and queries compose by their (ε, δ)."""
+
+    slug, name, color, classes = "darrm-paper", "DaRRM of the paper", SKY_BLUE, (2, 2)
+    about = "one person may reach all voters, and a query is optimized for its (ε, δ)."
+    is_slow, only_compared = True, ""
+
+    @classmethod
+    def instances(cls, search: Search) -> Sequence[Mechanism]:
+        """Make the optimum for voters without disjoint shards."""
+        check_private(search.workload)
+        voters = replace(search.workload.voters, overlap=None)
+        return Optimal.instances(replace(search, workload=replace(search.workload, voters=voters)))
 
 
 def _deltas(workload: Workload) -> list[Fraction]:
@@ -209,51 +210,68 @@ class RDPOptimal(Mechanism):
     is_slow = True
 
     @classmethod
-    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
+    def instances(cls, search: Search) -> Sequence[Mechanism]:
         """Make one for each workload that a table may be calibrated for, or for orders where voters resample."""
         if search.workload.voters.sampled is not None:
             return _resampled_orders(search)
-        return each_release(_GammaUnderRenyi if search.workload.has_noise_function else _LawUnderRenyi, search)
+        best = _best_gamma if search.workload.has_noise_function else _best_law
+        return possible(lambda release: best(search, release), releases_of(search.workload))
 
 
-class _UnderRenyi(Mechanism):
-    limits, rough = (0.0, 1.0), 0.0
+class _UnderRenyi(Shrunk):
+    """Mix the best law under a Rényi budget with random guessing, certified for one target."""
 
-    def value(self, rate: float) -> float:
-        return rate
+    unused, rough = Mechanism.unused, 0.0
 
-
-class _GammaUnderRenyi(_UnderRenyi):
-    """Search the accountant's orders; those that err more than the best so far are left early."""
-
-    def __init__(self, search: Search, workload: Workload) -> None:
-        super().__init__(search, workload)
-        voters, prior, budgets = workload.voters, search.measure.linear_prior, budgets_of(workload)
-        least = search.to_beat
-        solved: dict[float, RenyiOptimum] = {}
-
-        @cache
-        def error(order: float) -> float:
-            nonlocal least
-            search.report(f"rdp-optimal: order {order:.6g}, {search.measure.name} {least:.6g}")
-            found = solved[order] = optimize_under_renyi(
-                voters, prior, order, budgets[order], options=COARSE, to_beat=least * (1.0 + COARSE.gap)
-            )
-            # one that stopped because it errs more has that as its bound
-            value = max(found.value, found.bound)
-            least = min(least, value)
-            return value
-
-        order = best_order(budgets, error)
-        search.report(f"rdp-optimal: the best of order {order:.6g}")
-        start, budget = solved[order], budgets[order]
-        self._gamma = optimize_under_renyi(voters, prior, order, budget, options=FINE, start=start).gamma
-        self._problem = smallest_target(workload, self._gamma)
-        self._settings = {"order": order, "renyi budget": budget}
+    _problem: Problem | None = None
 
     def at(self, parameter: float) -> Proposal:
-        table = certify(self._problem, self._gamma.scaled(parameter))
-        return GammaProposal(self.workload, table.gamma, self._settings, table)
+        if not isinstance(self.law, NoiseFunction):
+            return super().at(parameter)
+        self._problem = self._problem or smallest_target(self.workload, self.law)
+        return TableProposal(self.workload, self.settings, certify(self._problem, self.law.scaled(parameter)))
+
+
+def _best_gamma(search: Search, workload: Workload) -> Mechanism:
+    """Search the accountant's orders; those that err more than the best so far are left early."""
+    voters, prior, budgets = workload.voters, search.measure.linear_prior, budgets_of(workload)
+    least, solved = search.to_beat, dict[float, RenyiOptimum]()
+
+    @cache
+    def error(order: float) -> float:
+        nonlocal least
+        search.report(f"rdp-optimal: order {order:.6g}, {search.measure.name} {least:.6g}")
+        optimum = solved[order] = optimize_under_renyi(
+            voters, prior, order, budgets[order], options=COARSE, to_beat=least * (1.0 + COARSE.gap)
+        )
+        # one that stopped because it errs more has that as its bound
+        value = max(optimum.value, optimum.bound)
+        least = min(least, value)
+        return value
+
+    order = best_order(budgets, error)
+    search.report(f"rdp-optimal: the best of order {order:.6g}")
+    start, budget = solved[order], budgets[order]
+    gamma = optimize_under_renyi(voters, prior, order, budget, options=FINE, start=start).gamma
+    return _UnderRenyi(search, workload, gamma, {"order": order, "renyi budget": budget})
+
+
+def _best_law(search: Search, workload: Workload) -> Mechanism:
+    _check_terms(search.workload)
+    if not workload.voters.are_non_private:
+        raise PlanError("for more than two classes it is known for non-private voters only")
+    _check_terms(workload)
+    budgets, prior = budgets_of(workload), search.measure.prior
+
+    def best(order: float, options: SolveOptions) -> tuple[float, PluralityLaw]:
+        search.report(f"rdp-optimal: order {order:.6g}")
+        optimum = optimize_plurality_under_renyi(
+            workload.voters, workload.classes, prior, order, budgets[order], options=options
+        )
+        return optimum.value, optimum.law
+
+    order = best_order(budgets, cache(lambda order: -best(order, COARSE)[0]))
+    return _UnderRenyi(search, workload, best(order, FINE)[1], {"order": order})
 
 
 class _ResampledOrder(Mechanism):
@@ -273,10 +291,10 @@ class _ResampledOrder(Mechanism):
         self.search.report(f"rdp-optimal: order {self._order:.6g}")
         budget = parameter * self._budget
         gamma = best_under_renyi(self.workload.voters.K, self._order, budget, self._rate)
-        return GammaProposal(self.workload, gamma, {"order": self._order, "renyi budget": budget})
+        return TableProposal(self.workload, {"order": self._order, "renyi budget": budget}, gamma)
 
 
-def _resampled_orders(search: Search) -> Iterable[Mechanism]:
+def _resampled_orders(search: Search) -> Sequence[Mechanism]:
     """Return the best order and its neighbors."""
     work, sampling = search.workload, search.workload.voters.sampled
     if sampling is None or sampling.scheme != "poisson" or not has_closed_form(work.voters):
@@ -287,32 +305,7 @@ def _resampled_orders(search: Search) -> Iterable[Mechanism]:
     every = {order: _ResampledOrder(search, order, budget) for order, budget in budgets.items()}
     best = best_order(budgets, cache(lambda order: search.measure.wrong(every[order].at(1.0).law)))
     place = list(every).index(best)
-    first = max(0, place - SAMPLED_STEP)
-    return list(every.values())[first : place + SAMPLED_STEP + 1 : SAMPLED_STEP]
-
-
-class _LawUnderRenyi(_UnderRenyi):
-    def __init__(self, search: Search, workload: Workload) -> None:
-        super().__init__(search, workload)
-        _check_terms(search.workload)
-        if not workload.voters.are_non_private:
-            raise PlanError("for more than two classes it is known for non-private voters only")
-        _check_terms(workload)
-        budgets, prior = budgets_of(workload), search.measure.prior
-
-        def best(order: float, options: SolveOptions) -> tuple[float, PluralityLaw]:
-            search.report(f"rdp-optimal: order {order:.6g}")
-            found = optimize_plurality_under_renyi(
-                workload.voters, workload.classes, prior, order, budgets[order], options=options
-            )
-            return found.value, found.law
-
-        self._order = best_order(budgets, cache(lambda order: -best(order, COARSE)[0]))
-        _, self._law = best(self._order, FINE)
-
-    def at(self, parameter: float) -> Proposal:
-        table = certified_plurality(self.workload, mixed(self._law, parameter))
-        return LawProposal(table, {"order": self._order})
+    return list(every.values())[max(0, place - SAMPLED_STEP) : place + SAMPLED_STEP + 1 : SAMPLED_STEP]
 
 
 def budgets_of(workload: Workload) -> dict[float, float]:

@@ -11,29 +11,33 @@ Private *models* with several queries are planned as non-private voters, within 
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from darrm.errors import PlanError
 from darrm.loss.composition import TooManyKindsError
 from darrm.majority.closed_form import has_closed_form
+from darrm.numerics.bisection import bisect_safe
 from darrm.optimize.request import check_size, default_shape
 from darrm.plan.accuracy import Measure, without_silent_classes
 from darrm.plan.budget import needs_no_noise, releases_of
-from darrm.plan.calibrated import CalibratedMechanism
-from darrm.plan.calibration import calibrate
+from darrm.plan.calibration import CalibratedMechanism, calibrate
 from darrm.plan.mechanism import Mechanism, no_report
-from darrm.plan.mechanisms import MECHANISMS
-from darrm.plan.results import Plan, rank_of, wrong_of
+from darrm.plan.mechanisms import MECHANISMS, RELEASED
+from darrm.plan.report import Plan, Sweep, rank_of, wrong_of
 from darrm.priors import Prior
-from darrm.problem import Workload
+from darrm.privacy import PrivacyParams
+from darrm.problem import MOST_QUERIES, MOST_VOTERS, Workload
 from darrm.util import checks
 from darrm.util.progress import stoppable_search
 
-# voters times one more than the overlap: beyond, a plan takes a minute or more
-_MINUTES = 50_000
+_MINUTES = 50_000  # voters times one more than the overlap: beyond, a plan takes a minute or more
 _LONGEST_REASON = 320  # characters of all reasons in an error
-_STOPPED = "not calibrated; the search was stopped"
+TOLERANCE = 0.02  # of what `affordable` finds: a search is some ten plans
+# the hardest and the easiest value of each quantity
+QUANTITIES = {"queries": (float(MOST_QUERIES), 1.0), "voters": (1.0, float(MOST_VOTERS)), "epsilon": (1e-4, 1e4)}
 
 
 def plan(
@@ -95,71 +99,217 @@ def plan(
     measure = Measure(workload, prior, objective)
     _check_size(workload)
     asked = [mechanism for mechanism in mechanisms or MECHANISMS if mechanism.applies_to(workload)]
-    rows: list[CalibratedMechanism] = []
-    left_out: list[tuple[str, str]] = []
-    try:
-        with stoppable_search(enabled=stoppable):
-            _calibrate_all((workload, measure), asked, report, complete=complete, into=(rows, left_out))
-    except KeyboardInterrupt:
-        if not stoppable:
-            raise
-        if not rows:
-            raise PlanError("stopped before any mechanism was calibrated: take more time") from None
-        known = {row.slug for row in rows} | {slug for slug, _ in left_out}
-        left_out += [(mechanism.slug, _STOPPED) for mechanism in asked if mechanism.slug not in known]
-        warnings.warn("stopped early: the plan is the best until then", stacklevel=2)
+    ranking = _Ranking(workload, measure, report, complete=complete)
+    rows, left_out = ranking.rows, ranking.left_out
+    with _until_stopped(rows, "any mechanism was calibrated", "the plan is the best until then", enabled=stoppable):
+        ranking.calibrate_all(asked)
+    known = {row.slug for row in rows} | set(left_out)
+    left_out |= {one.slug: "not calibrated; the search was stopped" for one in asked if one.slug not in known}
     if not rows:
-        reasons = list(dict.fromkeys(reason for _, reason in left_out))
+        reasons = list(dict.fromkeys(left_out.values()))
         words = "; ".join(reasons)
         if len(words) > _LONGEST_REASON:
             words = f"{reasons[0]}; and {len(reasons) - 1} more reasons"
         raise PlanError(f"no mechanism stays within this budget: {words}")
-    return Plan(workload, measure, tuple(_ranked(rows, measure)), tuple(left_out), listed)
+    return Plan(workload, measure, tuple(ranking.ranked()), tuple(left_out.items()), listed)
 
 
-def _calibrate_all(
-    asked: tuple[Workload, Measure],
-    mechanisms: Sequence[type[Mechanism]],
-    report: Callable[[str], None],
+class _Ranking:
+    """Calibrated mechanisms, and the reasons of the others by slug: both are valid where the search is stopped."""
+
+    def __init__(self, workload: Workload, measure: Measure, report: Callable[[str], None], *, complete: bool) -> None:
+        self.workload, self.measure, self.report, self.complete = workload, measure, report, complete
+        self.rows: list[CalibratedMechanism] = []
+        self.left_out: dict[str, str] = {}
+
+    def calibrate_all(self, mechanisms: Sequence[type[Mechanism]]) -> None:
+        """Calibrate the mechanisms in turn, slow ones roughly; then the best to the end."""
+        skipped = ""  # why slow mechanisms are skipped
+        for mechanism in mechanisms:
+            if skipped and mechanism.is_slow and not self.complete:
+                self.left_out[mechanism.slug] = skipped
+                continue
+            self.report(mechanism.slug)
+            best = min((wrong_of(row, self.measure) for row in self.rows), default=math.inf)
+            to_beat = best if mechanism.is_slow and not self.complete else math.inf
+            try:
+                row = self.calibrated(mechanism, to_beat=to_beat, is_fine=False)
+            except (PlanError, TooManyKindsError, ValueError) as error:  # one out of its range leaves the others
+                self.left_out[mechanism.slug] = str(error)
+                continue
+            self.rows.append(row)
+            if wrong_of(row, self.measure) == 0.0:
+                skipped = f"not calibrated; {row.slug} is always right"
+            elif mechanism.is_best_of_one and self.workload.queries == 1 and not self.workload.missing:
+                skipped = f"not calibrated; {row.slug} is the optimum for one query"
+        if self.rows and (first := self.ranked()[0]).is_rough:
+            (mechanism,) = (one for one in mechanisms if one.slug == first.slug)
+            place = [row.slug for row in self.rows].index(first.slug)
+            self.rows[place] = self.calibrated(mechanism)
+
+    def calibrated(
+        self, mechanism: type[Mechanism], *, to_beat: float = math.inf, is_fine: bool = True
+    ) -> CalibratedMechanism:
+        """Calibrate one mechanism."""
+        return calibrate(
+            self.workload, mechanism, measure=self.measure, to_beat=to_beat, report=self.report, is_fine=is_fine
+        )
+
+    def ranked(self) -> list[CalibratedMechanism]:
+        """Sort, the best first, and compute the regret of each."""
+        rows, names = self.rows, self.rows[0].consensus
+        best = {name: max(row.consensus[name].value for row in rows) for name in names}
+        if best:
+            rows = [replace(row, regret=max(best[name] - row.consensus[name].value for name in best)) for row in rows]
+        return sorted(rows, key=lambda row: rank_of(row, self.measure))
+
+
+def sweep(
+    workload: Workload,
+    epsilons: Sequence[str | float],
     *,
-    complete: bool,
-    into: tuple[list[CalibratedMechanism], list[tuple[str, str]]],
-) -> None:
-    """Add calibrated mechanisms and the reasons of others to two lists, which stay valid if this is stopped."""
-    (workload, measure), (rows, left_out) = asked, into
-    skipped = ""  # why slow mechanisms are skipped
-    for mechanism in mechanisms:
-        if skipped and mechanism.is_slow and not complete:
-            left_out.append((mechanism.slug, skipped))
-            continue
-        report(mechanism.slug)
-        best = min((wrong_of(row, measure) for row in rows), default=math.inf)
-        to_beat = best if mechanism.is_slow and not complete else math.inf
-        try:
-            row = calibrate(workload, mechanism, measure=measure, to_beat=to_beat, report=report, is_fine=False)
-        except (PlanError, TooManyKindsError, ValueError) as error:  # one out of its range leaves the others
-            left_out.append((mechanism.slug, str(error)))
-            continue
-        rows.append(row)
-        if wrong_of(row, measure) == 0.0:
-            skipped = f"not calibrated; {row.slug} is always right"
-        elif mechanism.is_best_of_one and workload.queries == 1 and not workload.missing:
-            skipped = f"not calibrated; {row.slug} is the optimum for one query"
-    if rows:
-        first = _ranked(rows, measure)[0]
-        if first.is_rough:
-            (mechanism,) = [one for one in mechanisms if one.slug == first.slug]
-            place = [row.slug for row in rows].index(first.slug)
-            rows[place] = calibrate(workload, mechanism, measure=measure, report=report)
+    report: Callable[[str], None] = no_report,
+    stoppable: bool = False,
+    **options: Any,  # noqa: ANN401 (those of plan)
+) -> Sweep:
+    """Plan at each total ε; budgets that are too small are left out, with a warning.
+
+    The ``options`` are those of `plan`. A sweep looks at no votes, so a choice of ε by it costs nothing. `PlanError` if
+    no budget has a plan.
+
+    Examples
+    --------
+    >>> from darrm import Voters
+    >>> from darrm.priors import Dirichlet
+    >>> work = Workload(Voters(11, PrivacyParams("inf"), overlap=1), 1, PrivacyParams(1, "1e-5"))
+    >>> {epsilon: round(accuracy, 3) for epsilon, accuracy in sweep(work, ["0.1", 1], prior=Dirichlet()).best.items()}
+    {0.1: 0.625, 1.0: 0.929}
+    """
+    totals = {PrivacyParams(epsilon, workload.total.exact_delta) for epsilon in epsilons}
+    if not totals:
+        checks.fail("epsilons", epsilons, "at least one total epsilon")
+    plans: list[Plan] = []
+    reasons: list[str] = []
+    result = f"{{}} of {len(totals)} budgets have a plan"
+    with _until_stopped(plans, "there was a plan for any budget", result, enabled=stoppable):
+        for place, total in enumerate(sorted(totals, key=lambda total: total.epsilon), 1):
+            report(f"budget {place} of {len(totals)}: epsilon {total.epsilon:g}")
+            try:
+                plans.append(plan(replace(workload, total=total), **options))
+            except PlanError as error:
+                reasons.append(f"the total epsilon {total.epsilon:g} has no plan: {error}")
+    if not plans:
+        raise PlanError(reasons[0])
+    for reason in reasons:
+        warnings.warn(reason, stacklevel=2)
+    return Sweep(tuple(plans))
 
 
-def _ranked(rows: Sequence[CalibratedMechanism], measure: Measure) -> list[CalibratedMechanism]:
-    """Sort, the best first, and compute the regret of each."""
-    names = rows[0].consensus
-    best = {name: max(row.consensus[name].value for row in rows) for name in names}
-    if best:
-        rows = [replace(row, regret=max(best[name] - row.consensus[name].value for name in best)) for row in rows]
-    return sorted(rows, key=lambda row: rank_of(row, measure))
+def affordable(
+    workload: Workload,
+    accuracy: float,
+    what: str = "queries",
+    *,
+    prior: Prior | None = None,
+    report: Callable[[str], None] = no_report,
+    stoppable: bool = False,
+) -> Workload:
+    """Find the most queries, the fewest voters or the smallest total ε with which a plan has an accuracy.
+
+    The result has the accuracy; a workload that is harder by 2 %, or by one, has not.
+
+    Parameters
+    ----------
+    workload, prior
+        As for `plan`; the search begins at the number of the workload.
+    accuracy
+        The wanted accuracy under the prior.
+    what
+        ``"queries"``, ``"voters"`` or ``"epsilon"``.
+    report
+        Called with a few words before each plan.
+    stoppable
+        Whether Ctrl-C (`KeyboardInterrupt`) returns the hardest workload that had the accuracy, with a warning.
+
+    Raises
+    ------
+    PlanError
+        If no number gives the accuracy, or none is known when the search is stopped.
+
+    Examples
+    --------
+    >>> from darrm import Voters
+    >>> from darrm.priors import Dirichlet
+    >>> work = Workload(Voters(101, PrivacyParams("inf"), overlap=1), 10, PrivacyParams(1))
+    >>> affordable(work, 0.9, "epsilon", prior=Dirichlet()).total
+    PrivacyParams(epsilon=0.984375, delta=0)
+    """
+    checks.probability(accuracy=accuracy)
+    checks.one_of(QUANTITIES, what=what)
+    if what == "voters" and workload.voters.own is not None:
+        checks.fail("what", what, "queries or epsilon", "these voters differ from each other")
+    tried: dict[Workload, bool] = {}
+    enough: dict[Workload, float] = {}
+
+    def is_enough(value: float) -> bool:
+        asked = _changed(workload, what, value)
+        if asked not in tried:
+            report(f"accuracy {accuracy:.4g}: trying {what} {_value(asked, what):,.5g}")
+            try:
+                tried[asked] = plan(asked, prior=prior, mechanisms=RELEASED).best.accuracy >= accuracy
+            except PlanError:  # no release at all
+                tried[asked] = False
+            if tried[asked]:
+                enough[asked] = abs(_value(asked, what) - QUANTITIES[what][0])
+        return tried[asked]
+
+    before = f"any {what} with an accuracy of {accuracy:.4g} were found"
+    with _until_stopped(enough, before, "the plan is the best until then", enabled=stoppable):
+        if (value := _last_enough(is_enough, _value(workload, what), what)) is None:
+            end = QUANTITIES[what][1]
+            raise PlanError(f"no {what} up to {end:,.5g} have an accuracy of {accuracy:.4g} under this prior")
+        return _changed(workload, what, value)
+    return min(enough, key=enough.__getitem__)
+
+
+def _value(workload: Workload, what: str) -> float:
+    return {"queries": workload.queries, "voters": workload.voters.K, "epsilon": workload.total.epsilon}[what]
+
+
+def _changed(workload: Workload, what: str, value: float) -> Workload:
+    if what == "queries":
+        return replace(workload, queries=round(value))
+    if what == "voters":
+        return replace(workload, voters=replace(workload.voters, K=round(value)))
+    return replace(workload, total=PrivacyParams(f"{value:.6g}", workload.total.exact_delta))
+
+
+def _last_enough(is_enough: Callable[[float], bool], value: float, what: str) -> float | None:
+    """Double or halve until one value is enough and one is not, then bisect; None if none is enough."""
+    is_good = is_enough(value)
+    end = QUANTITIES[what][0 if is_good else 1]
+    ends = {is_good: value}
+    while len(ends) < 2:
+        if value == end:
+            return value if is_good else None
+        half = value / 2.0 if what == "epsilon" else float(round(value / 2.0))
+        value = min(2.0 * value, end) if end > value else max(half, end)
+        ends[is_enough(value)] = value
+    return bisect_safe(is_enough, ends[True], ends[False], tolerance=TOLERANCE)
+
+
+@contextmanager
+def _until_stopped(results: Sized, before: str, result: str, *, enabled: bool) -> Iterator[None]:
+    """End a search at Ctrl-C with a warning if there are results until then, `PlanError` if there are none."""
+    try:
+        with stoppable_search(enabled=enabled):
+            yield
+    except KeyboardInterrupt:
+        if not enabled:
+            raise
+        if not results:
+            raise PlanError(f"stopped before {before}: take more time") from None
+        warnings.warn(f"stopped early: {result.format(len(results))}", stacklevel=4)
 
 
 def _check_size(workload: Workload) -> None:

@@ -14,7 +14,7 @@ from darrm.ledger.sqlite import MEMORY
 from darrm.ledger.store import is_url
 from darrm.open_set.lines import of_classes
 from darrm.plan.planner import plan
-from darrm.plan.results import Plan
+from darrm.plan.report import Plan
 from darrm.priors import Prior
 from darrm.privacy import Number, PrivacyPair, PrivacyParams
 from darrm.problem import OPEN, Voters, Workload, is_open

@@ -1,46 +1,447 @@
-"""What ``darrm plan`` writes: a plan or a sweep as JSON, CSV and a picture."""
+"""Plans and sweeps: the ranking, its reason, and how to release the first, as text, JSON, CSV and a picture."""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import math
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from darrm.plan.accuracy import CONSENSUS
-from darrm.plan.budget import counted
-from darrm.plan.calibrated import CalibratedMechanism
-from darrm.plan.results import BEST, Plan, Sweep, commands, kind_of_votes, settings_in_words, subject
-from darrm.priors import columns_of
-from darrm.problem import is_open
+from darrm import priors
+from darrm.account.accountant import Spent
+from darrm.aggregator import Released, save_release
+from darrm.commands.command_line import numbered
+from darrm.errors import PlanError
+from darrm.plan.accuracy import CONSENSUS, MOST_LISTED, Measure, histograms
+from darrm.plan.budget import counted, needs_no_noise
+from darrm.plan.calibration import CalibratedMechanism
+from darrm.plurality.bounds import share_right_at_most
+from darrm.priors import Prior, in_words, is_built_in
+from darrm.privacy import at_most, decimal_text
+from darrm.problem import Workload, classes_in_words, classes_to_json, is_open
+from darrm.table.table import Table
 from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from darrm.util.files import Document
 
-
-def plan_json(plan: Plan, output: Path | None = None) -> dict[str, Any]:
-    """Write the plan as plain data; the schema is ``darrm/schemas/plan_report.json``."""
-    three = zip(CONSENSUS, columns_of(plan.measure.classes).values(), strict=True)
-    guess = plan.measure.guessing
-    return {
-        "format": "darrm plan report",
-        "version": 1,
-        "workload": plan.workload.to_json(),
-        "counted_as": counted(plan.workload).to_json(),
-        "prior": plan.prior.text,
-        "consensus": {name: prior.text for name, prior in three},
-        "ranked_by": "regret" if plan.measure.is_regret else plan.measure.name,
-        "best": plan.best.slug,
-        "reason": plan.reason,
-        "guessing": None if guess is None else guess.to_json(),
-        "largest_accuracy": plan.largest_accuracy(),
-        "levels": plan.measure.levels.tolist(),
-        "mechanisms": [_row_json(row) for row in plan.rows],
-        "left_out": [{"mechanism": slug, "reason": reason} for slug, reason in plan.left_out],
-        "commands": list(commands(plan)),
-        "output": None if output is None else str(output),
-    }
+EQUAL = 6  # decimals of an objective
+_COLUMNS = ("divided", "mixed", "agreeing")  # low, medium and high consensus in a plan's file
+YOUR_FILES = "VOTES.csv, LEDGER.sqlite and LABELS.csv are your files"
+BEST = "best"  # the line of the best released mechanism in a sweep
 
 
-def _row_json(row: CalibratedMechanism) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A ranking of the mechanisms for a workload; ``print(plan)`` shows what ``darrm plan`` prints."""
+
+    workload: Workload
+    measure: Measure = field(repr=False)  # the prior and the objective
+    rows: tuple[CalibratedMechanism, ...]  # the best first
+    left_out: tuple[tuple[str, str], ...] = ()  # slug and reason of the others
+    listed: int = 0  # the number of classes of a list that is planned like open answers; 0 for others
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of the ranking."""
+        return self.measure.prior
+
+    @property
+    def best(self) -> CalibratedMechanism:
+        """The first mechanism that this library releases; `PlanError` if there is none."""
+        for row in self.rows:
+            if row.is_released:
+                return row
+        raise PlanError("all mechanisms within this budget are only compared: take a larger budget, or fewer queries")
+
+    @property
+    def table(self) -> Table:
+        """The certified table of the best mechanism; `PlanError` if there is none."""
+        if self.best.table is None:
+            raise PlanError(f"{self.best.slug} has no table: use plan.aggregator, or plan.save(path)")
+        return self.best.table
+
+    @property
+    def aggregator(self) -> Released:
+        """The aggregator of the best mechanism; `PlanError` if there is none."""
+        if not isinstance(self.best.aggregator, Released):
+            raise PlanError(f"{self.best.remark} {self.best.instructions[0].capitalize()}.")
+        return self.best.aggregator
+
+    @property
+    def spent(self) -> Spent:
+        """The cost of all queries."""
+        return self.best.spent
+
+    @property
+    def reason(self) -> str:
+        """Why the best mechanism is the first, in a sentence."""
+        best, measure = self.best, self.measure
+        if len(self.rows) == 1:
+            return f"{best.slug} is the only mechanism that is calibrated to this budget."
+        if measure.is_regret:
+            why = "its largest loss of accuracy, over low, medium and high consensus, is the smallest"
+        elif measure.is_error:
+            why = f"it has the smallest expected error under the prior {self.prior.text}"
+        else:
+            why = f"it has the highest accuracy under the prior {self.prior.text}"
+        rank = rank_of(best, measure)
+        ranks = {row.slug: rank_of(row, measure) for row in self.rows if row is not best}
+        dearer = [slug for slug, other in ranks.items() if other[:2] == rank[:2] and rank < other]
+        tie = f", and it spends less than {dearer[0]}" if dearer else ""
+        return f"{best.slug} is first: {why}{tie}."
+
+    def largest_accuracy(self) -> float | None:
+        """Bound the accuracy of every private release, for non-private voters and more than two listed classes."""
+        work = self.workload
+        if work.has_noise_function or is_open(work.classes) or not work.voters.are_non_private:
+            return None
+        # with dice for missing votes a release is one of the votes that are there
+        present, overlap = work.voters.K - work.missing, work.voters.overlap
+        voters = replace(work.voters, K=present, overlap=None if overlap is None else min(overlap, present))
+        there = replace(work, voters=voters, missing=0)
+        return share_right_at_most(there, *histograms(self.prior, present, work.classes, MOST_LISTED))
+
+    @property
+    def claims(self) -> dict[str, Any]:
+        """The statements of a plan's file about the release, which ``darrm verify`` checks."""
+        best, work = self.best, self.workload
+        claims: dict[str, Any] = {
+            "family": best.slug,
+            "workload": {**work.to_json(), "classes": classes_to_json(work.classes)},
+            "spent": _spent_json(best),
+            "prior": priors.to_json(self.prior, work.voters.K, work.classes),
+        }
+        if best.estimate is not None:
+            claims["share_right"] = best.estimate.to_json()
+        if best.consensus:
+            accuracies = [accuracy.to_json() for accuracy in best.consensus.values()]
+            claims["columns"] = dict(zip(_COLUMNS, accuracies, strict=True))
+        return claims if best.expected_error is None else {**claims, "expected_error": best.expected_error}
+
+    def save(self, path: str | Path) -> None:
+        """Write the aggregator and `claims` to a file; `darrm.aggregator.load_release` reads it."""
+        save_release(path, self.aggregator, self.claims)
+
+    def commands(self, output: str = "plan.json") -> tuple[str, ...]:
+        """Write the commands that write the best mechanism to a file and release from it."""
+        work, prior, slug = self.workload, self.prior, self.best.slug
+        if self.best.instructions:
+            return self.best.instructions
+        belief = "" if prior.text == "spread" else f" --prior {shlex.quote(prior.text)}"
+        objective = " --objective error" if self.measure.is_error else ""
+        make: tuple[str, ...] = (
+            f"darrm plan {workload_words(work)}{belief}{objective} --mechanism {slug} --output {output}",
+        )
+        if not is_built_in(prior):
+            make = (
+                "from darrm.plan import named, plan  # in Python: the prior is your own",
+                f'plan(workload, prior=prior, mechanisms=[named("{slug}")]).save("{output}")',
+            )
+        return (*make, release_command(output, work))
+
+    def text(self, output: Path | None = None) -> str:
+        """Write the ranking, the reason for the first, the commands to release it, and the mechanisms left out."""
+        parts = [
+            [f"Plan for {subject(self.workload)} within {self.workload.total}"],
+            list(_table(self)),
+            [_wrapped(line) for line in _conclusion(self)],
+            list(_release(self, output)),
+            ["Left out:", *(_wrapped(f"  {slug}: {reason}") for slug, reason in self.left_out)] * bool(self.left_out),
+        ]
+        parts[0] += [_wrapped(f"  {line}") for line in _about(self)]
+        return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def document(self, output: Path | None = None) -> Document:
+        """Write the plan as plain data; the schema is ``darrm/schemas/plan_report.json``."""
+        measure, guess = self.measure, self.measure.guessing
+        return {
+            "format": "darrm plan report",
+            "version": 1,
+            "workload": self.workload.to_json(),
+            "counted_as": counted(self.workload).to_json(),
+            "prior": self.prior.text,
+            "consensus": {name: prior.text for name, prior in measure.reference_priors.items()},
+            "ranked_by": "regret" if measure.is_regret else measure.name,
+            "best": self.best.slug,
+            "reason": self.reason,
+            "guessing": None if guess is None else guess.to_json(),
+            "largest_accuracy": self.largest_accuracy(),
+            "levels": measure.levels.tolist(),
+            "mechanisms": [_row_json(row) for row in self.rows],
+            "left_out": [{"mechanism": slug, "reason": reason} for slug, reason in self.left_out],
+            "commands": list(self.commands()),
+            "output": None if output is None else str(output),
+        }
+
+    def plot(self, path: Path) -> None:
+        """Draw the probability of the majority over its number of votes for every mechanism."""
+        work, levels = self.workload, self.measure.levels
+        kind = kind_of_votes(work)
+        with saved_figure(path) as figure:
+            axes = figure.add_subplot()
+            for place, row in enumerate(self.rows):
+                axes.plot(levels, row.curve, label=f"{row.name}   {row.accuracy:.4f}", **style(place).line(len(levels)))
+            axes.set(xlabel=f"votes for the {kind}", ylabel=f"probability of the {kind}")
+            axes.set_ylim(0.0 if is_open(work.classes) else 0.96 / work.classes, 1.02)
+            axes.set_title(f"{work.voters}\n{subject(work)} within {work.total}", fontsize=9)
+            axes.grid(alpha=0.3)
+            figure.legend(loc="outside lower center", frameon=False)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Plans at several budgets, from the smallest ε to the largest; ``print(sweep)`` shows a table."""
+
+    plans: tuple[Plan, ...]
+
+    @property
+    def accuracies(self) -> dict[str, dict[float, float]]:
+        """The accuracy of each mechanism at each total ε, the best at the largest ε first."""
+        slugs = dict.fromkeys(row.slug for plan in reversed(self.plans) for row in plan.rows)
+        accuracies: dict[str, dict[float, float]] = {slug: {} for slug in slugs}
+        for plan in self.plans:
+            for row in plan.rows:
+                accuracies[row.slug][plan.workload.total.epsilon] = row.accuracy
+        return accuracies
+
+    @property
+    def best(self) -> dict[float, float]:
+        """The accuracy of the best released mechanism at each total ε."""
+        return {plan.workload.total.epsilon: plan.best.accuracy for plan in self.plans}
+
+    def text(self, _output: Path | None = None) -> str:
+        """Write a line a mechanism and a column a total ε."""
+        last = self.plans[-1]
+        work, best = last.workload, self.best
+        winners = ", ".join(f"{plan.best.slug} at {plan.workload.total.epsilon:g}" for plan in self.plans)
+        lines = [
+            f"Accuracy over the total ε, δ = {work.total.delta:g}, for {subject(work)}",
+            f"  {work.voters}",
+            f"  under {'the mean of the reference priors' if last.measure.is_regret else in_words(last.prior)}",
+            "",
+            f"{'total ε':<22}" + "".join(f"{epsilon:>9.4g}" for epsilon in best),
+        ]
+        for slug, values in {BEST: best, **self.accuracies}.items():
+            lines.append(f"{slug:<22}" + "".join(f"{values[e]:>9.4f}" if e in values else "        –" for e in best))
+        return "\n".join([*lines, "", f"Best: {winners}"]) + "\n"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def document(self, _output: Path | None = None) -> Document:
+        """Write the plan at each budget as plain data; the schema is ``darrm/schemas/plan_sweep.json``."""
+        return {"format": "darrm plan sweep", "version": 1, "plans": [plan.document() for plan in self.plans]}
+
+    def plot(self, path: Path) -> None:
+        """Draw the accuracy of each mechanism over the total ε."""
+        work = self.plans[-1].workload
+        looks = {slug: style(place).line(len(self.plans)) for place, slug in enumerate(self.accuracies)}
+        looks[BEST] = {"color": BLACK, "linewidth": 3.0, "alpha": 0.5}
+        with saved_figure(path, width=9.0) as figure:
+            axes = figure.add_subplot()
+            draw_accuracies(axes, {**self.accuracies, BEST: self.best}, looks)
+            axes.set_title(f"{subject(work)}, δ = {work.total.delta:g}\n{work.voters}", fontsize=9)
+            axes.set_ylabel("accuracy")
+            name_lines(axes)
+
+
+def wrong_of(row: CalibratedMechanism, measure: Measure) -> float:
+    """Return the objective as a number to minimize."""
+    if measure.is_error:
+        return math.inf if row.expected_error is None else row.expected_error
+    return 1.0 - row.accuracy
+
+
+def rank_of(row: CalibratedMechanism, measure: Measure) -> tuple[float, float, float]:
+    """Return the key of a row: regret, objective and ε, rounded as in the report."""
+    regret = row.regret if measure.is_regret and row.regret is not None else 0.0
+    return round(regret, EQUAL), round(wrong_of(row, measure), EQUAL), float(f"{row.spent.epsilon:.5g}")
+
+
+def subject(work: Workload) -> str:
+    """Name the votes of a workload.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> subject(Workload(Voters(7, PrivacyParams("0.1")), 30, PrivacyParams(8), 3))
+    '30 plurality votes on 3 classes'
+    """
+    kind = kind_of_votes(work)
+    votes = numbered(work.queries, f"{kind} vote", f"{kind} votes")
+    return votes if work.has_noise_function else f"{votes} on {classes_in_words(work.classes)}"
+
+
+def kind_of_votes(work: Workload) -> str:
+    """Return what most votes make: a majority of two classes, a plurality of more."""
+    return "majority" if work.has_noise_function else "plurality"
+
+
+def _wrapped(line: str) -> str:
+    """Break a line at 100 columns; the rest is indented."""
+    indent = "  " if line.startswith(" ") else ""
+    return textwrap.fill(line, 100, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _command(words: str) -> str:
+    """Indent a command and break it before options."""
+    first, *options = words.split(" --")
+    lines = [f"  {first}"]
+    for option in options:
+        if len(lines[-1]) + len(option) > 93:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" --{option}"
+    return "\n".join(lines)
+
+
+def _about(plan: Plan) -> Iterator[str]:
+    """Write the voters, the prior, and the assumptions."""
+    work, measure = plan.workload, plan.measure
+    K, missing, release = work.voters.K, work.missing, counted(work)
+    yield str(work.voters)
+    reference = ", ".join(f"{name} {prior.rounded}" for name, prior in measure.reference_priors.items())
+    if measure.is_regret:
+        yield f"no prior: minimax regret over the reference priors of consensus ({reference})"
+    else:
+        yield f"{measure.name} under the prior: {in_words(plan.prior)}"
+        yield f"reference priors of consensus: {reference}"
+    yield "the accuracy for your own votes depends on their consensus, and may be lower"
+    if missing:
+        guess = "coin" if work.has_noise_function else "die"
+        yield f"{missing} of {K} votes are missing: a fair {guess} replaces each; the accuracy is that for the others"
+    if plan.listed:
+        yield f"a list of {plan.listed:,} classes is planned like open answers: a class without votes is no answer"
+    if release != work and not needs_no_noise(work):
+        yield "trained models share their randomness over queries: planned as non-private voters"
+        yield f"joint bound of model privacy and release: the release may be {release.total}-private"
+    elif not work.voters.are_non_private and work.queries > 1 and not work.voters.models:
+        yield "the voters draw new randomness for each query; for trained models add --models"
+    if release.voters.are_non_private and release.voters.reached == K:
+        yield "one person may change all votes, so nothing is better than randomized response: see --overlap"
+
+
+def _table(plan: Plan) -> Iterator[str]:
+    """Write a line a mechanism: name, slug, accuracy under reference priors and the prior, error, ε and bound."""
+    best, measure = plan.best, plan.measure
+    name = max(len("mechanism"), *(len(row.name) for row in plan.rows)) + 1
+    slug = max(len("slug"), *(len(row.slug) for row in plan.rows))
+    heads = [*CONSENSUS, "mean" if measure.is_regret else "prior"]
+    heads += ["error"] * (best.expected_error is not None) + ["answered"] * is_open(measure.classes)
+    heading = "".join(f"{head:>8}" for head in heads)
+    yield f"  {'mechanism':<{name}}{'slug':<{slug}}{heading} {'ε spent':>7}  bound"
+    for row in plan.rows:
+        mark = "*" if row is best else "-" if row.only_compared else " "
+        values = [*(accuracy.value for accuracy in row.consensus.values()), row.accuracy]
+        values += [value for value in (row.expected_error, row.answered) if value is not None]
+        numbers = "".join("       –" if math.isnan(value) else f"{value:>8.4f}" for value in values)
+        spent = f"{at_most(row.spent.epsilon, 5):>7}  {row.spent.bound}"
+        yield f"{mark} {row.name:<{name}}{row.slug:<{slug}}{numbers} {spent}"
+    if (guess := measure.guessing) is not None and not is_open(measure.classes):
+        error = f"{guess.standard_error:.2g}"
+        drawn = f"; accuracies are means over drawn votes, standard error about {error}" * bool(guess.standard_error)
+        yield f"  random guessing has an accuracy of {guess.value:.4f}{drawn}"
+
+
+def _conclusion(plan: Plan) -> Iterator[str]:
+    """Write the reason for the first, its parameters, and its proof."""
+    best, limit = plan.best, plan.largest_accuracy()
+    yield plan.reason
+    for row in plan.rows[: plan.rows.index(best)]:
+        yield f"{row.slug} is only compared: {row.only_compared}."
+    if any(row.only_compared for row in plan.rows):
+        yield "Mechanisms with - are only compared; this library does not release them."
+    if best.settings:
+        yield f"Parameters of {best.slug}: {settings_in_words(best.settings)}."
+    if best.table is not None:
+        target, certificate = best.table.problem.target, best.table.certificate
+        yield f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."
+    if best.remark:
+        yield best.remark
+    if limit is not None:
+        yield f"No private release has an accuracy above {at_most(limit)} under this prior (a theorem)."
+
+
+def _release(plan: Plan, output: Path | None) -> Iterator[str]:
+    if output is not None:
+        yield f"Written to {output}. Release labels with ({YOUR_FILES}):"
+        yield _command(release_command(output, plan.workload))
+    elif plan.best.instructions:
+        yield f"To release: {'; '.join(plan.best.instructions)}."
+    else:
+        yield f"To write it and release labels ({YOUR_FILES}):"
+        yield from map(_command, plan.commands())
+
+
+def workload_words(work: Workload) -> str:
+    """Write a workload as options of a command.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> workload_words(Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams("2", "1e-5")))
+    '--K 250 --non-private --overlap 1 --queries 1000 --total 2,0.00001'
+    """
+    voters, sampled = work.voters, work.voters.sampled
+    each = [voters.each] if voters.own is None else list(voters.own)
+    deltas = [v.delta_text for v in each]
+    deltas = deltas if len(set(deltas)) > 1 else deltas[:1]
+    words = [f"--K {voters.K}"]
+    if sampled is not None:
+        fixed = "" if sampled.scheme == "poisson" else f"{sampled.scheme}:"
+        words.append(f"--sampled {fixed}{decimal_text(sampled.record_rate)}")
+        words += [f"--records-each {sampled.records}"] * (sampled.records > 1)
+    elif voters.are_non_private:
+        words.append("--non-private")
+    else:
+        words.append(f"--epsilon {','.join(v.epsilon_text for v in each)} --each-delta {','.join(deltas)}")
+    words += [f"--overlap {voters.overlap}"] * (voters.overlap is not None and sampled is None)
+    words += ["--models"] * voters.models
+    words += [f"--classes {classes_to_json(work.classes)}"] * (not work.has_noise_function)
+    words += [f"--queries {work.queries}"]
+    words += [f"--missing {work.missing}"] * bool(work.missing)
+    return " ".join([*words, f"--total {work.total.epsilon_text},{work.total.delta_text}"])
+
+
+def release_command(table: str | Path, workload: Workload) -> str:
+    """Write the command that releases from a saved file and debits a new ledger.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
+    >>> print(release_command("plan.json", work).partition(" --ledger")[0])
+    darrm release VOTES.csv --table plan.json
+    """
+    total = workload.total
+    ledger = f"--ledger LEDGER.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
+    missing = "--missing coin " if workload.missing else ""
+    return f"darrm release VOTES.csv --table {shlex.quote(str(table))} {missing}{ledger} --output LABELS.csv"
+
+
+def settings_in_words(settings: Mapping[str, float]) -> str:
+    """Write the parameters of a mechanism for a reader.
+
+    >>> settings_in_words({"epsilon": 0.5, "delta": 1e-06})
+    'epsilon 0.5, delta 1e-06'
+    """
+    return ", ".join(f"{name} {value:.6g}" for name, value in settings.items())
+
+
+def affordable_text(workload: Workload, accuracy: float, what: str) -> str:
+    """Write the result of `darrm.plan.affordable`."""
+    answer = {
+        "queries": f"at most {numbered(workload.queries, 'query', 'queries')}",
+        "voters": f"at least {numbered(workload.voters.K, 'voter', 'voters')}",
+        "epsilon": f"a total epsilon of at least {at_most(workload.total.exact_epsilon, 4)}",
+    }[what]
+    return f"An accuracy of {accuracy:g} takes {answer} (to within 2 %):\n\n"
+
+
+def _spent_json(row: CalibratedMechanism) -> Document:
+    return {"epsilon": row.spent.epsilon, "delta": row.spent.delta, "bound": row.spent.bound}
+
+
+def _row_json(row: CalibratedMechanism) -> Document:
     return {
         "mechanism": row.slug,
         "name": row.name,
@@ -51,15 +452,10 @@ def _row_json(row: CalibratedMechanism) -> dict[str, Any]:
         **({} if row.answered is None else {"answered": row.answered}),
         **({} if row.table is None else {"query": row.table.problem.target.to_json()}),
         "settings": dict(row.settings),
-        "spent": {"epsilon": row.spent.epsilon, "delta": row.spent.delta, "bound": row.spent.bound},
+        "spent": _spent_json(row),
         "only_compared": row.only_compared or None,
         "curve": row.curve.tolist(),
     }
-
-
-def sweep_json(sweep: Sweep) -> Document:
-    """Write the plan at each budget as plain data; the schema is ``darrm/schemas/plan_sweep.json``."""
-    return {"format": "darrm plan sweep", "version": 1, "plans": [plan_json(plan) for plan in sweep.plans]}
 
 
 def csv_text(plans: Sequence[Plan]) -> str:
@@ -73,10 +469,9 @@ def csv_text(plans: Sequence[Plan]) -> str:
 
 
 def _csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
-    total = plan.workload.total
     return {
-        "total epsilon": total.epsilon_text,
-        "total delta": total.delta_text,
+        "total epsilon": plan.workload.total.epsilon_text,
+        "total delta": plan.workload.total.delta_text,
         "mechanism": row.slug,
         **{f"accuracy {name}": accuracy.value for name, accuracy in row.consensus.items()},
         "accuracy": row.accuracy,
@@ -87,34 +482,6 @@ def _csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
         "parameters": settings_in_words(row.settings),
         "only compared": row.only_compared,
     }
-
-
-def plot_plan(path: Path, plan: Plan) -> None:
-    """Draw the probability of the majority over its number of votes for every mechanism."""
-    kind, classes = kind_of_votes(plan.workload), plan.workload.classes
-    with saved_figure(path) as figure:
-        axes = figure.add_subplot()
-        levels = plan.measure.levels
-        for place, row in enumerate(plan.rows):
-            axes.plot(levels, row.curve, label=f"{row.name}   {row.accuracy:.4f}", **style(place).line(len(levels)))
-        axes.set(xlabel=f"votes for the {kind}", ylabel=f"probability of the {kind}")
-        axes.set_ylim(0.0 if is_open(classes) else 0.96 / classes, 1.02)
-        axes.set_title(f"{plan.workload.voters}\n{subject(plan.workload)} within {plan.workload.total}", fontsize=9)
-        axes.grid(alpha=0.3)
-        figure.legend(loc="outside lower center", frameon=False)
-
-
-def plot_sweep(path: Path, sweep: Sweep) -> None:
-    """Draw the accuracy of each mechanism over the total ε."""
-    work = sweep.plans[-1].workload
-    looks = {slug: style(place).line(len(sweep.plans)) for place, slug in enumerate(sweep.accuracies)}
-    looks[BEST] = {"color": BLACK, "linewidth": 3.0, "alpha": 0.5}
-    with saved_figure(path, width=9.0) as figure:
-        axes = figure.add_subplot()
-        draw_accuracies(axes, {**sweep.accuracies, BEST: sweep.best}, looks)
-        axes.set_title(f"{subject(work)}, δ = {work.total.delta:g}\n{work.voters}", fontsize=9)
-        axes.set_ylabel("accuracy")
-        name_lines(axes)
 
 
 def draw_accuracies(

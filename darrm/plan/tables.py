@@ -7,9 +7,11 @@ has the allowance m; randomized response has a constant γ, one probability of t
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING
 from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +27,14 @@ from darrm.noisy_max import selection
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.plan.accuracy import Law
-from darrm.plan.budget import counted
-from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, each_release, rounded
-from darrm.plan.noisy import Selection, exponential_law, first_rate, permute_and_flip_law
-from darrm.plurality import baselines as of_plurality
+from darrm.plan.budget import counted, releases_of
+from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, possible, rounded
+from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, exponential_law, first_rate, permute_and_flip_law
+from darrm.plurality import baselines as plurality_baselines
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
 from darrm.plurality.voter_corners import number_of_rows
 from darrm.privacy import PrivacyParams, at_least
-from darrm.problem import Problem, Workload, is_open
+from darrm.problem import Problem, Workload
 from darrm.table.cost import charge_of
 from darrm.table.release import Release
 from darrm.table.table import Table, certify
@@ -50,21 +52,21 @@ SELECTION = (
 TABLE = "the largest whose certified table the accountant admits."
 
 
-class GammaProposal(Proposal):
-    """A noise function, certified when its cost is asked for unless there is a table of it."""
+class TableProposal(Proposal):
+    """A certified table; a noise function without one is certified when its cost is asked for."""
 
-    def __init__(
-        self, workload: Workload, gamma: NoiseFunction, settings: Mapping[str, float], table: Table | None = None
-    ) -> None:
-        super().__init__(law_of(gamma), settings)
-        self._workload, self._gamma, self._table = workload, gamma, table
+    def __init__(self, workload: Workload, settings: Mapping[str, float], law: NoiseFunction | Table) -> None:
+        self._workload, self._proposed, self._own_settings = workload, law, settings
+        if isinstance(law, Table) and not law.problem.has_noise_function:
+            target = law.problem.target
+            settings = {**settings, "epsilon": target.epsilon, "delta": target.delta}
+        super().__init__(_law_of(law), settings)
 
-    @property
+    @cached_property
     def table(self) -> Table:
         """The certified table."""
-        if self._table is None:
-            self._table = certify(smallest_target(self._workload, self._gamma), self._gamma)
-        return self._table
+        law = self._proposed
+        return law if isinstance(law, Table) else certify(smallest_target(self._workload, law), law)
 
     def compute_cost(self) -> PrivacyCost:
         """Compute the cost of a query with its exact privacy profile."""
@@ -75,30 +77,8 @@ class GammaProposal(Proposal):
         return charge_of(self.table, exact=False)
 
     def proved_law(self) -> Law:
-        """Return the law of the certified γ, which may be scaled."""
-        return law_of(self.table.gamma)
-
-    def release(self) -> Released:
-        """Release from the table."""
-        return Release(self.table)
-
-    def shrinking(self, search: Search) -> Mechanism:
-        """Scale γ down."""
-        return _ScaledGamma(search, self.table.gamma, self.settings)
-
-
-class LawProposal(Proposal):
-    """A certified law of more than two classes, or of open answers."""
-
-    def __init__(self, table: Table, settings: Mapping[str, float]) -> None:
-        law = _open_law(table) if is_open(table.problem.classes) else table.plurality.probabilities
-        target = table.problem.target
-        super().__init__(law, {**settings, "epsilon": target.epsilon, "delta": target.delta})
-        self.table, self._settings = table, settings
-
-    def compute_cost(self) -> PrivacyCost:
-        """Compute the cost of a query with its exact privacy profile."""
-        return charge_of(self.table)
+        """Return the law of the certified table, which may be scaled."""
+        return _law_of(self.table) if self.table.problem.has_noise_function else self.law
 
     def release(self) -> Released:
         """Release from the table."""
@@ -106,35 +86,28 @@ class LawProposal(Proposal):
 
     def shrinking(self, search: Search) -> Mechanism | None:
         """Mix the law with random guessing."""
-        if is_open(self.table.problem.classes):
-            return None
-        return _MixedLaw(search, self.table.plurality, self._settings)
+        law = self.table.law
+        is_mixed = isinstance(law, NoiseFunction | PluralityLaw)
+        return Shrunk(search, search.workload, law, self._own_settings) if is_mixed else None
 
 
-class _Shrinking(Mechanism):
-    limits = (0.0, 1.0)
-    unused = 2e-6
+class Shrunk(Mechanism):
+    """Mix a law with random guessing, as little as the budget allows."""
 
-    def value(self, rate: float) -> float:
-        return rate
+    limits, unused, is_exact = (0.0, 1.0), 2e-6, True
 
-
-class _ScaledGamma(_Shrinking):
-    def __init__(self, search: Search, gamma: NoiseFunction, settings: Mapping[str, float]) -> None:
-        super().__init__(search, search.workload)
-        self._gamma, self._settings = gamma, settings
+    def __init__(
+        self, search: Search, workload: Workload, law: NoiseFunction | PluralityLaw, settings: Mapping[str, float]
+    ) -> None:
+        super().__init__(search, workload)
+        self.law, self.settings = law, settings
 
     def at(self, parameter: float) -> Proposal:
-        return GammaProposal(self.workload, self._gamma.scaled(parameter), self._settings)
-
-
-class _MixedLaw(_Shrinking):
-    def __init__(self, search: Search, law: PluralityLaw, settings: Mapping[str, float]) -> None:
-        super().__init__(search, search.workload)
-        self._law, self._settings = law, settings
-
-    def at(self, parameter: float) -> Proposal:
-        return LawProposal(certified_plurality(self.workload, mixed(self._law, parameter)), self._settings)
+        """Mix: the parameter is the share of the law."""
+        if isinstance(self.law, NoiseFunction):
+            return TableProposal(self.workload, self.settings, self.law.scaled(parameter))
+        law = self.law.mixed(1.0 - parameter) if parameter < 1.0 else self.law
+        return TableProposal(self.workload, self.settings, certified_plurality(self.workload, law))
 
 
 class NoNoise(FixedMechanism):
@@ -148,99 +121,103 @@ class NoNoise(FixedMechanism):
         """Return whether the voters are private models."""
         return workload.voters.are_private_models
 
-    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
-        """Return the proposal."""
-        return _NoNoiseProposal(self.search.workload)
-
-
-class _NoNoiseProposal(Proposal):
-    remark = "No noise is needed: any number of answers is post-processing of models that are private already."
-
-    def __init__(self, workload: Workload) -> None:
-        super().__init__(_leading, {})
-        t, delta = workload.voters.reached, workload.total.delta
-        total = models_bound(workload.voters, delta)
+    def propose(self) -> Proposal:
+        """Bound the cost of the models; two classes have a table, too."""
+        work = self.search.workload
+        t, delta = work.voters.reached, work.total.delta
+        total = models_bound(work.voters, delta)
         if total is None:
             raise PlanError(f"the {t} models a person reaches fail with more than delta = {at_least(delta, 6)}")
-        if total.epsilon > workload.total.epsilon:
+        if total.epsilon > work.total.epsilon:
             raise PlanError(f"the {t} models a person reaches cost epsilon = {at_least(total.epsilon, 6)} together")
-        winner = "majority" if workload.has_noise_function else "plurality"
-        self.instructions = (f"publish the {winner} of the models' votes as it is, for any number of queries",)
-        self.total, self._workload = total, workload
+        release, winner = None, "plurality"
+        if work.has_noise_function:
+            gamma = NoiseFunction(work.voters.K, np.ones(work.voters.num_upper_levels))
+            release, winner = Release(certify(smallest_target(work, gamma), gamma)), "majority"
+        return Proposal(
+            _leading,
+            {},
+            release,
+            total=total,
+            instructions=(f"publish the {winner} of the models' votes as it is, for any number of queries",),
+            remark="No noise is needed: any number of answers is post-processing of models that are private already.",
+        )
 
-    def release(self) -> Released | None:
-        work = self._workload
-        if not work.has_noise_function:
-            return None
-        gamma = NoiseFunction(work.voters.K, np.ones(work.voters.num_upper_levels))
-        return Release(certify(smallest_target(work, gamma), gamma))
+
+class Selection(Mechanism):
+    """Turn up the ε of a mechanism that chooses a class by its votes: for two classes of a table."""
+
+    about = SELECTION
+    drawn: ClassVar[type[selection.ExponentialMechanism | selection.PermuteAndFlip]]
+    limits = (1e-12, LARGEST_EPSILON)
+
+    def __init__(self, search: Search, workload: Workload | None = None) -> None:
+        super().__init__(search, workload)
+        self.start = first_rate(search.workload)
+
+    @classmethod
+    def instances(cls, search: Search) -> Sequence[Mechanism]:
+        """Make a table for two classes, a selection for more."""
+        if not search.workload.has_noise_function:
+            return [cls(search)]
+        return possible(lambda release: _ByLead(search, release, cls.gamma), releases_of(search.workload))
+
+    def at(self, parameter: float) -> Proposal:
+        """Make the mechanism with ε."""
+        work, t = self.search.workload, self.search.workload.voters.reached
+        return NoisyProposal(work, self.drawn(parameter, t), {"epsilon": parameter}, self.law(parameter, t))
+
+    @staticmethod
+    def law(epsilon: float, overlap: int) -> Law:
+        """Return the law for more than two classes."""
+        raise NotImplementedError
+
+    @staticmethod
+    def gamma(exponents: Array) -> Array:
+        """Return γ at εM/(2t)."""
+        raise NotImplementedError
+
+
+class Exponential(Selection):
+    """Turn up the ε of the exponential mechanism."""
+
+    slug, name, color = "exponential", "exponential mechanism", VERMILION
+    drawn, law = selection.ExponentialMechanism, staticmethod(exponential_law)
+
+    @staticmethod
+    def gamma(exponents: Array) -> Array:
+        """Return γ at εM/(2t)."""
+        return np.tanh(exponents / 2.0)
+
+
+class PermuteAndFlip(Selection):
+    """Turn up the ε of permute-and-flip."""
+
+    slug, name, color = "permute-and-flip", "permute-and-flip", PURPLE
+    drawn, law = selection.PermuteAndFlip, staticmethod(permute_and_flip_law)
+
+    @staticmethod
+    def gamma(exponents: Array) -> Array:
+        """Return γ at εM/(2t)."""
+        return np.asarray(-np.expm1(-exponents))
 
 
 class _ByLead(Mechanism):
     """Turn up the ε of a γ that is a function of εM/(2t)."""
 
-    def __init__(self, search: Search, workload: Workload | None = None) -> None:
+    is_exact = True
+
+    def __init__(self, search: Search, workload: Workload, gamma: Callable[[Array], Array]) -> None:
         super().__init__(search, workload)
-        voters = self.workload.voters
+        voters = workload.voters
         self.limits = (LEAST_RATE * voters.reached, MOST_RATE * voters.reached)
-        self.start = voters.reached * first_rate(self.workload)
-        self._leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
-
-    def value(self, rate: float) -> float:
-        """Return ε as it is."""
-        return rate
-
-    def gamma(self, exponents: Array) -> Array:
-        """Return γ at εM/(2t)."""
-        raise NotImplementedError
+        self.start = voters.reached * first_rate(workload)
+        self._gamma, self._leads = gamma, np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
 
     def at(self, parameter: float) -> Proposal:
-        """Make γ with ε."""
         voters = self.workload.voters
-        values = self.gamma(parameter / (2.0 * voters.reached) * self._leads)
-        return GammaProposal(self.workload, NoiseFunction(voters.K, values), {"epsilon": parameter})
-
-
-class _ExponentialGamma(_ByLead):
-    def gamma(self, exponents: Array) -> Array:
-        return np.tanh(exponents / 2.0)
-
-
-class _PermuteAndFlipGamma(_ByLead):
-    def gamma(self, exponents: Array) -> Array:
-        return np.asarray(-np.expm1(-exponents))
-
-
-class Exponential(Selection):
-    """Turn up the ε of the exponential mechanism; for two classes as a table, for private voters as well."""
-
-    slug, name, about, color = "exponential", "exponential mechanism", SELECTION, VERMILION
-    drawn = selection.ExponentialMechanism
-
-    @classmethod
-    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
-        """Make a table for two classes, a selection for more."""
-        return each_release(_ExponentialGamma, search) if search.workload.has_noise_function else [cls(search)]
-
-    def law(self, epsilon: float, overlap: int) -> Law:
-        """Return its law."""
-        return exponential_law(epsilon, overlap)
-
-
-class PermuteAndFlip(Selection):
-    """Turn up the ε of permute-and-flip; for two classes as a table, for private voters as well."""
-
-    slug, name, about, color = "permute-and-flip", "permute-and-flip", SELECTION, PURPLE
-    drawn = selection.PermuteAndFlip
-
-    @classmethod
-    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
-        """Make a table for two classes, a selection for more."""
-        return each_release(_PermuteAndFlipGamma, search) if search.workload.has_noise_function else [cls(search)]
-
-    def law(self, epsilon: float, overlap: int) -> Law:
-        """Return its law."""
-        return permute_and_flip_law(epsilon, overlap)
+        gamma = NoiseFunction(voters.K, self._gamma(parameter / (2.0 * voters.reached) * self._leads))
+        return TableProposal(self.workload, {"epsilon": parameter}, gamma)
 
 
 class RandomizedResponse(Mechanism):
@@ -250,13 +227,14 @@ class RandomizedResponse(Mechanism):
     about = "one probability of the majority, " + TABLE
 
     @classmethod
-    def instances(cls, search: Search) -> Iterable[Mechanism]:  # type: ignore[override]
+    def instances(cls, search: Search) -> Sequence[Mechanism]:
         """Make a constant γ, or a mixture."""
-        return each_release(_ConstantGamma if search.workload.has_noise_function else _ConstantMixture, search)
+        kind = _ConstantGamma if search.workload.has_noise_function else _ConstantMixture
+        return possible(lambda release: kind(search, release), releases_of(search.workload))
 
 
 class _ConstantGamma(Mechanism):
-    rough = 0.0
+    rough, is_exact = 0.0, True
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
@@ -265,13 +243,10 @@ class _ConstantGamma(Mechanism):
         if workload.queries == 1:  # the cost takes no time
             self.unused = self.narrow = 1e-12
 
-    def value(self, rate: float) -> float:
-        return rate
-
     def at(self, parameter: float) -> Proposal:
         voters = self.workload.voters
         gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
-        return GammaProposal(self.workload, gamma, {"gamma": parameter})
+        return TableProposal(self.workload, {"gamma": parameter}, gamma)
 
 
 class _ConstantMixture(Mechanism):
@@ -289,7 +264,7 @@ class _ConstantMixture(Mechanism):
         work = self.workload
         problem = work.problem(PrivacyParams(max(self._least, rounded(parameter)), delta_of_one(work)))
         table = certify(problem, true_plurality(work.voters.K, work.classes))
-        return LawProposal(table, {"gamma": table.certificate.scale})
+        return TableProposal(work, {"gamma": table.certificate.scale}, table)
 
 
 class Subsampling(Mechanism):
@@ -297,20 +272,21 @@ class Subsampling(Mechanism):
 
     slug, name, color = "subsampling", "subsampling", GREEN
     about = "the allowance: " + TABLE
+    is_double: ClassVar[bool] = False
 
-    def __init__(self, search: Search, workload: Workload | None = None) -> None:
-        super().__init__(search, search.workload if workload is None else workload)
-        check_private(self.workload)
-        self.limits = (1.0, float(self.workload.voters.K))
+    def __init__(self, search: Search, workload: Workload) -> None:
+        super().__init__(search, workload)
+        check_private(workload)
+        self.limits = (1.0, float(workload.voters.K))
+
+    @classmethod
+    def instances(cls, search: Search) -> Sequence[Mechanism]:
+        """Make one for the voters as they are, whose privacy counts."""
+        return [cls(search, search.workload)]
 
     def value(self, rate: float) -> float:
         """Return m."""
         return float(math.floor(rate))
-
-    def law_of(self, problem: Problem) -> NoiseFunction | PluralityLaw:
-        """Return the law with the allowance of a problem."""
-        is_binary = self.workload.has_noise_function
-        return baselines.subsampling(problem) if is_binary else of_plurality.subsampled_plurality(problem)
 
     def at(self, parameter: float) -> Proposal:
         """Certify the law with m."""
@@ -318,25 +294,20 @@ class Subsampling(Mechanism):
         problem = Problem.from_allowance(work.voters, int(parameter), classes=work.classes)
         if problem.target.exact_epsilon > work.total.exact_epsilon * work.queries:
             raise PlanError(f"not even the majority of one voter (m = 1) composes within {work.total}")
-        return proposal_of(work, certify(problem, self.law_of(problem)), {"m": parameter})
+        law: NoiseFunction | PluralityLaw
+        if work.has_noise_function:
+            law = (baselines.double_subsampling if self.is_double else baselines.subsampling)(problem)
+        elif self.is_double:
+            law = plurality_baselines.double_subsampled_plurality(problem)
+        else:
+            law = plurality_baselines.subsampled_plurality(problem)
+        return TableProposal(work, {"m": parameter}, certify(problem, law))
 
 
 class DoubleSubsampling(Subsampling):
     """Turn up the integer m of γ_DSub [D, Theorem 4.1]; of more classes the plurality of 2m − 1 voters answers."""
 
-    slug, name = "double-subsampling", "double subsampling"
-
-    def law_of(self, problem: Problem) -> NoiseFunction | PluralityLaw:
-        """Return the law with the allowance of a problem."""
-        is_binary = self.workload.has_noise_function
-        return baselines.double_subsampling(problem) if is_binary else of_plurality.double_subsampled_plurality(problem)
-
-
-def proposal_of(workload: Workload, table: Table, settings: Mapping[str, float]) -> GammaProposal | LawProposal:
-    """Propose a certified table."""
-    if table.problem.has_noise_function:
-        return GammaProposal(workload, table.gamma, settings, table)
-    return LawProposal(table, settings)
+    slug, name, is_double = "double-subsampling", "double subsampling", True
 
 
 def check_private(workload: Workload) -> None:
@@ -354,15 +325,24 @@ def check_rows(workload: Workload) -> None:
         raise PlanError(f"its proof looks at {rows:,} rows, and up to {MOST_ROWS:,} are looked at for a plan")
 
 
+def check_private_enough(workload: Workload) -> None:
+    """Raise `PlanError` if the budget of one query is smaller than a voter's own privacy."""
+    each, total = workload.voters.each, workload.total
+    if not are_equally_private(workload) or workload.queries > 1:
+        return
+    if total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta:
+        raise PlanError("the budget is smaller than one voter's own")
+
+
 def are_equally_private(workload: Workload) -> bool:
     """Return whether all voters are private with the same (ε, δ): no table can be more private than one of them."""
     return workload.voters.each.is_private and workload.voters.own is None
 
 
 def least_epsilon(workload: Workload, otherwise: Fraction = LEAST_EPSILON) -> Fraction:
-    """Return the smallest ε that a query may be certified for: noise may be more private than the weakest of several.
+    """Return the smallest ε that a query may be certified for: that of voters that are alike.
 
-    Voters that are alike have theirs.
+    Noise may be more private than the weakest of several different voters.
     """
     return workload.voters.each.exact_epsilon if are_equally_private(workload) else otherwise
 
@@ -383,20 +363,6 @@ def largest_epsilon(workload: Workload) -> Fraction:
     return min(total, voters.K * voters.each.exact_epsilon) if voters.each.is_private else total
 
 
-def check_private_enough(workload: Workload) -> None:
-    """Raise `PlanError` if the budget of one query is smaller than a voter's own privacy."""
-    each, total = workload.voters.each, workload.total
-    if not are_equally_private(workload) or workload.queries > 1:
-        return
-    if total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta:
-        raise PlanError("the budget is smaller than one voter's own")
-
-
-def mixed(law: PluralityLaw, share: float) -> PluralityLaw:
-    """Answer by a law with this probability, else at random."""
-    return law.mixed(1.0 - share) if share < 1.0 else law
-
-
 def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
     """Certify a law for an (ε, δ) that one query satisfies: δ is half of its share of the total, where allowed."""
     each = workload.voters.each
@@ -407,21 +373,6 @@ def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
         raise PlanError("nothing bounds one query")
     epsilon = max(rounded(profile.epsilon_at(float(delta)), ROUND_CEILING), least_epsilon(workload))
     return certify(workload.problem(PrivacyParams(min(most, epsilon), delta)), law)
-
-
-def _leading(counts: NDArray[np.int64]) -> Array:
-    leading = counts == counts.max(axis=1, keepdims=True)
-    return np.asarray(leading / leading.sum(axis=1, keepdims=True))
-
-
-def _open_law(table: Table) -> Law:
-    return lambda counts: np.where(counts > 0, table.law.probabilities(counts)[:, :-1], 0.0)
-
-
-def law_of(gamma: NoiseFunction) -> Law:
-    """Return γ as a law on histograms of two classes."""
-    majority = 0.5 * (1.0 + gamma.signed)
-    return lambda counts: majority[counts]
 
 
 def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
@@ -448,3 +399,19 @@ def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
         smallest = bisect_safe(is_private, most, least, steps=BISECTIONS, tolerance=1e-6)
         epsilon = min(most, rounded(smallest, ROUND_CEILING))
     return workload.problem(PrivacyParams(epsilon, delta))
+
+
+def _leading(counts: NDArray[np.int64]) -> Array:
+    leading = counts == counts.max(axis=1, keepdims=True)
+    return np.asarray(leading / leading.sum(axis=1, keepdims=True))
+
+
+def _law_of(proposed: NoiseFunction | Table) -> Law:
+    """Return γ or the law of a table on sorted histograms."""
+    law = proposed.law if isinstance(proposed, Table) else proposed
+    if isinstance(law, NoiseFunction):
+        majority = 0.5 * (1.0 + law.signed)
+        return lambda counts: majority[counts]
+    if isinstance(law, PluralityLaw):
+        return law.probabilities
+    return lambda counts: np.where(counts > 0, law.probabilities(counts)[:, :-1], 0.0)

@@ -9,7 +9,7 @@ The plan chooses the order, the threshold and the ratio of both noises from a fe
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_CEILING
 from functools import partial
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.account.bounds import Bound
-from darrm.aggregator import Released
 from darrm.errors import PlanError
 from darrm.noisy_max import mechanisms
 from darrm.noisy_max.cost_given_votes import WIDEST
@@ -52,17 +51,43 @@ class TestedMechanism(FixedMechanism):
     has_check: ClassVar[bool] = False
     otherwise: ClassVar[type[Mechanism] | None] = None  # answers where the test fails
 
-    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
-        """Find the run with the least noise that passes."""
-        work, instead = self.search.workload, None
-        if self.otherwise is not None and work.total.delta:
-            part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
-            rest = calibrate(replace(work, total=part), self.otherwise, measure=self.search.measure)
-            instead = cast("NoisyMaximum | None", rest.aggregator)
+    def propose(self) -> Proposal:
+        """Find the check and the order with which the run with the least noise is most accurate."""
+        search, work = self.search, self.search.workload
+        otherwise = self._answers_otherwise()
+        if not (work.voters.are_non_private and work.voters.reached == 1):
+            raise PlanError("a test is proved for non-private voters of whom one person reaches one")
+        if work.total.delta == 0.0 or work.missing:
+            raise PlanError("a test needs a delta, and votes of which none is missing")
+        drawn = _PublicVotes(search)
+        scale = math.log(1.0 / work.total.delta) / work.total.epsilon
+        orders = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
         checks: list[tuple[int | None, float]] = [(None, 0.0)]
         if self.has_check:
             checks = [(round(share * work.voters.K), ratio) for share, ratio in _CHECKS]
-        return _least_noise(self.search, checks, instead)
+        asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in orders for check in checks]
+        enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
+        widest = _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
+        passing = []
+        for done, (order, threshold, ratio) in enumerate(asked):
+            search.report(f"{done + 1} of {len(asked)} tests")
+            run_of = partial(_run, work, order, threshold, ratio, otherwise)
+            if (sigmas := drawn.narrowed(run_of, widest, _STEPS)) is not None:
+                passing.append((search.measure.wrong(_proposal(drawn, run_of(sigmas[1])).law), sigmas, run_of))
+        if not passing:
+            raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
+        _, sigmas, run_of = min(passing, key=lambda one: one[0])
+        search.report("the best test, closer")
+        _, sigma = drawn.narrowed(run_of, sigmas, _MORE_STEPS) or sigmas
+        return _proposal(drawn, run_of(sigma))
+
+    def _answers_otherwise(self) -> NoisyMaximum | None:
+        work = self.search.workload
+        if self.otherwise is None or not work.total.delta:
+            return None
+        part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
+        rest = calibrate(replace(work, total=part), self.otherwise, measure=self.search.measure)
+        return cast("NoisyMaximum | None", rest.aggregator)
 
 
 class TestedGNMax(TestedMechanism):
@@ -85,7 +110,9 @@ class TestedConfident(TestedMechanism):
     has_check = True
 
 
-class _Drawn:
+class _PublicVotes:
+    """Runs that are drawn from public votes."""
+
     def __init__(self, search: Search) -> None:
         work = search.workload
         self.counts, weights = histograms(search.measure.prior, work.voters.K, work.classes, _HISTOGRAMS)
@@ -96,48 +123,17 @@ class _Drawn:
         """Compute how likely a run passes, on average."""
         return float(run.chances[run.level_of(self.times @ run.costs_of(self.counts))].mean())
 
-
-def _least_noise(
-    search: Search, checks: Sequence[tuple[int | None, float]], otherwise: NoisyMaximum | None
-) -> Proposal:
-    """Find the check and the order of which the run with the least noise is most accurate; `PlanError` for none."""
-    work, drawn = search.workload, _Drawn(search)
-    if not (work.voters.are_non_private and work.voters.reached == 1):
-        raise PlanError("a test is proved for non-private voters of whom one person reaches one")
-    if work.total.delta == 0.0 or work.missing:
-        raise PlanError("a test needs a delta, and votes of which none is missing")
-    scale = math.log(1.0 / work.total.delta) / work.total.epsilon
-    orders = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
-    asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in orders for check in checks]
-    found = []
-    for done, (order, threshold, ratio) in enumerate(asked):
-        search.report(f"{done + 1} of {len(asked)} tests")
-        run_of = partial(_run, work, order, threshold, ratio, otherwise)
-        if (sigmas := _narrowed(drawn, run_of, _widest(work), _STEPS)) is not None:
-            found.append((search.measure.wrong(_TestedProposal(drawn, run_of(sigmas[1])).law), sigmas, run_of))
-    if not found:
-        raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
-    _, sigmas, run_of = min(found, key=lambda one: one[0])
-    search.report("the best test, closer")
-    _, sigma = _narrowed(drawn, run_of, sigmas, _MORE_STEPS) or sigmas
-    return _TestedProposal(drawn, run_of(sigma))
-
-
-def _widest(work: Workload) -> tuple[float, float]:
-    enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
-    return _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
-
-
-def _narrowed(
-    drawn: _Drawn, run_of: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
-) -> tuple[float, float] | None:
-    low, high = sigmas
-    if drawn.chance(run_of(high)) < WANTED:
-        return None
-    for _ in range(steps):
-        sigma = math.sqrt(low * high)
-        low, high = (low, sigma) if drawn.chance(run_of(sigma)) >= WANTED else (sigma, high)
-    return low, high
+    def narrowed(
+        self, run_of: Callable[[float], TestedRun], sigmas: tuple[float, float], steps: int
+    ) -> tuple[float, float] | None:
+        """Bisect between noise that is too little and noise that passes; None if that does not pass either."""
+        low, high = sigmas
+        if self.chance(run_of(high)) < WANTED:
+            return None
+        for _ in range(steps):
+            sigma = math.sqrt(low * high)
+            low, high = (low, sigma) if self.chance(run_of(sigma)) >= WANTED else (sigma, high)
+        return low, high
 
 
 def _run(
@@ -149,26 +145,23 @@ def _run(
     return TestedRun(answer, work.queries, work.total, float(rounded(order)), check, otherwise)
 
 
-class _TestedProposal(Proposal):
-    def __init__(self, drawn: _Drawn, run: TestedRun) -> None:
-        chance = drawn.chance(run)
-        settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
-        if run.check is not None:
-            settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
-        super().__init__(lambda counts: _law(run, counts, chance), settings)
-        why = "a private test releases all labels, or none: it is one charge"
-        self.total = Bound("simple", run.budget.epsilon, why)
-        rest = "else the budget is spent on nothing. A query without a label counts as a guess here."
-        if run.otherwise is not None:
-            rest = f"else {run.otherwise.mechanism.privacy_cost().what} answers all queries."
-        self.remark = (
-            "Labels leave only if a private test passes, for votes like the public ones with chance "
-            f"{chance:.3f}; {rest}"
-        )
-        self._run = run
-
-    def release(self) -> Released:
-        return self._run
+def _proposal(drawn: _PublicVotes, run: TestedRun) -> Proposal:
+    chance, check = drawn.chance(run), run.check
+    settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
+    if check is not None:
+        settings |= {"threshold": check.threshold, "sigma_threshold": check.sigma}
+    rest = "else the budget is spent on nothing. A query without a label counts as a guess here."
+    if run.otherwise is not None:
+        rest = f"else {run.otherwise.mechanism.privacy_cost().what} answers all queries."
+    why = "a private test releases all labels, or none: it is one charge"
+    return Proposal(
+        lambda counts: _law(run, counts, chance),
+        settings,
+        run,
+        total=Bound("simple", run.budget.epsilon, why),
+        remark="Labels leave only if a private test passes, for votes like the public ones with chance "
+        f"{chance:.3f}; {rest}",
+    )
 
 
 def _law(run: TestedRun, counts: NDArray[np.int64], chance: float) -> Array:

@@ -21,7 +21,7 @@ from darrm.commands.command_line import run
 from darrm.errors import PlanError
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.integer_noise import DiscreteGaussian
-from darrm.plan.calibrated import CalibratedMechanism
+from darrm.plan.calibration import CalibratedMechanism
 from darrm.plan.mechanisms import named
 from darrm.plan.planner import plan
 from darrm.priors import Dirichlet

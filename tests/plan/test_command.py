@@ -20,8 +20,7 @@ from darrm.account.bounds import MODELS_BOUNDS
 from darrm.commands.command_line import run
 from darrm.plan import CalibratedMechanism, Plan, named, plan
 from darrm.plan.__main__ import main
-from darrm.plan.report import plan_json
-from darrm.plan.results import commands, workload_words
+from darrm.plan.report import workload_words
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.release.__main__ import main as release
@@ -162,7 +161,7 @@ def test_every_number_of_the_text_is_the_plans(work: Workload) -> None:
 @pytest.mark.parametrize("work", [MANY, FRESH], ids=str)
 def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
     plan, K = planned(work), work.voters.K
-    report = plan_json(plan)
+    report = plan.document()
     assert report["levels"] == list(range(K // 2 + 1, K + 1))
     assert Workload(Voters.from_json(report["workload"]), report["workload"]["queries"], work.total) == work
     assert PrivacyParams.from_json(report["workload"]["total"]) == work.total
@@ -275,7 +274,7 @@ def test_a_workload_is_read_back(work: Workload) -> None:
 def test_the_commands_release_what_the_plan_promises(work: Workload, tmp_path: Path) -> None:
     """The first line is read back, and every mechanism that is released stays within the budget."""
     found = planned(work)
-    make, _ = commands(found, str(tmp_path / "plan.json"))
+    make, _ = found.commands(str(tmp_path / "plan.json"))
     words = shlex.split(make)
     assert words[:2] == ["darrm", "plan"]
     assert run(lambda: main([*words[2:], "--quiet"])) == 0
@@ -300,11 +299,11 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     found = planned(ONE, Own(0.9))
     assert found.measure.is_error
-    *python, release_it = commands(found)
+    *python, release_it = found.commands()
     exec("\n".join(python), {"workload": ONE, "prior": Own(0.9)})  # noqa: S102 (the lines under test)
     assert Table.load("plan.json").gamma.half.tolist() == found.table.gamma.half.tolist()
     assert "--table plan.json" in release_it
-    assert "--prior" not in " ".join(commands(found))
+    assert "--prior" not in " ".join(found.commands())
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from darrm.plan.accuracy import Measure, coin
 from darrm.plan.calibration import largest_rate
 from darrm.plan.mechanisms import named
 from darrm.plan.noisy import permute_and_flip_law
-from darrm.plan.report import plan_json
 from darrm.priors import Dirichlet, Point, RecordedVotes, Spread
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
@@ -284,7 +283,7 @@ class TestCommands:
         said = validated(capsys.readouterr().out, "plan_report")
         assert Path("plan.png").read_bytes().startswith(b"\x89PNG")
         found = plan(WORK, prior=Dirichlet(0.5))
-        assert said == plan_json(found)
+        assert said == found.document()
         assert said["prior"] == "dirichlet:0.5"
         for row, candidate in zip(said["mechanisms"], found.rows, strict=True):
             row_of = re.compile(rf"[*\- ] {re.escape(candidate.name)} +{candidate.slug} .*")
@@ -301,7 +300,7 @@ class TestCommands:
         assert run(partial(main, [*FLAGS, "--prior", "votes:seen.npy", "--format", "json"])) == 0
         said = json.loads(capsys.readouterr().out)
         found = plan(WORK, prior=RecordedVotes("seen.npy", Votes.of_counts(counts)))
-        assert said["mechanisms"] == plan_json(found)["mechanisms"]
+        assert said["mechanisms"] == found.document()["mechanisms"]
         assert found.best.law is not None
         expected = np.mean(found.best.law(counts)[:, 0])
         assert said["mechanisms"][0]["accuracy"] == {"value": pytest.approx(expected), "standard_error": 0.0}

@@ -30,7 +30,7 @@ def share(work: Workload) -> float:
 def pretend(monkeypatch: pytest.MonkeyPatch, right: Callable[[Workload], float]) -> None:
     """Let a plan have an accuracy that the test knows."""
     monkeypatch.setattr(
-        "darrm.plan.variations.plan", lambda work, **_: SimpleNamespace(best=SimpleNamespace(accuracy=right(work)))
+        "darrm.plan.planner.plan", lambda work, **_: SimpleNamespace(best=SimpleNamespace(accuracy=right(work)))
     )
 
 
@@ -174,7 +174,7 @@ def test_a_sweep_that_is_stopped_before_a_plan_says_so(monkeypatch: pytest.Monke
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("darrm.plan.variations.plan", interrupted)
+    monkeypatch.setattr("darrm.plan.planner.plan", interrupted)
     with pytest.raises(PlanError, match="stopped before there was a plan for any budget"):
         sweep(SWEPT, [1], mechanisms=FEW, stoppable=True)
     with pytest.raises(KeyboardInterrupt):
