@@ -31,7 +31,7 @@ LONG_EXAMPLES = {
     "darrm.plan.planner.sweep",
     "darrm.training.calibration.calibrate_noise",
     "darrm.training.calibration.calibrate_sampling",
-    "darrm.estimators.confident.limited",
+    "darrm.estimators.budget.calibrate_confident",
     "darrm.estimators.dpsgd.PrivateSGDClassifier",
     "darrm.estimators.fixmatch.FixMatchClassifier",
     "darrm.estimators.pate.PATEClassifier",

@@ -1,6 +1,7 @@
 """Model cards: the guarantee of an estimator, its neighbors and its assumptions, from public facts only."""
 
 import json
+from collections.abc import Iterable
 
 from darrm.account.accountant import Spent, estimated
 from darrm.privacy import PrivacyParams, at_most, pair_at_most
@@ -8,87 +9,135 @@ from darrm.util.extras import Untyped
 
 FORMAT = "darrm model card"  # of the block of JSON, which `darrm verify` judges: docs/reference/formats.md
 
-_ROWS = "one row is one person"
-_GROUPS = "one person is one group, with all rows of it"
-_REPLACED = "the data of one person are replaced by any others"
-_AS_PROMISED = "; of these only such as the promise of the models is about"
-_COMES = "one person, with all of the rows, is in one of them only"
+_CARD = """\
+# Model card: {kind}
+
+{about}
+
+## What is guaranteed
+
+- **{guarantee}-differential privacy** of {released}, all together.
+- To every person in the private data; {person}.
+- Two data sets are neighbors if {neighbors}.
+{spent}
+
+## Under which assumptions
+
+{assumptions}
+
+## What is not guaranteed
+
+- Accuracy. A score on private data is not part of the guarantee.
+- Protection from an attacker who sees the training machine, its memory, or how long a computation takes.
+
+## Claims for `darrm verify`
+
+```json
+{claims}
+```
+"""
 
 
-def of_vote(vote: Untyped) -> str:
+def describe_vote(vote: Untyped) -> str:
     """Write the card of an ensemble that answers."""
-    option, total = vote.plan_.workload, vote.plan_.workload.total
-    models = not option.voters.are_non_private
+    workload, spent, voters = vote.plan_.workload, vote.privacy_spent_, vote.plan_.workload.voters
+    is_free, models = vote.plan_.aggregator is None, not voters.are_non_private
     who = "private models" if models else "non-private teachers"
-    cost = (
-        "Nothing is paid for an answer: the models' own noise covers any number of them."
-        if vote.plan_.aggregator is None
-        else f"Planned for {option.queries:,} answers, each paid for in a ledger before it leaves."
-    )
     trained = "trained elsewhere" if vote._trained_elsewhere else "each trained on its own shard"  # noqa: SLF001
-    overlap = (
-        f"The data of one person influence at most {option.voters.reached} of the {option.voters.K} models; "
-        "this is not checked here."
-    )
-    released = (
-        "the models themselves and all of their answers"
-        if vote.plan_.aggregator is None
-        else "all answers of `predict`"
-    )
-    assumptions = [
-        f"Each of the {option.voters.K} models was trained by a procedure that is {option.voters.each}-differentially "
-        "private, as its maker says; this is not checked here."
-        if models
-        else "The teachers and their votes are not published.",
-        *([overlap] if vote._trained_elsewhere else []),  # noqa: SLF001
-        *_assumptions(vote),
-    ]
-    return _card(
-        [
-            f"A plurality vote of {option.voters.K} {who}, {trained}. {cost}",
+    cost = f"Planned for {workload.queries:,} answers, each paid for in a ledger before it leaves."
+    if is_free:
+        cost = "Nothing is paid for an answer: the models' own noise covers any number of them."
+    promise = "The teachers and their votes are not published."
+    if models:
+        promise = (
+            f"Each of the {voters.K} models was trained by a procedure that is {voters.each}-differentially private, "
+            "as its maker says; this is not checked here."
+        )
+    overlap = f"The data of one person influence at most {voters.reached} of the {voters.K} models; "
+    return _fill(
+        vote,
+        about=[
+            f"A plurality vote of {voters.K} {who}, {trained}. {cost}",
             f"Released by: {vote.plan_.name}.",
         ],
-        pair_at_most(vote.privacy_spent_.epsilon if vote.plan_.aggregator is None else total.epsilon, total.delta),
-        released,
-        [_spent_line(vote.privacy_spent_), *_digest_line(vote._spending.ledger_digest)],  # noqa: SLF001 (one package)
-        vote,
-        assumptions,
-        _claims(vote.privacy_spent_, None, "")
-        if vote.plan_.aggregator is None
-        else _claims(vote.privacy_spent_, total, vote._spending.ledger_digest),  # noqa: SLF001
-        models=models,
+        budget=None if is_free else workload.total,
+        released="the models themselves and all of their answers" if is_free else "all answers of `predict`",
+        spent=spent,
+        digest=str(vote.ledger_.digest()),
+        assumptions=[promise, *([f"{overlap}this is not checked here."] if vote._trained_elsewhere else [])],  # noqa: SLF001
+        limit="; of these only such as the promise of the models is about" if models else "",
     )
 
 
-def of_student(pate: Untyped) -> str:
+def describe_student(pate: Untyped) -> str:
     """Write the card of a student."""
     report, held = pate.report_, getattr(pate, "_held", 0)
-    return _card(
-        [
+    return _fill(
+        pate,
+        about=[
             f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.",
             f"They were given by a vote of {report.teachers} teachers, each trained on its own shard.",
             "The student may be published, and asked as often as one likes.",
             f"Labels released by: {report.mechanism}.",
         ],
-        pair_at_most(report.budget.epsilon, report.budget.delta),
-        "the student, its parameters, its answers, and the labels that it learned from",
-        [_spent_line(report.spent), *_digest_line(report.ledger_digest)],
-        pate,
-        [
+        budget=report.budget,
+        released="the student, its parameters, its answers, and the labels that it learned from",
+        spent=report.spent,
+        digest=report.ledger_digest,
+        assumptions=[
             "The public inputs hold no private data, and were not chosen by looking at any.",
             *([f"The inputs of {held} rows that were held out are such public inputs: not covered."] if held else []),
             "The teachers and their votes are deleted or not published.",
-            *_assumptions(pate),
         ],
-        _claims(report.spent, report.budget, report.ledger_digest),
     )
 
 
-def _assumptions(model: Untyped) -> list[str]:
+def _fill(
+    model: Untyped,
+    *,
+    about: list[str],
+    budget: PrivacyParams | None,
+    released: str,
+    spent: Spent,
+    digest: str,
+    assumptions: list[str],
+    limit: str = "",
+) -> str:
+    """Fill the template; without a budget of answers, the cost of the models is the claim."""
+    neighbors = "the data of one person are replaced by any others"
+    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/teachers.py)
+    if model._grouped or model._unseeded:  # noqa: SLF001
+        neighbors += ", or one person, with all of the rows, is in one of them only"
+    cost = {"epsilon": at_most(spent.epsilon), "delta": at_most(spent.delta)}
+    claims = {
+        "format": FORMAT,
+        "guarantee": cost if budget is None else budget.to_json(),
+        "spent": cost if budget is not None and spent.queries else None,
+        "ledger_digest": digest or None if budget is not None else None,
+    }
+    paid = [f"Paid by the ledger whose digest was then `{digest}`."] if digest else []
+    return _CARD.format(
+        kind=type(model).__name__,
+        about="\n".join(about),
+        guarantee=pair_at_most(*((spent.epsilon, spent.delta) if budget is None else (budget.epsilon, budget.delta))),
+        released=released,
+        person="one person is one group, with all rows of it" if model._grouped else "one row is one person",  # noqa: SLF001
+        neighbors=neighbors + limit,
+        spent=_listed([spent_line(spent), *paid]),
+        assumptions=_listed([*assumptions, *_common_assumptions(model)]),
+        claims=json.dumps(claims, indent=2),
+    )
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _common_assumptions(model: Untyped) -> list[str]:
     listed = ", ".join(map(str, model.classes_.tolist()[:20])) + (" …" if len(model.classes_) > 20 else "")
+    source = "given." if model._named else "read from the labels, and is not covered by the guarantee."  # noqa: SLF001
     return [
-        f"The list of classes is public ({listed}); it was "
-        + ("given." if model._named else "read from the labels, and is not covered by the guarantee."),  # noqa: SLF001
+        f"The list of classes is public ({listed}); it was {source}",
         "Nothing else learned from the private data: no scaler, no categories, no choice of columns or settings.",
         "The private data were fitted once, or every fit counts: budgets of several fits add up.",
         *([] if model._grouped else ["Every row belongs to another person."]),  # noqa: SLF001
@@ -97,72 +146,12 @@ def _assumptions(model: Untyped) -> list[str]:
     ]
 
 
-def _spent_line(spent: Spent) -> str:
+def spent_line(spent: Spent) -> str:
+    """Write what was spent, by which bound, and whether it is a guarantee."""
     by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
-    rests = (
-        "It does not depend on the data" if spent.failure_probability is None else estimated(spent.failure_probability)
-    )
+    certainty = "It does not depend on the data"
+    if spent.failure_probability is not None:
+        certainty = estimated(spent.failure_probability)
     condition = f", {spent.condition}" if spent.condition else ""
     pair = pair_at_most(spent.epsilon, spent.delta)
-    return f"Spent so far: {pair}{condition}, by {by}. {rests[0].upper()}{rests[1:]}."
-
-
-def _claims(spent: Spent, budget: PrivacyParams | None, digest: str) -> str:
-    """Write what a card claims as JSON; without a budget the models are private by themselves."""
-    cost = {"epsilon": at_most(spent.epsilon), "delta": at_most(spent.delta)}
-    claims = {
-        "format": FORMAT,
-        "guarantee": cost if budget is None else budget.to_json(),
-        "spent": cost if budget is not None and spent.queries else None,
-        "ledger_digest": digest or None,
-    }
-    return json.dumps(claims, indent=2)
-
-
-def _digest_line(digest: str) -> list[str]:
-    return [f"Paid by the ledger whose digest was then `{digest}`."] if digest else []
-
-
-def _card(
-    about: list[str],
-    guarantee: str,
-    released: str,
-    spent: list[str],
-    model: Untyped,
-    assumptions: list[str],
-    claims: str,
-    *,
-    models: bool = False,
-) -> str:
-    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/shards.py)
-    neighbors = f"{_REPLACED}, or {_COMES}" if model._grouped or model._unseeded else _REPLACED  # noqa: SLF001
-    neighbors += _AS_PROMISED if models else ""
-    lines = [
-        f"# Model card: {type(model).__name__}",
-        "",
-        *about,
-        "",
-        "## What is guaranteed",
-        "",
-        f"- **{guarantee}-differential privacy** of {released}, all together.",
-        f"- To every person in the private data; {_GROUPS if model._grouped else _ROWS}.",  # noqa: SLF001
-        f"- Two data sets are neighbors if {neighbors}.",
-        *(f"- {line}" for line in spent),
-        "",
-        "## Under which assumptions",
-        "",
-        *(f"- {assumption}" for assumption in assumptions),
-        "",
-        "## What is not guaranteed",
-        "",
-        "- Accuracy. A score on private data is not part of the guarantee.",
-        "- Protection from an attacker who sees the training machine, its memory, or how long a computation takes.",
-        "",
-        "## Claims for `darrm verify`",
-        "",
-        "```json",
-        claims,
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
+    return f"Spent so far: {pair}{condition}, by {by}. {certainty[0].upper()}{certainty[1:]}."

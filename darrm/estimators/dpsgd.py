@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm.estimators.base import check_one_type, codes_of, public_classes
+from darrm.estimators.ensemble import check_one_type, codes_of, public_classes
 from darrm.privacy import PrivacyParams
 from darrm.training import Partition, PrivateSGD, calibrate_noise, train_teachers
 from darrm.training.network import Build, built, check_fits

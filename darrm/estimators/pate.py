@@ -6,7 +6,6 @@ labels are post-processing of an earlier release. No votes or private data are k
 """
 
 import hashlib
-import itertools
 import json
 import warnings
 from dataclasses import dataclass
@@ -28,14 +27,20 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from darrm.account.accountant import Spent, guarantee_of
 from darrm.aggregator import Aggregator
 from darrm.errors import DarrmError
-from darrm.estimators import card, shards
-from darrm.estimators.base import Ensemble, check_enough_rows, check_nothing_else
-from darrm.estimators.confident import limited
-from darrm.estimators.planning import BEST, CONFIDENT, planned, tested_run
-from darrm.estimators.shards import SEEDS
-from darrm.estimators.spending import LedgerHandle, ResumeWarning, Written, opened, warn_of_refit
-from darrm.estimators.teachers import check_classifier, constant_classifier, seeded
-from darrm.estimators.texts import check_reads_texts, reader_of
+from darrm.estimators import card
+from darrm.estimators.budget import (
+    BEST,
+    CONFIDENT,
+    Converted,
+    LedgerHandle,
+    ResumeWarning,
+    calibrate_confident,
+    open_ledger,
+    plan_release,
+    plan_tested_run,
+)
+from darrm.estimators.ensemble import Ensemble, check_enough_rows, check_no_others, reader_of
+from darrm.estimators.teachers import SEEDS, check_classifier, constant_classifier, hold_out, set_seed
 from darrm.ledger.store import is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
@@ -73,14 +78,7 @@ class PATEReport:
         )
 
 
-def _private(X: Untyped, y: Untyped, groups: Untyped, held: NDArray[np.bool_] | None) -> tuple[Untyped, ...]:
-    if held is None:
-        return X, y, groups
-    persons = itertools.compress(persons_of(len(held), groups), ~held)
-    return _safe_indexing(X, np.flatnonzero(~held)), y[~held], list(persons)
-
-
-def _taught(student: Untyped, X: Untyped, y: NDArray[Untyped]) -> Untyped:
+def _fit_student(student: Untyped, X: Untyped, y: NDArray[Untyped]) -> Untyped:
     try:
         return student.fit(X, y)
     except (DarrmError, MemoryError):
@@ -120,9 +118,9 @@ class PATEClassifier(Ensemble):
     max_answers
         The largest number of labels. None is a quarter of the public inputs for ``"confident"``, else all.
     aggregator
-        ``"confident"`` checks all public inputs and answers those with high consensus (`darrm.estimators.confident`);
-        ``"best"`` answers ``max_answers`` of them by the best plan; or an aggregator, such as
-        ``darrm.pate.ConfidentGNMax(200, 150, 40)``, which may abstain.
+        ``"confident"`` checks all public inputs and answers those with high consensus; ``"best"`` answers
+        ``max_answers`` of them by the best plan; or an aggregator, such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``,
+        which may abstain.
     accounting
         ``"worst case"``: the cost for any votes. ``"tested"``: propose-test-release (`darrm.pate.tested`), with far
         less noise if teachers agree. If the test fails, ``aggregator="best"`` labels all inputs with noise for any
@@ -230,11 +228,7 @@ class PATEClassifier(Ensemble):
         X_public
             (Q, d) public inputs of the same columns.
         refused
-            Refused.
-
-        Returns
-        -------
-        self
+            Refused, as for `PrivateVotingClassifier.fit`.
 
         Raises
         ------
@@ -253,7 +247,7 @@ class PATEClassifier(Ensemble):
         UserWarning
             If none of the public inputs is answered.
         """
-        check_nothing_else(refused)
+        check_no_others(refused)
         with self._unchanged_on_failure() as line:
             line.show(f"planning, and training {self.n_teachers} teachers")
             public = self._label(X, y, X_public, groups)
@@ -263,31 +257,30 @@ class PATEClassifier(Ensemble):
 
     def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
         inputs, labels = self._data(X, y)
-        student = self._student()
-        if student is not None:
-            check_classifier("student", student)
-        check_reads_texts(self.teacher, student)
+        self._check_student()
         check_enough_rows(inputs, self.n_teachers)
-        held = self._held_out(inputs, X_public, groups)
-        public = self._inputs(X_public, reset=False) if held is None else _safe_indexing(inputs, np.flatnonzero(held))
-        if hasattr(student, "images"):
+        persons = persons_of(_num_samples(inputs), groups)
+        held = self._hold_out(persons) if X_public is None else np.zeros(len(persons), dtype=bool)
+        public = (
+            self._inputs(X_public, reset=False) if X_public is not None else _safe_indexing(inputs, held.nonzero()[0])
+        )
+        if hasattr(student := self._student(), "images"):
             student.images(check_array(public, dtype=np.float32))  # refused before the debit
         total = PrivacyParams(self.epsilon, self.delta)
-        voters = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1)
-        run, mechanism = self._planned(Workload(voters, self._asked(public), total, len(self.classes_)))
-        handle = opened(self.ledger, total, run.privacy_cost(), anew=False)
-        warn_of_refit(getattr(self, "_spending", None), handle)
+        voters, asked = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1), self._asked(public)
+        run, mechanism = self._plan(Workload(voters, asked, total, len(self.classes_)))
+        handle = open_ledger(self.ledger, total, run.privacy_cost())
+        handle.warn_of_refit(getattr(self, "_spending", None))
         self._remember(groups)
-        self._held = 0 if held is None else int(held.sum())
+        self._held = int(held.sum())
         stream = handle.stream(note := f"{type(self).__name__}.fit", self._name(run, public))
         kept = stream.unclaimed
         if kept is None:
             # a random order, independent of the votes, so that sorted public rows are sampled evenly
-            order = check_random_state(self.random_state).permutation(_num_samples(public))[: self._asked(public)]
-            private, theirs, whose = _private(inputs, labels, groups, held)
-            teachers = self._teach(private, theirs, whose, self.n_teachers)
+            order = check_random_state(self.random_state).permutation(_num_samples(public))[:asked]
+            teachers = self._teach(inputs, labels, persons, self.n_teachers, held)
             votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), self.n_teachers)
-            kept = handle.release(Written(run, lambda codes: self._lines(run, order, codes)), votes, note, stream)
+            kept = handle.release(Converted(run, lambda codes: self._lines(run, order, codes)), votes, note, stream)
         else:
             warnings.warn(
                 f"labels of these public inputs were paid for and wait in the ledger (entry {stream.cursor.after}): "
@@ -302,14 +295,22 @@ class PATEClassifier(Ensemble):
         self._report(handle, mechanism)
         return public
 
-    def _held_out(self, X: Untyped, X_public: Untyped, groups: Untyped) -> NDArray[np.bool_] | None:
-        if X_public is not None:
-            return None
+    def _check_student(self) -> None:
+        """Raise `ValueError` for a student that cannot learn from these inputs, before anything is debited."""
+        student = self._student()
+        if student is None:
+            return
+        check_classifier("student", student)
+        if reader_of(self.teacher) is not None and reader_of(student) is None:
+            advice = "None takes the teachers' first step, and a logistic regression"
+            checks.fail("student", student, "a pipeline that begins with what reads texts, as the teacher does", advice)
+
+    def _hold_out(self, persons: list[Untyped]) -> NDArray[np.bool_]:
         if self.public_share is None:
             advice = "pass unlabeled public rows: the guarantee covers all of X"
             checks.fail("X_public", None, "the public inputs that the teachers label", advice)
         checks.open_probability(public_share=self.public_share)
-        held = shards.held_out(persons_of(_num_samples(X), groups), self.public_share, self._key())
+        held = hold_out(persons, self.public_share, self._key())
         if held.all() or not held.any():
             found = checks.Found(f"{held.sum()} of {len(held)} rows")
             checks.fail("public_share", found, "a share that leaves rows on both sides", "pass X_public instead")
@@ -336,7 +337,7 @@ class PATEClassifier(Ensemble):
             digest.update(repr(part.tolist()).encode() if part.dtype.hasobject else part.tobytes())
         return digest.hexdigest()
 
-    def _planned(self, workload: Workload) -> tuple[Aggregator, str]:
+    def _plan(self, workload: Workload) -> tuple[Aggregator, str]:
         checks.one_of((WORST_CASE, TESTED), accounting=self.accounting)
         if self.semi_supervised not in ("auto", True, False):
             checks.fail("semi_supervised", self.semi_supervised, "'auto', True or False")
@@ -344,14 +345,14 @@ class PATEClassifier(Ensemble):
             if self.votes_look_like is not None:
                 checks.instance(str, votes_look_like=self.votes_look_like, advice="such as 'dirichlet:0.01'")
             checks.instance(str, aggregator=self.aggregator, advice="'confident' or 'best' where accounting='tested'")
-            tested = tested_run(workload, self.aggregator, self.votes_look_like)
+            tested = plan_tested_run(workload, self.aggregator, self.votes_look_like)
             return tested, tested.privacy_cost().what
         if isinstance(self.aggregator, str) and self.aggregator == CONFIDENT:
             queries = workload.queries
-            run = limited(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))
+            run = calibrate_confident(workload, min(queries, self.max_answers or max(1, queries // ANSWERED_SHARE)))
             return run, run.privacy_cost().what
-        option = planned(workload, self.aggregator, (CONFIDENT, BEST))
-        return option.aggregator, option.name  # type: ignore[return-value]  # plain voters have one
+        plan = plan_release(workload, self.aggregator, (CONFIDENT, BEST))
+        return plan.aggregator, plan.name  # type: ignore[return-value]  # non-private voters have one
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Predict with the student: (Q, d) inputs → (Q,) classes, without cost."""
@@ -379,7 +380,7 @@ class PATEClassifier(Ensemble):
     def to_model_card(self) -> str:
         """Write the guarantee, its neighbors and its assumptions in Markdown; the card may be published."""
         check_is_fitted(self, "student_")
-        return card.of_student(self)
+        return card.describe_student(self)
 
     def _asked(self, public: Untyped) -> int:
         inputs: int = _num_samples(public)
@@ -403,10 +404,10 @@ class PATEClassifier(Ensemble):
             self._codes = True
             self.student_ = constant_classifier(np.array([only]))
         elif everything:
-            self.student_ = _taught(student, public, self.answers_)
+            self.student_ = _fit_student(student, public, self.answers_)
         else:
             rows = np.flatnonzero(known)
-            self.student_ = _taught(student, _safe_indexing(public, rows), self.classes_[self.answers_[rows]])
+            self.student_ = _fit_student(student, _safe_indexing(public, rows), self.classes_[self.answers_[rows]])
 
     def _student(self) -> Untyped:
         """Return the prototype of the student; None for the default, which depends on the inputs."""
@@ -429,7 +430,7 @@ class PATEClassifier(Ensemble):
         if not isinstance(seed, Integral) and hasattr(student, "checkpoint"):
             # a resumed fit needs the same seed; the state of a generator has changed since
             seed = int.from_bytes(hashlib.sha256(self.answers_.tobytes()).digest()[:4], "big")
-        return seeded(student, int(check_random_state(seed).randint(SEEDS - 1)))
+        return set_seed(student, int(check_random_state(seed).randint(SEEDS - 1)))
 
     def _report(self, handle: LedgerHandle, mechanism: str) -> None:
         given = self.answers_[self.answers_ != ABSTAIN]
@@ -442,5 +443,5 @@ class PATEClassifier(Ensemble):
             mechanism=mechanism,
             spent=handle.ledger.spent,
             budget=handle.ledger.budget,
-            ledger_digest=handle.ledger_digest,
+            ledger_digest=str(handle.ledger.digest()),
         )

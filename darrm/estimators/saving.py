@@ -14,6 +14,7 @@ unchecked. Other compiled code of scikit-learn, such as `SVC`, checks little: a 
 import gc
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -33,13 +34,10 @@ from darrm.account.accountant import Spent
 from darrm.account.bounds import Bound
 from darrm.aggregator import document_of, release_of
 from darrm.errors import LedgerError, TableError
-from darrm.estimators.base import Ensemble
-from darrm.estimators.models import PrivateModelsVotingClassifier
+from darrm.estimators.budget import BEST, LedgerHandle, cost_of_models, open_ledger, plan_release
+from darrm.estimators.ensemble import Ensemble, reader_of
 from darrm.estimators.pate import PATEClassifier, PATEReport
-from darrm.estimators.planning import BEST, charge_of_models, planned
-from darrm.estimators.spending import LedgerHandle, opened
-from darrm.estimators.texts import reader_of
-from darrm.estimators.voting import PayingVote, PrivateVotingClassifier
+from darrm.estimators.voting import PayingVote, PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.ledger.sqlite import MEMORY
 from darrm.ledger.store import is_url
 from darrm.plan.calibration import CalibratedMechanism
@@ -76,13 +74,6 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     Only the owner can read the file. The teachers of a vote are private data; a file of a `PATEClassifier` holds
     nothing private.
 
-    Parameters
-    ----------
-    estimator
-        A fitted estimator of this package.
-    path
-        A file that does not exist yet.
-
     Raises
     ------
     ValueError
@@ -92,41 +83,36 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     """
     if type(estimator).__name__ not in _KINDS or not isinstance(estimator, Ensemble):
         checks.fail("estimator", type(estimator).__name__, f"one of {', '.join(_KINDS)}")
-    check_is_fitted(estimator, "student_" if isinstance(estimator, PATEClassifier) else None)
-    target = Path(path)
+    is_student, target = isinstance(estimator, PATEClassifier), Path(path)
+    check_is_fitted(estimator, "student_" if is_student else None)
     if target.exists():
         checks.fail("path", str(target), "a file that does not exist yet", "an estimator's file is never replaced")
     parameters = clone(estimator).get_params(deep=False)  # unfitted: the caller's teacher may be fitted
     if not isinstance(parameters.get("aggregator", BEST), str):
-        parameters["aggregator"] = BEST
-        if isinstance(estimator, PATEClassifier):
+        if is_student:
             advice = "fit with one of these to save the student, or save student_ alone"
-            checks.fail("aggregator", estimator.aggregator, "'confident' or 'best' in a file", advice)
+            checks.fail("aggregator", parameters["aggregator"], "'confident' or 'best' in a file", advice)
+        parameters["aggregator"] = BEST
     parameters["ledger"] = None  # named by the caller of `load`
-    state = _student_state(estimator) if isinstance(estimator, PATEClassifier) else _vote_state(estimator)
     document = {
         "format": FORMAT,
         "version": VERSION,
         "kind": type(estimator).__name__,
         "parameters": parameters,
         "inputs": {name: getattr(estimator, name) for name in _INPUTS if hasattr(estimator, name)},
-        "state": state,
+        "state": _student_state(estimator) if is_student else _vote_state(estimator),
     }
     with replacing(target, private=True) as temporary:  # atomic
-        _dump(document, temporary)
-    if isinstance(estimator, PATEClassifier):
+        try:
+            require("skops.io").dump(document, temporary)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # teachers may be of any type
+            advice = "remove generators, open files, locks and the like"
+            raise ValueError(f"the estimator cannot be kept in a file ({checks.one_line(error)}): {advice}") from error
+    if is_student:
         sync(target.absolute().parent)
         estimator.acknowledge()
-
-
-def _dump(document: dict[str, Untyped], path: Path) -> None:
-    try:
-        require("skops.io").dump(document, path)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # teachers may be of any type
-        advice = "remove generators, open files, locks and the like"
-        raise ValueError(f"the estimator cannot be kept in a file ({checks.one_line(error)}): {advice}") from error
 
 
 def load(
@@ -165,20 +151,18 @@ def load(
     try:
         _check_size(source)
         unknown = [name for name in skops.get_untrusted_types(file=source) if name not in known]
-        estimator = None
         if not unknown:
             document = skops.load(source, trusted=known)
             _check_indices(document, trees=_TREE not in trusted)
-            estimator = _read(document, ledger)
+            return _read(document, ledger)
     except (TableError, LedgerError):
         raise
     except Exception as error:  # damaged files reach every line of skops, zipfile, numpy and scikit-learn
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise TableError("file", f"it is no estimator, or damaged ({cause})") from error
-    if unknown:
-        advice = f"if you trust their code, pass trusted={unknown}"
-        checks.fail("the file's types", unknown, "scikit-learn's, or trusted", advice)
-    return estimator
+    return checks.fail(
+        "the file's types", unknown, "scikit-learn's, or trusted", f"if you trust their code, pass trusted={unknown}"
+    )
 
 
 def _check_size(path: Path) -> None:
@@ -254,39 +238,39 @@ def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
         if name not in _INPUTS:
             raise TableError("inputs", f"{name!r} is unknown")
         setattr(estimator, name, value)
-    _typed(vars(estimator), classes_=np.ndarray, _grouped=bool, _named=bool, _unseeded=bool)
+    _check_types(vars(estimator), classes_=np.ndarray, _grouped=bool, _named=bool, _unseeded=bool)
     if reader_of(getattr(estimator, estimator.teacher_parameter)) is None:  # texts have no columns
-        _typed(vars(estimator), n_features_in_=int)
+        _check_types(vars(estimator), n_features_in_=int)
     if isinstance(estimator, PayingVote):
-        _typed(vars(estimator), _trained_elsewhere=bool, _overlap=int)
+        _check_types(vars(estimator), _trained_elsewhere=bool, _overlap=int)
     (_read_student if isinstance(estimator, PATEClassifier) else _read_vote)(estimator, document["state"])
     for model in [estimator.student_] if isinstance(estimator, PATEClassifier) else estimator.teachers_:
         _forget_places(model)
     return estimator
 
 
-def _typed(fields: Mapping[str, Any], **kinds: type) -> None:
+def _check_types(fields: Mapping[str, Any], **kinds: type) -> None:
     for name, kind in kinds.items():
         if not isinstance(fields.get(name), kind):
             raise TableError(name, f"it must be of type {kind.__name__}, and is of {type(fields.get(name)).__name__}")
 
 
 def _vote_state(vote: Untyped) -> dict[str, Untyped]:
-    option, release, handle = vote.plan_, None, vote._spending  # noqa: SLF001 (one package)
-    ledger = None
-    if handle.path is not None:
-        ledger = handle.__getstate__() | {"path": "" if is_url(handle.path) else str(Path(handle.path).absolute())}
-    if vote._release is not None:  # noqa: SLF001
+    plan, release, handle, ledger = vote.plan_, None, vote._spending, None  # noqa: SLF001 (one package)
+    if not handle.is_in_memory:
+        place = "" if is_url(handle.path) else str(Path(handle.path).absolute())
+        ledger = handle.__getstate__() | {"path": place}
+    if plan.aggregator is not None:
         if ledger is None:
             advice = "fit with ledger='FILE': a copy without its ledger could spend the budget again"
             checks.fail("ledger", None, "a file, to save the estimator", advice)
-        release = json.dumps(document_of(vote._release))  # noqa: SLF001
+        release = json.dumps(document_of(plan.aggregator))
     return {
         "teachers": vote.teachers_,
-        "workload": option.workload.to_json(),
-        "name": option.name,
-        "settings": {name: float(value) for name, value in option.settings.items()},
-        "truth": option.curve,
+        "workload": plan.workload.to_json(),
+        "name": plan.name,
+        "settings": {name: float(value) for name, value in plan.settings.items()},
+        "curve": plan.curve,
         "release": release,
         "own": not isinstance(getattr(vote, "aggregator", BEST), str),
         "ledger": ledger,
@@ -294,94 +278,60 @@ def _vote_state(vote: Untyped) -> dict[str, Untyped]:
 
 
 def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
-    given = state["workload"]
-    workload = Workload(
-        Voters.from_json(given), given["queries"], PrivacyParams.from_json(given["total"]), given.get("classes", 2)
-    )
-    _typed(state, teachers=list, name=str, truth=np.ndarray, settings=dict, own=bool)
+    stored = state["workload"]
+    total = PrivacyParams.from_json(stored["total"])
+    workload = Workload(Voters.from_json(stored), stored["queries"], total, stored.get("classes", 2))
+    _check_types(state, teachers=list, name=str, curve=np.ndarray, settings=dict, own=bool)
     vote.teachers_ = state["teachers"]
     can = [hasattr(teacher, "predict") for teacher in vote.teachers_]
     if can != [True] * workload.voters.K or vote.classes_.shape != (workload.classes,):
         raise TableError("teachers", f"they are not {workload.voters.K} teachers of {workload.classes} classes")
-    if state["release"] is None:
-        vote.plan_, vote._release, vote._spending = planned(workload, BEST), None, _handle(vote, state, workload)  # noqa: SLF001
-        if vote.plan_.aggregator is not None:
-            raise TableError("release", "it is missing: without noise these answers are not within the budget")
-        return
-    aggregator = release_of(parse_document(state["release"]))
-    option = planned(workload, aggregator)  # `PlanError` if it costs more than the budget
-    vote.plan_ = CalibratedMechanism(
-        slug="",
-        name=state["name"],
-        workload=workload,
-        curve=state["truth"],
-        spent=option.spent,
-        settings=state["settings"],
-        aggregator=aggregator,
-    )
-    if state["own"]:
-        vote.aggregator = aggregator
-    vote._release = aggregator  # noqa: SLF001
-    vote._spending = _handle(vote, state, workload)  # noqa: SLF001
+    release = state["release"]
+    aggregator = BEST if release is None else release_of(parse_document(release))
+    vote.plan_ = plan_release(workload, aggregator)  # `PlanError` if it costs more than the budget
+    if release is None and vote.plan_.aggregator is not None:
+        raise TableError("release", "it is missing: without noise these answers are not within the budget")
+    if release is not None:
+        kept = {name: state[name] for name in ("name", "curve", "settings")}
+        vote.plan_ = replace(vote.plan_, **kept)
+        if state["own"]:
+            vote.aggregator = aggregator
+    vote._spending = _read_handle(vote, state["ledger"])  # noqa: SLF001
 
 
-def _handle(vote: Untyped, state: dict[str, Any], workload: Workload) -> LedgerHandle:
+def _read_handle(vote: Untyped, kept: Any) -> LedgerHandle:  # noqa: ANN401 (any value of a file)
     """Return the handle of the ledger; models without noise may have one in memory, with their cost."""
-    kept = state["ledger"]
     if kept is not None:
-        _typed(kept, path=str, seen=int, identity=str, owner=str)
+        _check_types(kept, path=str, seen=int, identity=str, owner=str)
         if vote.ledger is not None:
-            return LedgerHandle.of_state({**kept, "path": str(vote.ledger)})
-        if state["release"] is not None:
+            return LedgerHandle(**{**kept, "path": str(vote.ledger)})
+        if vote.plan_.aggregator is not None:
             raise LedgerError(
                 kept["path"][:200] or "in a database",
                 "it pays for the answers, and paths in a file are not used: call load(FILE, ledger=LEDGER)",
             )
-    charge = charge_of_models(workload.voters)
-    handle = opened(None, workload.total, charge, anew=False)
-    handle.ledger.debit(charge)
+    workload = vote.plan_.workload
+    cost = cost_of_models(workload.voters)
+    handle = open_ledger(None, workload.total, cost)
+    handle.ledger.debit(cost)
     return handle
 
 
-def _student_state(pate: PATEClassifier) -> dict[str, Any]:
-    report, spent = pate.report_, pate.report_.spent
-    return {
-        "student": pate.student_,
-        "codes": pate._codes,  # noqa: SLF001
-        "answers": pate.answers_,
-        "report": {
-            "teachers": report.teachers,
-            "inputs": report.inputs,
-            "answered": report.answered,
-            "by_class": [list(pair) for pair in report.by_class],
-            "mechanism": report.mechanism,
-            "budget": [report.budget.epsilon_text, report.budget.delta_text],
-            "ledger_digest": report.ledger_digest,
-        },
-        "spent": {
-            "epsilon": spent.epsilon,
-            "delta": spent.delta,
-            "bound": spent.bound,
-            "explanation": spent.explanation,
-            "queries": spent.queries,
-            "failure_probability": spent.failure_probability,
-            "condition": spent.condition,
-        },
-        "bounds": [[bound.name, bound.epsilon, bound.explanation] for bound in spent.bounds],
-    }
+def _student_state(pate: Untyped) -> dict[str, Untyped]:
+    budget = [pate.report_.budget.epsilon_text, pate.report_.budget.delta_text]
+    report = asdict(pate.report_) | {"budget": budget}
+    return {"student": pate.student_, "codes": pate._codes, "answers": pate.answers_, "report": report}  # noqa: SLF001
 
 
 def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
     """Read the output of `_student_state`; the cost of the labels is a claim of the file."""
-    _typed(state, answers=np.ndarray, codes=bool)
+    _check_types(state, answers=np.ndarray, codes=bool)
     if not hasattr(state["student"], "predict"):
         raise TableError("student", "it cannot predict")
     pate.student_, pate._codes, pate.answers_ = state["student"], state["codes"], state["answers"]  # noqa: SLF001
-    spent = Spent(**state["spent"], bounds=tuple(Bound(*each) for each in state["bounds"]))
-    report = {**state["report"], "by_class": tuple(map(tuple, state["report"]["by_class"]))}
-    report["budget"] = PrivacyParams(*report["budget"])
-    pate.report_ = PATEReport(**report, spent=spent)
+    report, spent = dict(state["report"]), dict(state["report"]["spent"])
+    spent["bounds"] = tuple(Bound(**bound) for bound in spent["bounds"])
+    report |= {"spent": Spent(**spent), "budget": PrivacyParams(*report["budget"])}
+    pate.report_ = PATEReport(**report)
     if pate.ledger is None:  # the budget was of another process: another fit is a second budget
-        pate._spending = LedgerHandle.of_state(  # noqa: SLF001 (one package)
-            {"path": MEMORY, "seen": int(spent.queries), "identity": "", "owner": ""}
-        )
+        pate._spending = LedgerHandle(MEMORY, "", seen=int(pate.report_.spent.queries))  # noqa: SLF001

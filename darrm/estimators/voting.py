@@ -1,7 +1,15 @@
-"""A vote of non-private teachers on disjoint shards: every label of `predict` is debited from the budget."""
+"""Votes of teachers on disjoint shards: every label of `predict` is debited from the budget, unless no noise is needed.
+
+Private models are trained once each, on its shard, by an estimator whose ``fit`` is (ε, Δ)-differentially private. One
+person's data influence one model, so any number of answers is post-processing of one (ε, Δ)-private model:
+
+* if (ε, Δ) is within the budget, **no noise is needed**: answers are the plurality, and cost nothing more;
+* otherwise the release adds noise, and the joint bound of model privacy and release holds (`darrm.loss.joint_bound`).
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -12,21 +20,28 @@ from sklearn.base import clone
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted
 
 from darrm.account.accountant import Spent
-from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError
 from darrm.estimators import card
-from darrm.estimators.base import Ensemble, check_enough_rows, check_fitted, check_nothing_else, public_classes
-from darrm.estimators.planning import BEST, charge_of_models, check_answers_all, planned
-from darrm.estimators.spending import LedgerHandle, SelectionWarning, Written, opened, warn_of_refit
+from darrm.estimators.budget import (
+    BEST,
+    Converted,
+    LedgerHandle,
+    SelectionWarning,
+    check_answers_all,
+    cost_of_models,
+    open_ledger,
+    plan_release,
+)
+from darrm.estimators.ensemble import Ensemble, check_enough_rows, check_no_others, public_classes
 from darrm.estimators.teachers import check_classifier
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.loss.privacy_cost import PrivacyCost
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.plan.calibration import CalibratedMechanism
-from darrm.privacy import PrivacyParams
+from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters, Workload
 from darrm.util import checks
 from darrm.util.extras import Untyped
+from darrm.util.people import persons_of
 from darrm.votes import Votes
 
 
@@ -37,9 +52,9 @@ class PayingVote(Ensemble):
     delta: float
     max_queries: int
     ledger: Any
+    plan_: CalibratedMechanism
     _overlap = 1  # how many teachers one person's data can influence
     _trained_elsewhere = False
-    _release: Aggregator | None  # None if the votes need no noise
     _spending: LedgerHandle
 
     def _voters(self) -> Voters:
@@ -63,10 +78,6 @@ class PayingVote(Ensemble):
         refused
             Refused, also ``sample_weight``.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
@@ -82,58 +93,52 @@ class PayingVote(Ensemble):
         RefitWarning
             If another ledger paid for earlier answers: the new budget is added to the old one.
         """
-        check_nothing_else(refused)
+        check_no_others(refused)
         with self._unchanged_on_failure() as line:
             self._overlap, self._trained_elsewhere = 1, False
             inputs, labels = self._data(X, y)
-            voters = self._voters()
+            voters, before = self._voters(), getattr(self, "_spending", None)
             check_enough_rows(inputs, voters.K)
             line.show(f"planning {self.max_queries:,} answers of {voters.K:,} teachers")
-            option = self._option(voters, len(self.classes_))
-            charge, spending = self._budget(voters, option)
-            warn_of_refit(getattr(self, "_spending", None), spending)
+            self._start(voters)
+            self._spending.warn_of_refit(before)
             line.show(f"training {voters.K:,} teachers")
-            teachers = self._teach(inputs, labels, groups, voters.K)
-            if option.aggregator is None:
-                spending.ledger.debit(charge, note=f"{type(self).__name__}.fit")
-            self.teachers_, self.plan_, self._release, self._spending = teachers, option, option.aggregator, spending
+            self.teachers_ = self._teach(inputs, labels, persons_of(_num_samples(inputs), groups), voters.K)
+            if self.plan_.aggregator is None:
+                self._spending.ledger.debit(cost_of_models(voters), note=f"{type(self).__name__}.fit")
             self._remember(groups)
         return self
 
-    def _budget(self, voters: Voters, option: CalibratedMechanism) -> tuple[PrivacyCost, LedgerHandle]:
-        """Return the cost of an answer, and the ledger."""
-        noisy = option.aggregator is not None
-        charge = option.aggregator.privacy_cost() if option.aggregator is not None else charge_of_models(voters)
-        total = PrivacyParams(self.epsilon, self.delta)
-        return charge, opened(self.ledger, total, charge, anew=noisy and voters.are_private_models)
+    def _start(self, voters: Voters) -> None:
+        """Plan the release, and open the ledger."""
+        self.plan_ = self._plan(voters, len(self.classes_))
+        aggregator = self.plan_.aggregator
+        cost = cost_of_models(voters) if aggregator is None else aggregator.privacy_cost()
+        exclusive = aggregator is not None and voters.are_private_models
+        self._spending = open_ledger(self.ledger, self.plan_.workload.total, cost, exclusive=exclusive)
 
-    def _option(self, voters: Voters, classes: int) -> CalibratedMechanism:
+    def _plan(self, voters: Voters, classes: int) -> CalibratedMechanism:
         checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
         total = PrivacyParams(self.epsilon, self.delta)
-        return planned(Workload(voters, self.max_queries, total, classes), self._aggregator())
+        return plan_release(Workload(voters, self.max_queries, total, classes), self._aggregator())
 
     def expected_accuracy(self) -> float:
         """Return the planned accuracy, the probability that a label is the plurality of the teachers, before `fit`.
 
         It depends on no data. For two classes every number of votes is equally likely; for more it is the mean over
-        low, medium and high consensus of the teachers. High consensus has a higher one; the accuracy of the plurality
-        itself is a separate question.
+        low, medium and high consensus of the teachers. The accuracy of the plurality itself is a separate question.
 
-        Raises
-        ------
-        ValueError
-            If the number of classes is unknown, or ``aggregator`` is not planned.
-        PlanError
-            If no release fits into the budget.
+        `ValueError` if the number of classes is unknown, or ``aggregator`` is not planned; `PlanError` if no release
+        fits into the budget.
         """
-        check_classifier(self.teacher_parameter, getattr(self, self.teacher_parameter))
+        check_classifier(self.teacher_parameter, self._teacher)
         classes = getattr(self, "classes_", None) if self.classes is None else public_classes(self.classes)
         if classes is None:
             checks.fail("classes", None, "given before a fit", "the accuracy depends on their number")
-        share = self._option(self._voters(), len(classes)).accuracy
-        if np.isnan(share):
+        accuracy = self._plan(self._voters(), len(classes)).accuracy
+        if np.isnan(accuracy):
             checks.fail("aggregator", repr(self._aggregator()), repr(BEST), "the accuracy of another is unknown")
-        return share
+        return accuracy
 
     @property
     def predict_proba(self) -> NoReturn:
@@ -144,20 +149,11 @@ class PayingVote(Ensemble):
         )
 
     def predict(self, X: Untyped) -> NDArray[Untyped]:
-        """Release a private label for each row, after debiting all of them.
+        """Release a private label for each row, after debiting all of them: (Q, d) inputs → (Q,) classes.
 
-        The ledger keeps the labels of the last call until the next one, or `acknowledge`. After a crash
-        ``ledger_.undelivered()`` lists them, and ``ledger_.kept_labels(entry)`` reads them.
-
-        Parameters
-        ----------
-        X
-            (Q, d) inputs, public or of the client. A repeated input is debited again.
-
-        Returns
-        -------
-        labels
-            (Q,) classes.
+        A repeated input is debited again. The ledger keeps the labels of the last call until the next one, or
+        `acknowledge`. After a crash ``ledger_.undelivered()`` lists them, and ``ledger_.kept_labels(entry)`` reads
+        them.
 
         Raises
         ------
@@ -170,8 +166,8 @@ class PayingVote(Ensemble):
             If the ledger cannot be written, belongs to another process, or was debited by other models.
         """
         check_is_fitted(self)
-        inputs = self._inputs(X, reset=False)
-        if self._release is None:
+        inputs, aggregator = self._inputs(X, reset=False), self.plan_.aggregator
+        if aggregator is None:
             return np.asarray(self.classes_[self._counts(self.teachers_, inputs).argmax(axis=1)])
         asked, left = _num_samples(inputs), self._left()
         if asked > left:
@@ -184,24 +180,22 @@ class PayingVote(Ensemble):
             )
         votes = Votes.of_counts(self._counts(self.teachers_, inputs), len(self.teachers_), len(self.classes_))
         note = f"{type(self).__name__}.predict"
-        release = Written(self._release, self._names)
-        names = self._spending.release(release, votes, note, self._spending.stream(note))
-        return np.asarray(names, dtype=self.classes_.dtype)
+        labels = self._spending.release(Converted(aggregator, self._names), votes, note, self._spending.stream(note))
+        return np.asarray(labels, dtype=self.classes_.dtype)
 
     def _names(self, codes: NDArray[np.int64]) -> NDArray[Untyped]:
         if not np.isin(codes, np.arange(len(self.classes_))).all():
-            checks.fail("aggregator", repr(self._release), "one that answers every query", "a PATEClassifier declines")
+            found = repr(self.plan_.aggregator)
+            checks.fail("aggregator", found, "one that answers every query", "a PATEClassifier declines")
         return np.array(self.classes_.tolist())[codes]
 
     def score(self, X: Untyped, y: Untyped, sample_weight: Untyped = None) -> float:
         """Return the share of correct labels of `predict`, which debits them.
 
-        Warns
-        -----
-        SelectionWarning
-            The answers are debited, and a choice by scores on private data is a release that no ledger counts.
+        Warns `SelectionWarning`: a choice by scores on private data is a release that no ledger counts.
         """
-        if self._is_paying():
+        check_is_fitted(self)
+        if self.plan_.aggregator is not None:
             check_consistent_length(X, y, sample_weight)  # before the debit
             warnings.warn(
                 f"score pays for {_num_samples(X)} answers; settings that are chosen by scores on private data, as by "
@@ -214,14 +208,11 @@ class PayingVote(Ensemble):
     def votes(self, X: Untyped) -> Votes:
         """Return the teachers' votes on (Q, d) inputs. **Private data**: do not publish them, nor choose by them.
 
-        Warns
-        -----
-        PrivateFigureWarning
-            Always, unless the votes need no noise.
+        Warns `PrivateFigureWarning`, unless the votes need no noise.
         """
         check_is_fitted(self)
         inputs = self._inputs(X, reset=False)
-        if self._release is not None:
+        if self.plan_.aggregator is not None:
             warnings.warn(
                 "these votes are private data: publish neither them nor a choice that depends on them",
                 PrivateFigureWarning,
@@ -238,36 +229,33 @@ class PayingVote(Ensemble):
     @property
     def privacy_spent_(self) -> Spent:
         """The cost of all answers so far, from the ledger; it does not depend on the data."""
-        check_is_fitted(self)
         return self.ledger_.spent
 
     @property
     def queries_left_(self) -> float:
         """The number of answers that the budget admits; infinite if answers need no noise."""
         check_is_fitted(self)
-        if self._release is None:
-            return float("inf")
-        return self.ledger_.queries_that_fit(self._release.privacy_cost(), most=self._left())
+        if self.plan_.aggregator is None:
+            return math.inf
+        return self.ledger_.queries_that_fit(self.plan_.aggregator.privacy_cost(), most=self._left())
+
+    def _left(self) -> int:
+        kind = None if self.plan_.aggregator is None else self.plan_.aggregator.privacy_cost().kind
+        costs = self.ledger_.accountant().charges
+        return max(0, self.plan_.workload.queries - sum(cost.count for cost in costs if cost.kind == kind))
 
     def to_model_card(self) -> str:
         """Write the guarantee, its neighbors and its assumptions in Markdown; the card may be published."""
         check_is_fitted(self)
-        return card.of_vote(self)
-
-    def _left(self) -> int:
-        kind = self._release.privacy_cost().kind if self._release is not None else None
-        held = self.ledger_.accountant().charges
-        return max(0, self.plan_.workload.queries - sum(each.count for each in held if each.kind == kind))
-
-    def _is_paying(self) -> bool:
-        return getattr(self, "_release", None) is not None
+        return card.describe_vote(self)
 
 
 class PrivateVotingClassifier(PayingVote):
     """A private plurality vote of non-private teachers, trained on disjoint shards.
 
-    One person's data influence one teacher (`darrm.estimators.shards`), so at most one of K votes changes. The labels
+    One person's data influence one teacher (`darrm.estimators.teachers`), so at most one of K votes changes. The labels
     of all calls of `predict` together are (epsilon, delta)-differentially private; teachers and votes are not.
+    `copy.deepcopy` and pickle share the budget (`darrm.estimators.budget`).
 
     Parameters
     ----------
@@ -306,10 +294,6 @@ class PrivateVotingClassifier(PayingVote):
         The spent budget, the number of answers left, and the ledger.
     teachers_
         The K fitted teachers: **private data**.
-
-    Notes
-    -----
-    `copy.deepcopy` and pickle share the budget (`darrm.estimators.spending`).
 
     Examples
     --------
@@ -353,6 +337,10 @@ class PrivateVotingClassifier(PayingVote):
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
         return Voters.non_private(self.n_teachers, self._overlap)
 
+    def _aggregator(self) -> Untyped:
+        check_answers_all(self.aggregator)
+        return self.aggregator
+
     @classmethod
     def from_fitted(
         cls, models: Iterable[Untyped], *, overlap: int, classes: Untyped = None, **parameters: Untyped
@@ -389,19 +377,139 @@ class PrivateVotingClassifier(PayingVote):
         ((10,), 0)
         """
         models = list(models) if isinstance(models, Iterable) else [models]
-        names = check_fitted(models, classes)
+        if not models:
+            checks.fail("models", models, "at least one fitted classifier")
+        for model in models:
+            check_classifier("models", model)
+            check_is_fitted(model)
+        names = models[0].classes_ if classes is None else public_classes(classes)
+        if classes is None and not all(np.array_equal(names, model.classes_) for model in models):
+            advice = "the list is public: pass all of them"
+            checks.fail("classes", None, "given, because the models know different ones", advice)
         vote = cls(clone(models[0]), len(models), classes=classes, **parameters)
-        vote._overlap, vote._trained_elsewhere = overlap, True
-        vote.classes_, voters = names, vote._voters()
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(models[0], name):
                 setattr(vote, name, getattr(models[0], name))
-        option = vote._option(voters, len(names))
-        _, spending = vote._budget(voters, option)
-        vote.teachers_, vote.plan_, vote._release, vote._spending = models, option, option.aggregator, spending
+        vote.teachers_, vote.classes_ = models, np.asarray(names)
+        vote._overlap, vote._trained_elsewhere = overlap, True
+        vote._start(vote._voters())
         vote._remember(())  # `overlap` is about a person with all of the rows
         return vote
 
-    def _aggregator(self) -> Untyped:
-        check_answers_all(self.aggregator)
-        return self.aggregator
+
+class PrivateModelsVotingClassifier(PayingVote):
+    """The plurality vote of differentially private models, such as diffprivlib's.
+
+    Parameters
+    ----------
+    estimator
+        A classifier whose ``fit`` is private for every shard, also for one class only or few rows.
+    n_models
+        K.
+    epsilon_each, delta_each
+        The guarantee of one ``fit``, for replacing, adding or removing one person. None reads the estimator's
+        parameters ``epsilon`` and ``delta`` (0 without a delta). Those are about one row, so they are required with
+        ``groups``, for all rows of a person, and for pipelines, whose steps have guarantees of parts only.
+    epsilon, delta, max_queries, classes, n_jobs, ledger, verbose
+        As for `PrivateVotingClassifier`. Retrained models are new voters: a ledger in a file must be empty.
+    random_state
+        Governs only the shards, not the noise of the models.
+
+    Attributes
+    ----------
+    plan_
+        The plan; the votes need no noise, and `predict` is free, if ``plan_.aggregator`` is None.
+    privacy_spent_
+        The cost of models and answers. Without noise it is the guarantee of one model, debited at the end of `fit`;
+        with noise, publish neither the models nor their votes.
+    teachers_
+        The K fitted models; private in the sense of ``epsilon_each``.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> X, y = [[0.0]] * 40, ["no", "yes"] * 20
+    >>> private = DummyClassifier()  # in place of a (1, 0)-private estimator
+    >>> vote = PrivateModelsVotingClassifier(private, 4, epsilon_each=1.0, classes=["no", "yes"]).fit(X, y)
+    >>> vote.plan_.name, vote.predict(X).shape, round(vote.privacy_spent_.epsilon, 3)
+    ('no noise', (40,), 1.0)
+    """
+
+    seeded = False
+
+    def __init__(
+        self,
+        estimator: Untyped,
+        n_models: int = 10,
+        *,
+        epsilon_each: Number | None = None,
+        delta_each: Number | None = None,
+        epsilon: float = 2.0,
+        delta: float = 1e-5,
+        max_queries: int = 1000,
+        classes: Untyped = None,
+        n_jobs: int | None = None,
+        random_state: Untyped = None,
+        ledger: Untyped = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_models = n_models
+        self.epsilon_each = epsilon_each
+        self.delta_each = delta_each
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_queries = max_queries
+        self.classes = classes
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.ledger = ledger
+        self.verbose = verbose
+
+    def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
+        """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`.
+
+        ``groups`` require ``epsilon_each``, and ``delta_each`` if the estimator has a parameter delta.
+        """
+        if groups is not None:
+            needs_delta = self.delta_each is None and bool(_promise("delta", None, self.estimator))
+            for name, missing in (("epsilon_each", self.epsilon_each is None), ("delta_each", needs_delta)):
+                if missing:
+                    advice = "state the guarantee of one fit for all rows of a person: the estimator's is for one row"
+                    checks.fail(name, None, "a number where groups are given", advice)
+        return super().fit(X, y, groups, **refused)
+
+    def _voters(self) -> Voters:
+        checks.integer_at_least(1, n_models=self.n_models, advice="how many shards the rows are dealt to")
+        seeds = {k: v for k, v in self.estimator.get_params().items() if k.rpartition("__")[2] == "random_state"}
+        fixed = [name for name, value in seeds.items() if value is not None]
+        if fixed:
+            text = f"the estimator has a fixed {fixed[0]}: noise that can be predicted hides nothing: set it to None"
+            warnings.warn(text, UserWarning, stacklevel=3)
+        epsilon = _promise("epsilon", self.epsilon_each, self.estimator)
+        if epsilon is None:
+            advice = "pass epsilon_each=, the guarantee of one fit of the estimator"
+            checks.fail("epsilon_each", None, "a number where the estimator has no parameter epsilon", advice)
+        each = PrivacyParams(epsilon, _promise("delta", self.delta_each, self.estimator) or 0)
+        return Voters(self.n_models, each, overlap=1, models=True)
+
+
+def _promise(name: str, stated: Number | None, estimator: Untyped) -> Untyped:
+    """Return ε or δ of one fit: the caller's, or the estimator's parameter."""
+    # a pipeline's scaler, or an ensemble that fits its part ten times, spends more than the part alone
+    parameters = estimator.get_params()
+    values = {}
+    for each, value in parameters.items():
+        part, _, last = each.rpartition("__")
+        maker = type(parameters[part] if part else estimator).__module__.partition(".")[0]
+        if last == name and value is not None and maker != "sklearn" and exact_number(f"the estimator's {each}", value):
+            values[each] = value
+    if stated is not None:
+        most = max(values.values(), key=lambda value: exact_number(name, value), default=0)
+        if stated != math.inf and exact_number(f"{name}_each", stated) < exact_number(name, most):
+            checks.fail(f"{name}_each", stated, f"at least {most}, the {name} that the estimator is trained with")
+        return stated
+    if values and list(values) != [name]:
+        advice = "pass the guarantee of one fit of the whole estimator"
+        checks.fail(f"{name}_each", None, f"a number where a part of the estimator has a parameter {name}", advice)
+    return values.get(name)

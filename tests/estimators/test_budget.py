@@ -35,7 +35,7 @@ from darrm.estimators import (
     SelectionWarning,
     card,
 )
-from darrm.estimators.confident import LimitedConfident
+from darrm.estimators.budget import LimitedConfident
 from darrm.ledger.chain import LedgerDigest
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax
@@ -317,7 +317,7 @@ def test_what_a_confident_run_costs_does_not_depend_on_how_many_it_answers() -> 
 
 
 def test_confident_labels_without_a_delta_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm.estimators.confident.largest_rate", lambda *_: 1 / 0)  # it would search for ever
+    monkeypatch.setattr("darrm.estimators.budget.largest_rate", lambda *_: 1 / 0)  # it would search for ever
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, delta=0)
     with pytest.raises(PlanError, match="pass delta, or aggregator='best'"):
         pate.fit(X, y, X[:20])
@@ -496,10 +496,10 @@ def test_without_scikit_learn_one_line_says_what_to_install() -> None:
 
 @pytest.mark.parametrize("failure_probability", [None, 0.5])
 def test_a_card_says_whether_its_total_is_a_guarantee(failure_probability: float | None) -> None:
-    line = card._spent_line(Spent(1.0, 1e-5, "simple", "sums", (), 3, failure_probability))
+    line = card.spent_line(Spent(1.0, 1e-5, "simple", "sums", (), 3, failure_probability))
     assert ("It does not depend on the data." in line) is (failure_probability is None)
     assert ("No guarantee: it holds published estimates" in line) is (failure_probability is not None)
 
 
 def test_a_card_never_says_less_than_was_spent() -> None:
-    assert card._spent_line(Spent(1.04357031, 1e-5, "simple", "sums", (), 3)).startswith("Spent so far: (1.04358, ")
+    assert card.spent_line(Spent(1.04357031, 1e-5, "simple", "sums", (), 3)).startswith("Spent so far: (1.04358, ")

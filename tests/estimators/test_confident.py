@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
-from darrm.estimators.confident import LimitedConfident
+from darrm.estimators.budget import LimitedConfident
 from darrm.pate import ConfidentGNMax
 from darrm.votes import Votes
 

@@ -91,7 +91,7 @@ def test_no_ledger_of_a_file_is_used(tmp_path: Path, monkeypatch: Any) -> None:
     save(fitted, tmp_path / "vote.skops")
     with pytest.raises(LedgerError, match=r"ledger\.sqlite': it pays for the answers, and paths in a file"):
         load(tmp_path / "vote.skops")
-    fitted._spending._name = "postgresql://budget:secret@db.example/ward7"
+    fitted._spending.path = "postgresql://budget:secret@db.example/ward7"
     save(fitted, tmp_path / "database.skops")
     assert b"secret" not in (tmp_path / "database.skops").read_bytes()
     with pytest.raises(LedgerError, match="ledger 'in a database': it pays"):

@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
-from darrm.estimators.shards import assigned, seeds
+from darrm.estimators.teachers import assign, draw_seeds
 from darrm.noisy_max.selection import PermuteAndFlip
 from darrm.util.people import persons_of
 
@@ -63,7 +63,7 @@ def changed(one: PrivateVotingClassifier, other: PrivateVotingClassifier) -> lis
 def test_a_replaced_row_changes_one_teacher_whatever_its_label_becomes() -> None:
     X, y = load_wine(return_X_y=True)
     before = fitted(X, y)
-    expected = assigned(persons_of(len(X), None), TEACHERS, np.random.RandomState(3).bytes(16))
+    expected = assign(persons_of(len(X), None), TEACHERS, np.random.RandomState(3).bytes(16))
     for row in (0, 77, 177):
         inputs, labels = X.copy(), y.copy()
         inputs[row], labels[row] = -1000.0, (y[row] + 1) % 3
@@ -80,37 +80,37 @@ def test_a_person_who_leaves_with_all_rows_changes_one_teacher() -> None:
 
 def test_rows_of_a_person_are_in_one_shard() -> None:
     people = list("abcabcabc")
-    teachers = assigned(people, 50, KEY)
+    teachers = assign(people, 50, KEY)
     for person in "abc":
         assert len({teacher for teacher, whose in zip(teachers, people, strict=True) if whose == person}) == 1
     assert len(set(teachers)) > 1
 
 
 def test_the_last_row_moves_nobody() -> None:
-    assert np.array_equal(assigned(persons_of(99, None), 7, KEY), assigned(persons_of(100, None), 7, KEY)[:-1])
+    assert np.array_equal(assign(persons_of(99, None), 7, KEY), assign(persons_of(100, None), 7, KEY)[:-1])
 
 
 @pytest.mark.statistical
 def test_shards_are_drawn_evenly_and_by_the_key() -> None:
     # a chi-square of 9 degrees of freedom is above 48 with probability 2.5e-7
     rows = 20_000
-    sizes = np.bincount(assigned(persons_of(rows, None), 10, KEY), minlength=10)
+    sizes = np.bincount(assign(persons_of(rows, None), 10, KEY), minlength=10)
     assert np.sum((sizes - rows / 10) ** 2 / (rows / 10)) < 48.0
-    assert not np.array_equal(assigned(persons_of(50, None), 10, KEY), assigned(persons_of(50, None), 10, KEY[::-1]))
+    assert not np.array_equal(assign(persons_of(50, None), 10, KEY), assign(persons_of(50, None), 10, KEY[::-1]))
 
 
 @pytest.mark.parametrize("newcomer", ["ann", 2.5, True, 2**70, "a name that is longer than all others"])
 def test_how_one_person_is_named_moves_nobody_else(newcomer: Any) -> None:
-    before = assigned(persons_of(4, [1, 2, 3, "bob"]), 10**6, KEY)
-    assert np.array_equal(assigned(persons_of(5, [1, 2, 3, "bob", newcomer]), 10**6, KEY)[:4], before)
-    numbers = assigned(persons_of(3, [1, 2, 3]), 10**6, KEY)
+    before = assign(persons_of(4, [1, 2, 3, "bob"]), 10**6, KEY)
+    assert np.array_equal(assign(persons_of(5, [1, 2, 3, "bob", newcomer]), 10**6, KEY)[:4], before)
+    numbers = assign(persons_of(3, [1, 2, 3]), 10**6, KEY)
     for others in ([1, 2, 3, newcomer], [1.0, np.int8(2), 3, newcomer], np.array([1.0, 2.0, 3.0, 4.5])):
-        assert np.array_equal(assigned(persons_of(4, others), 10**6, KEY)[:3], numbers)
+        assert np.array_equal(assign(persons_of(4, others), 10**6, KEY)[:3], numbers)
 
 
 def test_numbers_and_their_words_are_different_people_and_seeds_differ() -> None:
-    assert assigned([1, "1"], 10**6, KEY)[0] != assigned([1, "1"], 10**6, KEY)[1]
-    assert len(set(seeds(100, KEY))) == 100
+    assert assign([1, "1"], 10**6, KEY)[0] != assign([1, "1"], 10**6, KEY)[1]
+    assert len(set(draw_seeds(100, KEY))) == 100
 
 
 TWICE = np.empty(2, dtype=object)

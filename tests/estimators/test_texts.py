@@ -25,7 +25,7 @@ from darrm.estimators import (
     make_private_pipeline,
     save,
 )
-from darrm.estimators.texts import reader_of
+from darrm.estimators.ensemble import reader_of
 from darrm.pate import GNMax
 
 WORDS = np.array([["good", "fine", "nice", "a", "the"], ["bad", "poor", "ugly", "a", "the"]])

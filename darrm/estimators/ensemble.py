@@ -1,4 +1,7 @@
-"""The base of the three estimators: inputs, classes, shards, and teachers."""
+"""The base of the estimators: inputs (tables, or texts for teachers that begin with a vectorizer), classes, teachers.
+
+Texts are assigned to shards like other rows. The vectorizer is a part of the teacher and learns from its shard only.
+"""
 
 import secrets
 from collections.abc import Iterator, Mapping
@@ -7,19 +10,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
-from darrm.estimators import shards
-from darrm.estimators.teachers import check_classifier, counts, trained
-from darrm.estimators.texts import reader_of, texts_of
+from darrm.estimators.teachers import KEY_BYTES, assign, check_classifier, count_votes, draw_seeds, fit_teachers
 from darrm.util import checks
 from darrm.util.extras import Untyped
-from darrm.util.people import persons_of
 from darrm.util.progress import StatusLine, status_line
 from darrm.votes.vote_arrays import class_names
+
+_ONE_TYPE = "all numbers, or all text"
+_MIXED = checks.Found("labels of several types, or None")
 
 
 @contextmanager
@@ -49,16 +53,20 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True  # each answer is a new draw
         tags.classifier_tags.poor_score = True  # a small budget may leave little but noise
-        teacher = getattr(self, self.teacher_parameter)
-        if teacher is not None:
-            given = get_tags(teacher)
-            tags.input_tags.sparse = given.input_tags.sparse
-            tags.input_tags.allow_nan = given.input_tags.allow_nan
+        teacher = self._teacher
+        if hasattr(teacher, "__sklearn_tags__") and not isinstance(teacher, type):
+            theirs = get_tags(teacher)
+            tags.input_tags.sparse = theirs.input_tags.sparse
+            tags.input_tags.allow_nan = theirs.input_tags.allow_nan
             if reader_of(teacher) is not None:
                 tags.input_tags.string, tags.input_tags.two_d_array = True, False
-            if given.classifier_tags is not None:
-                tags.classifier_tags.multi_class = given.classifier_tags.multi_class
+            if theirs.classifier_tags is not None:
+                tags.classifier_tags.multi_class = theirs.classifier_tags.multi_class
         return tags
+
+    @property
+    def _teacher(self) -> Untyped:
+        return getattr(self, self.teacher_parameter)
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[StatusLine]:
@@ -74,12 +82,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     @_in_one_line()
     def _inputs(self, X: Untyped, *, reset: bool) -> Untyped:
-        reader = reader_of(getattr(self, self.teacher_parameter))
+        reader = reader_of(self._teacher)
         if reader is not None:
             for name in ("n_features_in_", "feature_names_in_"):  # of an earlier fit; texts have no columns
                 self.__dict__.pop(name, None)
             return texts_of(X, reader)
-        if _is_text(X):
+        is_list = isinstance(X, list | tuple | str) or getattr(X, "ndim", 0) == 1
+        if is_list and isinstance(next(iter(X), None), str | bytes):
             advice = "let the teacher be a pipeline that begins with what reads texts, such as a TfidfVectorizer"
             checks.fail("X", checks.Found("a list of texts"), "a table, one row for each sample", advice)
         if hasattr(X, "columns") and hasattr(X, "shape"):
@@ -93,7 +102,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     @_in_one_line()
     def _data(self, X: Untyped, y: Untyped) -> tuple[Untyped, NDArray[Untyped]]:
-        check_classifier(self.teacher_parameter, getattr(self, self.teacher_parameter))
+        check_classifier(self.teacher_parameter, self._teacher)
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -111,21 +120,26 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return inputs, labels
 
     def _key(self) -> bytes:
-        seed, size = self.random_state, shards.KEY_BYTES  # numpy's global generator may be seeded
-        return secrets.token_bytes(size) if seed is None else check_random_state(seed).bytes(size)
+        seed = self.random_state  # numpy's global generator may be seeded
+        return secrets.token_bytes(KEY_BYTES) if seed is None else check_random_state(seed).bytes(KEY_BYTES)
 
-    def _teach(self, X: Untyped, y: NDArray[Untyped], groups: Untyped, teachers: int) -> list[Untyped]:
-        persons, key = persons_of(_num_samples(X), groups), self._key()
-        teacher_of = shards.assigned(persons, teachers, key)
-        return trained(
-            getattr(self, self.teacher_parameter),
-            X,
-            y,
-            [np.flatnonzero(teacher_of == number) for number in range(teachers)],
-            self.classes_,
-            seeds=shards.seeds(teachers, key) if self.seeded else None,
-            n_jobs=self.n_jobs,
-        )
+    def _teach(
+        self, X: Untyped, y: NDArray[Untyped], persons: list[Untyped], teachers: int, held: Untyped = False
+    ) -> list[Untyped]:
+        """Train the teachers on all rows but those that are ``held`` out."""
+        key = self._key()
+        teacher_of = np.where(held, -1, assign(persons, teachers, key))
+        shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
+        seeds = draw_seeds(teachers, key) if self.seeded else None
+        return fit_teachers(self._teacher, X, y, shards, self.classes_, seeds=seeds, n_jobs=self.n_jobs)
+
+    def _remember(self, groups: Untyped) -> None:
+        self._grouped, self._named = groups is not None, self.classes is not None
+        self._unseeded = self.random_state is None
+
+    def _counts(self, teachers: list[Untyped], X: Untyped) -> NDArray[np.int64]:
+        """Count the teachers' votes on checked inputs: private."""
+        return count_votes(teachers, X, self.classes_, n_jobs=self.n_jobs)
 
     def acknowledge(self) -> None:
         """Confirm the labels of a vote's last `predict`, or of a student's `fit`: the ledger deletes them."""
@@ -134,28 +148,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         if handle is not None:
             handle.acknowledge(getattr(self, "_entry", 0))
 
-    def _remember(self, groups: Untyped) -> None:
-        self._grouped, self._named = groups is not None, self.classes is not None
-        self._unseeded = self.random_state is None
-
-    def _counts(self, teachers: list[Untyped], X: Untyped) -> NDArray[np.int64]:
-        """Count the teachers' votes on checked inputs: private."""
-        return counts(teachers, X, self.classes_, n_jobs=self.n_jobs)
-
-
-def _is_text(X: Untyped) -> bool:
-    listed = isinstance(X, list | tuple | str) or getattr(X, "ndim", 0) == 1
-    return listed and isinstance(next(iter(X), None), str | bytes)
-
-
-_ONE_TYPE = "all numbers, or all text"
-
 
 def check_one_type(name: str, labels: Untyped) -> None:
     """Raise `ValueError` for a list of numbers and text, because numpy converts it to text."""
     is_free = isinstance(labels, list | tuple) or getattr(getattr(labels, "dtype", None), "kind", "") == "O"
     if is_free and len({isinstance(label, str) for label in labels}) > 1:
-        checks.fail(name, checks.Found("labels of several types, or None"), _ONE_TYPE)
+        checks.fail(name, _MIXED, _ONE_TYPE)
 
 
 def public_classes(classes: Untyped) -> NDArray[Untyped]:
@@ -163,22 +161,6 @@ def public_classes(classes: Untyped) -> NDArray[Untyped]:
     names = class_names(classes.item() if isinstance(classes, np.ndarray) and not classes.ndim else classes)
     check_one_type("classes", names)
     return _sorted("classes", np.asarray(names))
-
-
-def check_fitted(models: list[Untyped], classes: Untyped) -> NDArray[Untyped]:
-    """Return the public classes of fitted classifiers: a given list, or the classes that all of them know."""
-    if not models:
-        checks.fail("models", models, "at least one fitted classifier")
-    for model in models:
-        check_classifier("models", model)
-        check_is_fitted(model)
-    if classes is not None:
-        return public_classes(classes)
-    known = [np.asarray(model.classes_) for model in models]
-    if not all(np.array_equal(known[0], each) for each in known):
-        advice = "the list is public: pass all of them"
-        checks.fail("classes", None, "given, because the models know different ones", advice)
-    return known[0]
 
 
 def codes_of(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.int64]:
@@ -200,7 +182,7 @@ def _sorted(name: str, labels: NDArray[Untyped]) -> NDArray[Untyped]:
     try:
         return np.unique(labels)
     except TypeError:
-        return checks.fail(name, checks.Found("labels of several types, or None"), _ONE_TYPE)
+        return checks.fail(name, _MIXED, _ONE_TYPE)
 
 
 def check_enough_rows(X: Untyped, teachers: int) -> None:
@@ -211,7 +193,7 @@ def check_enough_rows(X: Untyped, teachers: int) -> None:
         checks.fail("n_teachers", teachers, f"at most the number of rows, n_samples={_num_samples(X)}", advice)
 
 
-def check_nothing_else(refused: Mapping[str, Untyped]) -> None:
+def check_no_others(refused: Mapping[str, Untyped]) -> None:
     """Refuse other arguments of `fit`: `ValueError` for weights, `TypeError` for the rest."""
     if refused.get("sample_weight") is not None:
         advice = "the guarantee is about people of equal weight; groups= names the person of each row"
@@ -219,3 +201,83 @@ def check_nothing_else(refused: Mapping[str, Untyped]) -> None:
     others = [name for name in refused if name != "sample_weight"]
     if others:
         raise TypeError(f"fit() got an unexpected keyword argument {others[0]!r}")
+
+
+def reader_of(estimator: Untyped) -> Untyped:
+    """Return the vectorizer at the start of an estimator; None if it takes tables.
+
+    >>> from sklearn.feature_extraction.text import TfidfVectorizer
+    >>> from sklearn.naive_bayes import MultinomialNB
+    >>> reader_of(make_pipeline(TfidfVectorizer(), MultinomialNB())), reader_of(MultinomialNB())
+    (TfidfVectorizer(), None)
+    """
+    while isinstance(estimator, Pipeline) or hasattr(estimator, "estimator"):  # a search over pipelines holds one
+        estimator = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator.estimator
+    first = estimator
+    while isinstance(first, Pipeline | FeatureUnion):
+        first = (first.steps if isinstance(first, Pipeline) else first.transformer_list)[0][1]
+    if not hasattr(first, "__sklearn_tags__"):  # a step that was left out, or one of others
+        return None
+    tags = get_tags(first).input_tags
+    return estimator if tags.string and not tags.two_d_array else None
+
+
+def texts_of(X: Untyped, reader: Untyped) -> NDArray[Any]:
+    """Return a list, a column or a one-dimensional array of texts as an array: (n,) objects.
+
+    >>> texts_of(["a text", "another"], "reader").tolist()
+    ['a text', 'another']
+    """
+    allowed, advice = "a list of texts, one for each sample", f"the teacher begins with {type(reader).__name__}"
+    if isinstance(X, str):
+        checks.fail("X", checks.Found("one text"), allowed, "put it into a list")
+    try:
+        texts = np.asarray(X, dtype=object)
+    except ValueError:  # lists of unequal tables
+        checks.fail("X", checks.Found(f"a {type(X).__name__} of others"), allowed, advice)
+    if texts.ndim != 1:
+        shape = getattr(X, "shape", texts.shape)
+        checks.fail("X", checks.Found(f"a {type(X).__name__} of shape {shape}"), allowed, advice)
+    if not len(texts):
+        checks.fail("X", checks.Found("0 sample(s)"), "at least one text")
+    wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong is not None:  # the value may be private
+        found = checks.Found(f"{type(texts[wrong]).__name__} as number {wrong}")
+        checks.fail("X", found, allowed, f"{advice}; write missing texts as ''")
+    return texts
+
+
+def make_private_pipeline(*steps: Untyped) -> Untyped:
+    """Move steps that learn from data, such as a scaler, into the teachers; the last step is an estimator of these.
+
+    In ``make_pipeline(StandardScaler(), PrivateVotingClassifier(tree))`` the scaler is fitted to all rows, so one
+    person influences all teachers, and the guarantee is void; the classifier cannot detect it. Here every teacher has a
+    scaler that is fitted to its shard. A student that was passed to a `PATEClassifier` gets the steps too, fitted to
+    public inputs.
+
+    Returns a clone of the last step, whose teachers are pipelines. Raises `ValueError` if the last step is neither a
+    `PrivateVotingClassifier` nor a `PATEClassifier`, or has a student of images. Private models are refused, because
+    their noise does not cover a non-private step: pass a pipeline that is private as a whole, and ``epsilon_each``.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from darrm.estimators import PrivateVotingClassifier
+    >>> make_private_pipeline(StandardScaler(), PrivateVotingClassifier(DecisionTreeClassifier(), 9)).estimator
+    Pipeline(steps=[('standardscaler', StandardScaler()),
+                    ('decisiontreeclassifier', DecisionTreeClassifier())])
+    """
+    *first, last = steps or (None,)
+    if not isinstance(last, Ensemble) or not last.seeded:
+        advice = "steps in front of models that are private themselves must be private, too, and a part of the models"
+        found = checks.Found(type(last).__name__)
+        checks.fail("the last step", found, "a PrivateVotingClassifier or a PATEClassifier", advice)
+    if isinstance(getattr(last, "student", None), str):
+        advice = "images are no input for steps; give the teacher the steps alone, as a pipeline of its own"
+        checks.fail("student", last.student, "a classifier behind these steps, or None", advice)
+    made = clone(last)
+    for name in (made.teacher_parameter, "student"):
+        if getattr(made, name, None) is not None:
+            made.set_params(**{name: make_pipeline(*map(clone, first), getattr(made, name))})
+    return made
