@@ -6,8 +6,8 @@ bound, rounded up. (dp-accounting's own composition is off by about 1e-14 in δ:
 returns 7.6627, but the least ε is 7.6654.) Neighbors differ in one blanked record (`darrm.training.partition`), which
 is the accounting's add-or-remove relation. The noise multiplier of the accounting equals σ of `PrivateSGD`.
 
-This module does not use dp-accounting's calibration. That search needs a bracket with a failure and a success, and has
-none if the first value meets the target. It also compares ε on one grid, before our rounding up.
+dp-accounting's calibration is not used: it has no bracket if its first value meets the target, and it compares ε on one
+grid, before our rounding up.
 """
 
 import math
@@ -20,7 +20,7 @@ from darrm.numerics.bisection import bisect_safe, last_allowed_integer
 from darrm.privacy import PrivacyPair, PrivacyParams
 from darrm.training.recipes import PrivateSGD
 from darrm.util import checks
-from darrm.util.extras import Untyped, require
+from darrm.util.extras import require
 
 _DIGITS = 6  # decimal places of the reported ε, rounded up
 _ROUNDING = 1e-9  # covers the floating-point error of one step's distribution and of this rounding
@@ -35,24 +35,9 @@ _BOUND = "the privacy loss distribution of DP-SGD"
 
 
 def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
-    """Bound the privacy loss of one trained teacher for one record of its shard.
+    """Bound the privacy loss of one trained teacher for one record of its shard: (ε, δ), ε rounded up to six places.
 
-    Parameters
-    ----------
-    recipe
-        Recipe of the training.
-    delta
-        δ in (0, 1).
-
-    Returns
-    -------
-    PrivacyParams
-        (ε, δ), ε rounded up to six decimal places.
-
-    Raises
-    ------
-    ValueError
-        If δ is out of range, or no finite ε holds.
+    `ValueError` if δ is not in (0, 1), or no finite ε holds at it.
 
     Examples
     --------
@@ -70,28 +55,11 @@ def privacy_of(recipe: PrivateSGD, delta: float) -> PrivacyParams:
 
 
 def calibrate_sampling(target: PrivacyPair, *, noise: float, epochs: int) -> Calibration:
-    """Find the largest batches that meet a target for given noise.
+    """Find the largest batches that meet a target (ε, δ) of one teacher, both positive, for given noise.
 
-    With T steps at q = epochs/T, a training uses each record ``epochs`` times on average. ε decreases with T.
-
-    Parameters
-    ----------
-    target
-        (ε, δ) of one teacher, both positive.
-    noise
-        σ, in units of the clipping threshold.
-    epochs
-        Average number of uses of each record, at least 1.
-
-    Returns
-    -------
-    Calibration
-        q, with the smallest T that satisfies the target as ``settings["steps"]``.
-
-    Raises
-    ------
-    ValueError
-        If no number of steps up to a million meets the target.
+    With T steps at q = epochs/T, a training uses each record ``epochs`` times on average. ε decreases with T. Returns
+    q, with the smallest T as ``settings["steps"]``; ``noise`` is in units of the clipping threshold. `ValueError` if no
+    number of steps up to a million meets the target.
 
     Examples
     --------
@@ -115,25 +83,11 @@ def calibrate_sampling(target: PrivacyPair, *, noise: float, epochs: int) -> Cal
 
 
 def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) -> Calibration:
-    """Find the smallest noise that meets a target for given batches and steps.
+    """Find the smallest noise that meets a target (ε, δ) of one teacher, both positive, for given batches.
 
-    Parameters
-    ----------
-    target
-        (ε, δ) of one teacher, both positive.
-    sampling_rate, steps
-        As in `PrivateSGD`.
-
-    Returns
-    -------
-    Calibration
-        σ, in units of the clipping threshold. It meets the target and is at most 0.1 % above the least σ that does so
-        by `privacy_of`, or whose cost fits in memory (below that, ε is in the hundreds).
-
-    Raises
-    ------
-    ValueError
-        If no σ up to a million satisfies it.
+    Returns σ, in units of the clipping threshold. It meets the target and is at most 0.1 % above the least σ that does
+    so by `privacy_of`, or whose cost fits in memory (below that, ε is in the hundreds). `ValueError` if no σ up to a
+    million satisfies it.
 
     Examples
     --------
@@ -178,10 +132,9 @@ def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> fl
     coarse = _epsilon_at(_COARSEST, noise, sampling_rate, steps, delta)
     finest = max(_FINEST, range_of_losses * _BYTES_A_POINT / checks.MOST_BYTES)
     interval = min(_COARSEST, max(finest, coarse * _RELATIVE_INTERVAL))
-    fine = (
-        coarse if coarse == 0.0 or interval == _COARSEST else _epsilon_at(interval, noise, sampling_rate, steps, delta)
-    )
-    epsilon = min(coarse, fine)  # both are upper bounds
+    epsilon = coarse
+    if coarse > 0.0 and interval < _COARSEST:
+        epsilon = min(coarse, _epsilon_at(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
     if math.isinf(epsilon):
         return epsilon
     scale = 10.0**_DIGITS
@@ -208,10 +161,9 @@ def _epsilon_at(interval: float, noise: float, sampling_rate: float, steps: int,
     )
     # remove and add a record; both are the same object without subsampling
     sides = {one_step._pmf_remove, one_step._pmf_add}
-    return max(_composed(side.to_dense_pmf(), interval, steps).smallest_epsilon(delta) for side in sides)
-
-
-def _composed(side: Untyped, interval: float, steps: int) -> GridComposition:
-    masses = np.maximum(np.asarray(side._probs, dtype=np.float64), 0.0)
-    first, infinite = int(side._lower_loss), float(side._infinity_mass)
-    return GridComposition([GridQueries(first, masses, infinite, steps)], interval)
+    epsilons = []
+    for side in (each.to_dense_pmf() for each in sides):
+        masses = np.maximum(np.asarray(side._probs, dtype=np.float64), 0.0)
+        queries = GridQueries(int(side._lower_loss), masses, float(side._infinity_mass), steps)
+        epsilons.append(GridComposition([queries], interval).smallest_epsilon(delta))
+    return max(epsilons)

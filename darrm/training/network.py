@@ -31,25 +31,13 @@ _GENERATOR = threading.Lock()
 def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -> Module:
     """Make the teachers' network: two 5×5 convolutions with pooling (16 and 32 channels) and a linear layer.
 
-    The paper specifies only "each teacher is a CNN model" [D, Section 6.2]. This is a common small CNN.
+    The paper specifies only "each teacher is a CNN model" [D, Section 6.2]. ``side`` is the height and width of the
+    images, a multiple of 4.
 
-    Parameters
-    ----------
-    channels
-        Channels of the images.
-    side
-        Height and width of the images, a multiple of 4.
-    classes
-        Number of classes, at least 2.
-
-    Examples
-    --------
     >>> sum(parameter.numel() for parameter in convolutional_network().parameters())
     16386
     """
-    checks.integer_at_least(1, channels=channels)
-    checks.integer_at_least(2, classes=classes)
-    _check_side(side)
+    _check_shape(channels, side, classes)
     return nn.Sequential(
         nn.Conv2d(channels, 16, kernel_size=5, padding=2),
         nn.ReLU(),
@@ -68,21 +56,11 @@ def student_network(channels: int = 1, side: int = 28, classes: int = 10, width:
     Three convolutions (5×5 with stride 2, then 3×3 twice with a pooling between) of w, 2w and 4w channels, and a linear
     layer. Parameters use the channels-last memory format, which is fast on CPUs.
 
-    Parameters
-    ----------
-    channels, side, classes
-        As for `convolutional_network`.
-    width
-        w, at least 1.
-
-    Examples
-    --------
     >>> sum(parameter.numel() for parameter in student_network().parameters())
     54922
     """
-    checks.integer_at_least(1, channels=channels, width=width)
-    checks.integer_at_least(2, classes=classes)
-    _check_side(side)
+    _check_shape(channels, side, classes)
+    checks.integer_at_least(1, width=width)
     layers = nn.Sequential(
         nn.Conv2d(channels, width, kernel_size=5, stride=2, padding=2),
         nn.ReLU(),
@@ -97,7 +75,9 @@ def student_network(channels: int = 1, side: int = 28, classes: int = 10, width:
     return layers.to(memory_format=torch.channels_last)
 
 
-def _check_side(side: int) -> None:
+def _check_shape(channels: int, side: int, classes: int) -> None:
+    checks.integer_at_least(1, channels=channels)
+    checks.integer_at_least(2, classes=classes)
     checks.integer_at_least(4, side=side)
     if side % 4:
         checks.fail("side", side, "a multiple of 4", "the network halves the image twice")
@@ -144,19 +124,13 @@ def memory_of(device: Device) -> Iterator[None]:
         raise MemoryError(f"the memory of {device} is full ({checks.one_line(error)}): {advice}") from error
 
 
-@contextmanager
-def _borrowed_generator() -> Iterator[None]:
-    with _GENERATOR, torch.random.fork_rng(devices=[]):
-        yield
-
-
 def built(build: Build) -> Module:
     """Build a network for its architecture; torch's global generator keeps its state."""
     advice = "such as functools.partial(Network, 784, 10)"
     if isinstance(build, nn.Module) or not callable(build):
         checks.fail("build", checks.Found(f"a {type(build).__name__}"), "a function that makes a network", advice)
     try:
-        with _borrowed_generator():
+        with _GENERATOR, torch.random.fork_rng(devices=[]):
             model = build()
     except Exception as error:
         reason = checks.one_line(error)
@@ -245,7 +219,7 @@ def answers_to(ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def initial_parameters(build: Build, seed: int) -> Parameters:
     """Initialize a network from ``seed``; torch's global generator keeps its state."""
-    with _borrowed_generator():
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return {name: parameter.detach().clone() for name, parameter in build().named_parameters()}
 
@@ -258,11 +232,6 @@ def stack(parameters: list[Parameters]) -> Parameters:
 def along_first(factors: Tensor, like: Tensor) -> Tensor:
     """Reshape (G,) factors so that they multiply ``like``, (G, …), along its first axis."""
     return factors.view([-1] + [1] * (like.ndim - 1))
-
-
-def best_classes(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
-    """Return the class of the largest logit of ``ask``, (…, B, C) → (B, …), for every batch of inputs."""
-    return [classes.T for classes in in_batches(lambda part: ask(part).argmax(dim=-1), x, device, batch)]
 
 
 def in_batches(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:

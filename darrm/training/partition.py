@@ -3,10 +3,10 @@
 The partition stores one teacher number per record, so it cannot represent a record that two teachers share. It depends
 on positions and the seed, never on the content of records.
 
-Neighbors. Two data sets are neighbors if one of them has the content of one record blanked. The position remains, and a
-blank record contributes no gradient. Blanking changes one shard only, so disjoint shards compose in parallel. For a sum
-of clipped gradients, blanking equals removal, the neighbor relation of DP-SGD's accounting. Removing a position would
-shift all later positions and change every shard, so positions are fixed.
+Two data sets are neighbors if one of them has the content of one record blanked. The position remains, and a blank
+record contributes no gradient. Blanking changes one shard only, so disjoint shards compose in parallel. For a sum of
+clipped gradients, blanking equals removal, the neighbor relation of DP-SGD's accounting. Removing a position would
+shift all later positions and change every shard.
 """
 
 from __future__ import annotations
@@ -21,22 +21,10 @@ from darrm.util import checks
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A disjoint split of n records over K teachers.
+    """A disjoint split of n records over K teachers: ``teacher_of``, (n,) integers in 0 … K − 1.
 
-    Parameters
-    ----------
-    K
-        Number of teachers, at least 1.
-    teacher_of
-        (n,) integers in 0 … K − 1: the teacher of each record. Every teacher owns at least one record.
+    `ValueError` for other arrays, or if a teacher owns no record.
 
-    Raises
-    ------
-    ValueError
-        If the array is not (n,) integers in this range, or a teacher owns no record.
-
-    Examples
-    --------
     >>> Partition(K=2, teacher_of=np.array([0, 1, 1, 0, 0])).sizes
     (3, 2)
     """
@@ -62,19 +50,8 @@ class Partition:
 
     @classmethod
     def random(cls, n: int, K: int, *, seed: int) -> Partition:
-        """Deal n shuffled records to K teachers in turn; shard sizes differ by at most one.
+        """Deal n ≥ K shuffled records to K teachers in turn; the seed ≥ 0 may be public.
 
-        Parameters
-        ----------
-        n
-            Number of records, at least K.
-        K
-            Number of teachers.
-        seed
-            Any integer ≥ 0; it determines the partition and may be public.
-
-        Examples
-        --------
         >>> Partition.random(11, 3, seed=0).sizes
         (4, 4, 3)
         """

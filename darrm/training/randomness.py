@@ -1,10 +1,10 @@
 """Random numbers for training: from the operating system by default, from a seed for experiments.
 
-All draws derive from 64-bit words, so coins and Gaussians share one code path. With a seed or a key, the words of
-(teacher, purpose, step) do not depend on other draws, so a resumed training continues with the same numbers. A seed is
-not secret, so the noise is not secret either. A key is 256 secret bits from the operating system, in a file that only
-its owner can read (`kept_key`). The words are SHAKE-256 of the key: without the key or preimages of SHAKE-256, an
-attacker learns nothing about the noise.
+All draws derive from 64-bit words. With a seed or a key, the words of (teacher, purpose, step) do not depend on other
+draws, so a resumed training continues with the same numbers. A seed is not secret: an attacker who knows it can
+subtract the noise. A key is 256 secret bits from the operating system, in a file that only its owner can read
+(`kept_key`). The words are SHAKE-256 of the key: without the key or preimages of SHAKE-256, an attacker learns nothing
+about the noise.
 
 Limitation: the Gaussian uses floats (Box–Muller over 53-bit uniforms), but the accounting assumes real numbers. An
 attacker who sees the last bits of a released noise value could in principle distinguish them [M12]. Here only trained
@@ -31,10 +31,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class RandomSource:
-    """Source of random words: the operating system, a seed or a secret key.
-
-    Without a seed or key, words come from the operating system. A seed (integer ≥ 0) makes them reproducible, **for
-    experiments only**: with the seed, an attacker can subtract the noise. A key has 32 secret random bytes.
+    """Source of random words: the operating system, a seed ≥ 0 (**for experiments only**), or a key of 32 secret bytes.
 
     >>> source = RandomSource(seed=7)
     >>> bool((source.words(4, 0, BATCH, 3) == source.words(4, 0, BATCH, 3)).all())

@@ -1,12 +1,6 @@
 """Training recipes: stochastic gradient descent, with or without privacy.
 
-Both recipes define the number of steps and the records of each step. `darrm.training.training` needs only these
-two.
-
-Images may be distorted at random, so that a teacher with few images overfits less. A random affine map acts on the
-image plane: pixel p, in coordinates from the center, shows the image at (I + E)·p + t, with linear interpolation
-between pixels and 0 outside. The entries of E and t are independent and uniform. The maps shift, turn, stretch and
-slant.
+Both recipes define the number of steps and the records of each step; `darrm.training.training` needs only these two.
 """
 
 import math
@@ -27,26 +21,15 @@ WORDS = 7  # random words per image: four entries of E, two of t, one for the mi
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random distortion of images before each step.
+    """Random distortion of images before each step, so that a teacher with few images overfits less.
 
-    Parameters
-    ----------
-    shift
-        Largest entry of t, in pixels, ≥ 0.
-    distortion
-        Largest entry of E, in [0, 1): 0.2 turns by up to about 11 degrees and stretches by up to a fifth.
-    mirror
-        Whether to mirror an image left to right with probability 1/2.
-
-    Examples
-    --------
-    >>> Augmentation(shift=2.0)
-    Augmentation(shift=2.0, distortion=0.0, mirror=False)
+    Pixel p, in coordinates from the center, shows the image at (I + E)·p + t, with linear interpolation between pixels
+    and 0 outside. The entries of E and t are independent and uniform. The maps shift, turn, stretch and slant.
     """
 
-    shift: float = 0.0
-    distortion: float = 0.0
-    mirror: bool = False
+    shift: float = 0.0  # largest entry of t, in pixels, ≥ 0
+    distortion: float = 0.0  # largest entry of E, in [0, 1): 0.2 turns by up to 11 degrees, and stretches by a fifth
+    mirror: bool = False  # whether to mirror an image left to right with probability 1/2
 
     def __post_init__(self) -> None:
         checks.non_negative(shift=self.shift, distortion=self.distortion)
@@ -58,8 +41,6 @@ class Augmentation:
 
         Coordinates are those of torch: both axes of an image run from −1 to 1, horizontal first.
 
-        Examples
-        --------
         >>> (Augmentation().maps(np.zeros(WORDS, dtype=np.uint64), (28, 28)) + 0.0).tolist()
         [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
         """
@@ -87,33 +68,19 @@ def distorted(images: Tensor, maps: Tensor) -> Tensor:
 class PrivateSGD:
     """DP-SGD: Poisson batches, clipped per-example gradients, Gaussian noise [ACG16, Algorithm 1].
 
-    A step moves the parameters by −η·(Σ_i min(1, C/‖g_i‖)·g_i + N(0, (σC)²·I)) / (q·n).
+    A step moves the parameters by −η·(Σ_i min(1, C/‖g_i‖)·g_i + N(0, (σC)²·I)) / (q·n). An independent coin selects
+    each record for each batch with probability q. A step with an empty batch adds only noise.
 
-    Parameters
-    ----------
-    learning_rate
-        η > 0.
-    steps
-        Number of steps T ≥ 1.
-    sampling_rate
-        q in (0, 1]: an independent coin selects each record for each batch. A step with an empty batch adds only noise.
-    noise
-        σ > 0, in units of the clipping threshold.
-    clip
-        Clipping threshold C, from 1e-100 to 1e100: squares of these lengths are finite in double precision.
-
-    Examples
-    --------
     >>> recipe = PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=5 / 143, noise=12.0)
     >>> recipe.step_count(1025), round(recipe.expected_batch(1025), 1)
     (143, 35.8)
     """
 
-    learning_rate: float
-    steps: int
-    sampling_rate: float
-    noise: float
-    clip: float = 1.0
+    learning_rate: float  # η > 0
+    steps: int  # T ≥ 1
+    sampling_rate: float  # q in (0, 1]
+    noise: float  # σ > 0, in units of the clipping threshold
+    clip: float = 1.0  # C, from 1e-100 to 1e100: squares of these lengths are finite in double precision
 
     def __post_init__(self) -> None:
         checks.positive(learning_rate=self.learning_rate, noise=self.noise, clip=self.clip)
@@ -144,31 +111,17 @@ class PrivateSGD:
 class PlainSGD:
     """Stochastic gradient descent without privacy: shuffled batches, the mean gradient of each.
 
-    Parameters
-    ----------
-    learning_rate
-        η > 0.
-    epochs
-        Passes over the shard, at least 1.
-    batch_size
-        Records per step (the last batch of an epoch may be smaller).
-    adam
-        Whether to use Adam [KB15, Algorithm 1], with β₁ = 0.9, β₂ = 0.999 and a learning rate that falls linearly from
-        η to 0.
-    augmentation
-        Distortion of images, drawn again in every step; ``None`` for no distortion.
+    With ``adam``, Adam [KB15, Algorithm 1], β₁ = 0.9, β₂ = 0.999 and a learning rate that falls linearly from η to 0.
 
-    Examples
-    --------
     >>> PlainSGD(learning_rate=0.1, epochs=5, batch_size=32).step_count(1025)
     165
     """
 
-    learning_rate: float
-    epochs: int
-    batch_size: int
+    learning_rate: float  # η > 0
+    epochs: int  # passes over the shard
+    batch_size: int  # the last batch of an epoch may be smaller
     adam: bool = False
-    augmentation: Augmentation | None = None
+    augmentation: Augmentation | None = None  # of images, drawn again in every step
 
     def __post_init__(self) -> None:
         checks.positive(learning_rate=self.learning_rate)

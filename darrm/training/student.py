@@ -18,11 +18,7 @@ The loss of a step has up to three parts:
 Labeled inputs are changed like the unlabeled ones: a model that never sees the same input twice memorizes fewer wrong
 labels. The student sees only private labels and public inputs, so its training is post-processing of the labels.
 
-Random changes of inputs preserve their class: move, turn, stretch, mirror, fade, add noise.
-
-An image's pixel at (column u, row v), both in [−1, 1], shows the original at A·(u, v) + t, with
-A = rotation · shear · scales. Places outside are 0, the background of the data sets here. All draws come from the
-``generator`` argument, so that a seeded training repeats.
+All draws come from one generator, so that a seeded training repeats.
 """
 
 import json
@@ -45,7 +41,6 @@ from darrm.training.network import (
     Parameters,
     Tensor,
     along_first,
-    best_classes,
     built,
     check_fits,
     choose_device,
@@ -63,27 +58,11 @@ _IMAGE_AXES = 4  # batch, channels, height, width
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Random changes of inputs, none by default; one independent uniform draw per input and change.
+    """Random changes of inputs that preserve their class, none by default; one independent uniform draw for each.
 
-    Parameters
-    ----------
-    shift
-        Shift of images along each axis, in pixels, in [−shift, shift].
-    rotation
-        Rotation of images, in degrees, in [−rotation, rotation].
-    scale
-        Factor of images along each axis, in [e^−scale, e^scale], uniform in the logarithm.
-    shear
-        Shear of images, in [−shear, shear].
-    flip
-        Whether to mirror images left to right with probability 1/2.
-    fading
-        Factor on all entries, in [e^−fading, e^fading], uniform in the logarithm.
-    noise
-        Standard deviation of Gaussian noise added to every entry.
+    An image's pixel at (column u, row v), both in [−1, 1], shows the original at A·(u, v) + t, with
+    A = rotation · shear · scales. Places outside are 0, the background of the data sets here.
 
-    Examples
-    --------
     >>> image, generator = torch.ones(1, 1, 4, 4), torch.Generator().manual_seed(0)
     >>> bool((Perturbation().applied(image, generator) == image).all())
     True
@@ -91,41 +70,28 @@ class Perturbation:
     16
     """
 
-    shift: float = 0.0
-    rotation: float = 0.0
-    scale: float = 0.0
-    shear: float = 0.0
-    flip: bool = False
-    fading: float = 0.0
-    noise: float = 0.0
+    shift: float = 0.0  # largest shift of images along each axis, in pixels
+    rotation: float = 0.0  # largest angle of images, in degrees
+    scale: float = 0.0  # largest logarithm of the factor of images along each axis
+    shear: float = 0.0  # largest shear of images
+    flip: bool = False  # whether to mirror images left to right with probability 1/2
+    fading: float = 0.0  # largest logarithm of a factor on all entries
+    noise: float = 0.0  # standard deviation of Gaussian noise that is added to every entry
 
     def __post_init__(self) -> None:
-        checks.non_negative(
-            shift=self.shift, rotation=self.rotation, scale=self.scale, shear=self.shear, fading=self.fading,
-            noise=self.noise,
-        )  # fmt: skip
-
-    @property
-    def geometric(self) -> bool:
-        """Whether images are moved, turned, stretched or mirrored."""
-        return bool(self.shift or self.rotation or self.scale or self.shear or self.flip)
+        checks.non_negative(**{name: value for name, value in asdict(self).items() if name != "flip"})
 
     def applied(self, x: Tensor, generator: Generator) -> Tensor:
         """Return changed copies of a batch (B, …) of inputs, or the batch itself without changes.
 
-        Raises
-        ------
-        ValueError
-            If a geometric change meets inputs other than images (B, channels, height, width).
+        `ValueError` if a geometric change meets inputs other than images (B, channels, height, width).
         """
-        if self.geometric:
+        if self.shift or self.rotation or self.scale or self.shear or self.flip:
             if x.ndim != _IMAGE_AXES:
-                checks.fail(
-                    "x", checks.Found(f"inputs of shape {tuple(x.shape[1:])}"), "images", "use noise and fading alone"
-                )
-            places = nn.functional.affine_grid(
-                self._maps(x, generator).to(x.device), list(x.shape), align_corners=False
-            )
+                found = checks.Found(f"inputs of shape {tuple(x.shape[1:])}")
+                checks.fail("x", found, "images", "use noise and fading alone")
+            maps = self._maps(x, generator).to(x.device)
+            places = nn.functional.affine_grid(maps, list(x.shape), align_corners=False)
             x = nn.functional.grid_sample(x, places, align_corners=False)
         if self.fading:
             x = x * along_first(torch.exp(_uniform(self.fading, len(x), generator=generator)).to(x.device), x)
@@ -160,58 +126,25 @@ _MEMORY = 0.99  # decay of the moving average of class frequencies
 
 @dataclass(frozen=True)
 class StudentRecipe:
-    """Training recipe of a student, with Adam.
+    """Training recipe of a student, with Adam. With both weights 0 the student learns from the labels alone.
 
-    Parameters
-    ----------
-    steps
-        Number of steps, at least 1.
-    learning_rate
-        Adam's learning rate, > 0; it falls to 0 along a quarter of a cosine wave.
-    batch
-        Labeled inputs per step.
-    unlabeled
-        Unlabeled inputs per labeled input, at least 1.
-    radius
-        Length of the adversarial direction, in units of the input, > 0.
-    weight
-        Weight of the virtual adversarial loss.
-    consistency
-        Weight of the agreement between unlabeled inputs and changed copies. If both weights are 0, the student learns
-        from the labels alone.
-    threshold
-        In [0, 1]: least confidence of the moving average for an unlabeled input to count.
-    alignment
-        Limit of distribution alignment: factors for too frequent or too rare classes are in
-        [e^−alignment, e^alignment]. For classes of about equal frequency.
-    change
-        Random changes of labeled and unlabeled inputs.
-    robustness
-        q in [0, 1] of the loss on labels, after the first steps. 0 is cross-entropy; 1 is the probability of all other
-        classes.
-    averaging
-        In [0, 1): after each step with trained parameters θ, the student's parameters are
-        a ← averaging·a + (1 − averaging)·θ. 0 keeps the last θ.
-
-    Examples
-    --------
     >>> fixmatch = StudentRecipe(steps=2000, weight=0, consistency=1, change=Perturbation(rotation=30, noise=0.1))
     >>> fixmatch.threshold
     0.95
     """
 
     steps: int = 200
-    learning_rate: float = 1e-3
-    batch: int = 64
-    unlabeled: int = 1
-    radius: float = 2.0
-    weight: float = 1.0
-    consistency: float = 0.0
-    threshold: float = 0.95
-    alignment: float = 0.0
-    change: Perturbation = field(default_factory=Perturbation)
-    robustness: float = 0.0
-    averaging: float = 0.0
+    learning_rate: float = 1e-3  # of Adam; it falls to 0 along a quarter of a cosine wave
+    batch: int = 64  # labeled inputs per step
+    unlabeled: int = 1  # inputs per labeled one
+    radius: float = 2.0  # length of the adversarial direction, in units of the input
+    weight: float = 1.0  # of the virtual adversarial loss
+    consistency: float = 0.0  # weight of the agreement between unlabeled inputs and changed copies
+    threshold: float = 0.95  # least confidence of the moving average for an unlabeled input to count
+    alignment: float = 0.0  # a above, for classes of about equal frequency
+    change: Perturbation = field(default_factory=Perturbation)  # of labeled and unlabeled inputs
+    robustness: float = 0.0  # q in [0, 1], after the first steps
+    averaging: float = 0.0  # c in [0, 1): after a step with parameters θ the student's are a ← c·a + (1 − c)·θ
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, steps=self.steps, batch=self.batch, unlabeled=self.unlabeled)
@@ -237,8 +170,9 @@ class Student:
 
     def predict(self, x: Array, *, batch: int = 512) -> NDArray[np.int64]:
         """Return the class of each of (n, …) inputs."""
-        answers = best_classes(self.model, np.asarray(x, dtype=np.float32), self.device, batch)
-        return np.concatenate([np.empty(0, dtype=np.int64), *answers])
+        inputs = np.asarray(x, dtype=np.float32)
+        parts = in_batches(lambda part: self.model(part).argmax(dim=1), inputs, self.device, batch)
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     def scores(self, x: Array, *, batch: int = 512) -> NDArray[np.float64]:
         """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C), rows that sum to 1."""
@@ -259,25 +193,16 @@ def train_student(
     progress: bool = False,
     checkpoint: Path | None = None,
 ) -> Student:
-    """Train a student.
+    """Train a student on (Q, …) public inputs, their (Q,) released labels, and (U, …) more public inputs.
 
     Parameters
     ----------
-    x, labels
-        (Q, …) public inputs and their (Q,) released labels. Inputs with label −1 (the aggregator abstained) count as
-        unlabeled.
-    unlabeled
-        (U, …) more public inputs, possibly none.
-    recipe
-        By default `StudentRecipe()`.
-    build
-        Makes the network.
+    labels
+        −1 (the aggregator abstained) counts as unlabeled.
     seed
-        Seed of initialization, batches and changes of inputs; privacy does not depend on it.
+        Of initialization, batches and changes of inputs; privacy does not depend on it.
     device
         See `choose_device`.
-    progress
-        Whether to show a bar on standard error.
     checkpoint
         File for the state every 200 steps. A killed training resumes from it with the same result. The file contains
         no private data except the labels' information, and is never deleted automatically.
@@ -326,20 +251,14 @@ def train_student(
 def _checked(x: Array, labels: Array, unlabeled: Array) -> tuple[Array, Array, Array]:
     classes = np.asarray(labels)
     if classes.ndim != 1 or len(classes) != len(x) or not np.issubdtype(classes.dtype, np.integer):
-        checks.fail(
-            "labels",
-            checks.Found(f"shape {classes.shape}, dtype {classes.dtype}"),
-            f"{len(x)} integers, one for each input",
-        )
+        found = checks.Found(f"shape {classes.shape}, dtype {classes.dtype}")
+        checks.fail("labels", found, f"{len(x)} integers, one for each input")
     if not (classes >= 0).any():
         checks.fail("labels", checks.Found("no label"), "at least one label that is not an abstention")
     inputs, more = np.asarray(x, dtype=np.float32), np.asarray(unlabeled, dtype=np.float32)
     if len(more) and more.shape[1:] != inputs.shape[1:]:
-        checks.fail(
-            "unlabeled",
-            checks.Found(f"inputs of shape {more.shape[1:]}"),
-            f"inputs of the shape of x, {inputs.shape[1:]}",
-        )
+        found = checks.Found(f"inputs of shape {more.shape[1:]}")
+        checks.fail("unlabeled", found, f"inputs of the shape of x, {inputs.shape[1:]}")
     return inputs, classes, np.concatenate([inputs, more]) if len(more) else inputs
 
 
@@ -394,13 +313,12 @@ class _Checkpoint:
     optimizer: Module  # Adam; it has a state dict like a module
 
     def save(self, steps: int) -> None:
-        training = self.training
-        tensors = {f"model.{name}": value for name, value in training.model.state_dict().items()}
-        tensors |= {f"average.{name}": value for name, value in training.average.state_dict().items()}
-        tensors |= {f"marginal.{place}": value for place, value in enumerate(training.marginal)}
+        training, parts = self.training, {"generator": {"": self.training.generator.get_state()}}
+        parts |= {"model": training.model.state_dict(), "average": training.average.state_dict()}
+        parts |= {"marginal": {str(place): value for place, value in enumerate(training.marginal)}}
         for number, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam.{number}.{name}": value for name, value in moments.items()}
-        tensors["generator"] = training.generator.get_state()
+            parts[f"adam{number}"] = moments
+        tensors = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
         arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
         save_tensors(self.path, arrays, {"training": self.facts, "steps": steps})
 
@@ -410,23 +328,18 @@ class _Checkpoint:
             return 0
         arrays, facts = load_tensors(self.path)
         if facts.get("training") != self.facts:
-            raise CheckpointError(
-                str(self.path), "it belongs to a training of other labels, inputs, seed or recipe: delete it"
-            )
-        training, tensors = self.training, {name: torch.as_tensor(value) for name, value in arrays.items()}
-        parts: dict[str, Parameters] = {}  # by the first part of their names
-        for name, tensor in tensors.items():
-            kind, _, rest = name.partition(".")
-            parts.setdefault(kind, {})[rest] = tensor
+            message = "it belongs to a training of other labels, inputs, seed or recipe: delete it"
+            raise CheckpointError(str(self.path), message)
+        training, parts = self.training, dict[str, Parameters]()
+        for name, value in arrays.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = torch.as_tensor(value)
         training.model.load_state_dict(parts["model"])
         training.average.load_state_dict(parts["average"])
         training.marginal[:] = [tensor.to(training.all_x.device) for tensor in parts.get("marginal", {}).values()]
-        moments: dict[int, Parameters] = {}
-        for name, tensor in parts["adam"].items():
-            number, _, moment = name.partition(".")
-            moments.setdefault(int(number), {})[moment] = tensor
+        moments = {int(part.removeprefix("adam")): parts[part] for part in parts if part.startswith("adam")}
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
-        training.generator.set_state(tensors["generator"])
+        training.generator.set_state(parts["generator"][""])
         return int(facts["steps"])
 
 

@@ -1,14 +1,13 @@
 """An ensemble of K teachers on disjoint shards: train, vote, save, load.
 
-Each process trains a stack of several teachers. joblib distributes the stacks, so its configuration sets the backend.
-On one machine ``jobs=2`` starts two processes; on a cluster::
+Each process trains a stack of several teachers. joblib distributes the stacks: on one machine ``jobs=2`` starts two
+processes; on a cluster::
 
     with joblib.parallel_config(backend="dask"):  # or "ray" with n_jobs=-1, after ray.util.joblib.register_ray()
         ensemble = train_teachers(x, y, partition, recipe)
 
-Limitation: the parameters of private teachers are (ε, Δ)-private, so an ensemble trained by `PrivateSGD` may be
-published. Never publish an ensemble trained by `PlainSGD`, or its votes before an aggregator has released them.
-Votes are (Q, K) small integers, stored as .npy, so that aggregation can be repeated without training.
+The parameters of private teachers are (ε, Δ)-private, so an ensemble trained by `PrivateSGD` may be published. Never
+publish an ensemble trained by `PlainSGD`, or its votes before an aggregator has released them.
 """
 
 from __future__ import annotations
@@ -32,11 +31,12 @@ from darrm.training.calibration import privacy_of
 from darrm.training.network import (
     Array,
     Build,
-    best_classes,
+    Tensor,
     built,
     check_fits,
     choose_device,
     convolutional_network,
+    in_batches,
     network_digest,
 )
 from darrm.training.partition import Partition
@@ -91,29 +91,12 @@ class Running:
 
 @dataclass(frozen=True, eq=False)
 class TeacherEnsemble:
-    """K trained teachers.
+    """K trained teachers; `ValueError` if the parameters do not fit the network."""
 
-    Parameters
-    ----------
-    parameters
-        {name: (K, …)} float arrays.
-    build
-        Makes the network of the parameters.
-    recipe
-        The training recipe; `privacy` computes its cost.
-    seeded
-        Whether the noise came from a seed. If so, the teachers are not private against anyone who knows the seed.
-
-    Raises
-    ------
-    ValueError
-        If the parameters do not fit the network.
-    """
-
-    parameters: dict[str, Array]
-    build: Build
-    recipe: Recipe
-    seeded: bool = False
+    parameters: dict[str, Array]  # {name: (K, …)} floats
+    build: Build  # makes the network of the parameters
+    recipe: Recipe  # of the training; `privacy` computes its cost
+    seeded: bool = False  # whether the noise came from a seed: not private against anyone who knows it
 
     def __post_init__(self) -> None:
         wanted = {name: tuple(value.shape) for name, value in built(self.build).named_parameters()}
@@ -152,28 +135,10 @@ class TeacherEnsemble:
         jobs: int | None = None,
         progress: bool = False,
     ) -> NDArray[np.int8]:
-        """Ask every teacher about every input.
+        """Ask every teacher about every input: (Q, …) → (Q, K) classes, as private as the teachers.
 
-        Stacks of teachers and batches of inputs do not depend on ``jobs``, so one process and a cluster compute the
-        same votes.
-
-        Parameters
-        ----------
-        x
-            (Q, …) inputs with the shape of the training inputs.
-        device
-            See `choose_device`.
-        batch
-            Inputs per call.
-        jobs
-            Processes; ``None`` takes joblib's configuration (default: one process).
-        progress
-            Whether to show a bar on standard error.
-
-        Returns
-        -------
-        numpy.ndarray
-            (Q, K) classes. They are as private as the teachers.
+        Stacks of teachers and batches of ``batch`` inputs do not depend on ``jobs`` (processes; None is joblib's
+        configuration), so one process and a cluster compute the same votes. For ``device`` see `choose_device`.
         """
         checks.integer_at_least(1, batch=batch)
         inputs = _inputs(x)
@@ -206,19 +171,15 @@ class TeacherEnsemble:
     def load(cls, path: Path | str, build: Build = convolutional_network) -> TeacherEnsemble:
         """Read an ensemble. The file contains numbers only; ``build`` supplies the network's code.
 
-        Raises
-        ------
-        CheckpointError
-            If the file is damaged, contains something else, or belongs to another network.
+        `CheckpointError` if the file is damaged, contains something else, or belongs to another network.
         """
         arrays, facts = load_tensors(Path(path))
         if facts.get("kind") != "ensemble":
             raise CheckpointError(str(path), "it holds no ensemble")
         if facts.get("network") != network_digest(build):
             advice = "name the network, in the very code, that they were trained with"
-            raise CheckpointError(
-                str(path), f"its teachers were trained with another network than build makes: {advice}"
-            )
+            message = f"its teachers were trained with another network than build makes: {advice}"
+            raise CheckpointError(str(path), message)
         try:
             return cls(arrays, build, recipe_from(facts["recipe"]), seeded=facts["seeded"] is not False)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -236,16 +197,10 @@ def train_teachers(
     checkpoints: Path | str | None = None,
     **running: Unpack[Settings],
 ) -> TeacherEnsemble:
-    """Train one teacher on every shard of a partition.
+    """Train one teacher on every shard of a partition of (n, …) floats ``x`` and (n,) classes ``y``.
 
     Parameters
     ----------
-    x
-        (n, …) floats; the network takes (batch, …).
-    y
-        (n,) classes.
-    partition
-        The teacher of each record.
     recipe
         `PrivateSGD` or `PlainSGD`.
     build
@@ -328,13 +283,13 @@ def _answers(build: Build, parameters: dict[str, Array], x: Array, device: str) 
     own = (np.require(value, requirements="W") for value in parameters.values())
     values = zip(*(torch.as_tensor(value, device=target) for value in own), strict=True)
     teachers = [dict(zip(parameters, one, strict=True)) for one in values]
-    # one by one: measured, stacked convolutions with shared inputs take twice as long
-    (classes,) = best_classes(
-        lambda inputs: torch.stack([functional_call(model, teacher, (inputs,)) for teacher in teachers]),
-        x,
-        target,
-        len(x),
-    )
+
+    def ask(inputs: Tensor) -> Tensor:
+        # one by one: measured, stacked convolutions with shared inputs take twice as long
+        logits = [functional_call(model, teacher, (inputs,)) for teacher in teachers]
+        return torch.stack(logits).argmax(dim=-1).T
+
+    (classes,) = in_batches(ask, x, target, len(x))
     return np.asarray(classes, dtype=np.int64)
 
 
@@ -366,13 +321,7 @@ def majority(votes: object, classes: int = 2) -> NDArray[np.int64]:
 
 
 def save_votes(path: Path, votes: object) -> None:
-    """Write votes to a .npy file atomically; only the owner can read a new file.
-
-    Raises
-    ------
-    ValueError
-        If the votes are invalid, or the file's name does not end in .npy.
-    """
+    """Write votes to a .npy file atomically; only the owner can read a new file. `ValueError` for another suffix."""
     if path.suffix != ".npy":
         checks.fail("path", str(path), "a name that ends in .npy")
     array = _check_votes(votes)
@@ -381,15 +330,7 @@ def save_votes(path: Path, votes: object) -> None:
 
 
 def load_votes(path: Path) -> NDArray[np.int8]:
-    """Read the votes of `save_votes`.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or contains something else.
-    FileNotFoundError
-        If there is no such file.
-    """
+    """Read the votes of `save_votes`; `ValueError` if the file is damaged or contains something else."""
     return _check_votes(load_matrix(path))
 
 

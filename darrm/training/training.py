@@ -168,9 +168,8 @@ def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
     The noise has (G, number of parameters of one teacher) standard Gaussians, in the order of the sums.
     """
     parts = noise.split([total[0].numel() for total in sums.values()], dim=1)
-    return {
-        name: total + scale * part.reshape(total.shape) for (name, total), part in zip(sums.items(), parts, strict=True)
-    }
+    pairs = zip(sums.items(), parts, strict=True)
+    return {name: total + scale * part.reshape(total.shape) for (name, total), part in pairs}
 
 
 _UNREPEATED = "draws from the operating system cannot be repeated: give a seed, or the key of train_teachers"
@@ -261,9 +260,8 @@ class _Run:
         """Load a checkpoint of this training."""
         tensors, facts = load_tensors(path)
         if facts.get("fingerprint") != self.fingerprint:
-            raise CheckpointError(
-                str(path), "it belongs to a training with other data, seed, network or recipe: name another folder"
-            )
+            message = "it belongs to a training with other data, seed, network or recipe: name another folder"
+            raise CheckpointError(str(path), message)
         if facts["step"] < self.steps and facts.get("source") not in {None, self.group.source.name}:
             raise CheckpointError(str(path), "the key of its noise is gone, so it cannot go on: name another folder")
         for state, prefix in self._kept():
@@ -273,9 +271,8 @@ class _Run:
     def save(self, path: Path) -> None:
         """Write the state; replace the file atomically."""
         arrays = {prefix + name: value.cpu().numpy() for state, prefix in self._kept() for name, value in state.items()}
-        save_tensors(
-            path, arrays, {"fingerprint": self.fingerprint, "step": self.step, "source": self.group.source.name}
-        )
+        facts: Document = {"fingerprint": self.fingerprint, "step": self.step, "source": self.group.source.name}
+        save_tensors(path, arrays, facts)
 
     def _kept(self) -> list[tuple[Parameters, str]]:
         moments = [(self.means, "adam/mean/"), (self.squares, "adam/square/")]
