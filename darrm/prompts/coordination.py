@@ -43,28 +43,18 @@ Laws = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 
 def coordinated(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArray[np.int64]:
-    """Draw K teachers' votes for a word from their laws, with shared public randomness.
+    """Draw K teachers' votes for a word, (K,) numbers of words, from their laws, with shared public randomness.
 
     Parameters
     ----------
     probabilities
         (K, V) laws of the teachers; or a sparse pair of (K, k) word numbers and (K, k) probabilities, for example of
-        the k likeliest words. A sparse law may sum to less than one and is normalized to p/Σp; unused places have
-        probability 0. The cost grows with the number of listed words.
+        the k likeliest words. A dense law sums to one within 0.001. A sparse law may sum to less and is normalized to
+        p/Σp; unused places have probability 0. The cost grows with the number of listed words.
     seed
         A public number or text, chosen independently of the data.
     step
         Public step number, at least 0; steps have independent randomness.
-
-    Returns
-    -------
-    votes
-        (K,) numbers of words.
-
-    Raises
-    ------
-    ValueError
-        If a probability is NaN or negative, or a dense law does not sum to one within 0.001.
 
     Examples
     --------

@@ -86,29 +86,12 @@ class Text:
 
 
 def noise_for(total: PrivacyPair, *, words: int, answers: int, for_checks: float = 0.5) -> tuple[float, float]:
-    """Find noise (σ₁, σ₂), in votes, for which a budget covers the given numbers of checks and answers.
+    """Find the noise (sigma_threshold, sigma_answer), in votes, for which a budget covers so many words and answers.
 
-    Parameters
-    ----------
-    total
-        (ε, δ) of all texts.
-    words, answers
-        Largest number of words, and of words that the teachers answer. Budget that remains can pay for longer texts.
-    for_checks
-        The share of the budget for the checks, in (0, 1).
+    ``answers`` is the largest number of words that the teachers answer; what remains of the budget can pay for longer
+    texts. ``for_checks`` in (0, 1) is the share of the budget for the checks. `ValueError` if noise of a million votes
+    is not enough.
 
-    Returns
-    -------
-    sigma_threshold, sigma_answer
-        For `ConfidentGNMax` and `InteractiveGNMax`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or noise of a million votes is not enough.
-
-    Examples
-    --------
     >>> [round(sigma, 1) for sigma in noise_for(PrivacyParams(4, 1e-5), words=300, answers=100)]
     [22.7, 18.6]
     """
@@ -147,19 +130,10 @@ class Writer:
     seed
         Seed of the public randomness: a number or text, chosen independently of the data. Texts on one stream use
         different steps, and so different randomness.
-    stream
-        Name of the texts in a shared ledger.
+    stream, note
+        Name of the texts in a shared ledger, and a note for its log.
     keep_votes
         Keep the votes in memory, for `analysis`.
-    note
-        A note for the ledger's log.
-
-    Raises
-    ------
-    ValueError
-        If the mechanism has another type, or the ledger's composition mode does not admit it.
-    LedgerError
-        If the ledger cannot be read.
 
     Examples
     --------
@@ -229,17 +203,10 @@ class Writer:
             Function from the same numbers to the (V,) law of a public model, trained without private data.
         prompt
             Public words before the text.
-        most
-            Largest number of words.
-        stop
-            Words that end a text.
+        most, stop
+            Largest number of words, and words that end a text. It ends, too, when the budget admits no further step.
         held
-            To resume an interrupted text: the words received so far, ``[]`` for none.
-
-        Returns
-        -------
-        words
-            The text ends after ``most`` words, after a stop word, or when the budget does not admit a further step.
+            To resume an interrupted text, also with a new `Writer`: the words received so far, ``[]`` for none.
 
         Raises
         ------
@@ -247,7 +214,7 @@ class Writer:
             If laws, words or numbers are malformed, or ``held`` is missing after an interrupted text. Nothing is
             debited.
         LedgerError, DeliveryError
-            As `darrm.release.AnswerStream.answer`. A new `Writer` resumes with ``held``.
+            As `darrm.release.AnswerStream.answer`.
         """
         checks.integer_at_least(1, words=most, advice="say most=, how many words are written at most")
         for name, model in (("teachers", teachers), ("public", public)):
@@ -262,9 +229,9 @@ class Writer:
             checks.fail("held", checks.Found("something else"), "words as they came through, Word(…)")
         first = self._first_step(held)
         left = 0 if words and words[-1].word in stop else most - len(words)
-        return self._steps(teachers, public, tuple(prompt), words, range(first, first + left), stop)
+        return self._write(teachers, public, tuple(prompt), words, range(first, first + left), stop)
 
-    def _steps(
+    def _write(
         self,
         teachers: Teachers,
         public: PublicModel,
@@ -274,11 +241,10 @@ class Writer:
         stop: Container[int],
     ) -> Iterator[Word]:
         for step in steps:
-            context = (*prompt, *(word.word for word in words))
             if not self._answers.fit(step):
                 break
             try:
-                word = self._next(teachers, public, context, step)
+                word = self._next(teachers, public, (*prompt, *(word.word for word in words)), step)
             except BudgetExceededError:  # of the check
                 break
             words.append(word)
@@ -330,9 +296,8 @@ class Writer:
         last = held[-1].step if held else paid - (held is not None and self._checks.waits)
         if not paid - self._checks.waits <= last <= paid:
             advice = "hand in all words of the text that came through, and no others"
-            checks.fail(
-                "the step of the last word that is held", last, f"{paid}, as paid for, or the one before", advice
-            )
+            name = "the step of the last word that is held"
+            checks.fail(name, last, f"{paid}, as paid for, or the one before", advice)
         return last + 1
 
     def _next(self, teachers: Teachers, public: PublicModel, context: Context, step: int) -> Word:

@@ -22,8 +22,8 @@ on who the person is: B and B'. Replace the person at place i by a uniform draw 
 the result is a uniform ordered sample without the person, A. Only prompt i mod K differs. *Both.* Each prompt's subset,
 order and answer depend on that prompt alone, so all votes but one are equal. ∎
 
-*Why people are not dealt in turn.* Cut a Poisson sample into K equal parts: one more person shifts everybody behind
-them to another place. Shuffle first: one other person still moves, and a second vote changes.
+*Why people are not dealt in turn.* In K equal parts of a Poisson sample, one more person shifts everybody behind them;
+after a shuffle one other person still moves, and a second vote changes.
 
 *Why a failed call is a missing vote.* A failure depends on one prompt only, as an answer does. So one vote differs,
 appears or disappears (`darrm.votes`), and the same prompt may be asked again. Redrawing the *sample* after a failure
@@ -86,11 +86,6 @@ class ResampledPrompts:
     ----------
     voters
         The `Voters` for plans and accounts.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid, or the call does not set exactly one of ``rate`` and ``size``.
 
     Examples
     --------
@@ -185,8 +180,8 @@ question with probability 0.004; neighbors add or remove one person
         jobs
             joblib's threads or processes; None takes joblib's configuration, 1 runs without joblib.
         trial
-            Ask the first question without examples before sampling. An error in the trial is public and propagates;
-            a later error is private and does not.
+            Ask the first question without examples before sampling. An error in the trial is public and propagates, as
+            a `ValueError` if it returns no class; a later error is private and does not.
         rng
             None draws from the operating system. A generator is for experiments only.
 
@@ -194,11 +189,6 @@ question with probability 0.004; neighbors add or remove one person
         -------
         votes
             `Votes` on Q questions. The number of missing votes is private.
-
-        Raises
-        ------
-        ValueError
-            If an argument is invalid, or the trial returns no class. Exceptions of the trial propagate.
         """
         if not callable(answer):
             checks.fail("answer", checks.Found(type(answer).__name__), "a function", "say answer(examples, question)")

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.privacy import PrivacyParams
-from darrm.random_dp.mechanisms import Laplace, LatticeMechanism, check_release, pure
+from darrm.random_dp.mechanisms import Laplace, Mechanism, check_release, pure
 from darrm.util import checks
 
 _LARGEST_LATTICE = 10**6
@@ -72,20 +72,8 @@ def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
 class BernsteinFunction:
     """The iterated Bernstein polynomial through (noisy) lattice values, a function on [0, 1]^ℓ.
 
-    Parameters
-    ----------
-    values
-        Values on the lattice, shape (k + 1, …, k + 1), one axis per coordinate.
-    order
-        h ≥ 1; 1 is the ordinary Bernstein polynomial.
+    ``values`` are finite, of shape (k + 1, …, k + 1), one axis per coordinate. Order 1 is the ordinary polynomial.
 
-    Raises
-    ------
-    ValueError
-        If the axes differ in length or are shorter than 2, a value is not finite, or ``order`` is below 1.
-
-    Examples
-    --------
     >>> line = BernsteinFunction([1.0, 2.0, 3.0], order=3)
     >>> line([0.0, 0.25, 1.0])
     array([1. , 1.5, 3. ])
@@ -121,13 +109,7 @@ class BernsteinFunction:
         return self.values.ndim
 
     def __call__(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Evaluate at points of [0, 1]^ℓ: shape (…, ℓ) → (…); for ℓ = 1 any shape → the same shape.
-
-        Raises
-        ------
-        ValueError
-            If a point is outside [0, 1]^ℓ or has another number of coordinates.
-        """
+        """Evaluate at points of [0, 1]^ℓ: shape (…, ℓ) → (…); for ℓ = 1 any shape → the same shape."""
         y = np.asarray(points, dtype=np.float64)
         if self.dimension == 1 and (y.ndim < 2 or y.shape[-1] != 1):
             y = y[..., np.newaxis]
@@ -145,22 +127,11 @@ class BernsteinFunction:
 
 
 @dataclass(frozen=True)
-class Bernstein(LatticeMechanism):
-    """The Bernstein mechanism: ε-private if ``sup |F(D, ·) − F(D′, ·)| ≤ Δ`` on the lattice [S, Corollary 14].
+class Bernstein(Mechanism[BernsteinFunction]):
+    """The Bernstein mechanism: (ε, 0)-private, ε > 0, if ``sup |F(D, ·) − F(D′, ·)| ≤ Δ`` on the lattice.
 
-    Parameters
-    ----------
-    privacy
-        (ε, 0) with ε > 0.
-    size
-        k: the lattice has k + 1 points per coordinate.
-    order
-        h, the number of iterations of the Bernstein operator.
-    dimension
-        ℓ, the number of coordinates of the query space [0, 1]^ℓ.
+    The source is [S, Corollary 14].
 
-    Examples
-    --------
     >>> mechanism = Bernstein(PrivacyParams(1), size=4, order=3)
     >>> released = mechanism.release(2 * lattice(4).ravel(), 0.0)     # no noise at sensitivity 0
     >>> released([0.1, 0.9]).round(12)
@@ -168,9 +139,9 @@ class Bernstein(LatticeMechanism):
     """
 
     privacy: PrivacyParams
-    size: int
-    order: int = 1
-    dimension: int = 1
+    size: int  # k
+    order: int = 1  # h
+    dimension: int = 1  # ℓ
     norm = "sup"
     noise = "discrete Laplace noise on the values at the lattice points"
 
@@ -192,13 +163,7 @@ class Bernstein(LatticeMechanism):
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
     ) -> BernsteinFunction:
-        """Release the function with the lattice values ``value``, ((k + 1)^ℓ,) in the order of `points`.
-
-        Raises
-        ------
-        ValueError
-            If there is not one finite value per lattice point, or the sensitivity is negative or not finite.
-        """
+        """Release the function with these lattice values: ((k + 1)^ℓ,) finite numbers in the order of `points`."""
         numbers = check_release(value, sensitivity)
         shape = (self.size + 1,) * self.dimension
         if numbers.shape != (math.prod(shape),) and numbers.shape != shape:

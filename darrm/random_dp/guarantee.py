@@ -27,28 +27,8 @@ _NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "
 
 @dataclass(frozen=True, init=False)
 class RandomDP:
-    """An (ε, δ, γ) guarantee of random differential privacy [S, Definition 4].
+    """An (ε, δ, γ) guarantee of random differential privacy [S, Definition 4]; guarantees compose under one name of P.
 
-    Parameters
-    ----------
-    on_covered_pairs
-        The (ε, δ) that holds on a share 1 − γ of the neighboring pairs.
-    gamma
-        γ in (0, 1), the largest share of pairs without a guarantee.
-    records
-        n, the number of records of the data sets.
-    distribution
-        A name of P, the distribution of one record. Guarantees compose only under the same name.
-    noise
-        A description of the release's noise and its randomness.
-
-    Raises
-    ------
-    ValueError
-        If γ is outside (0, 1), ``records`` is not a positive integer, or ``distribution`` is empty.
-
-    Examples
-    --------
     >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=1000, distribution="Exp(1)")
     >>> print(promise)
     (0.5, 0)-private on all but a share 0.05 of the neighboring pairs of 1000 records from Exp(1)
@@ -56,11 +36,11 @@ class RandomDP:
     False
     """
 
-    on_covered_pairs: PrivacyParams
-    exact_gamma: Fraction
-    records: int
-    distribution: str
-    noise: str
+    on_covered_pairs: PrivacyParams  # holds on a share 1 − γ of the neighboring pairs
+    exact_gamma: Fraction  # γ in (0, 1), the largest share of pairs without a guarantee
+    records: int  # n, of each data set
+    distribution: str  # a name of P, the distribution of one record
+    noise: str  # a description of the release's noise and its randomness
 
     def __init__(
         self, on_covered_pairs: PrivacyPair, gamma: Number, records: int, distribution: str, noise: str = "not stated"
@@ -85,20 +65,9 @@ class RandomDP:
     def under(self, distribution: str, divergence: float) -> RandomDP:
         """Transfer the guarantee to another distribution Q: γ grows by √((n + 1)·τ/2) [S, Proposition 8].
 
-        Parameters
-        ----------
-        distribution
-            A name of Q.
-        divergence
-            τ ≥ KL(P‖Q) for one record, in nats.
+        ``divergence`` is τ ≥ KL(P‖Q) for one record, in nats. `ValueError` if the new γ is 1 or more: no guarantee
+        remains.
 
-        Raises
-        ------
-        ValueError
-            If the new γ is 1 or more, because no guarantee remains.
-
-        Examples
-        --------
         >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=199, distribution="P")
         >>> promise.under("Q", divergence=1e-4).gamma
         0.15
@@ -134,17 +103,9 @@ class RandomDP:
 def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
     """Compose releases about the same data: ε and δ add, and the γ add by a union bound.
 
-    With probability at least 1 − Σγ, all releases cover a pair, and basic composition holds for it.
+    With probability at least 1 − Σγ, all releases cover a pair, and basic composition holds for it. `TypeError` for
+    other guarantees; `ValueError` if distributions or numbers of records differ, or Σγ is 1 or more.
 
-    Raises
-    ------
-    ValueError
-        If the list is empty, distributions or numbers of records differ, or Σγ is 1 or more.
-    TypeError
-        If an item is not a `RandomDP`.
-
-    Examples
-    --------
     >>> one = RandomDP(PrivacyParams(0.1, 1e-6), gamma=0.02, records=100, distribution="P")
     >>> print(compose([one, one, one]))
     (0.3, 3e-06)-private on all but a share 0.06 of the neighboring pairs of 100 records from P

@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,29 +90,16 @@ Released_co = TypeVar("Released_co", covariant=True)
 Candidate = TypeVar("Candidate")
 
 
-class Mechanism(Protocol[Released_co]):
-    """Interface for `sample_then_respond`: (ε, δ), norm, and release of a value with a sensitivity."""
+class Mechanism(Generic[Released_co]):
+    """A mechanism that is (ε, δ)-private on pairs whose values differ by at most the sensitivity, in a norm."""
 
-    @property
-    def privacy(self) -> PrivacyParams:
-        """The (ε, δ) for pairs whose values differ by at most the sensitivity."""
-
-    @property
-    def norm(self) -> Norm:
-        """The norm of the sensitivity."""
+    privacy: PrivacyParams
+    norm: ClassVar[Norm]
+    noise: ClassVar[str]  # its name
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Released_co:
         """Release a value privately; ``rng`` is for experiments only."""
-
-    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
-        """Describe the noise and its randomness."""
-
-
-class LatticeMechanism:
-    """Base class of the mechanisms: a name of the noise, and its description."""
-
-    norm: ClassVar[Norm]
-    noise: ClassVar[str]
+        raise NotImplementedError
 
     def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
         """Describe the noise and its randomness, for the guarantee."""
@@ -123,18 +110,15 @@ class LatticeMechanism:
         return f"{self.noise}, drawn from a pseudo-random generator: for experiments only, nothing is guaranteed"
 
 
-class AddedNoise(LatticeMechanism):
-    """Base class of mechanisms that add integer noise to every coordinate on the lattice."""
+class AddedNoise(Mechanism[NDArray[np.float64]]):
+    """A mechanism that adds integer noise to every coordinate on the lattice."""
 
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
     ) -> NDArray[np.float64]:
         """Release a number or an array of any shape: the value, rounded to the lattice, plus noise.
 
-        Raises
-        ------
-        ValueError
-            If the value is not finite or the sensitivity is negative or not finite.
+        `ValueError` if the value is not finite, or the sensitivity is negative or not finite.
         """
         numbers = check_release(value, sensitivity)
         if sensitivity == 0 or numbers.size == 0:
@@ -153,15 +137,8 @@ class AddedNoise(LatticeMechanism):
 
 @dataclass(frozen=True)
 class Laplace(AddedNoise):
-    """The Laplace mechanism on a lattice: ε-private if ‖f(D) − f(D′)‖₁ ≤ Δ [S, Corollary 10].
+    """The Laplace mechanism on a lattice: (ε, 0)-private, ε > 0, if ‖f(D) − f(D′)‖₁ ≤ Δ [S, Corollary 10].
 
-    Parameters
-    ----------
-    privacy
-        (ε, 0) with ε > 0.
-
-    Examples
-    --------
     >>> Laplace(PrivacyParams(0.5)).release([1.0, 2.0], 0.0)
     array([1., 2.])
     """
@@ -184,18 +161,11 @@ class Laplace(AddedNoise):
 
 @dataclass(frozen=True)
 class Gaussian(AddedNoise):
-    """The Gaussian mechanism on a lattice: (ε, δ)-private if ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
+    """The Gaussian mechanism on a lattice: (ε, δ)-private, both positive, if ‖f(D) − f(D′)‖₂ ≤ Δ [S, Corollary 12].
 
     Departure: [S] uses σ = √(2 log(1.25/δ))·Δ/ε, proved for ε ≤ 1 only. This class uses the smaller σ of
     `darrm.loss.gaussian.concentrated_sigma`, valid for every ε and for discrete noise.
 
-    Parameters
-    ----------
-    privacy
-        (ε, δ), both positive.
-
-    Examples
-    --------
     >>> Gaussian(PrivacyParams(0.5, 1e-6)).release(3.0, 0.0)
     array(3.)
     """
@@ -223,23 +193,12 @@ class Gaussian(AddedNoise):
 
 
 @dataclass(frozen=True)
-class Exponential(LatticeMechanism, Generic[Candidate]):
+class Exponential(Mechanism[Candidate]):
     """The exponential mechanism: choose r with probability ∝ exp(ε s(D, r)/(2Δ)) from a finite set [S, Corollary 13].
 
     Scores are rounded to the lattice, q = round(s/step). The law is exactly ∝ exp(q(r)/t) with the integer
-    t = ⌈2(Δ/step + 1)/ε⌉, drawn by rejection from the uniform law.
+    t = ⌈2(Δ/step + 1)/ε⌉, drawn by rejection from the uniform law. It is (ε, 0)-private, ε > 0.
 
-    Parameters
-    ----------
-    privacy
-        (ε, 0) with ε > 0.
-    candidates
-        The possible outputs, at least one.
-    score
-        Optional ``score(data, candidate)``, the basis of `scores`.
-
-    Examples
-    --------
     >>> mechanism = Exponential(PrivacyParams(1), ("red", "green"), score=lambda data, name: data.count(name))
     >>> mechanism.scores(["red", "red", "green"])
     array([2., 1.])
@@ -248,8 +207,8 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
     """
 
     privacy: PrivacyParams
-    candidates: Sequence[Candidate]
-    score: Callable[[Any, Candidate], float] | None = None
+    candidates: Sequence[Candidate]  # the possible outputs, at least one
+    score: Callable[[Any, Candidate], float] | None = None  # of data and candidate, for `scores`
     norm = "sup"
     noise = "a choice by rejection with lattice scores"
 
@@ -259,26 +218,14 @@ class Exponential(LatticeMechanism, Generic[Candidate]):
             checks.fail("candidates", self.candidates, "at least one candidate")
 
     def scores(self, data: object) -> NDArray[np.float64]:
-        """Score every candidate on a data set: the function f(D) = s(D, ·) whose sensitivity is sampled.
-
-        Raises
-        ------
-        ValueError
-            If the mechanism has no score.
-        """
+        """Score every candidate on a data set: the function f(D) = s(D, ·) whose sensitivity is sampled."""
         if self.score is None:
             advice = "give it to Exponential, or pass the scores"
             checks.fail("score", None, "a callable score(data, candidate)", advice)
         return np.array([self.score(data, candidate) for candidate in self.candidates], dtype=np.float64)
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Candidate:
-        """Choose a candidate from all scores; at Δ = 0, uniformly among the best.
-
-        Raises
-        ------
-        ValueError
-            If there is not one finite score per candidate, or the sensitivity is negative or not finite.
-        """
+        """Choose a candidate from all scores, one finite score for each; at Δ = 0, uniformly among the best."""
         numbers = check_release(value, sensitivity)
         if numbers.shape != (len(self.candidates),):
             checks.fail("value", numbers.shape, f"one score a candidate, shape ({len(self.candidates)},)")

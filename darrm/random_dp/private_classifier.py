@@ -31,15 +31,6 @@ LINEAR = ("coef_", "intercept_")
 class ParametersOf:
     """The function (features, labels) → vector of fitted parameters, the target of sensitivity sampling.
 
-    Parameters
-    ----------
-    estimator
-        An unfitted estimator with ``fit(X, y)``. Every fit uses a copy. It must be deterministic (set random_state).
-    attributes
-        The fitted attributes for prediction, in order.
-
-    Examples
-    --------
     >>> class Means:
     ...     def fit(self, X, y):
     ...         self.coef_ = np.array([[X[y == 1].mean() - X[y == 0].mean()]])
@@ -48,8 +39,8 @@ class ParametersOf:
     array([ 1. , -0.5])
     """
 
-    estimator: Estimator
-    attributes: tuple[str, ...] = LINEAR
+    estimator: Estimator  # unfitted; every fit uses a copy. It must be deterministic (set random_state)
+    attributes: tuple[str, ...] = LINEAR  # the fitted ones for prediction, in order
 
     def __call__(self, data: tuple[NDArray[np.float64], Labels]) -> NDArray[np.float64]:
         """Fit a copy of the estimator and return its parameters, shape (p,)."""
@@ -87,35 +78,15 @@ def _is_less(first: Any, second: Any) -> bool:  # noqa: ANN401 (names of classes
 class PrivateClassifier:
     """A voter: fits an estimator, releases its parameters once, and predicts from the released parameters only.
 
-    Parameters
-    ----------
-    estimator
-        As for `ParametersOf`. The default attributes suit linear models (LogisticRegression, LinearSVC, Perceptron, …).
-    mechanism
-        `Laplace` or `Gaussian`, for the parameter vector.
-    sensitivity
-        Sampled for ``ParametersOf(estimator, attributes)`` in the mechanism's norm, for the same number of records.
-    classes
-        The two public classes in increasing order.
-    attributes
-        The fitted attributes for prediction.
-
-    Raises
-    ------
-    ValueError
-        If the norms of sensitivity and mechanism differ, or ``classes`` are not two in increasing order.
-
-    Notes
-    -----
     The guarantee of one fitted voter is (ε, δ, γ)-random DP for the sensitivity's number of records and distribution.
     Fitting may fail on unusual data (one class only); the guarantee does not cover the failure. The shapes of the
     attributes must depend only on d and the number of classes, because `fit` compares only their total size.
     """
 
-    estimator: Estimator
-    mechanism: Mechanism[NDArray[np.float64]]
-    sensitivity: SampledSensitivity
-    classes: tuple[Any, Any] = (0, 1)
+    estimator: Estimator  # as for `ParametersOf`
+    mechanism: Mechanism[NDArray[np.float64]]  # `Laplace` or `Gaussian`, for the parameter vector
+    sensitivity: SampledSensitivity  # for ``ParametersOf(estimator, attributes)``, of as many records, in its norm
+    classes: tuple[Any, Any] = (0, 1)  # two, public, in increasing order
     attributes: tuple[str, ...] = LINEAR
     released: Estimator = field(default=None, init=False, repr=False)
     noise: str = field(default="", init=False, repr=False)
@@ -129,13 +100,7 @@ class PrivateClassifier:
 
     @property
     def guarantee(self) -> RandomDP:
-        """The joint guarantee of the fitted voter and all its predictions.
-
-        Raises
-        ------
-        ValueError
-            If the voter is not fitted.
-        """
+        """The joint guarantee of the fitted voter and all its predictions."""
         self._check_fitted()
         return self.sensitivity.guarantee(self.mechanism.privacy, self.noise)
 
@@ -144,17 +109,8 @@ class PrivateClassifier:
     ) -> PrivateClassifier:
         """Fit on (n, d) features and (n,) labels, release the parameters, and discard all other results.
 
-        Parameters
-        ----------
-        features, labels
-            Records; their number equals that of the sensitivity.
-        rng
-            For experiments only: pseudo-random noise, without a guarantee.
-
-        Raises
-        ------
-        ValueError
-            If the voter is already fitted, or the shapes differ from the sensitivity's.
+        n is that of the sensitivity. ``rng`` is for experiments only: pseudo-random noise, without a guarantee.
+        `ValueError` if the voter is already fitted, or the shapes differ from the sensitivity's.
         """
         if self.released is not None:
             advice = "each fit is a release of its own: make a new voter"

@@ -68,20 +68,9 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     m          least γ         exp(W₋₁(−1/(4m))/2)            (Corollary 22)
     =========  ==============  ================================================
 
-    Parameters
-    ----------
-    gamma
-        γ in (0, 1), the share of pairs without a guarantee.
-    m
-        Number of pairs to sample.
+    γ in (0, 1) is the share of pairs without a guarantee, m the number of pairs to sample. `ValueError` if both are
+    missing, or γ is too small for m.
 
-    Raises
-    ------
-    ValueError
-        If both are missing, one is out of range, or γ is too small for m. The message includes the smallest γ for m.
-
-    Examples
-    --------
     >>> sample_size(gamma=0.05)
     SampleSize(m=1305, k=1305, rho=0.004182869932698051, gamma=0.05)
     >>> sample_size(m=1500)
@@ -146,25 +135,9 @@ def order_statistic(gamma: Fraction, rho: float, m: int) -> int:
 def exchangeable_sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleSize:
     """Choose the smallest m or k by exchangeability: k = ⌈(1 − γ)(m + 1)⌉ ≤ m.
 
-    Parameters
-    ----------
-    gamma
-        γ in (0, 1), the share of pairs without a guarantee; by default the smallest for m, 1/(m + 1).
-    m
-        Number of pairs to sample; by default the smallest for γ, ⌈1/γ⌉ − 1.
+    Without γ it is the smallest for m, 1/(m + 1); without m it is the smallest for γ, ⌈1/γ⌉ − 1. ρ is 0: no part of γ
+    is reserved for a misleading sample. `ValueError` if both are missing, or γ is below 1/(m + 1).
 
-    Returns
-    -------
-    SampleSize
-        With ρ = 0: no part of γ is reserved for a misleading sample.
-
-    Raises
-    ------
-    ValueError
-        If both are missing, one is out of range, or γ is below 1/(m + 1).
-
-    Examples
-    --------
     >>> exchangeable_sample_size(gamma=0.05)
     SampleSize(m=19, k=19, rho=0.0, gamma=0.05)
     >>> exchangeable_sample_size(gamma=0.05, m=1305).k

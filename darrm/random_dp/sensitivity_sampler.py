@@ -83,25 +83,14 @@ class SampledSensitivity:
 class Execution:
     """Execution settings; they do not change the result.
 
-    Parameters
-    ----------
-    jobs
-        Worker processes; None takes the configuration of ``joblib.parallel_config``.
-    backend
-        A joblib backend ("loky", "threading", "dask", "ray", …); None takes the configured backend.
-    batch_size
-        Draws per task.
-    progress
-        Whether to show a bar on standard error.
-    report
-        Called after every batch with all sensitivities up to then, in the order of the draws. They are no guarantee:
-        early stopping at a favorable number would invalidate γ.
+    ``report`` is called after every batch with all sensitivities up to then, in the order of the draws. They are no
+    guarantee: early stopping at a favorable number would invalidate γ.
     """
 
-    jobs: int | None = 1
-    backend: str | None = None
-    batch_size: int = 32
-    progress: bool = False
+    jobs: int | None = 1  # worker processes; None takes the configuration of ``joblib.parallel_config``
+    backend: str | None = None  # of joblib ("loky", "threading", "dask", "ray", …); None takes the configured one
+    batch_size: int = 32  # draws per task
+    progress: bool = False  # whether to show a bar on standard error
     report: Callable[[NDArray[np.float64]], None] | None = None
 
     def __post_init__(self) -> None:
@@ -134,14 +123,12 @@ class SensitivitySampler:
     norm
         "l1", "l2", "sup", or a callable on f(D) − f(D′).
     distribution
-        Name of the sampler's distribution, part of every guarantee; guarantees compose only under one name. The default
-        is the sampler's qualified name, or a unique name for a lambda.
+        Name of the sampler's distribution, part of every guarantee. The default is the sampler's qualified name, or a
+        unique name for a lambda.
     position
-        "last": the neighbors differ in the last record, as in [S]. "random": in a uniformly drawn record. Both are
-        equivalent for functions that ignore the order of records. Use "random" for all others.
+        "last": the neighbors differ in the last record, as in [S]. "random": in a uniformly drawn record, for functions
+        that do not ignore the order of records.
 
-    Examples
-    --------
     >>> def exponential(rng, count):
     ...     return rng.exponential(size=count)
     >>> sampler = SensitivitySampler(np.mean, exponential, "l1", distribution="Exp(1)")
@@ -175,27 +162,12 @@ class SensitivitySampler:
         seed: int | None = None,
         execution: Execution | None = None,
     ) -> SampledSensitivity:
-        """Sample m pairs and return the k-th smallest sensitivity.
+        """Sample m pairs and return the k-th smallest sensitivity, for n = ``records`` of the real data set.
 
-        Parameters
-        ----------
-        records
-            n, the number of records of the real data set.
-        gamma, m
-            One or both; the rule determines the rest.
-        rule
-            "theorem 15" [S, Table 1] or "exchangeability" (fewer pairs; see `darrm.random_dp.sample_size`).
-        seed
-            An integer of at least 0; by default from the operating system.
-        execution
-            Processes, batches, progress and reports.
-
-        Raises
-        ------
-        ValueError
-            If an argument is out of range, or m pairs are too few for γ.
-        SamplingError
-            If the function raises, returns NaN or an infinity, or changes its value's shape. It has the draw's seed.
+        Give γ, m or both; the rule determines the rest: "theorem 15" [S, Table 1], or "exchangeability" (fewer pairs;
+        see `darrm.random_dp.sample_size`). The seed is an integer ≥ 0, by default from the operating system.
+        `ValueError` if m pairs are too few for γ; `SamplingError`, with the draw's seed, if the function raises,
+        returns NaN or an infinity, or changes its value's shape.
         """
         checks.one_of(_RULES, rule=rule)
         size = _RULES[rule](gamma=gamma, m=m)
@@ -305,29 +277,10 @@ def sample_then_respond(
 ) -> Release[Released]:
     """Release f(data) with a sensitivity sampled for data sets of the same size [S, Algorithm 2].
 
-    Parameters
-    ----------
-    data
-        The n real records, in the sampler's format.
-    mechanism
-        A sensitivity-induced mechanism with the sampler's norm.
-    sampler
-        Contains the function f and the distribution P.
-    rng
-        For experiments only: pseudo-random noise, without a guarantee.
-    **sampling
-        ``gamma``, ``m``, ``rule``, ``seed`` and ``execution`` of `SensitivitySampler.estimate`.
+    The mechanism has the sampler's norm; ``sampling`` are arguments of `SensitivitySampler.estimate`; ``rng`` is for
+    experiments only. `ValueError` if the norms differ, or the function fails on the data: a failure reveals information
+    about the data, and the guarantee does not cover it. `SamplingError` if the function fails on sampled data.
 
-    Raises
-    ------
-    ValueError
-        If the norms differ, an argument is out of range, or the function fails on the data. A failure reveals
-        information about the data, and the guarantee does not cover it.
-    SamplingError
-        If the function fails on sampled data.
-
-    Examples
-    --------
     >>> from darrm.privacy import PrivacyParams
     >>> from darrm.random_dp.mechanisms import Laplace
     >>> sampler = SensitivitySampler(np.mean, lambda rng, count: rng.random(count), "l1", distribution="U[0, 1]")
@@ -357,15 +310,8 @@ def respond(
 ) -> Release[Released]:
     """Release f(data) with an existing sampled sensitivity, for the same function and number of records.
 
-    Raises
-    ------
-    ValueError
-        If the sensitivity has another norm, distribution, number of records or shape of the function's value.
-
-    Warns
-    -----
-    UserWarning
-        If the sensitivity is 0: no noise is added.
+    `ValueError` if the sensitivity has another norm, distribution, number of records or shape of the function's value.
+    Warns if it is 0: no noise is added.
     """
     value = value_of(sampler.function, data)
     checked = (
