@@ -21,19 +21,10 @@ from darrm.util.extras import Untyped
 class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """A network that is trained by DP-SGD with the least noise for a target.
 
-    The guarantee is that of `darrm.training`: neighbors differ in the content of one row, which is blank in one of
-    them. The number of rows is public, and a person has one row.
-
-    Parameters
-    ----------
-    build
-        Makes the network, a ``torch.nn.Module`` as for `darrm.training.train_teachers`: (batch, d) → (batch, C).
-    classes
-        All C classes, public, or their number.
-    epsilon, delta
-        The guarantee of one ``fit``.
-    learning_rate, steps, sampling_rate
-        As for `darrm.training.PrivateSGD`; fixed without looking at private data.
+    One ``fit`` is (epsilon, delta)-private, as in `darrm.training`: neighbors differ in the content of one row, which
+    is blank in one of them. The number of rows is public, and a person has one row. ``build`` makes the network, as for
+    `darrm.training.train_teachers`: (batch, d) → (batch, C). ``classes`` are all C classes, public, or their number.
+    The settings of `darrm.training.PrivateSGD` are fixed without looking at private data.
 
     Examples
     --------

@@ -107,10 +107,9 @@ class PATEClassifier(Ensemble):
     teacher
         Any classifier; each teacher is a clone. Put steps that learn from data, such as a scaler, into it.
     student
-        Any classifier. None is a scaled logistic regression with self-training on unlabeled inputs
-        (`sklearn.semi_supervised.SelfTrainingClassifier`). ``"fixmatch"`` is for images of one channel and classes of
-        similar frequency, `darrm.estimators.fixmatch.FixMatchClassifier` (extra: ensemble); with a ledger FILE its
-        training state is in FILE.student.
+        Any classifier. None is a scaled logistic regression with self-training on unlabeled inputs. ``"fixmatch"``,
+        for images of one channel and classes of similar frequency, is `darrm.estimators.fixmatch.FixMatchClassifier`
+        (extra: ensemble); with a ledger FILE its training state is in FILE.student.
     n_teachers
         K.
     epsilon, delta
@@ -129,9 +128,8 @@ class PATEClassifier(Ensemble):
         Required for ``"tested"``: a public belief about the teachers' votes, such as ``"dirichlet:0.01"`` for high
         consensus, or ``"votes:FILE"`` for public votes of as many teachers. The guarantee does not depend on it.
     public_share
-        For experiments, such as scikit-learn's checks: without ``X_public``, the rows of each person are held out with
-        this probability, train no teacher, and serve as public inputs, which **no guarantee covers**. None requires
-        ``X_public``.
+        For experiments: without ``X_public``, the rows of each person are held out with this probability, train no
+        teacher, and serve as public inputs, which **no guarantee covers**.
     semi_supervised
         Whether the student takes all public inputs, with the label -1 for none, and class indices as labels. ``"auto"``
         is true for the classes of `sklearn.semi_supervised`.
@@ -221,31 +219,11 @@ class PATEClassifier(Ensemble):
     ) -> Untyped:
         """Train teachers, release labels of public inputs, and train the student.
 
-        Parameters
-        ----------
-        X, y, groups
-            Private, as for `PrivateVotingClassifier.fit`.
-        X_public
-            (Q, d) public inputs of the same columns.
-        refused
-            Refused, as for `PrivateVotingClassifier.fit`.
-
-        Raises
-        ------
-        ValueError
-            As `PrivateVotingClassifier.fit`, or if there are no public inputs, or the student cannot be trained: then
-            ``answers_`` is released, and with a ledger in a file the next ``fit`` resumes there.
-        PlanError
-            If no release fits into the budget.
-        BudgetExceededError
-            If the ledger's budget is spent: nothing is released.
-
-        Warns
-        -----
-        ResumeWarning
-            If labels of the same public inputs wait in the ledger: the student learns from them, for any X and y.
-        UserWarning
-            If none of the public inputs is answered.
+        ``X_public`` are (Q, d) public inputs of the columns of X; the others, private, are as for
+        `PrivateVotingClassifier.fit`, and so are the errors. `ValueError`, too, if the student cannot be trained: then
+        ``answers_`` is released, and with a ledger in a file the next ``fit`` resumes there. `BudgetExceededError` if
+        the ledger's budget is spent: nothing is released. `ResumeWarning` if labels of the same public inputs wait in
+        the ledger: the student learns from them, for any X and y.
         """
         check_no_others(refused)
         with self._unchanged_on_failure() as line:
@@ -267,7 +245,7 @@ class PATEClassifier(Ensemble):
         if hasattr(student := self._student(), "images"):
             student.images(check_array(public, dtype=np.float32))  # refused before the debit
         total = PrivacyParams(self.epsilon, self.delta)
-        voters, asked = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1), self._asked(public)
+        voters, asked = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1), self._count_asked(public)
         run, mechanism = self._plan(Workload(voters, asked, total, len(self.classes_)))
         handle = open_ledger(self.ledger, total, run.privacy_cost())
         handle.warn_of_refit(getattr(self, "_spending", None))
@@ -382,13 +360,13 @@ class PATEClassifier(Ensemble):
         check_is_fitted(self, "student_")
         return card.describe_student(self)
 
-    def _asked(self, public: Untyped) -> int:
+    def _count_asked(self, public: Untyped) -> int:
         inputs: int = _num_samples(public)
-        if self.max_answers is not None:
-            advice = "it is the largest number of labels"
-            checks.integer_at_least(1, max_answers=self.max_answers, advice=advice)
+        if self.max_answers is None:
+            return inputs
+        checks.integer_at_least(1, max_answers=self.max_answers, advice="it is the largest number of labels")
         confident = isinstance(self.aggregator, str) and self.aggregator == CONFIDENT
-        return inputs if confident or self.max_answers is None else min(inputs, self.max_answers)
+        return inputs if confident else min(inputs, self.max_answers)
 
     def _learn(self, public: Untyped) -> None:
         known = self.answers_ != ABSTAIN
@@ -397,12 +375,11 @@ class PATEClassifier(Ensemble):
         learns_of_all = isinstance(student, SEMI_SUPERVISED) or getattr(student, "semi_supervised", False)
         everything = learns_of_all if self.semi_supervised == "auto" else self.semi_supervised
         self._codes = bool(everything)
+        if not len(present):
+            warnings.warn("no public input was answered: the student is a constant", UserWarning, stacklevel=3)
         if len(present) < 2:  # no classifier learns from one class
-            if not len(present):
-                warnings.warn("no public input was answered: the student is a constant", UserWarning, stacklevel=3)
-            only = int(present[0]) if len(present) else 0
             self._codes = True
-            self.student_ = constant_classifier(np.array([only]))
+            self.student_ = constant_classifier(present if len(present) else np.array([0]))
         elif everything:
             self.student_ = _fit_student(student, public, self.answers_)
         else:

@@ -72,14 +72,7 @@ def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     """Write a fitted estimator to a new file, atomically; the ledger then deletes the labels of a `PATEClassifier`.
 
     Only the owner can read the file. The teachers of a vote are private data; a file of a `PATEClassifier` holds
-    nothing private.
-
-    Raises
-    ------
-    ValueError
-        If the ledger is in memory, the aggregator has no file format, or the file exists.
-    NotFittedError
-        If it is not fitted.
+    nothing private. `ValueError` if the ledger is in memory, the aggregator has no file format, or the file exists.
     """
     if type(estimator).__name__ not in _KINDS or not isinstance(estimator, Ensemble):
         checks.fail("estimator", type(estimator).__name__, f"one of {', '.join(_KINDS)}")
@@ -121,28 +114,11 @@ def load(
     ledger: str | PathLike[str] | None = None,
     trusted: tuple[str, ...] | list[str] = (),
 ) -> Untyped:
-    """Read a fitted estimator; it continues with its ledger.
+    """Read a fitted estimator from a file of `save`; a vote continues with the ledger of the fit, which you name.
 
-    Parameters
-    ----------
-    path
-        A file that `save` wrote.
-    ledger
-        The ledger of the fit, for a vote. A path or URL in the file is not used.
-    trusted
-        Names of types of other libraries that the file may create. Naming one trusts its code. Named trees are not
-        checked.
-
-    Raises
-    ------
-    ValueError
-        If the file would create other types; the message names them. If it is no regular file.
-    OSError
-        If it cannot be read.
-    LedgerError
-        If answers cost budget, and no ledger is named.
-    TableError
-        If it is no estimator of this package, or a damaged one.
+    ``trusted`` are names of types of other libraries that the file may create. Naming one trusts its code; named trees
+    are not checked. `ValueError`, with their names, if the file would create other types; `LedgerError` if answers cost
+    budget, and no ledger is named; `TableError` if it is no estimator of this package, or a damaged one.
     """
     skops, source, known = require("skops.io"), Path(path), [*_TRUSTED, *trusted]
     check_regular(source, MOST_BYTES)

@@ -78,20 +78,10 @@ class PayingVote(Ensemble):
         refused
             Refused, also ``sample_weight``.
 
-        Raises
-        ------
-        ValueError
-            If an argument is out of range, a teacher cannot be trained, or the ledger has another budget. The error
-            depends on the private data, and no guarantee covers it.
-        PlanError
-            If no release fits into the budget.
-        LedgerError
-            If the ledger cannot be opened.
-
-        Warns
-        -----
-        RefitWarning
-            If another ledger paid for earlier answers: the new budget is added to the old one.
+        `ValueError` if an argument is out of range, a teacher cannot be trained, or the ledger has another budget: the
+        error depends on the private data, and no guarantee covers it. `PlanError` if no release fits into the budget;
+        `LedgerError` if the ledger cannot be opened. `RefitWarning` if another ledger paid for earlier answers: the
+        new budget is added to the old one.
         """
         check_no_others(refused)
         with self._unchanged_on_failure() as line:
@@ -127,9 +117,7 @@ class PayingVote(Ensemble):
 
         It depends on no data. For two classes every number of votes is equally likely; for more it is the mean over
         low, medium and high consensus of the teachers. The accuracy of the plurality itself is a separate question.
-
-        `ValueError` if the number of classes is unknown, or ``aggregator`` is not planned; `PlanError` if no release
-        fits into the budget.
+        `ValueError` if the number of classes is unknown, or ``aggregator`` is not planned.
         """
         check_classifier(self.teacher_parameter, self._teacher)
         classes = getattr(self, "classes_", None) if self.classes is None else public_classes(self.classes)
@@ -153,17 +141,10 @@ class PayingVote(Ensemble):
 
         A repeated input is debited again. The ledger keeps the labels of the last call until the next one, or
         `acknowledge`. After a crash ``ledger_.undelivered()`` lists them, and ``ledger_.kept_labels(entry)`` reads
-        them.
-
-        Raises
-        ------
-        ValueError
-            If the inputs do not match those of ``fit``, or a teacher cannot answer them. The latter depends on the
-            private data, and no guarantee covers it: do not show it to clients. Nothing is debited.
-        BudgetExceededError
-            If fewer than Q answers are left; ``queries_that_fit`` is their number. Nothing is debited.
-        LedgerError
-            If the ledger cannot be written, belongs to another process, or was debited by other models.
+        them. Errors debit nothing: `ValueError` if the inputs do not match those of ``fit``, or a teacher cannot answer
+        them (this depends on the private data: do not show it to clients); `BudgetExceededError` if fewer than Q
+        answers are left, ``queries_that_fit``; `LedgerError` if the ledger cannot be written, belongs to another
+        process, or was debited by other models.
         """
         check_is_fitted(self)
         inputs, aggregator = self._inputs(X, reset=False), self.plan_.aggregator
@@ -345,26 +326,11 @@ class PrivateVotingClassifier(PayingVote):
     def from_fitted(
         cls, models: Iterable[Untyped], *, overlap: int, classes: Untyped = None, **parameters: Untyped
     ) -> PrivateVotingClassifier:
-        """Return a vote of classifiers that are fitted already, ready to predict.
+        """Return a vote of classifiers that are fitted already (**private data**), ready to predict.
 
-        Parameters
-        ----------
-        models
-            The fitted classifiers: **private data**. They are used as they are.
-        overlap
-            The largest number of them that one person's data can influence: 1 for models that were trained on disjoint
-            data. The guarantee assumes it, and nothing checks it.
-        classes
-            All classes, public. None takes those that every model knows.
-        parameters
-            Others of the class, such as ``epsilon`` and ``max_queries``.
-
-        Raises
-        ------
-        ValueError
-            If there is no model, one is not fitted, or they know different classes and none are listed.
-        PlanError
-            If no release fits into the budget.
+        ``overlap`` is the largest number of them that one person's data can influence: 1 for models that were trained
+        on disjoint data. The guarantee assumes it, and nothing checks it. ``classes`` are all classes, public; None
+        takes those that every model knows. ``parameters`` are others of the class.
 
         Examples
         --------

@@ -1,8 +1,7 @@
 """Pictures: colors, dashes and markers, labels at the ends of lines, placeholders, and saving.
 
-The eight colors are those of Okabe and Ito, which people tell apart whatever their color vision, with a gray instead of
-the yellow that fades on white. No two of the first forty styles share both color and dash, so that a picture can be
-read in gray, too.
+The colors are those of Okabe and Ito, for every color vision, with a gray instead of the yellow that fades on white. No
+two of the first forty styles share both color and dash, so that a picture can be read in gray, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,13 +40,8 @@ class Style:
     def line(self, points: int) -> dict[str, Any]:
         """Return the arguments of ``axes.plot`` for a line with that number of points."""
         marker = self.marker if points <= _MOST_MARKED else None
-        return {
-            "color": self.color,
-            "linestyle": self.dash,
-            "marker": marker,
-            "markersize": 4.5,
-            "linewidth": self.width,
-        }
+        look = {"color": self.color, "linestyle": self.dash, "linewidth": self.width}
+        return {**look, "marker": marker, "markersize": 4.5}
 
 
 def style(place: int, *, width: float = 1.6) -> Style:
@@ -63,10 +57,7 @@ def style(place: int, *, width: float = 1.6) -> Style:
 def saved_figure(
     path: Path, *, width: float = 8.0, height: float = 5.0, dpi: int = 150, private: bool = False
 ) -> Iterator[Figure]:
-    """Yield a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format).
-
-    ``dpi`` is how many dots an inch a raster format gets; see `darrm.util.files.replacing` for ``private``.
-    """
+    """Yield a matplotlib figure of ``width`` × ``height`` inches and save it to ``path`` (its suffix is the format)."""
     check_parent(path)
     figure = require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     yield figure

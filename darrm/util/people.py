@@ -41,9 +41,7 @@ def _named(person: Any, row: int, argument: str) -> Untyped:  # noqa: ANN401 (a 
         checks.fail(argument, person, "without missing values", f"row {row} needs the name of a person")
     kind: Any = type(person)
     if kind.__eq__ is object.__eq__:  # two such objects are always different
-        found = checks.Found(f"objects of type {kind.__name__}")
-        checks.fail(
-            argument, found, "text or numbers", "two of these never equal, and each row would be another person"
-        )
+        advice = "two of these never equal, and each row would be another person"
+        checks.fail(argument, checks.Found(f"objects of type {kind.__name__}"), "text or numbers", advice)
     value = person.item() if isinstance(person, np.generic) else person
     return int(value) if isinstance(value, bool | float) and float(value).is_integer() else value

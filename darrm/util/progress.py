@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
@@ -38,18 +38,32 @@ class StatusLine:
         self._lock = threading.Lock()  # of standard error, between the work and `repeat`
         self._closed = threading.Event()
 
-    def show(self, text: str) -> None:
-        """Show progress."""
-        self._text = text
-        self._write(REWRITTEN_AFTER_SECONDS)
+    def show(self, text: str, pause: float | None = None) -> None:
+        """Show progress, unless the last line was written less than a pause ago."""
+        self._text, now = text, time.monotonic()
+        seconds, since = now - self._started, now - self._written
+        due = since >= LOGGED_AFTER_SECONDS
+        if self._on_terminal:
+            due = seconds >= SHOWN_AFTER_SECONDS and since >= (REWRITTEN_AFTER_SECONDS if pause is None else pause)
+        if not (self.enabled and text and due):
+            return
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._written, line = now, f"{text}, {seconds:.0f} s"
+            if self._on_terminal:
+                self._width = max(self._width, len(line))
+                _put("\r" + line.ljust(self._width))
+            else:
+                _put(line + "\n")
 
     def repeat(self) -> None:
         """Write the last text once a second until the line is closed, because a step may be long."""
         while not self._closed.wait(REPEATED_AFTER_SECONDS):
-            self._write(0.0)
+            self.show(self._text, 0.0)
 
     def close(self) -> None:
-        """Wipe the line of a terminal."""
+        """Wipe the line of a terminal, and show nothing more."""
         self._closed.set()
         self.wipe()
 
@@ -59,23 +73,6 @@ class StatusLine:
             if self._width:
                 _put("\r" + " " * self._width + "\r")
                 self._width = 0
-
-    def _write(self, pause: float) -> None:
-        now = time.monotonic()
-        seconds, since = now - self._started, now - self._written
-        due = seconds >= SHOWN_AFTER_SECONDS and since >= pause if self._on_terminal else since >= LOGGED_AFTER_SECONDS
-        if not (self.enabled and self._text and due):
-            return
-        with self._lock:
-            if self._closed.is_set():
-                return
-            self._written = now
-            text = f"{self._text}, {seconds:.0f} s"
-            if self._on_terminal:
-                self._width = max(self._width, len(text))
-                _put("\r" + text.ljust(self._width))
-            else:
-                _put(text + "\n")
 
 
 @contextmanager
@@ -190,14 +187,12 @@ def blocks(rows: Rows, size: int, line: StatusLine, what: str) -> Iterator[Rows]
 
 
 def _bar(what: str, done: int, total: int) -> str:
-    filled = BAR_WIDTH if total == 0 else round(BAR_WIDTH * done / total)
+    filled = round(BAR_WIDTH * done / total) if total else BAR_WIDTH
     return f"{what} [{('#' * filled).ljust(BAR_WIDTH)}] {done:,}/{total:,}"
 
 
 def _put(text: str) -> None:
     """Write to standard error at once; ignore a closed pipe."""
-    try:
+    with suppress(OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
-    except (OSError, ValueError):
-        return

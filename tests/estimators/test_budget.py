@@ -1,10 +1,11 @@
-"""The ledger is the authority: debits before labels, no second budget by a copy, and what is said where it ends."""
+"""The ledger is the authority: debits before labels, and no second budget by a copy, a refit or another ledger."""
 
 import copy
 import pickle
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ import pytest
 
 pytest.importorskip("sklearn")
 from sklearn.base import clone
-from sklearn.datasets import load_iris
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_predict
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -28,36 +28,22 @@ from darrm import PrivacyLedger, PrivacyParams, Voters
 from darrm.account.accountant import Spent
 from darrm.errors import BudgetExceededError, DeliveryError, LedgerError, PlanError
 from darrm.estimators import (
-    PATEClassifier,
     PrivateModelsVotingClassifier,
     PrivateVotingClassifier,
     RefitWarning,
     SelectionWarning,
     card,
+    load,
+    save,
 )
 from darrm.estimators.budget import LimitedConfident
-from darrm.ledger.chain import LedgerDigest
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate import ConfidentGNMax, GNMax, InteractiveGNMax
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.pate.tested import TestedRun
 from darrm.release.delivery import StreamDestination
 from darrm.votes import Votes
-
-X, y = load_iris(return_X_y=True)
-UNTEACHABLE = LogisticRegression(class_weight={99: 1.0})  # it takes no labels but this
-
-
-def vote(**settings: Any) -> PrivateVotingClassifier:
-    """Return a vote that nothing has to be planned for, which takes seconds."""
-    fixed: dict[str, Any] = {
-        "n_teachers": 6,
-        "epsilon": 3,
-        "max_queries": 50,
-        "random_state": 0,
-        "aggregator": GNMax(25.0),
-    }
-    return PrivateVotingClassifier(KNeighborsClassifier(1), **(fixed | settings))
+from tests.estimators.common import WORDS, X, models, pate, vote, y
 
 
 @pytest.mark.slow
@@ -150,26 +136,19 @@ def test_a_copy_in_another_process_has_a_file_s_budget_or_none(tmp_path: Path) -
     assert [fitted.queries_left_ for fitted in fits] == [50, 20]
 
 
-def test_an_older_copy_of_the_ledger_is_no_second_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("place", "complaint"), [("an older copy", "older copy"), ("a new one", "another ledger")])
+def test_another_ledger_in_its_place_is_no_second_budget(place: str, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     fitted = vote(ledger=path).fit(X, y)
     old = path.read_bytes()
     fitted.predict(X[:30])
     stored = pickle.dumps(fitted)
     path.unlink()
-    path.write_bytes(old)
-    with pytest.raises(LedgerError, match="older copy"):
-        pickle.loads(stored).predict(X[:30])  # noqa: S301 (written above)
-
-
-def test_a_new_ledger_in_the_old_one_s_place_is_no_second_budget(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    fitted = vote(ledger=path).fit(X, y)
-    fitted.predict(X[:30])
-    stored = pickle.dumps(fitted)
-    path.unlink()
-    vote(ledger=path).fit(X, y).predict(X[:40])  # more answers than the old one saw
-    with pytest.raises(LedgerError, match="another ledger"):
+    if place == "an older copy":
+        path.write_bytes(old)
+    else:
+        vote(ledger=path).fit(X, y).predict(X[:40])  # more answers than the old one saw
+    with pytest.raises(LedgerError, match=complaint):
         pickle.loads(stored).predict(X[:5])  # noqa: S301 (written above)
 
 
@@ -182,21 +161,13 @@ def test_a_clone_shares_nothing_but_a_named_file(tmp_path: Path) -> None:
     assert clone(named).fit(X, y).queries_left_ == 10
 
 
-@pytest.mark.slow
-def test_a_second_fit_says_that_budgets_add_up() -> None:
+def test_a_second_fit_says_that_budgets_add_up(tmp_path: Path) -> None:
     fitted = vote().fit(X, y).fit(X, y)  # nothing was answered in between
-    fitted.predict(X[:3])
-    with pytest.warns(RefitWarning, match=r"released something.*budgets add up"):
-        fitted.fit(X, y)
-
-
-def test_a_second_fit_with_another_file_says_so_too(tmp_path: Path) -> None:
-    fitted = vote(ledger=tmp_path / "first").fit(X, y)
-    fitted.predict(X[:3])
+    fitted.set_params(ledger=tmp_path / "first").fit(X, y).predict(X[:3])
     (tmp_path / "link").symlink_to(tmp_path / "first")
     fitted.set_params(ledger=tmp_path / "link").fit(X, y)  # the same budget, by another name
-    for other in (tmp_path / "second", None):
-        with pytest.warns(RefitWarning, match="both budgets add up"):
+    for other in (tmp_path / "second", None, None):
+        with pytest.warns(RefitWarning, match=r"released something.*both budgets add up"):
             fitted.set_params(ledger=other).fit(X, y)
         fitted.predict(X[:3])
         if other is not None:
@@ -274,7 +245,7 @@ def test_own_aggregators_pay_what_they_charge() -> None:
             vote(epsilon=30, aggregator=may_decline).fit(X, y)
     scored = InteractiveGNMax(6, 9.0, 9.0, 0.9).with_scores(np.full((len(X), 3), 1 / 3))
     with pytest.raises(ValueError, match="scores are for queries in order"):
-        PATEClassifier(KNeighborsClassifier(1), n_teachers=6, aggregator=scored).fit(X, y, X)
+        pate(aggregator=scored).fit(X, y, X)
 
     class NoClass(GNMax):
         def release(self, votes: Votes, *, rng: Any = None) -> Any:
@@ -284,104 +255,43 @@ def test_own_aggregators_pay_what_they_charge() -> None:
         vote(aggregator=NoClass(25.0)).fit(X, y).predict(X[:9])
 
 
-@pytest.mark.parametrize(
-    ("aggregator", "most"),
-    [
-        ("confident", 10),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("best", 40), (ConfidentGNMax(5, 20, 20), 40))),
-    ],
-)
-def test_a_student_is_paid_for_once(aggregator: Any, most: int) -> None:
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, aggregator=aggregator, random_state=0)
-    pate.fit(X, y, X[:40])
-    before = pate.privacy_spent_.epsilon
-    assert 0 < before <= 4
-    assert len(pate.predict(X)) == len(pate.predict(X)) == 150
-    assert pate.privacy_spent_.epsilon == before
-    assert pate.report_.answered == np.sum(pate.answers_ >= 0) <= most
-    (said,) = re.findall(r"\(([0-9.]+), 1e-05\)-differential privacy", pate.to_model_card())
-    assert float(said) == 4  # the budget
-    spent = r"Spent so far: \((\S+), 1e-05\), if the number of queries did not depend on the answers, by "
-    (said,) = re.findall(spent, pate.to_model_card())
-    assert before <= float(said) <= before * (1 + 1e-5)
-    assert "budget: (4, 0.00001), which all labels together keep to" in str(pate.report_)
-    assert LedgerDigest.from_text(pate.report_.ledger_digest).number == 1
-    assert f"`{pate.report_.ledger_digest}`" in pate.to_model_card()
-
-
-def test_what_a_confident_run_costs_does_not_depend_on_how_many_it_answers() -> None:
-    agreeing = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, random_state=0).fit(X, y, X[:40])
-    constant = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, random_state=0)
-    constant.fit(X, np.random.RandomState(0).permutation(y), X[:40])
-    assert agreeing.privacy_spent_ == constant.privacy_spent_
-
-
-def test_confident_labels_without_a_delta_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm.estimators.budget.largest_rate", lambda *_: 1 / 0)  # it would search for ever
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, delta=0)
-    with pytest.raises(PlanError, match="pass delta, or aggregator='best'"):
-        pate.fit(X, y, X[:20])
-
-
-def test_a_second_student_needs_a_second_budget(tmp_path: Path) -> None:
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=4, ledger=tmp_path / "ledger.sqlite")
-    first = pate.fit(X, y, X[:40]).answers_
-    pate.acknowledge()
-    with pytest.raises(BudgetExceededError):
-        pate.fit(X, y, X[:40])
-    assert pate.answers_ is first
-
-
 def test_private_models_pay_once_and_answer_for_ever() -> None:
-    models = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, epsilon_each=1, max_queries=3).fit(X, y)
-    assert models.plan_.aggregator is None
-    assert models.queries_left_ == np.inf
-    assert np.array_equal(models.predict(X), models.predict(X))
-    assert models.privacy_spent_.epsilon <= 1
-    assert "no noise" in models.plan_.name
+    private = models(max_queries=3).fit(X, y)
+    assert private.plan_.aggregator is None
+    assert private.queries_left_ == np.inf
+    assert np.array_equal(private.predict(X), private.predict(X))
+    assert private.privacy_spent_.epsilon <= 1
+    assert "no noise" in private.plan_.name
     with pytest.warns(RefitWarning):
-        models.fit(X, y)
+        private.fit(X, y)
 
 
 def test_private_models_are_debited_where_the_ledger_has_other_charges(tmp_path: Path) -> None:
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(3), composition="planned")
-    models = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, epsilon_each=1, epsilon=3, delta=0)
-    models.set_params(ledger=ledger.path)
-    models.fit(X, y).fit(X, y)
+    private = models(epsilon=3, delta=0, ledger=ledger.path)
+    private.fit(X, y).fit(X, y)
     assert ledger.spent.epsilon == 2
-    models.fit(X, y)
-    before = models.teachers_
+    private.fit(X, y)
+    before = private.teachers_
     with pytest.raises(BudgetExceededError):
-        models.fit(X, y)
-    assert models.teachers_ is before
+        private.fit(X, y)
+    assert private.teachers_ is before
 
 
 @pytest.mark.slow
-def test_models_that_promise_too_little_get_noise_and_both_ends_count(tmp_path: Path) -> None:
-    settings = {"epsilon_each": 2, "epsilon": 1, "max_queries": 20}
-    models = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings, ledger=tmp_path / "ledger.sqlite")
-    models.fit(X, y).predict(X[:20])
-    assert models.privacy_spent_.bound == "both ends"
-    assert 0.9 < models.privacy_spent_.epsilon <= 1
-    with pytest.raises(ValueError, match="trained anew"):
-        models.fit(X, y)
-
-
-@pytest.mark.slow
-def test_two_ensembles_of_private_models_never_share_a_ledger(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "epsilon_each": 2,
-        "epsilon": 1,
-        "max_queries": 20,
-        "ledger": tmp_path / "ledger.sqlite",
-    }
-    first = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings).fit(X, y)
-    second = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 5, **settings).fit(X, y)  # nothing was paid yet
-    first.predict(X[:10])
+def test_models_that_promise_too_little_get_noise_and_never_share_a_ledger(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epsilon_each": 2, "epsilon": 1, "max_queries": 20, "ledger": tmp_path / "ledger"}
+    first = models(**settings).fit(X, y)
+    second = models(**settings).fit(X, y)  # nothing was paid yet
+    first.predict(X[:15])
     copy.deepcopy(first).predict(X[:5])  # the same models
     with pytest.raises(LedgerError, match="other models paid from it"):
         second.predict(X[:5])
-    assert first.queries_left_ == 5
+    assert first.queries_left_ == 0
+    assert first.privacy_spent_.bound == "both ends"
+    assert 0.9 < first.privacy_spent_.epsilon <= 1
+    with pytest.raises(ValueError, match="trained anew"):
+        first.fit(X, y)
 
 
 def test_a_promise_is_read_from_the_estimator_or_asked_for() -> None:
@@ -434,53 +344,27 @@ def test_a_fit_that_fails_leaves_the_old_one_with_its_budget() -> None:
     assert fitted.queries_left_ == 0
 
 
-def test_labels_outlive_a_student_that_cannot_learn() -> None:
-    pate = PATEClassifier(KNeighborsClassifier(1), UNTEACHABLE, n_teachers=6, epsilon=40, random_state=0)
-    with pytest.raises(ValueError, match=r"student could not be trained .*class_weight"):
-        pate.fit(X, y, X[::2])
-    assert 0 < np.sum(pate.answers_ >= 0) == pate.report_.answered
-    with pytest.raises(NotFittedError):
-        pate.predict(X)
+@pytest.mark.parametrize("labels", [y, WORDS, WORDS.astype(object)], ids=["numbers", "text", "objects"])
+def test_labels_of_a_vote_wait_until_the_next_ones_or_until_they_are_acknowledged(labels: Any, tmp_path: Path) -> None:
+    made = vote(ledger=tmp_path / "l", random_state=None)
+    made.fit(X, labels)
+    ledger = PrivacyLedger(tmp_path / "l")
+    for number in (1, 2):
+        answers = made.predict(X[:9])
+        assert [entry.number for entry in ledger.undelivered()] == [number]
+        assert ledger.kept_labels(number).tolist() == answers.tolist()
+        assert answers.dtype == labels.dtype
+    made.acknowledge()
+    assert ledger.undelivered() == ()
 
 
-def test_an_old_student_does_not_answer_for_new_labels() -> None:
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=40, random_state=0).fit(X, y, X[::2])
-    pate.set_params(student=UNTEACHABLE)
-    with (
-        pytest.warns(RefitWarning),
-        pytest.raises(ValueError, match=r"student could not be trained .*class_weight"),
-    ):
-        pate.fit(X, np.array(["a", "b", "c"])[y], X[::2])
-    assert pate.privacy_spent_ == pate.report_.spent  # the new labels are out
-    for asked in (pate.predict, pate.predict_proba):
-        with pytest.raises(NotFittedError):
-            asked(X)
-    with pytest.raises(NotFittedError):
-        pate.to_model_card()
-
-
-@pytest.mark.slow
-def test_public_inputs_that_are_sorted_by_class_are_asked_evenly() -> None:
-    for aggregator in ("confident", "best"):
-        pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=3, epsilon=200, max_answers=45, random_state=0)
-        pate.set_params(aggregator=aggregator).fit(X, y, X)
-        assert pate.report_.answered > 30
-        assert min(count for _, count in pate.report_.by_class) > 3
-        answered = pate.answers_ >= 0
-        assert np.mean(pate.answers_[answered] == y[answered]) > 0.9
-
-
-def test_a_student_without_answers_is_a_constant_and_says_so() -> None:
-    class Silent(ConfidentGNMax):
-        def release(self, votes: Votes, *, rng: Any = None) -> Any:
-            del rng
-            return np.full(len(votes.counts), -1)
-
-    silent = Silent(threshold=6, sigma_threshold=9.0, sigma_answer=40.0)
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=6, epsilon=300, aggregator=silent, random_state=0)
-    with pytest.warns(UserWarning, match="no public input was answered"):
-        pate.fit(X, y, X[:20])
-    assert pate.predict(X).tolist() == [0] * 150
+def test_each_thread_and_process_drops_its_own_labels_only(tmp_path: Path) -> None:
+    made = vote(ledger=tmp_path / "l", random_state=None)
+    made.fit(X, y).predict(X[:3])
+    other = threading.Thread(target=lambda: [made.predict(X[:4]), made.predict(X[:5])])
+    other.start()
+    other.join()
+    assert [entry.count for entry in PrivacyLedger(tmp_path / "l").undelivered()] == [3, 5]
 
 
 def test_without_scikit_learn_one_line_says_what_to_install() -> None:
@@ -495,11 +379,91 @@ def test_without_scikit_learn_one_line_says_what_to_install() -> None:
 
 
 @pytest.mark.parametrize("failure_probability", [None, 0.5])
-def test_a_card_says_whether_its_total_is_a_guarantee(failure_probability: float | None) -> None:
-    line = card.spent_line(Spent(1.0, 1e-5, "simple", "sums", (), 3, failure_probability))
+def test_a_card_says_whether_its_total_is_a_guarantee_and_never_less_than_was_spent(
+    failure_probability: float | None,
+) -> None:
+    line = card.spent_line(Spent(1.04357031, 1e-5, "simple", "sums", (), 3, failure_probability))
+    assert line.startswith("Spent so far: (1.04358, ")
     assert ("It does not depend on the data." in line) is (failure_probability is None)
     assert ("No guarantee: it holds published estimates" in line) is (failure_probability is not None)
 
 
-def test_a_card_never_says_less_than_was_spent() -> None:
-    assert card.spent_line(Spent(1.04357031, 1e-5, "simple", "sums", (), 3)).startswith("Spent so far: (1.04358, ")
+def fitted(make: Any = GaussianNB, count: int = 15) -> list[Any]:
+    return [make().fit(X[n::count], WORDS[n::count]) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        DecisionTreeClassifier,
+        lambda: GaussianNB(var_smoothing=1e-3),
+        lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+    ],
+)
+def test_models_that_are_fitted_already_vote(make: Any) -> None:
+    given = fitted(make)
+    made = PrivateVotingClassifier.from_fitted(iter(given), overlap=1, epsilon=300, max_queries=150)
+    assert all(teacher is model for teacher, model in zip(made.teachers_, given, strict=True))
+    assert np.mean(made.predict(X) == WORDS) > 0.85
+    assert made.queries_left_ == 0
+    with pytest.raises(BudgetExceededError):
+        made.predict(X[:1])
+
+
+@pytest.mark.parametrize("overlap", [1, 2, 15])
+def test_the_guarantee_is_about_the_overlap(overlap: int) -> None:
+    made = PrivateVotingClassifier.from_fitted(fitted(), overlap=overlap, epsilon=20, max_queries=5)
+    assert made.plan_.workload.voters.reached == overlap
+    made.predict(X[:5])
+    assert 0 < made.privacy_spent_.epsilon <= 20
+    card = made.to_model_card()
+    assert f"influence at most {overlap} of the 15 models" in card
+    assert "shard" not in card
+    assert "Every row" not in card
+
+
+def test_a_fit_trains_its_own_teachers_on_shards() -> None:
+    made = PrivateVotingClassifier.from_fitted(fitted(), overlap=2, epsilon=20, max_queries=5)
+    own = clone(made).fit(X, WORDS)
+    assert own.plan_.workload.voters.reached == 1
+    assert "influence at most" not in own.to_model_card()
+    made.fit(X, WORDS)
+    assert made.plan_.workload.voters.reached == 1
+    assert "each trained on its own shard" in made.to_model_card()
+
+
+def test_copies_and_files_keep_the_budget_and_the_overlap(tmp_path: Path) -> None:
+    pytest.importorskip("skops")
+    ledger = str(tmp_path / "ledger.sqlite")
+    made = PrivateVotingClassifier.from_fitted(fitted(), overlap=2, epsilon=20, max_queries=9, ledger=ledger)
+    made.predict(X[:3])
+    copy.deepcopy(made).predict(X[:3])
+    save(made, tmp_path / "vote.skops")
+    again = load(tmp_path / "vote.skops", ledger=ledger)
+    assert again.queries_left_ == made.queries_left_ == 3
+    assert again.to_model_card() == made.to_model_card()
+
+
+def test_the_list_of_classes_is_public() -> None:
+    missing = [*fitted(), GaussianNB().fit(X[:100], WORDS[:100])]
+    with pytest.raises(ValueError, match="classes must be given, because the models know different ones"):
+        PrivateVotingClassifier.from_fitted(missing, overlap=1)
+    made = PrivateVotingClassifier.from_fitted(missing, overlap=1, epsilon=300, classes=sorted(set(WORDS)))
+    assert set(made.predict(X[:5])) <= set(WORDS)
+
+
+def test_what_is_no_list_of_fitted_models_is_refused() -> None:
+    wrongs: Any = (
+        ([], "at least one"),
+        ([GaussianNB], "pass an object"),
+        ([3], "fit and predict"),
+    )
+    for wrong, words in wrongs:
+        with pytest.raises(ValueError, match=words):
+            PrivateVotingClassifier.from_fitted(wrong, overlap=1)
+    with pytest.raises(NotFittedError):
+        PrivateVotingClassifier.from_fitted([GaussianNB()], overlap=1)
+    with pytest.raises(ValueError, match="overlap must be an integer"):
+        PrivateVotingClassifier.from_fitted(fitted(), overlap=0)
+    with pytest.raises(ValueError, match=r"go to PrivateVotingClassifier\.from_fitted"):
+        PrivateVotingClassifier(fitted()).fit(X, WORDS)
