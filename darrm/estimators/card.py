@@ -24,6 +24,12 @@ _CARD = """\
 ## Under which assumptions
 
 {assumptions}
+- The list of classes is public ({classes}); it was {source}
+- Nothing else learned from the private data: no scaler, no categories, no choice of columns or settings.
+- The private data were fitted once, or every fit counts: budgets of several fits add up.
+{rows}\
+- What `fit` refuses (a missing value, too few rows) is not covered: an error message is not private.
+- A teacher that cannot answer is not covered: clients see no error but that the budget is spent.
 
 ## What is not guaranteed
 
@@ -36,11 +42,14 @@ _CARD = """\
 {claims}
 ```
 """
+_NEIGHBORS = "the data of one person are replaced by any others"
+_JOINS = ", or one person, with all of the rows, is in one of them only"
+_LIMIT = "; of these only such as the promise of the models is about"
 
 
 def describe_vote(vote: Untyped) -> str:
     """Write the card of an ensemble that answers."""
-    workload, spent, voters = vote.plan_.workload, vote.privacy_spent_, vote.plan_.workload.voters
+    workload, voters = vote.plan_.workload, vote.plan_.workload.voters
     is_free, models = vote.plan_.aggregator is None, not voters.are_non_private
     who = "private models" if models else "non-private teachers"
     trained = "trained elsewhere" if vote._trained_elsewhere else "each trained on its own shard"  # noqa: SLF001
@@ -56,16 +65,13 @@ def describe_vote(vote: Untyped) -> str:
     overlap = f"The data of one person influence at most {voters.reached} of the {voters.K} models; "
     return _fill(
         vote,
-        about=[
-            f"A plurality vote of {voters.K} {who}, {trained}. {cost}",
-            f"Released by: {vote.plan_.name}.",
-        ],
+        about=[f"A plurality vote of {voters.K} {who}, {trained}. {cost}", f"Released by: {vote.plan_.name}."],
         budget=None if is_free else workload.total,
         released="the models themselves and all of their answers" if is_free else "all answers of `predict`",
-        spent=spent,
+        spent=vote.privacy_spent_,
         digest=str(vote.ledger_.digest()),
         assumptions=[promise, *([f"{overlap}this is not checked here."] if vote._trained_elsewhere else [])],  # noqa: SLF001
-        limit="; of these only such as the promise of the models is about" if models else "",
+        limit=_LIMIT if models else "",
     )
 
 
@@ -104,10 +110,7 @@ def _fill(
     limit: str = "",
 ) -> str:
     """Fill the template; without a budget of answers, the cost of the models is the claim."""
-    neighbors = "the data of one person are replaced by any others"
-    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/teachers.py)
-    if model._grouped or model._unseeded:  # noqa: SLF001
-        neighbors += ", or one person, with all of the rows, is in one of them only"
+    grouped, names = model._grouped, [str(name) for name in model.classes_.tolist()]  # noqa: SLF001
     cost = {"epsilon": at_most(spent.epsilon), "delta": at_most(spent.delta)}
     claims = {
         "format": FORMAT,
@@ -115,35 +118,29 @@ def _fill(
         "spent": cost if budget is not None and spent.queries else None,
         "ledger_digest": digest or None if budget is not None else None,
     }
-    paid = [f"Paid by the ledger whose digest was then `{digest}`."] if digest else []
+    given = budget or spent
+    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/teachers.py)
+    joins = grouped or model._unseeded  # noqa: SLF001
     return _CARD.format(
         kind=type(model).__name__,
         about="\n".join(about),
-        guarantee=pair_at_most(*((spent.epsilon, spent.delta) if budget is None else (budget.epsilon, budget.delta))),
+        guarantee=pair_at_most(given.epsilon, given.delta),
         released=released,
-        person="one person is one group, with all rows of it" if model._grouped else "one row is one person",  # noqa: SLF001
-        neighbors=neighbors + limit,
-        spent=_listed([spent_line(spent), *paid]),
-        assumptions=_listed([*assumptions, *_common_assumptions(model)]),
+        person="one person is one group, with all rows of it" if grouped else "one row is one person",
+        neighbors=_NEIGHBORS + (_JOINS if joins else "") + limit,
+        spent=_listed(
+            [spent_line(spent), *([f"Paid by the ledger whose digest was then `{digest}`."] if digest else [])]
+        ),
+        assumptions=_listed(assumptions),
+        classes=", ".join(names[:20]) + (" …" if len(names) > 20 else ""),
+        source="given." if model._named else "read from the labels, and is not covered by the guarantee.",  # noqa: SLF001
+        rows="" if grouped else "- Every row belongs to another person.\n",
         claims=json.dumps(claims, indent=2),
     )
 
 
 def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _common_assumptions(model: Untyped) -> list[str]:
-    listed = ", ".join(map(str, model.classes_.tolist()[:20])) + (" …" if len(model.classes_) > 20 else "")
-    source = "given." if model._named else "read from the labels, and is not covered by the guarantee."  # noqa: SLF001
-    return [
-        f"The list of classes is public ({listed}); it was {source}",
-        "Nothing else learned from the private data: no scaler, no categories, no choice of columns or settings.",
-        "The private data were fitted once, or every fit counts: budgets of several fits add up.",
-        *([] if model._grouped else ["Every row belongs to another person."]),  # noqa: SLF001
-        "What `fit` refuses (a missing value, too few rows) is not covered: an error message is not private.",
-        "A teacher that cannot answer is not covered: clients see no error but that the budget is spent.",
-    ]
 
 
 def spent_line(spent: Spent) -> str:

@@ -228,22 +228,22 @@ def texts_of(X: Untyped, reader: Untyped) -> NDArray[Any]:
     >>> texts_of(["a text", "another"], "reader").tolist()
     ['a text', 'another']
     """
-    allowed, advice = "a list of texts, one for each sample", f"the teacher begins with {type(reader).__name__}"
-    if isinstance(X, str):
-        checks.fail("X", checks.Found("one text"), allowed, "put it into a list")
+    found, advice = "", f"the teacher begins with {type(reader).__name__}"
     try:
         texts = np.asarray(X, dtype=object)
     except ValueError:  # lists of unequal tables
-        checks.fail("X", checks.Found(f"a {type(X).__name__} of others"), allowed, advice)
-    if texts.ndim != 1:
-        shape = getattr(X, "shape", texts.shape)
-        checks.fail("X", checks.Found(f"a {type(X).__name__} of shape {shape}"), allowed, advice)
+        texts = np.empty((len(X), 0), dtype=object)
+    wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None) if texts.ndim else 0
+    if isinstance(X, str):
+        found, advice = "one text", "put it into a list"
+    elif texts.ndim != 1:
+        found = f"a {type(X).__name__} of shape {getattr(X, 'shape', texts.shape)}"
+    elif wrong is not None:  # the value may be private
+        found, advice = f"{type(texts[wrong]).__name__} as number {wrong}", f"{advice}; write missing texts as ''"
+    if found:
+        checks.fail("X", checks.Found(found), "a list of texts, one for each sample", advice)
     if not len(texts):
         checks.fail("X", checks.Found("0 sample(s)"), "at least one text")
-    wrong = next((number for number, text in enumerate(texts) if not isinstance(text, str)), None)
-    if wrong is not None:  # the value may be private
-        found = checks.Found(f"{type(texts[wrong]).__name__} as number {wrong}")
-        checks.fail("X", found, allowed, f"{advice}; write missing texts as ''")
     return texts
 
 

@@ -165,3 +165,12 @@ def test_targets_that_nothing_reaches_are_refused() -> None:
 def test_a_target_below_single_records_is_refused() -> None:
     with pytest.raises(ValueError, match="use more noise or fewer epochs"):
         calibrate_sampling(PrivacyParams(1e-4, 1e-9), noise=0.3, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "noise", "line"),
+    [(1, 1e-3, r"noise must be at least 0.1, got 0.001"), (10**8, 0.5, r"needs .* GiB, more than the 0.25 GiB")],
+)
+def test_distributions_that_fit_no_memory_are_refused_before_they_are_made(steps: int, noise: float, line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        privacy_of(PrivateSGD(0.1, steps, 0.5, noise), 1e-5)

@@ -15,12 +15,12 @@ import joblib
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from darrm.training.network import convolutional_network  # noqa: E402 (after the check for torch)
-from darrm.training.partition import Partition  # noqa: E402 (as above)
-from darrm.training.recipes import PlainSGD, PrivateSGD  # noqa: E402 (as above)
-from darrm.training.teachers import TeacherEnsemble, train_teachers  # noqa: E402 (as above)
+from darrm.training.network import convolutional_network
+from darrm.training.partition import Partition
+from darrm.training.recipes import PlainSGD, PrivateSGD
+from darrm.training.teachers import TeacherEnsemble, train_teachers
 
 pytestmark = pytest.mark.slow
 BUILD = functools.partial(convolutional_network, side=8)

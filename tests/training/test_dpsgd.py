@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 
-from darrm.errors import CheckpointError  # noqa: E402 (as above)
-from darrm.training import training  # noqa: E402 (as above)
-from darrm.training.network import convolutional_network, initial_parameters, stack, threads_for  # noqa: E402 (as above)
-from darrm.training.partition import Partition  # noqa: E402 (as above)
-from darrm.training.recipes import PlainSGD, PrivateSGD  # noqa: E402 (as above)
-from darrm.training.teachers import TeacherEnsemble, train_teachers  # noqa: E402 (as above)
-from darrm.training.training import add_noise, clipped_sums, mean_gradients, per_example_gradients  # noqa: E402 (as above)
+from darrm.errors import CheckpointError
+from darrm.training import training
+from darrm.training.network import convolutional_network, initial_parameters, stack, threads_for
+from darrm.training.partition import Partition
+from darrm.training.recipes import PlainSGD, PrivateSGD
+from darrm.training.teachers import TeacherEnsemble, train_teachers
+from darrm.training.training import add_noise, clipped_sums, mean_gradients, per_example_gradients
 
 nn = torch.nn
 

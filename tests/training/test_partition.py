@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 

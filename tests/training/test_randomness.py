@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,10 +1,20 @@
+"""Recipes: batches, plain data, and random changes of images."""
+
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
-from darrm.training.randomness import RandomSource
-from darrm.training.recipes import Augmentation, PlainSGD, PrivateSGD, recipe_from
+pytest.importorskip("torch")
+import torch
+
+from darrm.training.randomness import AUGMENTATION, RandomSource
+from darrm.training.recipes import WORDS, Augmentation, PlainSGD, PrivateSGD, distorted, recipe_from
+from darrm.training.student import Perturbation
+
+WIDE = (2, 3, 5, 7)  # images, channels, height, width
+SIDE = 12
 
 
 @pytest.mark.statistical
@@ -46,19 +56,150 @@ def test_recipes_survive_plain_data() -> None:
         recipe_from({"kind": "adam"})
 
 
+def by_definition(image: np.ndarray, linear: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """What a pixel at p from the center shows: the image at linear·p + offset, interpolated, 0 outside."""
+    height, width = image.shape[-2:]
+    shown = np.zeros_like(image)
+    for row in range(height):
+        for column in range(width):
+            place = np.array([column - (width - 1) / 2, row - (height - 1) / 2])
+            x, y = linear @ place + offset + np.array([(width - 1) / 2, (height - 1) / 2])
+            for j in (int(np.floor(y)), int(np.floor(y)) + 1):
+                for i in (int(np.floor(x)), int(np.floor(x)) + 1):
+                    if 0 <= j < height and 0 <= i < width:
+                        shown[:, row, column] += image[:, j, i] * (1 - abs(y - j)) * (1 - abs(x - i))
+    return shown
+
+
+def test_images_are_seen_through_the_maps() -> None:
+    rng = np.random.default_rng(0)
+    square = rng.random((40, 2, 6, 6), dtype=np.float32)
+    maps = Augmentation(2.0, 0.3, mirror=True).maps(RandomSource(0).words(40 * WORDS, 0, AUGMENTATION, 0), (6, 6))
+    seen = distorted(torch.tensor(square), torch.tensor(maps)).numpy()
+    for image, shown, map_ in zip(square, seen, maps, strict=True):
+        np.testing.assert_allclose(shown, by_definition(image, map_[:, :2], 3.0 * map_[:, 2]), atol=1e-5)
+
+
+def test_draws_fill_what_the_fields_allow_and_nothing_else() -> None:
+    words = RandomSource(0).words(4000 * WORDS, 0, AUGMENTATION, 0)
+    maps = Augmentation(shift=2.0, distortion=0.1, mirror=True).maps(words, WIDE)
+    pixels = maps[:, :, 2] * np.array([7, 5]) / 2
+    mirrored = maps[:, 0, 0] < 0
+    maps[mirrored, 0, :2] *= -1
+    entries = (maps[:, :, :2] - np.eye(2)).reshape(-1, 4)
+    for values, largest in ((pixels, 2.0), (entries, 0.1)):
+        assert (np.abs(values).max(axis=0) <= largest + 1e-6).all()
+        assert (np.abs(values).max(axis=0) > 0.99 * largest).all()
+        correlations = np.corrcoef(values.T) - np.eye(values.shape[1])
+        assert np.abs(correlations).max() < 0.1  # each entry has a word of its own
+    assert 0.45 < mirrored.mean() < 0.55
+
+
+@pytest.mark.parametrize("shift", [(1, 0), (0, 2)])
+def test_a_shift_is_counted_in_pixels(shift: tuple[int, int]) -> None:
+    image = np.arange(35, dtype=np.float32).reshape(1, 1, 5, 7)
+    map_ = np.array([[[1.0, 0.0, 2 * shift[0] / 7], [0.0, 1.0, 2 * shift[1] / 5]]], dtype=np.float32)
+    seen = distorted(torch.tensor(image), torch.tensor(map_)).numpy()[0, 0]
+    np.testing.assert_allclose(seen[: 5 - shift[1], : 7 - shift[0]], image[0, 0, shift[1] :, shift[0] :], atol=1e-4)
+
+
+def generator(seed: int = 0) -> Any:
+    return torch.Generator().manual_seed(seed)
+
+
+def dots(count: int, row: int, column: int) -> Any:
+    images = torch.zeros(count, 1, SIDE, SIDE)
+    images[:, 0, row, column] = 1.0
+    return images
+
+
+def centers(images: Any) -> np.ndarray:
+    """Where the mass of each image lies, (row, column), in pixels from the image's center."""
+    places = torch.arange(SIDE) + 0.5 - SIDE / 2
+    mass = images.sum(dim=(1, 2, 3))
+    return torch.stack([(images.sum(dim=(1, other)) * places).sum(1) / mass for other in (3, 2)], dim=1).numpy()
+
+
+def test_a_shift_moves_by_so_many_pixels_along_both_axes() -> None:
+    moved = centers(Perturbation(shift=3).applied(dots(2000, 6, 6), generator())) - 0.5
+    assert np.abs(moved).max() <= 3.0 + 1e-4
+    assert (np.abs(moved).max(axis=0) > 2.9).all()  # the whole range is in use
+    assert (np.abs(moved.mean(axis=0)) < 0.2).all()
+    assert abs(float(np.mean(moved[:, 0] * moved[:, 1]))) < 0.3  # each axis by itself, where the variances are 3
+
+
+def test_a_rotation_keeps_the_distance_from_the_center_and_stays_within_its_angle() -> None:
+    turned = centers(Perturbation(rotation=30).applied(dots(500, 6, 10), generator()))
+    angles = np.degrees(np.arctan2(turned[:, 0], turned[:, 1])) - np.degrees(np.arctan2(0.5, 4.5))
+    assert np.abs(np.hypot(turned[:, 0], turned[:, 1]) - np.hypot(0.5, 4.5)).max() < 0.4  # pixels are interpolated
+    assert np.abs(angles).max() < 33.0
+    assert angles.max() > 26.0
+    assert angles.min() < -26.0
+
+
+def test_scales_and_shear_move_as_the_map_says() -> None:
+    scaled = np.abs(centers(Perturbation(scale=0.5).applied(dots(500, 8, 8), generator()))) / 2.5
+    assert scaled.max() < np.exp(0.5) * 1.15
+    assert (scaled.max(axis=0) > 1.3).all()
+    assert (scaled.min(axis=0) < 0.75).all()
+    sheared = centers(Perturbation(shear=0.5).applied(dots(500, 9, 6), generator()))
+    assert np.abs(sheared[:, 0] - 3.5).max() < 0.2  # rows stay, columns move by as much as the row is off the middle
+    assert np.abs(sheared[:, 1] - 0.5).max() > 1.4
+
+
+def test_a_flip_mirrors_half_of_the_images_left_to_right() -> None:
+    image = torch.rand(1, 1, SIDE, SIDE, generator=generator(1))
+    flipped = Perturbation(flip=True).applied(image.repeat(400, 1, 1, 1), generator())
+    same = (flipped - image).abs().amax(dim=(1, 2, 3)) < 1e-5
+    mirrored = (flipped - image.flip(3)).abs().amax(dim=(1, 2, 3)) < 1e-5
+    assert bool((same ^ mirrored).all())
+    assert 140 < int(mirrored.sum()) < 260
+
+
+def test_fading_and_noise_work_on_inputs_that_are_no_images() -> None:
+    rows = torch.ones(2000, 5)
+    faded = Perturbation(fading=0.3).applied(rows, generator())
+    assert bool((faded == faded[:, :1]).all())  # one factor for each input
+    assert np.log(float(faded.max())) == pytest.approx(0.3, abs=0.01)
+    assert np.log(float(faded.min())) == pytest.approx(-0.3, abs=0.01)
+    noisy = Perturbation(noise=0.2).applied(rows, generator())
+    assert float((noisy - rows).std()) == pytest.approx(0.2, rel=0.05)
+    with pytest.raises(ValueError, match=r"x must be images, got inputs of shape \(5,\)"):
+        Perturbation(shift=1).applied(rows, generator())
+
+
+def test_a_seed_repeats_and_every_input_has_a_draw_of_its_own() -> None:
+    everything = Perturbation(2, 20, 0.2, 0.2, True, 0.2, 0.1)
+    image = torch.rand(1, 1, SIDE, SIDE, generator=generator(1)).repeat(3, 1, 1, 1)
+    one, again, other = (everything.applied(image, generator(seed)) for seed in (4, 4, 5))
+    assert bool((one == again).all())
+    assert not bool((one == other).any(dim=0).all())
+    assert float((one[0] - one[1]).abs().max()) > 0.01
+
+
 @pytest.mark.parametrize(
-    ("arguments", "name"),
+    ("kind", "arguments", "name"),
     [
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"steps": 0}, "steps"),
-        ({"sampling_rate": 0.0}, "sampling_rate"),
-        ({"sampling_rate": 1.5}, "sampling_rate"),
-        ({"noise": float("nan")}, "noise"),
-        ({"noise": 0.0}, "noise"),
-        ({"clip": float("inf")}, "clip"),
+        *(
+            (PrivateSGD, {"learning_rate": 0.1, "steps": 3, "sampling_rate": 0.1, "noise": 1.0, **wrong}, name)
+            for wrong, name in (
+                ({"learning_rate": 0.0}, "learning_rate"),
+                ({"steps": 0}, "steps"),
+                ({"sampling_rate": 0.0}, "sampling_rate"),
+                ({"sampling_rate": 1.5}, "sampling_rate"),
+                ({"noise": float("nan")}, "noise"),
+                ({"noise": 0.0}, "noise"),
+                ({"clip": float("inf")}, "clip"),
+            )
+        ),
+        (Augmentation, {"shift": -1.0}, "shift"),
+        (Augmentation, {"distortion": 1.0}, "distortion"),
+        (Augmentation, {"distortion": -0.1}, "distortion"),
+        (Perturbation, {"shift": -1.0}, "shift"),
+        (Perturbation, {"scale": -0.1}, "scale"),
+        (Perturbation, {"noise": float("nan")}, "noise"),
     ],
 )
-def test_bad_private_recipes_are_refused(arguments: dict[str, float], name: str) -> None:
-    good = {"learning_rate": 0.1, "steps": 3, "sampling_rate": 0.1, "noise": 1.0, "clip": 1.0}
+def test_numbers_out_of_range_are_refused(kind: Any, arguments: dict[str, float], name: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be"):
-        PrivateSGD(**{**good, **arguments})  # type: ignore[arg-type]
+        kind(**arguments)

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 
-from darrm.errors import CheckpointError  # noqa: E402
-from darrm.training import student  # noqa: E402
-from darrm.training.student import (  # noqa: E402 (as above)
+from darrm.errors import CheckpointError
+from darrm.training import student
+from darrm.training.student import (
     Perturbation,
     StudentRecipe,
     _Training,

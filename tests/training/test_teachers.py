@@ -8,15 +8,16 @@ import joblib
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 
-from darrm.errors import CheckpointError  # noqa: E402 (as above)
-from darrm.training import teachers, training  # noqa: E402 (after the check for torch)
-from darrm.training.calibration import privacy_of  # noqa: E402 (as above)
-from darrm.training.network import choose_device, convolutional_network  # noqa: E402 (as above)
-from darrm.training.partition import Partition  # noqa: E402 (as above)
-from darrm.training.recipes import PlainSGD, PrivateSGD  # noqa: E402 (as above)
-from darrm.training.teachers import (  # noqa: E402 (as above)
+from darrm.errors import CheckpointError
+from darrm.training import teachers, training
+from darrm.training.calibration import privacy_of
+from darrm.training.network import choose_device, convolutional_network
+from darrm.training.partition import Partition
+from darrm.training.recipes import PlainSGD, PrivateSGD
+from darrm.training.teachers import (
     SEED_CONSENT,
     PredictableNoiseWarning,
     TeacherEnsemble,
@@ -25,7 +26,7 @@ from darrm.training.teachers import (  # noqa: E402 (as above)
     save_votes,
     train_teachers,
 )
-from darrm.training.training import load_tensors, save_tensors  # noqa: E402 (as above)
+from darrm.training.training import load_tensors, save_tensors
 
 BUILD = functools.partial(convolutional_network, side=8)
 

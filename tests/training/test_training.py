@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
+from safetensors.numpy import save_file
 
-from safetensors.numpy import save_file  # noqa: E402 (as above)
-
-from darrm.errors import CheckpointError  # noqa: E402 (as above)
-from darrm.training import training  # noqa: E402 (after the check for torch)
-from darrm.training.network import convolutional_network, initial_parameters, network_digest, threads_for  # noqa: E402 (as above)
-from darrm.training.randomness import INITIAL, NOISE, RandomSource, gaussians  # noqa: E402 (as above)
-from darrm.training.recipes import Augmentation, PlainSGD, PrivateSGD, Recipe  # noqa: E402 (as above)
-from darrm.training.training import Group, train_group  # noqa: E402 (as above)
+from darrm.errors import CheckpointError
+from darrm.training import training
+from darrm.training.network import convolutional_network, initial_parameters, network_digest, threads_for
+from darrm.training.randomness import INITIAL, NOISE, RandomSource, gaussians
+from darrm.training.recipes import Augmentation, PlainSGD, PrivateSGD, Recipe
+from darrm.training.training import Group, train_group
 
 BUILD = functools.partial(convolutional_network, side=8)
 PRIVATE = PrivateSGD(learning_rate=0.5, steps=10, sampling_rate=0.15, noise=0.5, clip=0.3)
@@ -195,10 +195,10 @@ KILLED_OFTEN = """
 import functools, os, random, sys, time
 import numpy as np
 from pathlib import Path
-from darrm.training import training  # noqa: E402 (as above)
-from darrm.training.network import convolutional_network  # noqa: E402 (as above)
-from darrm.training.randomness import RandomSource  # noqa: E402 (as above)
-from darrm.training.recipes import PrivateSGD  # noqa: E402 (as above)
+from darrm.training import training
+from darrm.training.network import convolutional_network
+from darrm.training.randomness import RandomSource
+from darrm.training.recipes import PrivateSGD
 
 path, result = Path(sys.argv[1]), Path(sys.argv[2])
 rng = np.random.default_rng(0)

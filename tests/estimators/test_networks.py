@@ -1,6 +1,7 @@
-"""The student for images: what it refuses before anything is paid for, that it goes on, and its file."""
+"""Networks: one DP-SGD model as a private classifier, and the student for images, which goes on after a kill."""
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
-from sklearn.datasets import load_digits
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.naive_bayes import GaussianNB
 
-from darrm import PrivacyLedger
-from darrm.estimators import PATEClassifier, ResumeWarning, fixmatch, load, save
+from darrm import PrivacyLedger, PrivacyParams
+from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, ResumeWarning, fixmatch, load, save
+from darrm.estimators.dpsgd import PrivateSGDClassifier
 from darrm.pate import GNMax
+from darrm.training import privacy_of
 from darrm.training import student as training
 from darrm.training.student import StudentRecipe
 
@@ -97,3 +101,39 @@ def test_unlabeled_images_teach() -> None:
     learned = fixmatch.FixMatchClassifier(recipe=recipe, random_state=0).fit(X[:1300], labels)
     alone = fixmatch.FixMatchClassifier(recipe=recipe, random_state=0).fit(X[:50], y[:50])
     assert learned.score(X[1300:], y[1300:]) > max(0.8, alone.score(X[1300:], y[1300:]))
+
+
+@pytest.mark.slow
+def test_models_of_dpsgd_vote_without_noise_and_say_what_they_cost() -> None:
+    inputs, kinds = load_breast_cancer(return_X_y=True)
+    inputs = np.clip((inputs - inputs.mean(axis=0)) / inputs.std(axis=0), -3, 3)  # a test may look
+    words = np.array(["bad", "good"])[kinds]
+    model = PrivateSGDClassifier(partial(torch.nn.Linear, 30, 2), ["bad", "good"], epsilon=4.0, steps=40)
+    vote = PrivateModelsVotingClassifier(model, 3, epsilon=4, delta=1e-5).fit(inputs, words)
+    assert vote.plan_.workload.voters.each == PrivacyParams(4, "1e-5")
+    assert vote.plan_.aggregator is None
+    assert vote.privacy_spent_.epsilon == 4
+    assert np.mean(vote.predict(inputs) == words) > 0.8
+    for teacher in vote.teachers_:
+        assert 3.9 < privacy_of(teacher.network_.recipe, 1e-5).epsilon <= 4
+    assert "such as the promise of the models is about" in vote.to_model_card()
+
+
+@pytest.mark.slow
+def test_a_shard_of_one_class_is_trained_on_like_any_other() -> None:
+    model = PrivateSGDClassifier(partial(torch.nn.Linear, 1, 2), [0, 1], steps=2)
+    assert set(model.fit([[0.0]] * 4, [1, 1, 1, 1]).predict([[0.0], [1.0]])) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "labels", "complaint"),
+    [
+        (2, [0, 1, 2, 1], "y must be one of the classes"),
+        (3, [0, 1, 0, 1], "build must be a network with 2 outputs, got 3 outputs"),
+        (1, [0, 1, 0, 1], "got 1 outputs|y must be"),
+    ],
+)
+def test_other_classes_are_refused_before_anything_is_trained(outputs: int, labels: Any, complaint: str) -> None:
+    model = PrivateSGDClassifier(partial(torch.nn.Linear, 1, outputs), [0, 1], steps=10**6)
+    with pytest.raises(ValueError, match=complaint):
+        model.fit([[0.0]] * 4, labels)
