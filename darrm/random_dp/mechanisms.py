@@ -94,7 +94,7 @@ class Mechanism(Generic[Released_co]):
     """A mechanism that is (ε, δ)-private on pairs whose values differ by at most the sensitivity, in a norm."""
 
     privacy: PrivacyParams
-    norm: ClassVar[Norm]
+    norm: Norm
     noise: ClassVar[str]  # its name
 
     def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Released_co:

@@ -160,46 +160,6 @@ def test_changed_copies_of_labeled_images_raise_accuracy_on_moved_digits() -> No
     assert scores[0] + 0.04 < scores[1]
 
 
-def clouds(n: int, seed: int, offset: float) -> tuple[np.ndarray, np.ndarray]:
-    """Two Gaussian clouds around (±offset, …, ±offset) in twenty dimensions."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, n)
-    x = 0.6 * rng.standard_normal((n, 20)) + np.where(y[:, None] == 1, offset, -offset)
-    return x.astype(np.float32), y
-
-
-def clouds_network() -> Any:
-    return nn.Sequential(nn.Linear(20, 128), nn.ReLU(), nn.Linear(128, 2))
-
-
-@pytest.mark.slow
-def test_consistency_learns_from_unlabeled_inputs() -> None:
-    x, y = clouds(400, seed=0, offset=0.2)
-    test_x, test_y = clouds(1000, seed=1, offset=0.2)
-    known = np.concatenate([np.flatnonzero(y == 0)[:2], np.flatnonzero(y == 1)[:2]])
-    alone = StudentRecipe(150, 3e-3, unlabeled=16, weight=0.0, threshold=0.9, change=Perturbation(noise=0.5))
-    scores = [
-        (
-            train_student(x[known], y[known], x, recipe=one, build=clouds_network, seed=1).predict(test_x) == test_y
-        ).mean()
-        for one in (alone, replace(alone, consistency=1.0))
-    ]
-    assert scores[0] + 0.03 < scores[1]
-
-
-@pytest.mark.slow
-def test_robustness_tolerates_wrong_labels() -> None:
-    x, y = clouds(200, seed=0, offset=0.45)
-    test_x, test_y = clouds(1000, seed=1, offset=0.45)
-    labels = np.where(np.random.default_rng(2).random(200) < 0.3, 1 - y, y)
-    plain = StudentRecipe(steps=300, learning_rate=1e-3, weight=0.0)
-    scores = [
-        (train_student(x, labels, x[:0], recipe=one, build=clouds_network, seed=1).predict(test_x) == test_y).mean()
-        for one in (plain, replace(plain, robustness=1.0))
-    ]
-    assert scores[0] + 0.1 < scores[1]
-
-
 def test_scores_are_probabilities_and_agree_with_the_answers() -> None:
     x, y = two_arcs(40, seed=0)
     student = train_student(x, y, x[:0], recipe=StudentRecipe(steps=30, learning_rate=1e-2), build=build, seed=5)

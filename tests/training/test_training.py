@@ -253,7 +253,7 @@ def test_a_training_without_a_seed_is_never_continued(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-class OneLayer(torch.nn.Module):  # type: ignore[name-defined,misc]
+class OneLayer(torch.nn.Module):  # type: ignore[misc]
     """A linear layer and a curve."""
 
     def __init__(self, curve: Any = torch.tanh, scale: Any = 1.0, buffer: float = 0.0) -> None:
