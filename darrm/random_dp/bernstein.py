@@ -4,16 +4,8 @@ The mechanism evaluates the function on a lattice only. If each of the (k + 1)^�
 of values changes by at most Δ·(k + 1)^ℓ in L1. The Laplace mechanism releases this vector, and the iterated Bernstein
 polynomial through it is post-processing. So the sensitivity in the sup norm over the lattice suffices.
 
-====================  ===========  ===================================================================================
-here                  [S], [AR17]  meaning
-====================  ===========  ===================================================================================
-``size``              k            the lattice is {0, 1/k, …, 1}^ℓ
-``order``             h            number of iterations of the operator
-``dimension``         ℓ            number of coordinates
-====================  ===========  ===================================================================================
-
-With b_j(y) = C(k, j) y^j (1 − y)^{k−j} and (B f)(y) = Σ_j f(j/k) b_j(y), coordinate by coordinate, the iterated
-operator is
+The lattice is {0, 1/k, …, 1}^ℓ: ``size`` is k, ``dimension`` ℓ, and ``order`` h, the number of iterations. With
+b_j(y) = C(k, j) y^j (1 − y)^{k−j} and (B f)(y) = Σ_j f(j/k) b_j(y), coordinate by coordinate, the iterated operator is
 
     B^{(h)} = I − (I − B)^h = Σ_{i=1}^h C(h, i) (−1)^{i−1} B^i = B · Σ_{i=0}^{h−1} (I − B)^i                  [AR17]
 

@@ -1,15 +1,7 @@
 """Number of sampled pairs, and order statistic of their sensitivities [S, Theorem 15, Table 1].
 
-====================  ===========  ================================================================================
-here                  [S]          meaning
-====================  ===========  ================================================================================
-``m``                 m            sampled pairs of neighboring data sets
-``k``                 k            rank of the sensitivity Δ̂, the k-th smallest of m
-``rho``               ρ            the probability, part of γ, of a misleading sample
-``gamma``             γ            the share of pairs without a guarantee of random differential privacy
-====================  ===========  ================================================================================
-
-Theorem 15 requires
+A run samples m pairs of neighboring data sets, and takes the k-th smallest sensitivity Δ̂. γ is the share of pairs
+without a guarantee; ρ, a part of it, is the probability of a misleading sample. Theorem 15 requires
 
     m ≥ log(1/ρ) / (2 (γ − ρ)²)                                                            (1)
     k ≥ m (1 − γ + ρ + √(log(1/ρ) / (2m)))                                                 (2)
@@ -25,11 +17,9 @@ of G is equally likely (ties only help), and
     Pr(G ≤ G_(k)) ≥ k / (m + 1).
 
 So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of the 1,305 of the Dvoretzky–Kiefer–Wolfowitz bound.
-This is the argument of conformal prediction; it is not in [S].
-
-The smaller sample loses one property. By Theorem 15, with probability at least 1 − ρ over the samples, Δ̂ covers a share
-1 − γ + ρ of the pairs. Exchangeability guarantees only the average over samples, and a single small sample may be
-unlucky. To reuse one Δ̂ for years, prefer Theorem 15.
+This is the argument of conformal prediction; it is not in [S]. It holds on average over samples: a small one may be
+unlucky. By Theorem 15, with probability at least 1 − ρ over the samples, Δ̂ covers a share 1 − γ + ρ of the pairs. To
+reuse one Δ̂ for years, prefer Theorem 15.
 """
 
 import math

@@ -257,10 +257,7 @@ Released = TypeVar("Released")
 
 @dataclass(frozen=True, eq=False)
 class Release(Generic[Released]):
-    """A released value with its guarantee.
-
-    The sensitivity is reusable for further releases of the same function; each release has a separate cost.
-    """
+    """A released value with its guarantee; the sensitivity is reusable, and each release has a separate cost."""
 
     value: Released  # output of the mechanism
     guarantee: RandomDP  # includes a description of the noise

@@ -27,7 +27,7 @@ def vote(**settings: Any) -> PrivateVotingClassifier:
 
 def pate(teacher: Any = None, student: Any = None, **settings: Any) -> PATEClassifier:
     fixed: dict[str, Any] = {"n_teachers": 6, "epsilon": 4, "random_state": 0}
-    return PATEClassifier(teacher or KNeighborsClassifier(1), student, **(fixed | settings))
+    return PATEClassifier(KNeighborsClassifier(1) if teacher is None else teacher, student, **(fixed | settings))
 
 
 def models(**settings: Any) -> PrivateModelsVotingClassifier:

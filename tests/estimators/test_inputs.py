@@ -59,7 +59,7 @@ slow = pytest.mark.slow
 
 def vote(teacher: Any = None, teachers: int = 60, **settings: Any) -> PrivateVotingClassifier:
     fixed = {"random_state": 0, **({"aggregator": GNMax(90.0)} if "epsilon" not in settings else {})}
-    return PrivateVotingClassifier(teacher or GaussianNB(), teachers, **(fixed | settings))
+    return PrivateVotingClassifier(GaussianNB() if teacher is None else teacher, teachers, **(fixed | settings))
 
 
 ESTIMATORS: dict[str, Any] = {
