@@ -34,7 +34,7 @@ import os
 import secrets
 import shlex
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -52,8 +52,8 @@ from darrm.ledger.chain import LedgerDigest, SigningKey
 from darrm.ledger.postgres import open_store
 from darrm.ledger.rows import FORMAT, STREAM, Budget, Entry, now
 from darrm.ledger.sqlite import MEMORY
-from darrm.ledger.store import Store
-from darrm.ledger.transaction import Transaction, corrupted
+from darrm.ledger.store import Store, corrupted
+from darrm.ledger.transaction import Transaction
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyPair, PrivacyParams
 from darrm.util import checks
@@ -134,7 +134,7 @@ the (epsilon, delta) of each query allow
         self._store = path if isinstance(path, Store) else open_store(str(path), timeout=timeout)
         self._key, self._key_file = None if signing_key is None else SigningKey(signing_key), signing_key
         with self._store.transaction(write=False) as tables:
-            read = Transaction(tables, self._store.path, self._key)
+            read = Transaction(tables, self._key)
             self._row, self._budget = read.budget, read.params
             read.account()
             read.check(most=MOST_CHECKED)
@@ -191,7 +191,7 @@ the (epsilon, delta) of each query allow
         store.create()
         try:
             with store.transaction(write=True) as tables:
-                Transaction(tables, store.path).create(row)
+                Transaction(tables).create(row)
         except LedgerError:
             store.discard()
             raise
@@ -271,7 +271,6 @@ the (epsilon, delta) of each query allow
         labels: Labels | None = None,
         output: Path | None = None,
         cursor: StreamCursor | None = None,
-        deliver: Callable[[int], Mapping[str, str] | None] | None = None,
     ) -> int:
         """Debit a charge, durably, or raise and change nothing.
 
@@ -289,9 +288,6 @@ the (epsilon, delta) of each query allow
         cursor
             In place of ``output``, the place of the labels in a stream: they stay in the ledger, and the same
             transaction drops those of the entry before. Refused if the stream went on meanwhile.
-        deliver
-            Called with the entry's number after the debit: hands the labels over. They then leave the ledger, unless
-            they belong to a stream. It may return the SHA-256 of files that it drew, by their names, for the entry.
 
         Returns
         -------
@@ -312,7 +308,7 @@ the (epsilon, delta) of each query allow
             If the file cannot be read or written, is not the one that was opened, or needs another key; nothing was
             debited.
         DeliveryError
-            If anything failed after the debit, also in ``deliver``, which may raise one with better words.
+            If the transaction was committed, and reporting it failed or was interrupted.
         """
         checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
         _check_text("note", note)
@@ -341,12 +337,9 @@ the (epsilon, delta) of each query allow
                             labels=kept,
                         )
                         if cursor is not None:
-                            written.forget_labels(cursor.after)
+                            written.tables.forget_labels(cursor.after)
                 if number:
                     break
-            files = None if deliver is None else deliver(number)
-            if deliver is not None and kept is not None and cursor is None:
-                self.forget_labels(number, files)
         except BaseException as error:
             if number:
                 self._raise_if_paid(error, after=seen, token=token)
@@ -424,10 +417,10 @@ the (epsilon, delta) of each query allow
             pass
         raise corrupted(self.path, "the labels that wait in it were changed")
 
-    def forget_labels(self, number: int, files: Mapping[str, str] | None = None) -> None:
-        """Drop the labels of an entry from the ledger, because they were delivered: to files with these digests."""
+    def forget_labels(self, number: int) -> None:
+        """Drop the labels of an entry from the ledger, because they were delivered."""
         with self._transaction(write=True) as (written, _):
-            written.forget_labels(number, files)
+            written.tables.forget_labels(number)
 
     def recovery(self, number: int | str, output: str = "") -> str:
         """Return the command that delivers the labels of an undelivered entry, and pays nothing.
@@ -442,9 +435,9 @@ the (epsilon, delta) of each query allow
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[Transaction, PrivacyAccountant]]:
         with self._store.transaction(write=write) as tables:
-            transaction = Transaction(tables, self._store.path, self._key)
+            transaction = Transaction(tables, self._key)
             if transaction.budget != self._row:
-                raise transaction.corrupted("its budget or its identity changed since it was opened")
+                raise tables.corrupted("its budget or its identity changed since it was opened")
             account = transaction.account()
             transaction.check_holds(self._seen)
             self._seen = transaction.newest  # as it stands if all is rolled back

@@ -57,7 +57,7 @@ def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyL
     with target.transaction(write=True) as new:
         try:
             with source.transaction(write=not moved) as old:
-                _fill(old, new, source, target)
+                _fill(old, new)
         except BaseException:
             if not continues:  # it may be another process's by now
                 target.discard()
@@ -71,16 +71,16 @@ def _holds(store: Store, budget: Budget) -> bool:
     return False  # there is no ledger yet, or an empty file
 
 
-def _fill(old: Tables, new: Tables, source: Store, target: Store) -> None:
+def _fill(old: Tables, new: Tables) -> None:
     """Copy a ledger that is whole, and close it."""
     copy_tables(old, new)
-    before, after = Transaction(old, source.path), Transaction(new, target.path)
+    before, after = Transaction(old), Transaction(new)
     before.account()
     if (after.entries(), after.costs()) != (before.entries(), before.costs()):
-        raise before.corrupted("its copy differs from it")
+        raise old.corrupted("its copy differs from it")
     after.set_moved("")
     if not before.state.moved_to:
-        before.set_moved(target.path)
+        before.set_moved(new.path)
 
 
 def copy_tables(old: Tables, new: Tables) -> None:

@@ -10,7 +10,7 @@ take turns, over one connection.
 The debit then looks for its token in the next transaction, which first takes a lock that the one before holds until
 it has ended, either way.
 
-Texts compare by their code points (``COLLATE "C"``), as in SQLite. The tables are in the schema that the connection's
+The tables are in the schema that the connection's
 search path names first: ``public``, or the NAME of ``?options=-csearch_path%3DNAME``. Passwords come from
 ``PGPASSWORD``, ``~/.pgpass`` or a service file, and never from a URL, which command lines and logs show.
 """
@@ -22,29 +22,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from darrm.errors import LedgerError
-from darrm.ledger.rows import FORMAT, Budget, Cost, EntryRow, State
 from darrm.ledger.sqlite import SQLiteStore
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Store, Tables, is_url
+from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Store, Tables, is_url, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 
 _LIKE = "write postgresql://USER@HOST:PORT/DATABASE, or postgresql:///?service=NAME"
 _SECRETS = ("password", "secret", "_key")  # how such words of libpq end; sslkey names a file
 _BROKEN = "08"  # the class of SQLSTATEs of connections
-_TEXT = 'text COLLATE "C" NOT NULL'
 _SCHEMA = (
-    f"""CREATE TABLE budget (id bigint PRIMARY KEY CHECK (id = 1), format {_TEXT}, identity {_TEXT}, epsilon {_TEXT},
-       delta {_TEXT}, composition {_TEXT}, population {_TEXT}, created {_TEXT}, checksum {_TEXT})""",
     # a B-tree takes no text of more than 2,700 bytes, and a Rényi curve is longer
-    f"""CREATE TABLE costs (id bigint PRIMARY KEY, cost {_TEXT}, what {_TEXT}, total bigint NOT NULL CHECK (total >= 0),
-       table_digest {_TEXT}, checksum {_TEXT}, EXCLUDE USING hash (cost WITH =))""",
-    f"""CREATE TABLE entries (id bigint PRIMARY KEY, time {_TEXT}, cost bigint NOT NULL REFERENCES costs (id),
-       count bigint NOT NULL CHECK (count > 0), note {_TEXT}, table_digest {_TEXT}, labels_digest {_TEXT},
-       token {_TEXT}, output {_TEXT}, questions {_TEXT}, entry_hash {_TEXT}, signature {_TEXT}, files {_TEXT},
-       labels bytea)""",
+    *schema("bigint", 'text COLLATE "C" NOT NULL', "bytea", "EXCLUDE USING hash (cost WITH =)"),
     "CREATE INDEX undelivered ON entries USING hash (output) WHERE labels IS NOT NULL",
-    f"""CREATE TABLE state (id bigint PRIMARY KEY CHECK (id = 1), last_entry bigint NOT NULL, moved_to {_TEXT},
-       checksum {_TEXT})""",
 )
 _ALONE = "SELECT pg_advisory_xact_lock(1684107890)"  # "darr": one ledger is made at a time
 _ADDED = """SELECT count(*) FROM pg_catalog.pg_class c
@@ -184,6 +173,7 @@ class PostgresStore(Store):
             tcp_user_timeout=round(1000 * self.timeout),
             fallback_application_name="darrm",
             client_encoding="utf8",
+            cursor_factory=require("psycopg").RawCursor,  # reads $1, as SQLite does
         )
         link.adapters.register_loader("numeric", require("psycopg.types.numeric").IntLoader)  # sums of counts
         link.execute("SELECT set_config('search_path', quote_ident(current_schema()), false)")
@@ -222,101 +212,24 @@ def _close(link: Untyped, process: int) -> None:
 class PostgresTables(Tables):
     """The tables of a ledger over one connection of psycopg."""
 
+    schema = _SCHEMA
+
     def __init__(self, link: Untyped, path: str) -> None:
-        self.link, self._path = link, path
+        self.link, self.path = link, path
 
-    def create(self, budget: Budget) -> None:
-        """Make the tables, with the budget."""
-        for statement in _SCHEMA:
-            self._execute(statement)
-        self._execute("INSERT INTO budget VALUES (1, %s, %s, %s, %s, %s, %s, %s, %s)", *budget)
-
-    def budget(self) -> Budget:
-        """Read the budget; `LedgerError` if the schema holds no ledger of this format."""
-        columns = "SELECT format, identity, epsilon, delta, composition, population, created, checksum FROM budget"
-        rows = self._execute(columns)
-        if self._execute(_ADDED) != [(0,)]:
-            raise self._corrupted("a trigger or a view was added, which may undo a debit")
-        if len(rows) != 1 or rows[0][0] != FORMAT:
-            raise self._corrupted("the budget was changed")
-        return Budget(*rows[0])
-
-    def state(self) -> State:
-        """Read the state."""
-        rows = self._execute("SELECT last_entry, moved_to, checksum FROM state")
-        if len(rows) != 1:
-            raise self._corrupted("its state is gone")
-        return State(*rows[0])
-
-    def costs(self) -> list[Cost]:
-        """Read all costs, in the order of their numbers."""
-        columns = "SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id"
-        return [Cost(*row) for row in self._execute(columns)]
-
-    def entries(self, first: int = 1) -> Iterator[EntryRow]:
-        """Read the entries from ``first`` on, oldest first."""
-        columns = (
-            "SELECT id, time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, "
-            "signature, files, labels IS NOT NULL FROM entries WHERE id >= %s ORDER BY id"
-        )
-        yield from map(EntryRow._make, self._execute(columns, first))
-
-    def waiting_for(self, output: str) -> int:
-        """Return the number of the entry whose labels wait for an output, 0 for none."""
-        waiting = "SELECT coalesce(max(id), 0) FROM entries WHERE labels IS NOT NULL AND output = %s"
-        return int(self._execute(waiting, output)[0][0])
-
-    def newest_for(self, output: str, after: int) -> int:
-        """Return the number of the newest entry for an output among those after an entry, 0 for none."""
-        newest = "SELECT coalesce(max(id), 0) FROM entries WHERE id > %s AND output = %s"
-        return int(self._execute(newest, after, output)[0][0])
-
-    def labels(self, number: int) -> bytes | None:
-        """Read what waits for the delivery of an entry; None if nothing does."""
-        rows = self._execute("SELECT labels FROM entries WHERE id = %s", number)
-        return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
-
-    def put_cost(self, cost: Cost) -> None:
-        """Write a cost, or its new total."""
-        self._execute(
-            "INSERT INTO costs (id, cost, what, total, table_digest, checksum) VALUES (%s, %s, %s, %s, %s, %s) "
-            "ON CONFLICT (id) DO UPDATE SET total = excluded.total, table_digest = excluded.table_digest",
-            *cost,
-        )
-
-    def put_entry(self, entry: EntryRow, labels: bytes | None) -> None:
-        """Write a new entry."""
-        self._execute(
-            "INSERT INTO entries (id, time, cost, count, note, table_digest, labels_digest, token, output, questions, "
-            "entry_hash, signature, files, labels) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            *entry[:-1],
-            labels,
-        )
-
-    def put_state(self, state: State) -> None:
-        """Write the state."""
-        self._execute(
-            "INSERT INTO state VALUES (1, %s, %s, %s) ON CONFLICT (id) DO UPDATE "
-            "SET last_entry = excluded.last_entry, moved_to = excluded.moved_to, checksum = excluded.checksum",
-            *state,
-        )
-
-    def forget_labels(self, number: int, files: str) -> None:
-        """Drop what waits for the delivery of an entry; write the digests of ``files`` if there are any."""
-        self._execute("UPDATE entries SET labels = NULL WHERE id = %s", number)
-        if files:
-            self._execute("UPDATE entries SET files = %s WHERE id = %s", files, number)
-
-    def check_pages(self) -> None:
-        """Do nothing: the server checks its pages, see its data_checksums."""
-
-    def _execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
-        with _translated(self._path):
+    def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
+        """Run a statement; return the rows that it yields."""
+        with _translated(self.path):
             cursor = self.link.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
 
-    def _corrupted(self, what: str) -> LedgerError:
-        return LedgerError(self._path, f"it is corrupted ({what}): {RESTORE}")
+    def check_format(self) -> None:
+        """Raise `LedgerError` if a trigger or a rule changes rows by itself; a schema without tables fails later."""
+        if self.execute(_ADDED) != [(0,)]:
+            raise self.corrupted("a trigger or a view was added, which may undo a debit")
+
+    def check_pages(self) -> None:
+        """Do nothing: the server checks its pages, see its data_checksums."""
 
 
 @contextmanager

@@ -93,5 +93,5 @@ def ledger_json(ledger: PrivacyLedger) -> Document:
         "spent": ledger.spent.to_json(),
         "population": ledger.population,
         "ledger_digest": ledger.digest().to_json() if ledger.identity else None,
-        "entries": [{**vars(entry), "files": dict(entry.files)} for entry in ledger.entries()],
+        "entries": [{**vars(entry), "files": {}} for entry in ledger.entries()],  # no entry draws files of its own
     }

@@ -71,17 +71,16 @@ class EntryRow(NamedTuple):
     questions: str  # a JSON list, or empty
     entry_hash: str
     signature: str
-    files: str  # drawn after the debit: JSON from name to SHA-256, or empty
     waits: bool  # whether labels wait for delivery
 
     @property
     def has_types(self) -> bool:
         """Whether the count is a number, and texts are texts: SQLite stores anything anywhere."""
-        texts = (self.time, *self[4:13])
+        texts = (self.time, *self[4:12])
         return isinstance(self.queries, int) and all(isinstance(text, str) for text in texts)
 
     def hash_after(self, before: str, cost: Cost) -> str:
-        """Compute the entry hash from that of the entry before; ``files`` and ``waits`` change later."""
+        """Compute the entry hash from that of the entry before; ``waits`` changes later."""
         return checksum(before, self.number, self.time, cost.checksum, *self[3:10])
 
 
@@ -113,7 +112,6 @@ class Entry:
     number: int = 0  # counts from 1
     kind: int = 0  # the number of the cost
     questions: tuple[str, ...] = ()  # the public ids of the questions of a stream, in order; empty for none
-    files: tuple[tuple[str, str], ...] = ()  # drawn after the debit: the name and the SHA-256 of each
     entry_hash: str = field(default="", compare=False)  # see `darrm.ledger.chain`
     each: int = 1  # labels that one query's charge pays for, at most: more for a run that is charged as a whole
 

@@ -32,8 +32,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 from darrm.errors import LedgerError
-from darrm.ledger.rows import FORMAT, Budget, Cost, EntryRow, State
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Store, Tables
+from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Store, Tables, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped
 from darrm.util.files import between_transactions
@@ -42,18 +41,8 @@ MEMORY = ":memory:"
 _APPLICATION, _VERSION = 0x6C656467, 1  # "ledg"; both are in the header of the file
 _BEFORE = 0x64617272  # of ledgers before version 1
 _SCHEMA = (
-    """CREATE TABLE budget (id INTEGER PRIMARY KEY CHECK (id = 1), format TEXT NOT NULL, identity TEXT NOT NULL,
-       epsilon TEXT NOT NULL, delta TEXT NOT NULL, composition TEXT NOT NULL, population TEXT NOT NULL,
-       created TEXT NOT NULL, checksum TEXT NOT NULL)""",
-    """CREATE TABLE costs (id INTEGER PRIMARY KEY, cost TEXT NOT NULL UNIQUE, what TEXT NOT NULL,
-       total INTEGER NOT NULL CHECK (total >= 0), table_digest TEXT NOT NULL, checksum TEXT NOT NULL)""",
-    """CREATE TABLE entries (id INTEGER PRIMARY KEY, time TEXT NOT NULL, cost INTEGER NOT NULL REFERENCES costs (id),
-       count INTEGER NOT NULL CHECK (count > 0), note TEXT NOT NULL, table_digest TEXT NOT NULL,
-       labels_digest TEXT NOT NULL, token TEXT NOT NULL, output TEXT NOT NULL, questions TEXT NOT NULL,
-       entry_hash TEXT NOT NULL, signature TEXT NOT NULL, files TEXT NOT NULL, labels BLOB)""",
+    *schema("INTEGER", "TEXT NOT NULL", "BLOB", "UNIQUE (cost)"),
     "CREATE INDEX undelivered ON entries (output) WHERE labels IS NOT NULL",
-    """CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), last_entry INTEGER NOT NULL, moved_to TEXT NOT NULL,
-       checksum TEXT NOT NULL)""",
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
 )
@@ -172,108 +161,39 @@ def _is_locked(handle: int, beside: Path, path: str) -> bool:
 class SQLiteTables(Tables):
     """The tables of a ledger over one connection of SQLite."""
 
+    schema = _SCHEMA
+
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self.connection, self._path = connection, path
+        self.connection, self.path = connection, path
 
-    def create(self, budget: Budget) -> None:
-        """Make the tables, with the budget."""
-        for statement in _SCHEMA:
-            self.connection.execute(statement)
-        self.connection.execute("INSERT INTO budget VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", budget)
+    def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
+        """Run a statement; return the rows that it yields."""
+        return self.connection.execute(statement, {str(n): value for n, value in enumerate(values, 1)}).fetchall()
 
-    def budget(self) -> Budget:
-        """Read the budget; `LedgerError` if the file is no ledger of this format."""
+    def check_format(self) -> None:
+        """Raise `LedgerError` if the file is no ledger of this format, or changes rows by itself."""
         application, version = (self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
         if application == _BEFORE:
             advice = "open it with the version of darrm that wrote it, and count what it paid as spent"
-            raise LedgerError(self._path, f"it is of a format before version 1: {advice}")
+            raise LedgerError(self.path, f"it is of a format before version 1: {advice}")
         if application != _APPLICATION:
             if self._one("SELECT count(*) FROM sqlite_master") == 0:
                 state = f"it is empty: {RESTORE}. If its creation was cut short and it never paid, delete it, and"
-                raise LedgerError(self._path, f"{state} {HOW_TO_CREATE}")
-            raise LedgerError(self._path, f"it is no ledger: {HOW_TO_CREATE}")
+                raise LedgerError(self.path, f"{state} {HOW_TO_CREATE}")
+            raise LedgerError(self.path, f"it is no ledger: {HOW_TO_CREATE}")
         if version != _VERSION:
             message = f"it is a ledger of format {version}, and this darrm reads format {_VERSION}"
-            raise LedgerError(self._path, f"{message}: use the version of darrm that wrote it")
+            raise LedgerError(self.path, f"{message}: use the version of darrm that wrote it")
         if self._one("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
-            raise self._corrupted("a trigger or a view was added, which may undo a debit")
-        rows = self.connection.execute("SELECT * FROM budget").fetchall()
-        if len(rows) != 1 or len(rows[0]) != len(Budget._fields) + 1 or rows[0][1] != FORMAT:
-            raise self._corrupted("the budget was changed")
-        return Budget(*rows[0][1:])
-
-    def state(self) -> State:
-        """Read the state."""
-        rows = self.connection.execute("SELECT last_entry, moved_to, checksum FROM state").fetchall()
-        if len(rows) != 1:
-            raise self._corrupted("its state is gone")
-        return State(*rows[0])
-
-    def costs(self) -> list[Cost]:
-        """Read all costs, in the order of their numbers."""
-        columns = "SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id"
-        return [Cost(*row) for row in self.connection.execute(columns)]
-
-    def entries(self, first: int = 1) -> Iterator[EntryRow]:
-        """Read the entries from ``first`` on, oldest first."""
-        columns = (
-            "SELECT id, time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, "
-            "signature, files, labels IS NOT NULL FROM entries WHERE id >= ? ORDER BY id"
-        )
-        yield from map(EntryRow._make, self.connection.execute(columns, (first,)))
-
-    def waiting_for(self, output: str) -> int:
-        """Return the number of the entry whose labels wait for an output, 0 for none."""
-        waiting = "SELECT ifnull(max(id), 0) FROM entries WHERE labels IS NOT NULL AND output = ?"
-        return int(self._one(waiting, output))
-
-    def newest_for(self, output: str, after: int) -> int:
-        """Return the number of the newest entry for an output among those after an entry, 0 for none."""
-        return int(self._one("SELECT ifnull(max(id), 0) FROM entries WHERE id > ? AND output = ?", after, output))
-
-    def labels(self, number: int) -> bytes | None:
-        """Read what waits for the delivery of an entry; None if nothing does."""
-        (labels,) = self.connection.execute("SELECT labels FROM entries WHERE id = ?", (number,)).fetchone() or (None,)
-        if not isinstance(labels, bytes | None):
-            raise self._corrupted("what waits in it was changed")
-        return labels
-
-    def put_cost(self, cost: Cost) -> None:
-        """Write a cost, or its new total."""
-        self.connection.execute(
-            "INSERT INTO costs (id, cost, what, total, table_digest, checksum) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET total = excluded.total, table_digest = excluded.table_digest",
-            cost,
-        )
-
-    def put_entry(self, entry: EntryRow, labels: bytes | None) -> None:
-        """Write a new entry."""
-        self.connection.execute(
-            "INSERT INTO entries (id, time, cost, count, note, table_digest, labels_digest, token, output, questions, "
-            "entry_hash, signature, files, labels) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*entry[:-1], labels),
-        )
-
-    def put_state(self, state: State) -> None:
-        """Write the state."""
-        self.connection.execute("INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)", state)
-
-    def forget_labels(self, number: int, files: str) -> None:
-        """Drop what waits for the delivery of an entry; write the digests of ``files`` if there are any."""
-        self.connection.execute("UPDATE entries SET labels = NULL WHERE id = ?", (number,))
-        if files:
-            self.connection.execute("UPDATE entries SET files = ? WHERE id = ?", (files, number))
+            raise self.corrupted("a trigger or a view was added, which may undo a debit")
 
     def check_pages(self) -> None:
         """Raise `LedgerError` if a page of the file is damaged."""
         if (found := self._one("PRAGMA quick_check(1)")) != "ok":
-            raise self._corrupted(str(found))
+            raise self.corrupted(str(found))
 
-    def _one(self, statement: str, *values: object) -> Untyped:
-        return self.connection.execute(statement, values).fetchone()[0]
-
-    def _corrupted(self, what: str) -> LedgerError:
-        return LedgerError(self._path, f"it is corrupted ({what}): {RESTORE}")
+    def _one(self, statement: str) -> Untyped:
+        return self.execute(statement)[0][0]
 
 
 class SQLiteStore(Store):

@@ -10,7 +10,7 @@ Checksums find damage, not forgery: see `darrm.ledger.chain` for what shows a fo
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -19,11 +19,11 @@ from darrm.account.filters import HALF
 from darrm.errors import LedgerError
 from darrm.ledger.chain import SIGNED, LedgerDigest, SigningKey
 from darrm.ledger.rows import Budget, Cost, Entry, EntryRow, State, now
-from darrm.ledger.store import RESTORE, Tables
+from darrm.ledger.store import Tables
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.util import checks
-from darrm.util.files import Document, Json
+from darrm.util.files import Document
 
 RECEIPT = "darrm-receipt 1"
 _RECENT = 16  # entries at the end of the log whose hashes every transaction computes
@@ -36,21 +36,19 @@ class Transaction:
     ----------
     tables
         The tables within the transaction.
-    path
-        What names the ledger in messages.
     key
         Signs new entries; None for no signatures.
     """
 
-    def __init__(self, tables: Tables, path: str, key: SigningKey | None = None) -> None:
-        self.tables, self.path, self._key = tables, path, key
+    def __init__(self, tables: Tables, key: SigningKey | None = None) -> None:
+        self.tables, self.path, self._key = tables, tables.path, key
 
     @cached_property
     def budget(self) -> Budget:
         """The row of the budget."""
         budget = self.tables.budget()
         if budget.checksum != budget.entry_hash:
-            raise self.corrupted("the budget was changed")
+            raise self.tables.corrupted("the budget was changed")
         return budget
 
     @cached_property
@@ -60,14 +58,14 @@ class Transaction:
             checks.one_of(COMPOSITIONS, composition=self.budget.composition)
             return PrivacyParams(self.budget.epsilon, self.budget.delta)
         except ValueError as error:
-            raise self.corrupted(str(error)) from error
+            raise self.tables.corrupted(str(error)) from error
 
     @cached_property
     def state(self) -> State:
         """The number of the last entry, and whether the ledger was moved."""
         state = self.tables.state()
         if not isinstance(state.last_entry, int):
-            raise self.corrupted("the number of its last entry was changed")
+            raise self.tables.corrupted("the number of its last entry was changed")
         return state
 
     @cached_property
@@ -75,7 +73,7 @@ class Transaction:
         costs = {cost.number: cost for cost in self.tables.costs()}
         for cost in costs.values():
             if cost.checksum != Cost.first(*cost[:3]).checksum:
-                raise self.corrupted("the cost of a query was changed")
+                raise self.tables.corrupted("the cost of a query was changed")
         return costs
 
     @cached_property
@@ -84,7 +82,7 @@ class Transaction:
         first = max(1, self.state.last_entry - _RECENT)
         entries = list(self.tables.entries(first))
         if [entry.number for entry in entries] != list(range(first, self.state.last_entry + 1)):
-            raise self.corrupted("entries of the log are missing")
+            raise self.tables.corrupted("entries of the log are missing")
         return entries
 
     @property
@@ -99,7 +97,7 @@ class Transaction:
         entry = next(self._from(seen[0]), None)
         if entry is None or (entry.number, entry.entry_hash) != seen:
             lost = f"entry {seen[0]}, which it had, is gone or was changed"
-            raise self.corrupted(f"{lost}: an older copy took its place")
+            raise self.tables.corrupted(f"{lost}: an older copy took its place")
 
     def costs(self) -> dict[int, PrivacyCost]:
         """Return what all queries of each cost cost together, by number."""
@@ -109,7 +107,7 @@ class Transaction:
                 for number, cost in self._costs.items()
             }
         except (ValueError, RecursionError) as error:
-            raise self.corrupted(str(error)) from error
+            raise self.tables.corrupted(str(error)) from error
 
     def account(self) -> PrivacyAccountant:
         """Return all debits so far, after a check that the totals belong to the end of the log."""
@@ -117,7 +115,7 @@ class Transaction:
         if recent and recent[0].number > 1:
             before, recent = recent[0].entry_hash, recent[1:]
         if self.state != self.state.computed(self.newest[1], list(self._costs.values())):
-            raise self.corrupted("the log and its totals differ")
+            raise self.tables.corrupted("the log and its totals differ")
         for entry in recent:
             before = self._check_hash(entry, before)
         account = PrivacyAccountant(set_aside=DELTA_RESERVE.get(self.budget.composition, HALF))
@@ -126,13 +124,13 @@ class Transaction:
                 # the table that answered determines what its cost is about
                 account.add(replace(charge, table=self._costs[number].table_digest))
         except ValueError as error:
-            raise self.corrupted(str(error)) from error
+            raise self.tables.corrupted(str(error)) from error
         return account
 
     def _check_hash(self, entry: EntryRow, before: str) -> str:
         cost = self._costs.get(entry.cost)
         if cost is None or entry.entry_hash != entry.hash_after(before, cost) or not entry.has_types:
-            raise self.corrupted(f"entry {entry.number} of the log was changed")
+            raise self.tables.corrupted(f"entry {entry.number} of the log was changed")
         return entry.entry_hash
 
     def check(self, most: int | None = None) -> None:
@@ -147,14 +145,14 @@ class Transaction:
         totals: Counter[int] = Counter()
         for number, row in enumerate(self.tables.entries(), 1):
             if row.number != number:
-                raise self.corrupted("entries of the log are missing")
+                raise self.tables.corrupted("entries of the log are missing")
             before = self._check_hash(row, before)
             totals[row.cost] += row.queries
             entries.append(self._entry(row, costs[row.cost]))
         if len(entries) != self.state.last_entry:
-            raise self.corrupted("entries of the log are missing")
+            raise self.tables.corrupted("entries of the log are missing")
         if dict(totals) != {number: cost.total for number, cost in self._costs.items()}:
-            raise self.corrupted("the log and its totals differ")
+            raise self.tables.corrupted("the log and its totals differ")
         return tuple(entries)
 
     def _entry(self, row: EntryRow, cost: PrivacyCost) -> Entry:
@@ -169,22 +167,20 @@ class Transaction:
             output=row.output,
             number=row.number,
             kind=row.cost,
-            questions=tuple(self._read(row.questions, list)) if row.questions else (),
-            files=tuple(self._read(row.files, dict).items()) if row.files else (),
+            questions=self._questions(row.questions),
             entry_hash=row.entry_hash,
             each=cost.labels,
         )
 
-    def _read(self, written: str, kind: type) -> Json:
-        """Read a JSON list of texts, or a JSON object with texts as values."""
+    def _questions(self, written: str) -> tuple[str, ...]:
+        """Read a JSON list of ids; empty for none."""
         try:
-            texts = json.loads(written)
+            names = json.loads(written or "[]")
         except (ValueError, RecursionError) as error:
-            raise self.corrupted("the questions or files of an entry are no JSON") from error
-        values = texts.values() if isinstance(texts, dict) else texts
-        if not isinstance(texts, kind) or not all(isinstance(text, str) for text in values):
-            raise self.corrupted("the questions or files of an entry are no list of texts")
-        return texts
+            raise self.tables.corrupted("the questions of an entry are no JSON") from error
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise self.tables.corrupted("the questions of an entry are no list of texts")
+        return tuple(names)
 
     def write(
         self,
@@ -217,7 +213,6 @@ class Transaction:
             questions=named,
             entry_hash="",
             signature="",
-            files="",
             waits=labels is not None,
         )
         entry = entry._replace(entry_hash=entry.hash_after(before, cost))
@@ -285,7 +280,7 @@ class Transaction:
         checks.integer_at_least(1, most=self.state.last_entry, entry=number)
         digest, row = self.digest(number), next(self._from(number), None)
         if row is None or row.number != number or row.cost not in self._costs:
-            raise self.corrupted(f"entry {number} of the log is missing")
+            raise self.tables.corrupted(f"entry {number} of the log is missing")
         cost = self._costs[row.cost]
         entry = {
             "time": row.time,
@@ -298,19 +293,6 @@ class Transaction:
         signed = {"signature": row.signature} if str(row.signature).startswith(SIGNED) else {}
         return {"format": RECEIPT, "ledger_digest": digest.to_json(), "entry": entry, **signed}
 
-    def forget_labels(self, number: int, files: Mapping[str, str] | None = None) -> None:
-        """Drop the labels of an entry; of files that were drawn after the debit keep the digests."""
-        self.tables.forget_labels(number, json.dumps(files, ensure_ascii=False) if files else "")
-
     def find(self, after: int, token: str = "") -> EntryRow | None:
         """Return the first entry after an entry, of the call with a token if one is given."""
         return next((entry for entry in self.tables.entries(after + 1) if token in {"", entry.token}), None)
-
-    def corrupted(self, what: str) -> LedgerError:
-        """Return the error for a damaged ledger."""
-        return corrupted(self.path, what)
-
-
-def corrupted(path: str, what: str) -> LedgerError:
-    """Return the error for a damaged ledger, with the remedy."""
-    return LedgerError(path, f"it is corrupted ({what}): {RESTORE}")

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir, redirect_stdout, suppress
+from contextlib import chdir, redirect_stdout
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ from darrm import (
 )
 from darrm.__main__ import main as run_darrm
 from darrm.aggregator import load_release
-from darrm.errors import BudgetExceededError, DeliveryError
+from darrm.errors import BudgetExceededError
 from darrm.loss import PrivacyProfile, RenyiCurve, compose_general, compose_optimal, compose_simple
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority import baselines
@@ -604,9 +604,7 @@ def commands() -> Cases:
             write_csv(Path(name), rng.integers(0, 2, (queries, 1)).repeat(5, axis=1))
         write_csv(Path("counts.csv"), rng.multinomial(250, [0.7, 0.2, 0.1], size=20))
         waiting = PrivacyLedger.create("waiting.sqlite", params("9,1e-3"))  # its labels are paid for and not delivered
-        charge, fails = PrivacyCost("pair", guarantee=params("0.2,1e-6"), count=3), dict[int, Any]().__getitem__
-        with suppress(DeliveryError):
-            waiting.debit(charge, labels=np.array([0, 1, 1]), deliver=fails)
+        waiting.debit(PrivacyCost("pair", guarantee=params("0.2,1e-6"), count=3), labels=np.array([0, 1, 1]))
         for words in lines("commands"):
             out = io.StringIO()
             with redirect_stdout(out):
