@@ -20,11 +20,10 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
-from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide, listed
+from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide
 from experiments.aggregators.names import name_of
-from experiments.aggregators.page import Results, page, shares_table
-from experiments.aggregators.pictures import save_margins, styles
-from experiments.aggregators.private_classes import compare_private
+from experiments.aggregators.page import Results, shares_table
+from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.settings import plain_workloads, private_workloads
 from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
 from tests.planned import ONE, Oracle, share
@@ -136,43 +135,6 @@ def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "*subsampling* is absent (everywhere)" in text
     assert "## 3 classes" in text
     assert "digits, 50 voters" in text
-
-
-@pytest.mark.slow
-def test_a_new_aggregator_is_in_the_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One entry of the list is all; every line shows the truth of its option."""
-    mechanisms = (*MECHANISMS, Oracle)
-    monkeypatch.setattr("experiments.aggregators.comparison.MECHANISMS", mechanisms)
-    found, options = compare(ONE)
-    assert "oracle" in {name_of(option) for option in options}
-    assert "LNMax" in {option["name"] for option in found.options}
-    lines: dict[tuple[str, str], tuple[Any, float]] = {}
-    original = Axes.plot
-
-    def plot(*args: Any, **how: Any) -> Any:
-        lines[how["color"], str(how["linestyle"])] = args[1:], how["linewidth"]
-        return original(*args, **how)
-
-    monkeypatch.setattr(Axes, "plot", plot)
-    save_margins(tmp_path / "margins.png", [found])
-    known = styles()
-    assert len({(each.color, str(each.dash)) for each in known.values()}) == len(listed())
-    assert len(lines) == len(options) == len(found.options)
-    for option in options:
-        (margins, truth), linewidth = lines[known[name_of(option)].color, str(known[name_of(option)].dash)]
-        assert margins == [2 * level - 11 for level in found.levels]
-        assert truth == pytest.approx(option.curve.tolist(), abs=1e-6)
-        assert linewidth == known[name_of(option)].width
-    results = Results([found], [], [], [], [], compare_private(quick=True))
-    first, written = page(results, quick=True), page(results, quick=True, part="two_classes")
-    assert "* *oracle*: knows the answer." in first
-    assert "| randomized response | oracle |" in written
-    ours = found.options[0]
-    share = np.mean(ours["truth"])  # 6 … 11 of 11 votes are equally likely
-    right, accuracy = written.split("Right labels:")[1].split("Accuracy:")[:2]
-    assert f"| {share:.4f} |" in right.replace("**", "")
-    assert f"| {ours['accuracy']:.4f} |" in accuracy.replace("**", "")
-    assert "(oracle at margin" in first  # ours is worse, and the claim says so
 
 
 def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

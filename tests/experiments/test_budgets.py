@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from experiments import pages
 from experiments.aggregators import budgets
@@ -29,30 +27,3 @@ def test_the_data_are_those_of_a_sweep(panel: int, point: int) -> None:
     saved = SAVED[panel]["points"][point]
     (again,) = budgets.points_of(panel, [budgets.PANELS[panel][2].split()[point]])
     assert again["right"] == pytest.approx(saved["right"], abs=1e-6)
-
-
-def test_the_lines_are_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Figure] = []
-
-    def keep(self: Figure, path: Path, **_: object) -> None:
-        drawn.append(self)
-        Path(path).write_bytes(b"")
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    budgets.save_budgets(tmp_path / "budgets.png", SAVED)
-    (figure,) = drawn
-    colors = {color: name for name, (color, _) in budgets.LINES.items()}
-    for axis, panel in zip(figure.axes, SAVED, strict=True):
-        shown = {colors[line.get_color()]: np.asarray(line.get_xydata()).tolist() for line in axis.get_lines()}
-        expected: dict[str, list[list[float]]] = {}
-        for point in panel["points"]:
-            for name, right in point["right"].items():
-                expected.setdefault(name, []).append([point["epsilon"], right])
-        assert shown == {name: points for name, points in expected.items() if name in budgets.LINES}
-        assert axis.get_ylabel() in {"share of right labels", ""}
-    legend = figure.legends[0]
-    labels = [text.get_text() for text in legend.get_texts()]
-    assert labels[0] == "darrm"
-    assert sorted(labels) == sorted(budgets.LINES)
-    handles = [line.get_color() for line in legend.get_lines()]
-    assert [colors[color] for color in handles] == labels

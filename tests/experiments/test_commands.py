@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.scaling.commands import COMMANDS, ROOT, Command, Runs, measure, median, run_once, times_less
+from experiments.scaling.commands import COMMANDS, ROOT, Runs, median, run_once, times_less
 from experiments.scaling.processes import Taken
 
 
@@ -23,26 +23,9 @@ def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
     assert large.megabytes >= 200.0 > idle.megabytes  # of a small one, whatever started it
 
 
-def test_it_runs_the_library_that_it_is_given(tmp_path: Path) -> None:
-    (tmp_path / "darrm").mkdir()
-    (tmp_path / "darrm" / "__init__.py").write_text("import pathlib\npathlib.Path('ran').touch()\n", encoding="utf-8")
-    folder = tmp_path / "work"
-    folder.mkdir()
-    run_once("-c 'import darrm'", tmp_path, folder)
-    assert (folder / "ran").exists()
-
-
 def test_a_command_that_fails_has_no_seconds(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ended with status 3"):
         run_once("-c 'raise SystemExit(3)'", tmp_path, tmp_path)
-
-
-@pytest.mark.slow
-def test_what_is_known_of_before_is_kept(tmp_path: Path) -> None:
-    known = asdict(Runs(5, 9.0, 8.0, 7.0))
-    row = measure(Command("nothing", "-c pass"), tmp_path, None, known)
-    assert row["before"] == known
-    assert row["now"]["runs"] == 5
 
 
 def test_medians_and_ratios() -> None:

@@ -99,13 +99,6 @@ def test_when_all_fail_every_reason_is_given(mirror: str) -> None:
     assert "set DARRM_DATA_DIR" in message
 
 
-def test_a_mirror_that_is_not_there_is_an_error_too() -> None:
-    with pytest.raises(OSError, match=r"part\.gz could not be downloaded"):
-        obtain(file("http://127.0.0.1:9/"), pause=0.0)
-    with pytest.raises(OSError, match="starts with https"):
-        obtain(file("file:///etc/"), pause=0.0)
-
-
 @pytest.mark.parametrize(
     ("packed", "message"),
     [
@@ -234,11 +227,6 @@ def test_a_file_that_is_not_gzipped_is_taken_as_it_is(mirror: str, tmp_path: Pat
     plain = RemoteFile("set", "part.mat", len(GOOD), hashlib.sha256(GOOD).hexdigest(), (f"{mirror}/good/",))
     assert obtain(plain) == GOOD
     assert (tmp_path / "darrm" / "set" / "part.mat").read_bytes() == GOOD
-
-
-def test_an_array_keeps_its_shape() -> None:
-    content = bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, *range(6)])
-    assert read_idx(content, "here").tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_digits_split_without_overlap() -> None:

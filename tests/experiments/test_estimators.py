@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
-from darrm.errors import PlanError
 from experiments.estimators import contenders, data
-from experiments.estimators.__main__ import cells_of, claims_of, judged, means_of
-from experiments.estimators.contenders import CONTENDERS, NEITHER, OURS, THEIRS, share_right, teachers_of, unit
+from experiments.estimators.__main__ import judged, means_of
+from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, share_right, unit
 
 
 def cell(**right: list[float | None]) -> dict[str, Any]:
@@ -36,10 +35,6 @@ def test_rows_of_length_one_keep_apart_what_differs_in_length() -> None:
     assert len(np.unique(rows[:, -1])) == 3
 
 
-def test_teachers_have_some_25_rows_each() -> None:
-    assert [teachers_of(rows) for rows in (100, 1_000, 50_000)] == [10, 40, 250]
-
-
 def test_the_best_is_private_and_an_error_of_it_is_as_good() -> None:
     found = judged("here", cell(vote=[0.8, 0.9], GaussianNB=[0.9, 0.9], a_model_without_noise=[1, 1]))
     assert (found["best"], found["level"], found["ours"], found["vote"]) == ("GaussianNB", [], False, False)
@@ -50,35 +45,8 @@ def test_the_best_is_private_and_an_error_of_it_is_as_good() -> None:
     assert judged("here", cell(vote=[0.4, 0.4]))["useless"]
 
 
-def test_dpsgd_is_ours_and_no_vote() -> None:
-    found = judged("here", {**cell(vote=[0.5, 0.5]), "right": {"DP-SGD": [0.9, 0.9], "the largest class": [0.1, 0.1]}})
-    assert (found["ours"], found["vote"]) == (True, False)
-
-
 def test_who_could_not_answer_once_is_left_out() -> None:
     assert "vote" not in means_of(cell(vote=[0.9, None], GaussianNB=[0.3, 0.5]))
-
-
-def test_claims_fail_below_two_thirds_of_all_cells() -> None:
-    ours, theirs = cell(vote=[0.9, 0.9], GaussianNB=[0.5, 0.5]), cell(vote=[0.5, 0.5], GaussianNB=[0.9, 0.9])
-    for won, lost in ((20, 10), (19, 11), (19, 0)):  # cells that were not run are none that hold
-        claims = claims_of(cells_of([{"title": "here", "cells": [ours] * won + [theirs] * lost}]))
-        assert [claim.holds for claim in claims] == [won == 20] * 2
-        assert claims[0].measured == f"in {won} of {won + lost} that were run, of 30"
-
-
-@pytest.mark.slow
-def test_contenders_answer_the_same_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = data.split("wine", 0)
-    assert share_right("the largest class", made, 1, 0) == np.mean(made.answers == np.bincount(made.y).argmax())
-    assert (share_right("a model without noise", made, 1, 0) or 0.0) > 0.9
-    assert (share_right("vote", made, 300, 0) or 0.0) > 0.8
-
-    def none(*_: object) -> None:
-        raise PlanError("no release")
-
-    monkeypatch.setitem(CONTENDERS, "vote", (OURS, none))
-    assert share_right("vote", made, 1, 0) is None
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ from darrm.optimize.comparison import compare
 from darrm.plan.accuracy import accuracy_of_majorities
 from darrm.table.library import available_tables
 from darrm.table.table import certify
-from darrm.util.figures import COLORS
 from experiments import explorer_data, make_tables
 from tests.exhaustive import EXHAUSTIVE
 from tests.planned import calibrated
@@ -345,11 +344,3 @@ def test_the_data_are_those_of_the_tables(K: int, *, all_of_them: bool) -> None:
     np.testing.assert_array_equal(stored[0][problems].ravel(), gamma)
     # proofs of other processors round differently
     np.testing.assert_allclose(stored[1][problems].ravel(), rivals, rtol=0, atol=FORMULA)
-
-
-def test_colors_are_those_of_the_pictures() -> None:
-    light = (PAGE / "style.css").read_text(encoding="utf-8").partition("@media")[0]
-    names = "ours|constant|randomized_response|subsampling|double_subsampling|gnmax|lnmax|exponential_mechanism"
-    used = re.findall(rf"--(?:{names}|permute_and_flip): (#[0-9a-f]{{6}})", light)
-    assert len(used) == 9
-    assert set(used) <= {color.lower() for color in COLORS}

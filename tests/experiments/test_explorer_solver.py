@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, Problem, Table, Voters, Workload, certify, optimize_table, priors
+from darrm import PrivacyParams, Table, Voters, Workload, certify, optimize_table, priors
 from darrm.loss.composition import compose_optimal
 from darrm.majority import baselines
 from darrm.majority.noise_function import NoiseFunction
@@ -22,7 +22,7 @@ from darrm.optimize import SolveOptions
 from darrm.plan.__main__ import plan as plan_command
 from darrm.subsampling import Subsampling
 from experiments.explorer_data import bundle
-from tests.experiments.test_explorer import BROWSERS, PAGE, SEARCHED
+from tests.experiments.test_explorer import BROWSERS, PAGE, SEARCHED, private, problem_of
 from tests.planned import calibrated
 
 ROOT = Path(__file__).parents[2]
@@ -53,19 +53,6 @@ def ran(body: str, asked: list[Any], solver: Path | None = None) -> list[Any]:
     done = subprocess.run([NODE, "-e", program, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout))
-
-
-def private(K: int, m: str, epsilon: str, delta: str, **more: str) -> dict[str, str]:
-    return {"voters": "private", "K": str(K), "m": m, "epsilon": epsilon, "delta": delta, **more}
-
-
-def problem_of(setting: dict[str, str]) -> Problem:
-    K, each = int(setting["K"]), PrivacyParams(setting["epsilon"], setting["delta"])
-    overlap = setting.get("overlap", "all")
-    reached = None if overlap == "all" else int(overlap)
-    if setting["voters"] == "private":
-        return Problem.from_allowance(Voters(K, each, overlap=reached), setting["m"])
-    return Problem(Voters(K, PrivacyParams("inf"), overlap=reached), each)
 
 
 SETTINGS = (

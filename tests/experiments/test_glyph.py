@@ -34,11 +34,6 @@ def machine(folder: Path, jobs: int = 1) -> Machine:
     return Machine(jobs=jobs, device="cpu", progress=False, folder=folder)
 
 
-def test_characters_are_150_and_strangers_are_none_of_them() -> None:
-    assert len(CHARACTERS) == len(set(CHARACTERS)) == STUDIES["glyph"].classes == 150
-    assert len(set(CHARACTERS + STRANGERS)) == 150 + len(STRANGERS)
-
-
 @pytest.mark.slow  # draws all characters in all fonts
 def test_every_outline_is_ink_and_none_is_the_box_of_a_missing_character() -> None:
     atlas = load_atlas(CHARACTERS + STRANGERS)
@@ -52,11 +47,6 @@ def test_every_outline_is_ink_and_none_is_the_box_of_a_missing_character() -> No
     for font in FONTS:
         box = _outlines(font, "\u0378")["\u0378"]  # is assigned to no character
         assert _blurred(box[np.newaxis]).tobytes() not in drawn, font
-
-
-def test_a_character_that_no_font_has_is_an_error() -> None:
-    with pytest.raises(ValueError, match="in one of the fonts"):
-        load_atlas("A\u0378")
 
 
 @pytest.mark.slow
@@ -111,15 +101,6 @@ def test_the_discriminant_is_that_of_another_library() -> None:
     theirs.fit(features[kept].astype(float), y[kept])
     assert (ours.predict(features) == theirs.predict(features.astype(float))).mean() > 0.999
     assert (ours.predict(features) == y).mean() > 0.7
-
-
-def test_a_class_without_a_record_is_never_the_answer() -> None:
-    records = draw_records(STYLE, (12,), 500)
-    features = extract_features(records.x)
-    some = records.y != 3
-    answers = fit_discriminant(Moments.of(features[some], records.y[some], 12), 0.1).predict(features)
-    assert 3 not in answers
-    assert len(set(answers)) == 11
 
 
 def test_moments_add_up_to_those_of_the_union() -> None:

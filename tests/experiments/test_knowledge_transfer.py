@@ -16,10 +16,10 @@ from darrm.training.calibration import privacy_of
 from darrm.training.teachers import majority
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
-from experiments.knowledge_transfer.labels import accuracies, per_query, ways
+from experiments.knowledge_transfer.labels import accuracies, ways
 from experiments.knowledge_transfer.page import text
 from experiments.knowledge_transfer.selection import _what_counts
-from experiments.knowledge_transfer.teachers import TeacherVotes, load_votes, private_recipe, save_votes
+from experiments.knowledge_transfer.teachers import TeacherVotes, private_recipe
 from experiments.knowledge_transfer.totals import total_rows
 from experiments.pages import read_json, write_json
 from experiments.pate.settings import TABLE_4
@@ -45,22 +45,6 @@ def test_the_whole_pipeline_runs_on_digits(quick: tuple[Path, dict[str, Any]]) -
     students = {row["labels"]: row["accuracy"] for row in result["students"]}
     assert students.keys() == {*settings.AGGREGATORS, "non-private student", "fully supervised"}
     assert students["fully supervised"] > 0.9
-
-
-@pytest.mark.slow
-def test_the_case_in_which_the_method_shines(quick: tuple[Path, dict[str, Any]]) -> None:
-    _, result = quick
-    rows = {(row["m"], row["aggregator"]): row for row in result["fresh"]}
-    best, sub = rows[3, settings.OPTIMAL], rows[3, settings.SUBSAMPLING]
-    bare = rows[11, fresh.BARE]
-    assert bare["right"] > best["right"] > sub["right"] + 0.05
-    assert (bare["one"], best["one"], sub["one"]) == (5.5, 1.5, 1.5)  # sums of ε = 0.5, and 3 of them
-    assert best["all"] <= 10 * best["one"]
-    shown = text(result)
-    assert f"{best['right'] - sub['right']:+.4f} at m = 3" in shown
-    for row in (bare, best, sub):
-        assert f"| {row['aggregator']} | {row['right']:.4f} | {row['one']:g} |" in shown
-    assert "costs nothing more" in shown
 
 
 def test_right_labels_of_flipped_answers_by_enumeration() -> None:
@@ -198,33 +182,11 @@ def test_what_the_page_says_is_so(published: dict[str, dict[str, Any]]) -> None:
     assert np.mean(majorities) < min(one["private_majority"] for one in published["mnist"]["trainings"])
 
 
-def test_per_query_is_exact() -> None:
-    query = per_query(settings.SETUPS["mnist"].each, 7)
-    assert (query.epsilon, query.delta) == (0.6244, 0.0007)
-
-
 def test_the_selection_looks_at_the_released_label() -> None:
     scores = {"accuracy": 0.7, "majority_accuracy": 0.9}
     assert _what_counts({"kind": "private", **scores}) == 0.9
     assert _what_counts({"kind": "plain", **scores}) == 0.7
     assert _what_counts({"accuracy": 0.6}) == 0.6
-
-
-def some_votes() -> list[TeacherVotes]:
-    rng = np.random.default_rng(3)
-    truth = rng.integers(2, size=75)
-    private, plain = rng.integers(2, size=(2, 3, 75, 11), dtype=np.int8)  # 825 bits a training, which are no bytes
-    return [TeacherVotes(*votes, truth) for votes in zip(private, plain, strict=True)]
-
-
-def test_votes_are_kept_to_the_last_bit(tmp_path: Path) -> None:
-    votes = some_votes()
-    save_votes(tmp_path / "a-votes.npz", votes)
-    for one, other in zip(load_votes(tmp_path / "a-votes.npz"), votes, strict=True):
-        for name in ("private", "plain", "truth"):
-            found, expected = getattr(one, name), getattr(other, name)
-            assert found.dtype == expected.dtype
-            assert (found == expected).all()
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*-votes.npz")), ids=lambda path: str(path.stem))

@@ -19,7 +19,6 @@ from experiments.next_word.samplers import (
     votes_by,
     voting,
 )
-from experiments.pages import read_json
 
 pytestmark = pytest.mark.slow  # all tests share a corpus, which takes seconds
 
@@ -54,12 +53,6 @@ def test_teachers_correct_the_public_model(small: Corpus) -> None:
         counts = np.array([followed.count(character) for character in CHARACTERS])
         assert law == pytest.approx((counts + LEAN * public) / (len(followed) + LEAN))
     assert decoded(encoded("a~é\n")) == "a~~\n"
-
-
-def test_bits_are_the_judge_s(small: Corpus) -> None:
-    prompt, text = encoded("Return ").tolist(), encoded("it").tolist()
-    first, second = small.judge.law(prompt)[text[0]], small.judge.law([*prompt, text[0]])[text[1]]
-    assert small.bits(prompt, text) == pytest.approx(-(np.log2(first) + np.log2(second)) / 2.0)
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
@@ -105,23 +98,6 @@ def test_votes_have_the_models_laws(small: Corpus) -> None:
         assert {word for word, ours in told if ours} <= {likeliest}
     public, _ = sampling(task, "public", 1.0, rng=rng)(encoded("Return the ").tolist(), 0)
     assert 0 <= public < V
-
-
-def test_claims_say_what_the_numbers_say() -> None:
-    result = read_json(FOLDER / "texts.json")
-    together, alone = result["agreement"]
-    bits = {(row["way"], row["epsilon"]): row["bits"] for row in result["rows"]}
-    assert [claim.holds for claim in next_word.claims_of(result)] == [
-        together["answered"] >= 2 * alone["answered"],
-        together["a_token"] <= alone["a_token"] / 2,
-        together["distance"] - together["floor"] <= 0.02,
-        *(
-            all(bits[next_word.OURS, epsilon] < bits[rival, epsilon] for epsilon in next_word.EPSILONS)
-            for rival in next_word.RIVALS
-        ),
-    ]
-    flipped = {**result, "agreement": [alone, together]}
-    assert not any(claim.holds for claim in next_word.claims_of(flipped)[:2])
 
 
 def test_a_quick_run_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

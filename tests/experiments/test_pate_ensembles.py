@@ -60,11 +60,3 @@ def test_a_second_call_reads_the_votes_of_the_same_training_only(
     monkeypatch.setattr(ensembles, "SEED", 1)
     with pytest.raises(RuntimeError, match="trained"):
         ensembles.obtain(DIGITS, machine, quick=True)
-
-
-@pytest.mark.parametrize(("name", "side"), [("digits", 8), ("mnist", 28), ("fashion-mnist", 28)])
-def test_networks_fit_the_images(name: str, side: int) -> None:
-    torch = pytest.importorskip("torch")
-    study = STUDIES[name]
-    assert ensembles.network_for(study)()(torch.zeros(2, 1, side, side)).shape == (2, study.classes)
-    assert name in ensembles.RECIPES

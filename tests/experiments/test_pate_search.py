@@ -56,11 +56,6 @@ def test_the_search_finds_the_best_of_those_that_answer_as_much_and_as_well() ->
     assert found.epsilon <= found.base_epsilon < base_value
 
 
-def test_where_nothing_is_as_good_the_base_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "THRESHOLDS", (1.0,))  # answers less
-    assert search.search(BASE, SIZE, DELTA).aggregator == BASE
-
-
 @pytest.mark.slow
 def test_a_searched_way_is_published_with_its_own_parameters(tmp_path: Path) -> None:
     votes = Votes.of_counts(pate_like_votes(VoteSize(80, 50, 3, (8.0, 1.0), seed=1)))

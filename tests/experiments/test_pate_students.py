@@ -51,8 +51,3 @@ def test_true_classes_of_the_pool_and_the_held_out_images_teach_nothing() -> Non
     # labels that stop early are those of a pool whose rest was never asked about
     padded = np.concatenate([labels, np.full(100, ABSTAIN)])
     assert (students.student_scores(data, padded, seed=0, quick=True) == one).all()
-
-
-def test_an_unknown_data_set_is_refused() -> None:
-    with pytest.raises(ValueError, match="name must be one of digits"):
-        students.student_accuracy(replace(recorded(), name="adult"), np.zeros(3, dtype=np.int64), seed=0, quick=True)

@@ -1,14 +1,8 @@
 """The page about any number of classes: what the pictures show is computed right, and the page is its data's."""
 
-from dataclasses import asdict
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from experiments import pages
-from experiments.aggregators import plurality_page
-from experiments.aggregators.comparison import Comparison
 from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
 
 
@@ -28,31 +22,6 @@ def test_two_classes_are_one_bit() -> None:
     """σ = 40, order 8: 0.003187 for two classes; small orders come near 2/π of the counts' cost."""
     assert two_classes(40.0, np.array([8.0]))[0] == pytest.approx(0.003187, abs=1e-6)
     assert two_classes(1000.0, np.array([2.0]))[0] * 1000.0**2 / 2.0 == pytest.approx(2.0 / np.pi, abs=1e-4)
-
-
-def comparison(K: int, shares: dict[str, float]) -> Comparison:
-    options = [{"name": name, "right": right, "settings": {}, "released": True} for name, right in shares.items()]
-    work = {"K": K, "classes": 10, "queries": 7, "epsilon": 2.0, "delta": 1e-5}
-    return Comparison(work, options, [], 1.0, "dirichlet:1", [], 0.125, 0.875, 9.0)
-
-
-@pytest.mark.slow
-def test_a_run_writes_pictures_numbers_and_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plurality_page, "GRID", 11)
-    monkeypatch.setattr(plurality_page, "SIGMAS", (3.0, 5.0))
-    folder = tmp_path / "reproduction/aggregators"
-    folder.mkdir(parents=True)
-    found = [comparison(1000, {"fast": 0.75, "GNMax, tight σ": 0.5}), comparison(50, {"slow": 0.25})]
-    pages.write_json(folder / "pluralities.json", list(map(asdict, found)))
-    assert plurality_page.main(["--output", str(tmp_path)]) == 0
-    text = (tmp_path / "plurality.md").read_text()
-    assert "the best is fast in 1, slow in 1." in text
-    assert "| 10 | 1,000 | 7 | fast | 0.7500 | 0.5000 | 0.1250 | 0.8750 |" in text
-    assert "| 10 | 50 | 7 | slow | 0.2500 | – | 0.1250 | 0.8750 |" in text
-    assert plurality_page.main(["--page", "--output", str(tmp_path)]) == 0
-    assert (tmp_path / "plurality.md").read_text() == text
-    for name in ("surface", "ratio"):
-        assert (folder / f"label_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_worst_place_costs_what_the_label_costs() -> None:

@@ -27,21 +27,3 @@ def test_a_release_that_fails_is_no_measurement(tmp_path: Path) -> None:
     (tmp_path / "digits.csv").write_text("0,1\n")
     with pytest.raises(ValueError, match=r"ended with status 2"):
         benchmark.release(tmp_path, "digits.csv", "labels.csv", ROOT)
-
-
-def test_the_page_compares_the_same_case() -> None:
-    cases = [(10, "a.npy", 1.0), (10, "b.csv", 3.0)]
-    timings = [
-        {"queries": queries, "votes": votes, "output": "c", "version": version, "seconds": 1.0}
-        | {"cpu_seconds": cpu * (1.0 if version == "this" else 2.5 * cpu), "peak_megabytes": 7.0}
-        for queries, votes, cpu in cases
-        for version in ("this", "before")
-    ]
-    spent = {"this": {"a coin": 4.0}, "before": {"a coin": 40.0}}
-    data = {"commits": {"this": "abc", "before": "def"}, "timings": timings, "nanoseconds": spent}
-    text = benchmark.page(data)
-    assert "| 10 | a.npy | c | 1.00 | 1.00 | 7 | 1.00 | 2.50 | 7 | 2.5 |" in text
-    assert "| 10 | b.csv | c | 1.00 | 3.00 | 7 | 1.00 | 22.50 | 7 | 7.5 |" in text
-    assert "| a coin | 4.0 | 40.0 | 10.0 |" in text
-    alone = benchmark.page({**data, "timings": [item for item in timings if item["version"] == "this"]})
-    assert "| 10 | b.csv | c | 1.00 | 3.00 | 7 |\n" in alone

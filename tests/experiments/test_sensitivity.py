@@ -14,7 +14,7 @@ from darrm.random_dp.sample_size import sample_size
 from experiments.sensitivity import __main__ as sensitivity
 from experiments.sensitivity.curves import effort_bounds, index_share
 from experiments.sensitivity.kde import PEAK, density, mixture
-from experiments.sensitivity.mean import figure4, figure9
+from experiments.sensitivity.mean import figure9
 from experiments.sensitivity.page import read_figure
 from experiments.sensitivity.svm import C, error_of, support_vector_machine, two_classes
 
@@ -86,20 +86,6 @@ def test_the_published_page_is_of_full_runs() -> None:
     found = [read_figure(path) for path in sorted(DATA.glob("figure*.json"))]
     assert [data.figure for data in found] == [2, 3, 4, 5, 6, 7, 9]
     assert not any(data.quick for data in found)
-
-
-@pytest.mark.slow
-def test_a_quick_run_of_the_exponential_mean() -> None:
-    data = figure4(quick=True, jobs=1)
-    assert data.quick
-    assert all(claim.holds for claim in data.claims)
-
-
-@pytest.mark.slow
-def test_all_figures_quickly(tmp_path: Path) -> None:
-    assert run(lambda: sensitivity.main(["--all", "--quick", "--output", str(tmp_path)])) == 0
-    assert len(list((tmp_path / "sensitivity").glob("*.png"))) == 7
-    assert "shortened run" in (tmp_path / "sensitivity.md").read_text()
 
 
 def test_the_sampled_sensitivity_on_the_cube_lies_between_its_quantile_and_the_global_one() -> None:

@@ -1,7 +1,6 @@
 """The pages of the server: they are what their data say, the chain of a long ledger is the ledger's, and the simulation
 obeys the laws that hold for whatever queues."""
 
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -10,20 +9,11 @@ from pathlib import Path
 import pytest
 
 from darrm import PrivacyLedger
-from experiments.serve import __main__ as serve
 from experiments.serve import long_ledger, scale
 from experiments.serve.simulation import Costs, Simulation
 
 DOCS = Path(__file__).parents[2] / "docs"
 COSTS = Costs(request=1e-3, keep=1e-4, settle=1e-4, debit=0.008, question=1e-4, wait=0.002, sync=0.004)
-
-
-def test_both_pages_are_what_their_data_say() -> None:
-    assert serve.page(DOCS / "reproduction" / "serve") == (DOCS / "reproduction" / "serve.md").read_text(
-        encoding="utf-8"
-    )
-    data = json.loads((DOCS / "scale" / "scale.json").read_text(encoding="utf-8"))
-    assert scale.page(data) == (DOCS / "scale.md").read_text(encoding="utf-8")
 
 
 def test_the_links_of_a_long_ledger_are_those_that_it_would_have_written(tmp_path: Path) -> None:
@@ -50,15 +40,6 @@ def test_little_s_law_and_the_bounds_of_each_part_hold(clients: int) -> None:
     # requests and the desk compute in one interpreter
     assert result["answers_a_second"] <= 1 / (COSTS.request + COSTS.keep + COSTS.question + COSTS.settle)
     assert max(result[part] for part in ("interpreter", "desk", "ledger")) == pytest.approx(1.0, abs=0.02)
-
-
-def test_a_desk_computes_in_turns_with_requests_that_wait() -> None:
-    simulation = Simulation(COSTS, clients=0)
-    simulation.run(1.0)
-    assert simulation._computed(0, 0.003) == pytest.approx(0.003)  # nobody waits
-    assert simulation._queued(0, 0.001) == pytest.approx(0.004)
-    assert simulation._computed(0, 0.010) == pytest.approx(0.014)  # in turns with the 4 ms that wait
-    assert simulation._computed(0, 0.002) == pytest.approx(0.004)
 
 
 def test_chance_arrivals_are_answered_and_servers_share_the_ledgers_turns() -> None:

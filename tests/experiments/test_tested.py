@@ -1,7 +1,6 @@
 """Runs that are tested first: the least budget with which votes pass, and the tables that show it."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from darrm.privacy import PrivacyParams
 from darrm.votes import Votes
 from experiments.pages import Row
 from experiments.tested import __main__ as tested
-from experiments.tested.__main__ import CHANCE, KINDS, least_budget, measure, rows_of, table_of
+from experiments.tested.__main__ import CHANCE, KINDS, least_budget, rows_of, table_of
 from experiments.tested.ensembles import Setting
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,14 +27,6 @@ def test_the_least_budget_passes_and_one_less_does_not() -> None:
     assert chance(epsilon) >= CHANCE > chance(0.998 * epsilon)
     split = Votes.of_counts([[31, 29, 0]] * 40)
     assert least_budget(split, SETTING, 1e-3, 3.0)[0] > 1.2 * epsilon
-
-
-@pytest.mark.slow
-def test_a_row_counts_as_many_queries_as_it_says() -> None:
-    row = measure(VOTES, replace(SETTING, queries=30), 1e-3)
-    assert row["answered"] <= 30.0
-    assert row["exact"] < min(row["published"], row["tested"], row["data_independent"])
-    assert row["pass_chance"] >= CHANCE
 
 
 def test_the_table_is_the_one_of_the_guide_and_marks_the_smaller_guarantee() -> None:
