@@ -19,7 +19,7 @@ from darrm.util import checks
 from darrm.util.progress import StatusLine, status_line
 from experiments import pages
 from experiments.command_line import CommandLine
-from experiments.pate.page import PRINTED, page
+from experiments.pate.page import page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.settings import STUDIES
@@ -78,8 +78,8 @@ def write_printed(folder: Path) -> None:
     """Write what the printed columns determine."""
     numbers: pages.Row = {"table_2": table_2(), "fixed_part": fixed_part(), "table_4": table_4()}
     numbers["figure_10"] = figure_10()
-    pages.write_json(folder / f"{PRINTED}.json", numbers)
-    draw_figure_10(folder / f"{PRINTED}-figure-10.png", numbers["figure_10"])
+    pages.write_json(folder / "printed.json", numbers)
+    draw_figure_10(folder / "printed-figure-10.png", numbers["figure_10"])
 
 
 def _parser() -> CommandLine:

@@ -10,7 +10,6 @@ their hash, and not stored. Writes OUTPUT/pate/outside.json; our student is that
 import io
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +22,10 @@ from experiments.datasets import FILES
 from experiments.download import obtain
 from experiments.kept import kept
 from experiments.pate.ensembles import split
-from experiments.pate.models import models_of
 from experiments.pate.page import OUTSIDE
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import STUDIES
+from experiments.pate.students import recipe_of, student_of
 
 
 def published() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -43,10 +42,13 @@ def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
     used[places] = labels[places]
     votes = Votes.of_labels(labels[:, np.newaxis].astype(np.int8), classes=10)
     recorded = Recorded("mnist", votes, data.test_x, data.test_y, test_x, test_y, np.nan, np.nan)
-    models, students = models_of("mnist"), []
+    students = []
     for seed in seeds:
-        train = partial(models.accuracy, recorded, used, seed=seed, quick=quick)
-        students.append(kept(folder / "kept", "outside", [recorded.digest, seed, quick, models.recipe], train)[0])
+
+        def train(seed: int = seed) -> list[float | None]:
+            return recorded.measured(student_of(recorded, used, seed=seed, quick=quick), len(used))
+
+        students.append(kept(folder / "kept", "outside", [recorded.digest, seed, quick, recipe_of("mnist")], train)[0])
     return {
         "labels": len(labels),
         "labels_right": float(np.mean(labels == data.test_y)),

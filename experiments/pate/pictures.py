@@ -9,7 +9,7 @@ from typing import Any
 from darrm.util.extras import require
 from darrm.util.figures import saved_figure
 from experiments.pages import Row
-from experiments.pate.comparison import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, comparison, mean
+from experiments.pate.page import BY_LABEL, DPSGD, LINEAR, OURS, PRINTED, SANITIZED, SEARCHED, comparison, mean
 
 LNMAX, CONFIDENT, COST, DARK = "#c05621", "#2b6cb0", "#1a1a1a", "#12355b"
 SIZES = ("#a0aec0", "#718096", "#4a5568", "#2b6cb0")

@@ -23,7 +23,7 @@ from darrm.votes import ABSTAIN, Votes
 from experiments.census import LabeledTable, load_adult
 from experiments.kept import digest_of, kept_votes
 from experiments.pate.ensembles import PARTITION_SEED, POOL_SEED
-from experiments.pate.recorded import Measured, Recorded
+from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
 from experiments.teachers import Machine
 
@@ -61,15 +61,14 @@ def obtain_adult(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     )
 
 
-def census_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Measured:
+def census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> CensusStudent:
     """Train a student, supervised, on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
     answered = np.flatnonzero(labels != ABSTAIN)
     model = require("sklearn.ensemble").GradientBoostingClassifier(
         n_estimators=QUICK_TREES if quick else TREES, learning_rate=0.05, max_depth=2, subsample=0.7, random_state=seed
     )
     model.fit(recorded.pool_x[answered], labels[answered])
-    threshold = float(np.quantile(model.predict_proba(recorded.pool_x)[:, 1], 1.0 - RICH_SHARE))
-    return recorded.measured(CensusStudent(model, threshold), len(labels))
+    return CensusStudent(model, float(np.quantile(model.predict_proba(recorded.pool_x)[:, 1], 1.0 - RICH_SHARE)))
 
 
 def adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:

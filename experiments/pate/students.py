@@ -10,17 +10,26 @@ with MNIST's recipe pseudo-labels swallow classes. That of SVHN was never tried.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.training.network import Build, convolutional_network, student_network
 from darrm.training.student import FIXMATCH, Perturbation, Student, StudentRecipe, train_student
-from darrm.util import checks
-from experiments.pate.glyph_networks import CHANGE
-from experiments.pate.recorded import Measured, Recorded
-from experiments.pate.settings import NETWORKS
+from experiments.pate import ensembles
+from experiments.pate.glyph import (
+    CHANGE,
+    GlyphStudent,
+    glyph_baseline,
+    glyph_task,
+    networks_baseline,
+    obtain_glyph,
+    train_glyph_student,
+)
+from experiments.pate.random_forests import adult_baseline, census_student, obtain_adult
+from experiments.pate.recorded import Predictor, Recorded
+from experiments.pate.settings import NETWORKS, Study
+from experiments.teachers import Machine
 
 RECIPES = {
     # eight pixels a side are too few to be moved or hidden
@@ -42,36 +51,59 @@ RECIPES = {
         steps=1000, learning_rate=3e-3, batch=64, weight=0.0, robustness=0.5, averaging=0.99, change=CHANGE
     ),
 }
+BASELINE_BATCH = 128  # labeled images a step: there are sixty thousand
 QUICK_SHARE = 0.1  # of the steps
 
 
-def student_accuracy(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Measured:
-    """Train a student and measure it.
-
-    ``labels`` (q,) are those released for the first q ≤ Q inputs of the pool, `ABSTAIN` where there is none; ``quick``
-    takes a tenth of the steps.
-    """
-    return recorded.measured(train(recorded, labels, seed=seed, quick=quick), len(labels))
+def recipe_of(name: str) -> str:
+    """Say how a data set's student is trained; results are kept under it."""
+    if name == "glyph":
+        return "discriminant on oriented gradients"
+    return "boosted trees, as many of the richer as there are" if name == "adult" else repr(RECIPES[name])
 
 
-def student_scores(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> NDArray[np.float64]:
-    """Train the student of a first round and return its scores (Q, C) on the pool, for Interactive-GNMax."""
-    return train(recorded, labels, seed=seed, quick=quick).scores(recorded.pool_x)
+def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
+    """Train the teachers of a study and ask them about its pool, or read what they said before."""
+    if study.name in {"glyph", NETWORKS}:
+        return obtain_glyph(study, machine, quick=quick)
+    return (obtain_adult if study.name == "adult" else ensembles.obtain)(study, machine, quick=quick)
 
 
-def train(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student:
-    """Train a student on labels of the first inputs of the pool, with the recipe of the data set."""
-    checks.one_of(RECIPES, name=recorded.name)
+def student_of(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:
+    """Train a student on the labels (q,) of the first q inputs of the pool, `ABSTAIN` where there is none."""
+    train = census_student if recorded.name == "adult" else scoring_student
+    return train(recorded, labels, seed=seed, quick=quick)
+
+
+def scoring_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student | GlyphStudent:
+    """Train a student that scores inputs, for Interactive-GNMax; ``quick`` takes a tenth of the steps."""
+    x, asked, classes = recorded.pool_x, len(labels), recorded.votes.counts.shape[1]
+    if recorded.name == "glyph":
+        return train_glyph_student(x[:asked], labels, classes)
     recipe = RECIPES[recorded.name]
     if quick:
         recipe = replace(recipe, steps=max(1, round(QUICK_SHARE * recipe.steps)))
-    x, asked = recorded.pool_x, len(labels)
-    build = network_for(x, recorded.votes.counts.shape[1])
-    answers = np.asarray(labels)
-    return train_student(x[:asked], answers, x[asked:], recipe=recipe, build=build, seed=seed, progress=False)
+    build = network_for(x, classes)
+    return train_student(x[:asked], labels, x[asked:], recipe=recipe, build=build, seed=seed, progress=False)
 
 
-def network_for(x: NDArray[Any], classes: int) -> Build:
+def baseline(study: Study, recorded: Recorded, machine: Machine, *, seed: int, quick: bool) -> float:
+    """Measure a model of all private data without privacy, on the held-out inputs."""
+    if study.name == "glyph":
+        return glyph_baseline(study, machine, quick=quick)
+    if study.name == NETWORKS:
+        return networks_baseline(glyph_task(study, quick=quick), seed=seed, quick=quick)
+    if study.name == "adult":
+        return adult_baseline(recorded, seed=seed, quick=quick)
+    # the student's network on the true classes of all private images, for as many steps
+    data, test_x, test_y = ensembles.split(study)
+    recipe = replace(RECIPES[study.name], batch=BASELINE_BATCH, weight=0.0, consistency=0.0, robustness=0.0)
+    build = network_for(data.train_x, len(recorded.votes.classes))
+    student = train_student(data.train_x, data.train_y, data.train_x[:0], recipe=recipe, build=build, seed=seed)
+    return float((student.predict(test_x) == test_y).mean())
+
+
+def network_for(x: NDArray[np.float32], classes: int) -> Build:
     """Return what makes a student's network: small images keep all their pixels."""
     channels, side = x.shape[1], x.shape[-1]
     network = student_network if side > 16 else convolutional_network

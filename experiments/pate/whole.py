@@ -1,28 +1,197 @@
 """The whole way of one study: teachers, votes, labels, their cost, its publication, students, and the figures."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from darrm.noisy_max.mechanisms import LNMax
+from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.vote_scale import PublicationParameters
 from darrm.privacy import PrivacyParams
+from darrm.util import checks
 from darrm.util.extras import require
 from darrm.util.progress import StatusLine
-from darrm.votes import Votes
+from darrm.votes import ABSTAIN, Votes
 from experiments.kept import array_digest, kept
 from experiments.pages import Row
+from experiments.pate.accounting import (
+    account,
+    costs,
+    published_as_in_paper,
+    published_beforehand,
+    published_by_logarithm,
+    published_on_vote_scale,
+    search,
+)
 from experiments.pate.curves import figure_1, figure_4, figure_5
-from experiments.pate.dpsgd import dpsgd_accuracy
+from experiments.pate.dpsgd import LINEAR, dpsgd_accuracy, linear_rows
 from experiments.pate.ensembles import obtain_fewer
-from experiments.pate.linear_dpsgd import LINEAR, linear_rows
-from experiments.pate.models import models_of
 from experiments.pate.recorded import Measured, Recorded, load_counts, save_counts
-from experiments.pate.rows import LABEL_SEED, Labels, Run, by_label_row, released, row_of, searched_row, two_rounds_row
-from experiments.pate.settings import STUDIES, Plan, Study, plan_of
+from experiments.pate.settings import STUDIES, Plan, Study, TwoRounds, VoteSize, Way, plan_of
+from experiments.pate.students import baseline, obtain, recipe_of, scoring_student, student_of
 from experiments.teachers import Machine
+
+Labels = NDArray[np.int64]
+Scoring = Callable[[Labels], NDArray[np.float64]]  # labels of a first round to (Q, C) scores of the whole pool
+LABEL_SEED = 2018
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A study on its way: what was recorded, and where results are kept."""
+
+    study: Study
+    recorded: Recorded
+    folder: Path
+    line: StatusLine
+
+    def kept(self, stage: str, facts: Sequence[object], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
+        """Compute a stage that depends on the votes and on ``facts``, or read it."""
+        return kept(self.folder, f"{stage}-{self.study.name}", [self.recorded.digest, *facts], compute)
+
+
+def released(run: Run, way: Way) -> Labels:
+    """Draw the labels of a way, exactly, from the seed of the experiment: (Q,), `ABSTAIN` where there is none."""
+
+    def draw() -> list[int]:
+        run.line.show(f"labels by {way.name}")
+        rng = np.random.default_rng([LABEL_SEED, way.queries])
+        return [int(label) for label in way.aggregator.release(run.recorded.votes[: way.queries], rng=rng)]
+
+    return np.array(run.kept("labels", [repr(way.aggregator), way.queries, LABEL_SEED], draw), dtype=np.int64)
+
+
+def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
+    """Analyze a way whose labels were released."""
+    answered = labels != ABSTAIN if isinstance(way.aggregator, ConfidentGNMax) else None
+    return account(run.recorded.votes[: way.queries], way.aggregator, run.study.delta, answered)
+
+
+def row_of(run: Run, way: Way) -> tuple[Row, Labels]:
+    """Describe a way: answers, how many are right, what they cost, and what publishing that costs."""
+    labels = released(run, way)
+
+    def counted() -> Row:
+        run.line.show(f"accounting for {way.name}, {way.queries} queries")
+        analysis = analysis_of(run, way, labels)
+        return {
+            "costs": costs([analysis]),
+            "in_paper": published_as_in_paper([analysis]),
+            "ours": published_on_vote_scale([analysis]),
+        }
+
+    facts = [repr(way.aggregator), array_digest(labels), run.study.delta]
+    row: Row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries}
+    row |= measured(run, labels, labels != ABSTAIN) | run.kept("costs", facts, counted)
+    return row | _printed(way), labels
+
+
+def searched_row(run: Run, base: Way, size: VoteSize) -> tuple[Row, Labels]:
+    """Describe a way whose parameters were searched on public votes, to match what another one answers."""
+    aggregator, delta = base.aggregator, run.study.delta
+    if not isinstance(aggregator, ConfidentGNMax):
+        checks.fail("base", base.name, "a way with a check")
+
+    def found() -> Row:
+        run.line.show("parameters on public votes")
+        best = search(aggregator, size, delta)
+        chosen, published = best.aggregator, best.parameters
+        return {
+            "aggregator": [chosen.threshold, chosen.sigma_threshold, chosen.sigma_answer],
+            "publication": [published.order, published.deviation],
+            "expected": best.epsilon,
+            "expected_of_base": best.base_epsilon,
+        }
+
+    chosen = run.kept("search", [repr(aggregator), repr(size), delta], found)
+    way = Way("Confident-GNMax, searched", ConfidentGNMax(*chosen["aggregator"]), base.queries)
+    row, labels = row_of(run, way)
+    for of, drawn in ((way, labels), (base, released(run, base))):
+        facts = [repr(of.aggregator), array_digest(drawn), chosen["publication"]]
+        published = PublicationParameters(*chosen["publication"])
+        compute = partial(_beforehand, run, of, drawn, published)
+        row["beforehand" if of is way else "base_beforehand"] = run.kept("beforehand", facts, compute)
+    drawn = released(run, base)
+    facts = [repr(base.aggregator), array_digest(drawn), "logarithm"]
+    row["base_by_logarithm"] = run.kept(
+        "beforehand", facts, lambda: published_by_logarithm(analysis_of(run, base, drawn))
+    )
+    return row | {"search": chosen}, labels
+
+
+def _beforehand(run: Run, way: Way, labels: Labels, parameters: PublicationParameters) -> Row:
+    return published_beforehand(analysis_of(run, way, labels), parameters)
+
+
+def by_label_row(run: Run, way: Way) -> tuple[Row, Labels]:
+    """Describe a way that is charged without a look at the votes: its ε is public as it is."""
+    labels = released(run, way)
+    epsilon = way.aggregator.guarantee.repeated(way.queries).best(run.study.delta).epsilon
+    row = {"name": way.name, "aggregator": repr(way.aggregator), "queries": way.queries, "epsilon": epsilon}
+    return row | measured(run, labels, labels != ABSTAIN), labels
+
+
+def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: object) -> tuple[Row, Labels]:
+    """Describe both rounds together: the second asks where the teachers disagree with the first round's student.
+
+    ``student`` trains that student on the first round's labels and scores the pool; ``settings`` say how.
+    """
+    first = released(run, rounds.first)
+    second = slice(rounds.first.queries, rounds.first.queries + rounds.queries)
+    facts = [repr(rounds), array_digest(first), settings]
+
+    def asked() -> Row:
+        run.line.show("round one's student")
+        scores = student(first)[second]
+        rng = np.random.default_rng([LABEL_SEED, rounds.queries, 2])
+        votes = run.recorded.votes[second]
+        answer = rounds.second.with_scores(scores).answer(votes, rng=rng)
+        run.line.show("accounting for two rounds")
+        analyses = [
+            analysis_of(run, rounds.first, first),
+            account(votes, rounds.second, run.study.delta, answer.answered, scores),
+        ]
+        return {
+            "labels": [int(label) for label in answer.labels],
+            "answered": [bool(one) for one in answer.answered],
+            "costs": costs(analyses),
+            "in_paper": published_as_in_paper(analyses),
+            "ours": published_on_vote_scale(analyses),
+        }
+
+    found = run.kept("two-rounds", facts, asked)
+    labels = np.concatenate([first, np.array(found.pop("labels"), dtype=np.int64)])
+    answered = np.concatenate([first != ABSTAIN, np.array(found.pop("answered"), dtype=bool)])
+    row: Row = {"name": rounds.name, "aggregator": f"{rounds.first.aggregator!r}; {rounds.second!r}"}
+    row |= {"queries": len(labels), **measured(run, labels, answered), **found}
+    row["reinforced"] = int(np.sum((labels != ABSTAIN) & ~answered))
+    return row | _printed(rounds), labels
+
+
+def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
+    """Measure labels against the true classes: of the answers, and of the plurality over all the queries."""
+    truth = run.recorded.pool_y[: len(labels)]
+    plurality = run.recorded.votes.counts[: len(labels)].argmax(axis=1)
+    rarer = {} if run.study.classes > 2 else {"ones": [float(np.mean(one[answered] == 1)) for one in (labels, truth)]}
+    return rarer | {
+        "answered": int(answered.sum()),
+        "label_accuracy": float(np.mean(labels[answered] == truth[answered])) if answered.any() else None,
+        "plurality_accuracy": float(np.mean(plurality == truth)),
+    }
+
+
+def _printed(way: Way | TwoRounds) -> Row:
+    """Return what [P] prints for a row, or None."""
+    return {"paper": None if way.printed is None else asdict(way.printed)}
+
 
 STUDENT_SEEDS = (0, 1, 2, 3, 4)  # of the rows of Table 1, of the last alone where a student takes minutes
 ONE_SEED = (0,)  # of all else, and of a shortened run
@@ -30,27 +199,29 @@ ONE_SEED = (0,)  # of all else, and of a shortened run
 
 def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> Row:
     """Run a study; every stage that takes long is read from ``machine.folder`` if it was done before."""
-    models = models_of(study.name)
-    recorded = models.obtain(study, machine, quick=quick)
+    recorded = obtain(study, machine, quick=quick)
     start = time.perf_counter()
     plan = plan_of(study, quick=quick)
     run = Run(study, recorded, machine.folder / "kept", line)
     asked = min(plan.figure_4_queries, recorded.votes.queries)
     smaller = [obtain_fewer(study, count, asked, machine, quick=quick) for count in study.retrained]
     found = [row_of(run, way) for way in plan.rows]
-    if plan.rounds is not None and models.scores is not None:
-        score = partial(models.scores, recorded, seed=STUDENT_SEEDS[0], quick=quick)
-        found.append(two_rounds_row(run, plan.rounds, score, [STUDENT_SEEDS[0], quick, models.recipe]))
+    if plan.rounds is not None:
+
+        def scores(labels: Labels) -> NDArray[np.float64]:
+            return scoring_student(recorded, labels, seed=STUDENT_SEEDS[0], quick=quick).scores(recorded.pool_x)
+
+        found.append(two_rounds_row(run, plan.rounds, scores, [STUDENT_SEEDS[0], quick, recipe_of(study.name)]))
     points = [row_of(run, way) for way in plan.points]
     by_label = [by_label_row(run, way) for way in plan.by_label]
     searched = [] if plan.searched is None or quick else [searched_row(run, plan.rows[-1], plan.searched)]
     seeds = ONE_SEED if quick else STUDENT_SEEDS
-    often = found[-1:] if models.costly else found
+    often = found if study.name in {"glyph", "adult"} else found[-1:]  # a network takes minutes
     _train(run, often, seeds, machine.jobs, quick=quick)
     seldom = [*found[: len(found) - len(often)], *searched, *points, *by_label]
     _train(run, seldom, ONE_SEED, machine.jobs, quick=quick)
     line.show("baseline")
-    baseline = [_baseline(run, machine, seed, quick=quick) for seed in ONE_SEED]
+    without_privacy = [_baseline(run, machine, seed, quick=quick) for seed in ONE_SEED]
     outsiders = []
     for epsilon in () if quick else plan.budgets:
         line.show(f"DP-SGD at ε = {epsilon:g}")
@@ -74,7 +245,7 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
         "points": [row for row, _ in points],
         "by_label": [row for row, _ in by_label],
         "searched": [row for row, _ in searched],
-        "baseline": baseline,
+        "baseline": without_privacy,
         "dpsgd": outsiders,
         "linear": linear_of(study, machine, line, quick=quick),
         **_figures(run, plan, smaller),
@@ -161,19 +332,19 @@ def _train(run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], j
 
 def _baseline(run: Run, machine: Machine, seed: int, *, quick: bool) -> float:
     """Measure a model without privacy, or read what it reached."""
-    models = models_of(run.study.name)
-    measure_one = partial(models.baseline, run.study, run.recorded, machine, seed=seed, quick=quick)
-    facts = [array_digest(run.recorded.test_x), seed, quick, models.recipe]
+    measure_one = partial(baseline, run.study, run.recorded, machine, seed=seed, quick=quick)
+    facts = [array_digest(run.recorded.test_x), seed, quick, recipe_of(run.study.name)]
     return float(run.kept("baseline", facts, measure_one))
 
 
 def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> Measured:
     """Train and measure one student, or read what it reached."""
     arrays = [array_digest(array) for array in (recorded.pool_x, recorded.test_x, labels)]
-    models = models_of(recorded.name)
-    facts = [*arrays, seed, quick, models.recipe]
-    train = partial(models.accuracy, recorded, labels, seed=seed, quick=quick)
-    return list(kept(folder, f"students-{recorded.name}", facts, train))
+
+    def train() -> Measured:
+        return recorded.measured(student_of(recorded, labels, seed=seed, quick=quick), len(labels))
+
+    return list(kept(folder, f"students-{recorded.name}", [*arrays, seed, quick, recipe_of(recorded.name)], train))
 
 
 def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> Row:
