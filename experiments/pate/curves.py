@@ -13,8 +13,7 @@ from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.theorem_6 import gaussian_renyi, log_q
 from darrm.votes import ABSTAIN, Votes
 from experiments.pages import Row
-from experiments.pate.recorded import Recorded
-from experiments.pate.whole import LABEL_SEED, Labels
+from experiments.pate.recorded import LABEL_SEED, Labels, Recorded
 
 POINTS = 40  # of a cumulative curve
 BINS = 25

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from darrm.util.files import replacing
 from darrm.votes import Votes
 
+LABEL_SEED = 2018
+Labels = NDArray[np.int64]
 Measured = list[float | None]  # plain data: on the held-out inputs, and on the pool that nobody was asked about
 
 

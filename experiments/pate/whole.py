@@ -34,14 +34,12 @@ from experiments.pate.accounting import (
 from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import LINEAR, dpsgd_accuracy, linear_rows
 from experiments.pate.ensembles import obtain_fewer
-from experiments.pate.recorded import Measured, Recorded, load_counts, save_counts
+from experiments.pate.recorded import LABEL_SEED, Labels, Measured, Recorded, load_counts, save_counts
 from experiments.pate.settings import STUDIES, Plan, Study, TwoRounds, VoteSize, Way, plan_of
 from experiments.pate.students import baseline, obtain, recipe_of, scoring_student, student_of
 from experiments.teachers import Machine
 
-Labels = NDArray[np.int64]
 Scoring = Callable[[Labels], NDArray[np.float64]]  # labels of a first round to (Q, C) scores of the whole pool
-LABEL_SEED = 2018
 
 
 @dataclass(frozen=True, eq=False)
