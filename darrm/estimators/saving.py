@@ -40,7 +40,6 @@ from darrm.estimators.pate import PATEClassifier, PATEReport
 from darrm.estimators.voting import PayingVote, PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.ledger.sqlite import MEMORY
 from darrm.ledger.store import is_url
-from darrm.plan.calibration import CalibratedMechanism
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks

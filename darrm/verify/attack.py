@@ -61,7 +61,7 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.numerics.integer_noise import IntegerNoise
 from darrm.pate.tested import TestedRun
-from darrm.plurality.histograms import histograms_of
+from darrm.plurality.partitions import histograms_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, is_open
 from darrm.table.evidence import CORNERS
