@@ -22,8 +22,8 @@ One vote changes q = t(κ) to at most t(κ − 2), which bounds the change of th
 **Theorem (any noise).** Let L be the loss of the two noisy counts of a move, a sum of two independent ones. An event of
 probability q before the move has probability at most N(q) after it, and its outcomes add at most A(q) to E, where N and
 A fill an event with the least and with the largest losses first (Neyman and Pearson). So E is at most
-(1 − q)^α·(1 − N(q))^{1−α} + A(q), and likewise in reverse. `MissedByLosses` reads these from the law of L, rounded to a
-grid in the safe direction. For Gaussian noise the first two theorems are tighter.
+(1 − q)^α·(1 − N(q))^{1−α} + A(q), and likewise in reverse. `MislabelBoundByLosses` reads these from the law of L,
+rounded to a grid in the safe direction. For Gaussian noise the first two theorems are tighter.
 
 The tests compare with all neighbors of small electorates (`tests/noisy_max/test_cost_given_votes.py`).
 """
@@ -57,13 +57,32 @@ _STEPS_A_VOTE = 32
 _MOST_LEVELS = 40.0  # deviations: more levels, for higher orders, would fill the memory
 
 
-class Missed:
-    """c(q) at one order, and its change by one vote."""
+class QueryBound:
+    """A bound on the cost of a query at one order, and its change by one vote."""
 
     order: float
+
+    def cost(self, missed: Array, plurality: NDArray[np.int64] | None = None) -> Array:
+        """Bound costs by the probabilities of missing the likeliest class, and the votes of the plurality if needed."""
+        raise NotImplementedError
+
+    @property
+    def after_one_vote(self) -> Curve:
+        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing U with U(0) = 0."""
+        raise NotImplementedError
+
+    @property
+    def least(self) -> float:
+        """About the least cost of a query; smaller ones count as this."""
+        raise NotImplementedError
+
+
+class MislabelBound(QueryBound):
+    """c(q) at one order, and its change by one vote."""
+
     noise: IntegerNoise
 
-    def cost(self, missed: Array) -> Array:
+    def cost(self, missed: Array, _plurality: NDArray[np.int64] | None = None) -> Array:
         """Bound the cost of labels by their probabilities of missing the likeliest class, elementwise; increasing."""
         costs = np.log1p(self.excess(missed)) / (self.order - 1.0)
         return np.asarray(np.minimum(costs, self.ceiling))
@@ -83,17 +102,14 @@ class Missed:
         raise NotImplementedError
 
     @cached_property
-    def after_one_vote(self) -> tuple[Array, Array]:
-        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing U with U(0) = 0.
-
-        So n·U(G/n) grows with n, and covers runs of fewer queries.
-        """
+    def after_one_vote(self) -> Curve:
+        """Bound the cost after one vote; as U(0) = 0, n·U(G/n) grows with n, and covers runs of fewer queries."""
         low, high, shift = self.costs_at_places
         return majorant(np.append(0.0, low[shift + 1 :]), np.append(0.0, high[: -shift - 1]))
 
     @property
     def least(self) -> float:
-        """About the least cost of a label; smaller ones count as this."""
+        """About the least cost of a label."""
         return float(self.costs_at_places[0][-1])
 
     @cached_property
@@ -104,12 +120,12 @@ class Missed:
 
 
 @dataclass(frozen=True)
-class MislabelBound(Missed):
+class GaussianMislabelBound(MislabelBound):
     """c(q) at one order for discrete Gaussian noise of σ votes on each count, two or more classes, any tie rule.
 
     For orders beyond 8σ it is the ceiling.
 
-    >>> bound = MislabelBound(40.0, 20.0)
+    >>> bound = GaussianMislabelBound(40.0, 20.0)
     >>> bound.cost(np.array([1e-4, 0.03, 0.5])).round(6).tolist()
     [6.6e-05, 0.003755, 0.008127]
     """
@@ -171,11 +187,11 @@ class MislabelBound(Missed):
 
 
 @dataclass(frozen=True)
-class MissedByLosses(Missed):
+class MislabelBoundByLosses(MislabelBound):
     """c(q) at one order for any noise on each count.
 
     >>> from darrm.numerics.integer_noise import DiscreteLaplace
-    >>> bound = MissedByLosses(DiscreteLaplace(0.05), 20.0)
+    >>> bound = MislabelBoundByLosses(DiscreteLaplace(0.05), 20.0)
     >>> bound.cost(np.array([1e-6, 1e-3, 0.5])).round(6).tolist()
     [0.0, 0.000461, 0.029148]
     """
@@ -268,9 +284,13 @@ class MissedByLosses(Missed):
 
 
 @lru_cache(maxsize=64)
-def missed_label(noise: IntegerNoise, order: float) -> Missed:
+def tightest_mislabel_bound(noise: IntegerNoise, order: float) -> MislabelBound:
     """Return the tightest bound for a noise, cached."""
-    return MislabelBound(noise.sigma, order) if isinstance(noise, DiscreteGaussian) else MissedByLosses(noise, order)
+    return (
+        GaussianMislabelBound(noise.sigma, order)
+        if isinstance(noise, DiscreteGaussian)
+        else MislabelBoundByLosses(noise, order)
+    )
 
 
 class _Bits:

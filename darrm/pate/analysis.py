@@ -20,6 +20,7 @@ warns each time; `darrm.pate.publication.sanitize` computes a figure that may be
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +32,7 @@ from darrm.noisy_max.label_cost import knots, largest_order
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.numerics import Array
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax, NoisyCheck
-from darrm.pate.theorem_6 import answer_independent, answer_log_q, answer_renyi
+from darrm.pate.theorem_6 import answer_independent, gaussian_renyi, laplace_log_q, laplace_renyi, log_q
 from darrm.privacy import at_most
 from darrm.util import checks
 from darrm.votes import Votes, counts_of, require_votes
@@ -55,20 +56,26 @@ class AnswersByTheorem6:
     """The costs of answers by Theorem 6, for one direction: **private data**."""
 
     def __init__(self, answer: LNMax | GNMax, counts: NDArray[np.int64], orders: Array) -> None:
-        self._answer, self._log_q, self._orders = answer, answer_log_q(answer, counts), orders
+        self._orders = orders
+        if isinstance(answer, LNMax):
+            self._log_q = laplace_log_q(counts, answer.gamma, noise=answer.noise)
+            self._renyi = partial(laplace_renyi, gamma=answer.gamma)
+        else:
+            self._log_q = log_q(counts, answer.sigma, noise=answer.noise)
+            self._renyi = partial(gaussian_renyi, sigma=answer.sigma)
 
     def at(self, order: float) -> Array:
         """Bound the cost of answering each query at an order: (Q,)."""
-        return answer_renyi(self._answer, self._log_q, [order])[:, 0]
+        return self._renyi(self._log_q, orders=[order])[:, 0]
 
     def total(self, weights: Array, queries: slice = slice(None)) -> Array:
         """Compute Σ weight · cost over some queries at each order, a block at a time: (Q,) → (L,)."""
-        log_q, weights = self._log_q[queries], weights[queries]
+        logs, weights = self._log_q[queries], weights[queries]
         total = np.zeros_like(self._orders)
         rows = max(1, _PAIRS_AT_ONCE // self._orders.size)
-        for start in range(0, log_q.size, rows):
+        for start in range(0, logs.size, rows):
             block = slice(start, start + rows)
-            total += weights[block] @ answer_renyi(self._answer, log_q[block], self._orders)
+            total += weights[block] @ self._renyi(logs[block], orders=self._orders)
         return total
 
 
@@ -89,7 +96,7 @@ class ExactAnswers:
         # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
         times = self._label.times(weights[queries], queries)
         known = RenyiCurve(self._label.orders, times @ self._costs)
-        return np.fmin(times.sum() * self._most.values, known.bounds_at(self._most.orders))
+        return np.asarray(np.fmin(times.sum() * self._most.values, known.bounds_at(self._most.orders)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.noisy_max.cost_given_votes import LEAST_MISSED
-from darrm.noisy_max.mislabel_bound import MislabelBound, majorant
+from darrm.noisy_max.mislabel_bound import Curve, GaussianMislabelBound, QueryBound, majorant
 from darrm.numerics import Array
 from darrm.pate.confident import EXACT_ROUNDING, NoisyCheck
 from darrm.util import checks
@@ -36,18 +36,18 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class CheckedCost:
+class CheckedCost(QueryBound):
     """F(m, q), and its change by one vote.
 
     Examples
     --------
-    >>> from darrm.noisy_max.mislabel_bound import MislabelBound
-    >>> bound = CheckedCost(MislabelBound(40.0, 20.0), NoisyCheck(200.0, 150.0), voters=250, classes=10)
-    >>> bound.cost(np.array([250, 150]), np.array([1e-6, 0.3])).round(6).tolist()
+    >>> from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
+    >>> bound = CheckedCost(GaussianMislabelBound(40.0, 20.0), NoisyCheck(200.0, 150.0), voters=250, classes=10)
+    >>> bound.cost(np.array([1e-6, 0.3]), np.array([250, 150])).round(6).tolist()
     [0.000277, 0.003863]
     """
 
-    label: MislabelBound  # c(q) of the label, at the order
+    label: GaussianMislabelBound  # c(q) of the label, at the order
     check: NoisyCheck  # the noisy comparison of the plurality with the threshold, of discrete noise
     voters: int  # K
     classes: int  # C
@@ -59,16 +59,18 @@ class CheckedCost:
             checks.fail("the check", self.check, "of discrete noise that can be summed")
 
     @property
-    def order(self) -> float:
+    def order(self) -> float:  # type: ignore[override]
         """The order of the divergence."""
         return self.label.order
 
-    def cost(self, statistic: NDArray[np.int64], missed: Array) -> Array:
-        """Bound the cost of queries by their pluralities and their probabilities of another label, elementwise."""
-        return self._of(statistic, self.label.cost(missed))
+    def cost(self, missed: Array, plurality: NDArray[np.int64] | None = None) -> Array:
+        """Bound the cost of queries by their probabilities of another label and their pluralities, elementwise."""
+        if plurality is None:
+            raise TypeError("the cost of a query with a check needs the votes of its plurality")
+        return self._of(plurality, self.label.cost(missed))
 
     @cached_property
-    def after_one_vote(self) -> tuple[Array, Array]:
+    def after_one_vote(self) -> Curve:
         """Bound the cost after one vote moved by the cost before: vertices of a concave increasing function."""
         low, high, shift = self.label.costs_at_places
         last = self._last

@@ -24,9 +24,8 @@ from darrm.noisy_max.cost_given_votes import WIDEST, LabelCosts
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.pate.analysis import Analysis, answer_of
 from darrm.pate.confident import CheckedGNMax
-from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
-from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
+from darrm.pate.smooth_sensitivity import ConditionError, SmoothCost, smooth_cost
 from darrm.pate.theorem_6 import answer_independent
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run, vote_scale
 from darrm.privacy import PrivacyParams, at_most

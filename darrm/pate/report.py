@@ -15,7 +15,6 @@ from darrm.loss.renyi import CONVERSIONS, RenyiGridWarning
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.pate.analysis import WARNING, Analysis, PateAggregator, PrivateFigureWarning, analyze
 from darrm.pate.confident import CheckedGNMax
-from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.publication import (
     Expected,
@@ -26,6 +25,7 @@ from darrm.pate.publication import (
     search_parameters,
     search_publication,
 )
+from darrm.pate.smooth_sensitivity import ConditionError
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.privacy import at_most
 from darrm.util.figures import BLACK, BLUE, LIGHT_GRAY, SKY_BLUE, Figure, saved_figure

@@ -23,7 +23,7 @@ from darrm.errors import TableError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.noisy_max.cost_given_votes import WIDEST, missed_probabilities
 from darrm.noisy_max.mechanisms import GNMax, NoisyMax
-from darrm.noisy_max.mislabel_bound import MislabelBound, Missed, missed_label
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, QueryBound, tightest_mislabel_bound
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import uniform_below
@@ -128,11 +128,11 @@ class TestedRun:
         return self.budget
 
     @cached_property
-    def bound(self) -> Missed | CheckedCost:
+    def bound(self) -> QueryBound:
         """The bound on the cost of one answer, and its change by one vote."""
         if self.check is None:
-            return missed_label(self.mechanism.law, self.order)
-        return CheckedCost(MislabelBound(self._sigma, self.order), self.check, self.voters.K, self.classes)
+            return tightest_mislabel_bound(self.mechanism.law, self.order)
+        return CheckedCost(GaussianMislabelBound(self._sigma, self.order), self.check, self.voters.K, self.classes)
 
     @cached_property
     def costs(self) -> Array:
@@ -158,8 +158,7 @@ class TestedRun:
 
     def costs_of(self, counts: NDArray[np.int64]) -> Array:
         """Bound the cost of each query at its votes, (Q, C) → (Q,) nats at the order: **private data**."""
-        missed, bound = missed_probabilities(self.mechanism.law, counts), self.bound
-        return bound.cost(counts.max(axis=1), missed) if isinstance(bound, CheckedCost) else bound.cost(missed)
+        return self.bound.cost(missed_probabilities(self.mechanism.law, counts), counts.max(axis=1))
 
     def level_of(self, total: float | Array) -> NDArray[np.int64]:
         """Find the level of runs by their total cost, elementwise: **private data**."""

@@ -124,20 +124,6 @@ def laplace_independent(gamma: float, orders: Array) -> Array:
     return np.minimum(2.0 * gamma**2 * orders, 2.0 * gamma)
 
 
-def answer_log_q(answer: LNMax | GNMax, counts: ArrayLike) -> Array:
-    """Bound log Pr[answer ≠ plurality] for each query: (Q, C) counts → (Q,)."""
-    if isinstance(answer, LNMax):
-        return laplace_log_q(counts, answer.gamma, noise=answer.noise)
-    return log_q(counts, answer.sigma, noise=answer.noise)
-
-
-def answer_renyi(answer: LNMax | GNMax, log_q: ArrayLike, orders: ArrayLike) -> Array:
-    """Bound the cost of each answer by its q: (Q,) and (L,) → (Q, L); private data."""
-    if isinstance(answer, LNMax):
-        return laplace_renyi(log_q, answer.gamma, orders)
-    return gaussian_renyi(log_q, answer.sigma, orders)
-
-
 def answer_independent(answer: LNMax | GNMax, orders: ArrayLike) -> Array:
     """Bound the cost of both noisy counts for one moved vote, λ/σ² or min(2γ²λ, 2γ): (L,) → (L,)."""
     grid = np.asarray(orders, dtype=np.float64)

@@ -19,10 +19,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from darrm.noisy_max.cost_given_votes import LabelCosts
-from darrm.noisy_max.mislabel_bound import MislabelBound, Missed
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, QueryBound
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
-from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.gnss import check_publication, order_for
 from darrm.privacy import exact_number
 from darrm.util import checks
@@ -89,12 +88,12 @@ def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> Pu
 class VoteScale:
     """The public marks of the costs of a number of answers, at one order.
 
-    >>> scale = VoteScale(MislabelBound(40.0, 16.0), answers=360)
+    >>> scale = VoteScale(GaussianMislabelBound(40.0, 16.0), answers=360)
     >>> bool(scale.cost_at(scale.mark_of(0.1)) >= 0.1), scale.mark_of(0.1) - scale.mark_of(0.09) < MARKS_A_VOTE * 2
     (True, True)
     """
 
-    bound: Missed | CheckedCost
+    bound: QueryBound
     answers: int
     least: float = _SMALLEST_MARK
 
@@ -135,11 +134,9 @@ class VoteScale:
 @lru_cache(maxsize=64)
 def vote_scale(sigma: float, order: float, answers: int) -> VoteScale:
     """Return the cached scale of the labels of GNMax."""
-    return VoteScale(MislabelBound(sigma, order), answers)
+    return VoteScale(GaussianMislabelBound(sigma, order), answers)
 
 
 def mark_of_run(scale: VoteScale, label: LabelCosts, answered: Array) -> int:
     """Return φ of a run of a noisy maximum whose labels have the weights ``answered``: **private data**."""
-    if isinstance(scale.bound, CheckedCost):
-        raise TypeError("the scale is for queries with a check, not for labels")
     return scale.mark_of(float(label.times(answered) @ scale.bound.cost(label.missed)))

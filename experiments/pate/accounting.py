@@ -28,11 +28,10 @@ from darrm.pate.analysis import (
     public_epsilon,
 )
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax
-from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, printed_cost
 from darrm.pate.publication import Expected, expected_on_vote_scale, search_parameters, search_publication
 from darrm.pate.report import quiet_analysis
-from darrm.pate.smooth_sensitivity import smooth_cost
+from darrm.pate.smooth_sensitivity import ConditionError, smooth_cost
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
 from experiments.pages import Row

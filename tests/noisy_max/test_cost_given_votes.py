@@ -11,7 +11,7 @@ import pytest
 from darrm.noisy_max import cost_given_votes
 from darrm.noisy_max.cost_given_votes import SmallNoise, label_costs
 from darrm.noisy_max.label_cost import threshold_curve
-from darrm.noisy_max.mislabel_bound import MislabelBound, others_majorant
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, others_majorant
 from darrm.noisy_max.noise_tails import NoiseDifference
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from tests.noisy_max.oracles import ORDERS, REACH, divergences, histograms, label_laws, neighbors
@@ -110,11 +110,11 @@ def test_orders_far_beyond_the_deviation_are_not_understated(sigma: float, gap: 
     cost = (order * wins[0] + (1.0 - order) * wins[2]) / (order - 1.0)
     found = label_costs(DiscreteGaussian(sigma), [[1000, 1000 - gap]], [order])
     assert found.forward[0, 0] >= cost
-    assert np.all(MislabelBound(sigma, order).cost(np.append(found.missed, np.exp(wins[0]))) >= cost)
+    assert np.all(GaussianMislabelBound(sigma, order).cost(np.append(found.missed, np.exp(wins[0]))) >= cost)
 
 
 def test_the_highest_orders_need_no_more_memory_than_others() -> None:
-    bound = MislabelBound(0.5, 1e4)
+    bound = GaussianMislabelBound(0.5, 1e4)
     assert bound.cost(np.array([0.0, 1e-9])).tolist() == [bound.ceiling] * 2
     assert others_majorant(DiscreteGaussian(0.5), 1e4)[1].size == 1
 
@@ -166,7 +166,7 @@ def test_every_event_moves_along_the_tail_and_costs_at_most_its_sums(sigma: floa
 @pytest.mark.parametrize(("K", "C"), [(12, 2), (9, 3), (6, 4)])
 def test_q_alone_bounds_the_cost_before_and_after_a_vote(sigma: float, K: int, C: int) -> None:
     for order in (1.5, 4.0, 12.0):
-        bound = MislabelBound(sigma, order)
+        bound = GaussianMislabelBound(sigma, order)
         rows = histograms(K, C)
         found = label_costs(DiscreteGaussian(sigma), rows, [order])
         costs = bound.cost(found.missed)
@@ -180,7 +180,7 @@ def test_q_alone_bounds_the_cost_before_and_after_a_vote(sigma: float, K: int, C
 def test_q_alone_is_a_close_bound_where_two_classes_compete() -> None:
     rows = [[a, 250 - a] for a in (250, 220, 190, 160, 130)]
     for order in (8.0, 20.0):
-        bound = MislabelBound(40.0, order)
+        bound = GaussianMislabelBound(40.0, order)
         found = label_costs(DiscreteGaussian(40.0), rows, [order])
         ratio = bound.cost(found.missed) / np.minimum(found.both[:, 0], bound.ceiling)
         assert np.all(ratio >= 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from darrm.noisy_max.mislabel_bound import Missed
+from darrm.noisy_max.mislabel_bound import MislabelBound
 from darrm.pate.analysis import Analysis, analyze
 from darrm.pate.vote_scale import VoteScale
 from darrm.votes import Votes
@@ -121,7 +121,7 @@ def true_renyi(log_p: np.ndarray, order: float) -> np.ndarray:
     return np.logaddexp.reduce(order * left - (order - 1.0) * right, axis=2) / (order - 1.0)
 
 
-def bound_of(scale: VoteScale) -> Missed:
+def bound_of(scale: VoteScale) -> MislabelBound:
     """Return the bound of a scale of labels, which have no check."""
-    assert isinstance(scale.bound, Missed)
+    assert isinstance(scale.bound, MislabelBound)
     return scale.bound

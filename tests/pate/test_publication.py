@@ -15,10 +15,9 @@ from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate import publication
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.cost_shape import ConditionError
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.publication import Sanitized, expected_publication, sanitize, search_parameters
-from darrm.pate.smooth_sensitivity import SmoothCost, smooth_cost
+from darrm.pate.smooth_sensitivity import ConditionError, SmoothCost, smooth_cost
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.privacy import at_most
 from darrm.verify.audit import audit

@@ -10,7 +10,7 @@ import pytest
 
 from darrm.loss.renyi import CONVERSIONS
 from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.noisy_max.mislabel_bound import MislabelBound
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
 from darrm.pate.analysis import WARNING, Analysis
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, exact_cost, printed_cost
@@ -136,7 +136,7 @@ def table_2_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
 
 def vote_scale_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
     """What each line about the scale of votes must say for the parameters, from the marks."""
-    scale = VoteScale(MislabelBound(40.0, ORDER), round(float(analysis.probabilities.sum())))
+    scale = VoteScale(GaussianMislabelBound(40.0, ORDER), round(float(analysis.probabilities.sum())))
     assert analysis.label is not None
     total = float(analysis.probabilities @ bound_of(scale).cost(analysis.label.missed[analysis.label.which]))
     mark = int(np.searchsorted(scale.marks, total))

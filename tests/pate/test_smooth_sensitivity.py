@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from darrm.pate.confident import NoisyCheck
-from darrm.pate.cost_shape import ConditionError, CostShape
-from darrm.pate.smooth_sensitivity import SmoothCost, answer_profile, check_profile, reach_of, smooth_sensitivity
+from darrm.pate.smooth_sensitivity import (
+    ConditionError,
+    CostShape,
+    SmoothCost,
+    answer_profile,
+    check_profile,
+    reach_of,
+    smooth_sensitivity,
+)
 from darrm.pate.theorem_6 import log_q
 from tests.pate.pate_oracles import distances, histograms
 

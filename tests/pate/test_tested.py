@@ -17,7 +17,7 @@ from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max import cost_given_votes
 from darrm.noisy_max.cost_given_votes import LEAST_MISSED, missed_probabilities
 from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax, NoisyMax
-from darrm.noisy_max.mislabel_bound import MislabelBound, MissedByLosses, missed_label
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, MislabelBoundByLosses, tightest_mislabel_bound
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
 from darrm.noisy_max.selection import PermuteAndFlip
@@ -178,7 +178,7 @@ def test_two_numbers_bound_the_cost_and_how_far_a_vote_moves_it(
     q = missed_probabilities(noise_of(mechanism), rows)
     costs = run.costs_of(rows)
     cost, missed = (dict(zip(names, values, strict=True)) for values in (costs, q))
-    places, shift = missed_label(noise_of(mechanism), order).places
+    places, shift = tightest_mislabel_bound(noise_of(mechanism), order).places
     looseness = []
     for row, here in laws.items():
         near = neighbors(row)
@@ -204,7 +204,7 @@ def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> No
     for order in (1.5, 10.25):
         run = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), order)
         try:
-            assert run.costs[-1] >= 100 * run.bound.cost(np.ones(1))[0] > 0.0  # type: ignore[call-arg,arg-type]
+            assert run.costs[-1] >= 100 * run.bound.cost(np.ones(1))[0] > 0.0
             assert run.pass_chance(Votes.of_counts([[4, 3, 0]] * 2)) < 0.01
         except ValueError as error:
             assert "order must be smaller" in str(error)  # noqa: PT017
@@ -371,7 +371,7 @@ def test_the_bound_after_a_vote_is_above_every_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(checked_cost, "_TOLERANCE", tolerance)
-    bound = CheckedCost(MislabelBound(sigma, order), NoisyCheck(*check), K, C)
+    bound = CheckedCost(GaussianMislabelBound(sigma, order), NoisyCheck(*check), K, C)
     rows = np.array(histograms(K, C))
     largest, missed = rows.max(axis=1), missed_probabilities(noise_of(GNMax(sigma)), rows)
     q, shift = bound.label.places
@@ -381,10 +381,10 @@ def test_the_bound_after_a_vote_is_above_every_place(
     for m, top in tops.items():
         assert top <= q[bound._likeliest[m]] * (1.0 + 1e-9)
         places = told[q[told] <= top]
-        before = bound.cost(np.full(places.size, m), q[places])
+        before = bound.cost(q[places], np.full(places.size, m))
         for n in {m - 1, m, m + 1} & tops.keys():
             raised = np.minimum(q[places - shift], tops[n])
-            after = bound.cost(np.full(places.size, n), raised)
+            after = bound.cost(raised, np.full(places.size, n))
             assert np.all(after <= np.interp(before, *bound.after_one_vote) * (1.0 + 1e-12))
 
 
@@ -398,7 +398,7 @@ def test_losses_of_two_counts_are_those_of_all_their_pairs(noise: IntegerNoise, 
     p, after = np.outer(f[1:-1], f[1:-1]).ravel(), np.outer(f[2:], f[:-2]).ravel()  # a loses a vote, b wins one
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(p > 0.0, np.log(p) - np.log(after), 0.0)
-    bound, ranked = MissedByLosses(noise, order), np.argsort(loss)
+    bound, ranked = MislabelBoundByLosses(noise, order), np.argsort(loss)
     places, shift = bound.places
 
     def filled(values: np.ndarray, first: np.ndarray, q: float) -> float:
@@ -435,7 +435,7 @@ def test_losses_that_no_float_holds_are_counted(noise: IntegerNoise, order: floa
     lost, won = (p + order * (r - p) for p, r in ((logs[1:-1], logs[2:]), (logs[1:-1], logs[:-2])))
     rare = np.add.outer(logs[1:-1], logs[1:-1]) < math.log(1e-6) - 10.0  # all of it is less than q
     true = float(np.logaddexp.reduce(np.add.outer(lost, won)[rare])) / (order - 1.0)
-    bound = MissedByLosses(noise, order)
+    bound = MislabelBoundByLosses(noise, order)
     assert float(bound.cost(np.array([1e-6]))[0]) >= min(true, bound.ceiling) * (1.0 - 1e-9)
     assert bound.after_one_vote[1][-1] == bound.ceiling
 

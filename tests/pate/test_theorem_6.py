@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.pate.cost_shape import CostShape
+from darrm.pate.smooth_sensitivity import CostShape
 from darrm.pate.theorem_6 import _theorem_6_applies, gaussian_renyi, laplace_log_q, laplace_renyi, log_q
 from tests.pate.pate_oracles import (
     distances,

@@ -7,7 +7,7 @@ import pytest
 
 from darrm.noisy_max.cost_given_votes import LEAST_MISSED, label_costs
 from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.noisy_max.mislabel_bound import MislabelBound, missed_label
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, tightest_mislabel_bound
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
@@ -38,7 +38,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
         rows = histograms(K, C)
         found = label_costs(DiscreteGaussian(sigma), rows, [order])
         missed |= dict(zip(rows, found.missed[found.which].tolist(), strict=True))
-    bound = MislabelBound(sigma, order)
+    bound = GaussianMislabelBound(sigma, order)
     cost = dict(zip(missed, bound.cost(np.array(list(missed.values()))).tolist(), strict=True))
     here = np.array(list(cost.values()))
     there = np.array([max(cost[one] for one in neighbors(row)) for row in cost])
@@ -46,7 +46,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
     rng = np.random.default_rng(1)
     moved_most = 0
     for answers in (1, 3, 20):
-        scale = VoteScale(MislabelBound(sigma, order), answers)
+        scale = VoteScale(GaussianMislabelBound(sigma, order), answers)
         for _ in range(300):
             run = rng.choice(here.size, size=answers, p=rng.dirichlet(np.full(here.size, 0.05)))
             mark = scale.mark_of(float(here[run].sum()))
@@ -66,7 +66,7 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
 def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
     noise: DiscreteGaussian | DiscreteLaplace, order: float
 ) -> None:
-    scale = VoteScale(missed_label(noise, order), 10_000_000)
+    scale = VoteScale(tightest_mislabel_bound(noise, order), 10_000_000)
     (low, high, shift), (places, _) = bound_of(scale).costs_at_places, bound_of(scale).places
     told = np.flatnonzero(places >= LEAST_MISSED)[shift + 1 :: 5]
     moved_most = 0
@@ -77,7 +77,7 @@ def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
 
 
 def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
-    scale = VoteScale(MislabelBound(40.0, 14.0), 20)
+    scale = VoteScale(GaussianMislabelBound(40.0, 14.0), 20)
     assert released.label is not None
     mark = mark_of_run(scale, released.label, ANSWERED.astype(float))
     exact = np.minimum(released.label.both[released.label.which], 1.0)[ANSWERED]
@@ -97,7 +97,7 @@ def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -
 def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
     safe = PublicationParameters(14.0, 3.0, safety=4.0)
     assert safe.cost == PARAMETERS.cost == 14.0 / 18.0
-    scale = VoteScale(MislabelBound(40.0, 14.0), 20)
+    scale = VoteScale(GaussianMislabelBound(40.0, 14.0), 20)
     assert released.label is not None
     total = float(ANSWERED @ bound_of(scale).cost(released.label.missed[released.label.which]))
     drawn = [sanitize(released, safe, rng=np.random.default_rng(seed)) for seed in range(50)]
@@ -106,15 +106,15 @@ def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
 
 
 def test_nothing_more_than_the_worst_case_and_nothing_less_than_the_first_mark_is_published() -> None:
-    scale = VoteScale(MislabelBound(40.0, 14.0), 20)
+    scale = VoteScale(GaussianMislabelBound(40.0, 14.0), 20)
     wide = PublicationParameters(14.0, 1e6)
     found = {scale.published(100, wide, rng=np.random.default_rng(seed)) for seed in range(20)}
     assert found == {float(scale.marks[0]), 20 * bound_of(scale).ceiling}
-    assert VoteScale(MislabelBound(40.0, 14.0), 0).marks.tolist() == [0.0]
+    assert VoteScale(GaussianMislabelBound(40.0, 14.0), 0).marks.tolist() == [0.0]
 
 
 def test_the_marks_end_where_q_alone_bounds_less_than_the_ceiling() -> None:
-    scale = VoteScale(MislabelBound(16.0, 97.0), 3)
+    scale = VoteScale(GaussianMislabelBound(16.0, 97.0), 3)
     assert bound_of(scale).cost(np.ones(1))[0] < bound_of(scale).ceiling
     assert scale.marks[-1] == 3 * bound_of(scale).cost(np.ones(1))[0]
 
@@ -130,7 +130,7 @@ def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -
 
 
 def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() -> None:
-    scale = VoteScale(MislabelBound(40.0, 20.0), 100)
+    scale = VoteScale(GaussianMislabelBound(40.0, 20.0), 100)
     marks, (before, after) = scale.marks, bound_of(scale).after_one_vote
     moved = 100 * np.interp(marks / 100, before, after)
     later = marks[MARKS_A_VOTE:-1]

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from darrm.noisy_max.mislabel_bound import MislabelBound
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
 from darrm.pate.vote_scale import MARKS_A_VOTE, VoteScale
 
 POINTS = range(-3, 4)  # D before the move; every subset of them is an event
@@ -99,7 +99,7 @@ def test_lemma_3_a_total_moves_by_one_step_of_the_scale(n: int) -> None:
 
 
 def test_theorem_equal_answers_move_the_mark_by_one_vote_and_no_less() -> None:
-    scale = VoteScale(MislabelBound(40.0, 16.0), answers=20)
+    scale = VoteScale(GaussianMislabelBound(40.0, 16.0), answers=20)
     places, values = scale.bound.after_one_vote
     for mark in (5, 40, 200):
         total = scale.cost_at(mark)
