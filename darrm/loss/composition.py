@@ -36,6 +36,8 @@ _UNIT = 2.0**-53  # relative error of one rounding
 _MOST_ATOMS = 2**21  # 2 million atoms take 30 MB and about a second a bound
 _NEGLIGIBLE = 1e-12  # share of δ for atoms that are dropped
 _BISECTIONS = 60  # the interval shrinks below the last place of its upper end
+_ROUNDING = 100 * 2.0**-52  # relative, of a closed form with fewer than 100 rounded operations, each below 2^-52
+Group = tuple[PrivacyParams, int]  # a guarantee and how many queries have it
 
 
 class TooManyKindsError(ValueError):
@@ -111,13 +113,6 @@ class LossDistribution:
         return bisect_safe(
             lambda epsilon: heavy.log_divergence(epsilon) <= room, inside=largest, outside=0.0, steps=_BISECTIONS
         )
-
-
-# a guarantee and how many queries have it
-Group = tuple[PrivacyParams, int]
-
-# relative: of a closed form with fewer than 100 rounded operations, each below 2^-52
-_ROUNDING = 100 * 2.0**-52
 
 
 def compose_simple(params: PrivacyPair, k: int) -> PrivacyParams:
@@ -217,16 +212,12 @@ def general_epsilon(groups: Sequence[Group], delta_prime: float) -> float:
     With E = Σε_i, V = Σε_i² and A = Σε_i(e^{ε_i} − 1)/(e^{ε_i} + 1):
     min{E, A + √(2V log(e + √V/δ′)), A + √(2V log(1/δ′))}.
     """
-    total, squares = _sums(groups)
+    total = sum(count * params.epsilon for params, count in groups)
+    squares = sum(count * params.epsilon**2 for params, count in groups)
     drift = sum(count * params.epsilon * math.tanh(params.epsilon / 2.0) for params, count in groups)
     spread = min(math.log(math.e + math.sqrt(squares) / delta_prime), -math.log(delta_prime))
     epsilon = min(total, drift + math.sqrt(2.0 * squares * spread))
     return epsilon * (1.0 + _ROUNDING)
-
-
-def _sums(groups: Sequence[Group]) -> tuple[float, float]:
-    total = sum(count * params.epsilon for params, count in groups)
-    return total, sum(count * params.epsilon**2 for params, count in groups)
 
 
 def optimal_epsilon(groups: Sequence[Group], delta: float, *, to_beat: float = math.inf) -> float:

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.renyi import log_renyi_sums
 from darrm.noisy_max.mislabel_bound import others_majorant
-from darrm.noisy_max.noise_tails import NoiseDifference, NoiseTable, laplace_log_tails
+from darrm.noisy_max.noise_tails import NoiseDifference, laplace_log_tails, log_below, log_masses_of
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.util import checks
@@ -129,9 +129,8 @@ class _Tables:
         nodes, weights = np.polynomial.legendre.leggauss(min(enough, exact))
         self.nodes, self.log_weights = nodes.size, np.log(weights / 2.0)
         # log f(x) and log F(x − 1) for x from −reach − 2 to 3·reach + 2; a tabulated class is at most 2·reach behind
-        table = NoiseTable.of(noise, -3 * self.reach - 3, 3 * self.reach + 3)
-        inside = slice(2 * self.reach + 1, -1)
-        masses, below = table.log_masses[inside], np.minimum(table.log_below[inside], 0.0)
+        logs, inside = log_masses_of(noise, -3 * self.reach - 3, 3 * self.reach + 3), slice(2 * self.reach + 1, -1)
+        masses, below = logs[inside], np.minimum(log_below(logs)[inside], 0.0)
         self.log_F = np.logaddexp(below[:, None], np.log((nodes + 1.0) / 2.0) + masses[:, None])  # (distances, nodes)
         self.log_h = masses[:, None] - self.log_F
         self.rest = None  # where the rule is exact

@@ -42,7 +42,7 @@ from darrm.noisy_max.label_supremum import (
     supremum,
     threshold_supremum,
 )
-from darrm.noisy_max.noise_tails import NoiseDifference, NoiseTable
+from darrm.noisy_max.noise_tails import NoiseDifference, log_above, log_masses_of
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import LARGEST_EXPONENT
@@ -112,10 +112,10 @@ def label_of_two(noise: IntegerNoise, K: int) -> Array:
     [0.2491, 0.0206]
     """
     beyond = int(_FAR * noise.deviation) + 30  # a Laplace tail is e^{−42} of the values in use
-    logs = NoiseTable.of(noise, -K - 2 * beyond, K + 2 * beyond).log_masses
+    logs = log_masses_of(noise, -K - 2 * beyond, K + 2 * beyond)
     # of the difference of two noises, from 0 on: for large leads only logarithms are floats
     difference = np.array([np.logaddexp.reduce(logs[d:] + logs[: logs.size - d]) for d in range(K + beyond + 1)])
-    tails = NoiseTable(0, difference).log_above
+    tails = log_above(difference)
     leads = 2 * np.arange(K // 2 + 1, K + 1) - K
     return np.asarray(tails[leads] + np.log1p(-0.5 * np.exp(difference[leads] - tails[leads])))
 

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.noisy_max.label_cost import label_curve
-from darrm.noisy_max.noise_tails import NoiseDifference, NoiseTable
+from darrm.noisy_max.noise_tails import NoiseDifference, log_above, log_below, log_masses_of
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, IntegerNoise
 
@@ -250,7 +250,7 @@ class MislabelBoundByLosses(MislabelBound):
     @cached_property
     def _losses(self) -> tuple[Array, float, Array]:
         """The losses of two counts on a grid, rounded down, its step, and their probabilities."""
-        logs = self._table.log_masses
+        logs = self._log_masses
         masses = np.exp(logs[1:-1])
         parts = logs[1:-1] - logs[2:], logs[1:-1] - logs[:-2]
         span = max(float(np.ptp(part)) for part in parts)
@@ -264,7 +264,7 @@ class MislabelBoundByLosses(MislabelBound):
     @cached_property
     def _is_resolved(self) -> bool:
         """Whether the relevant masses have float products: false for very narrow noise."""
-        logs = self._table.log_masses
+        logs = self._log_masses
         slopes = np.abs(np.diff(logs))
         inner = logs[1:-1]
         counted = inner + self.order * np.maximum(slopes[1:], slopes[:-1])  # α > 1: N needs less
@@ -272,14 +272,14 @@ class MislabelBoundByLosses(MislabelBound):
         return not deep.size or float(np.max(deep) + max(np.max(counted), 0.0)) < _LOG_CUT / 2.0
 
     @cached_property
-    def _table(self) -> NoiseTable:
+    def _log_masses(self) -> Array:
         """The noise up to numbers beyond which neither law, nor a term at the order, has a part above e^{−80}."""
         reach = int(self.noise.deviation) + 2
         while True:
-            table = NoiseTable.of(self.noise, -reach, reach)
-            edges, slopes = table.log_masses[[0, -1]], np.abs(np.diff(table.log_masses)[[0, -1]])
-            if np.max(edges + self.order * slopes) < np.max(table.log_masses) + _LOG_CUT:
-                return table
+            logs = log_masses_of(self.noise, -reach, reach)
+            edges, slopes = logs[[0, -1]], np.abs(np.diff(logs)[[0, -1]])
+            if np.max(edges + self.order * slopes) < np.max(logs) + _LOG_CUT:
+                return logs
             reach *= 2
 
 
@@ -297,22 +297,20 @@ class _Bits:
     """The bits "a class reaches a level", at all levels of a table."""
 
     def __init__(self, noise: IntegerNoise, less: float, beyond: int) -> None:
-        self.less = less  # α − 1
-        self.table = NoiseTable.of(noise, -beyond - 2, beyond + 2)
-        self.at = np.arange(2, self.table.log_masses.size - 2)
+        self.less, self.logs = less, log_masses_of(noise, -beyond - 2, beyond + 2)  # less = α − 1
+        self.above, self.below = log_above(self.logs), log_below(self.logs)
+        self.at = np.arange(2, self.logs.size - 2)
 
     def moved(self, before: int, after: int, shift: int) -> tuple[Array, Array, Array]:
         """E − 1 of the bit X ≥ level, whose level moves, the share of 1 in it, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
-        here, there, logs = self.at + before, self.at + after, self.table.log_masses
+        here, there, logs = self.at + before, self.at + after, self.logs
         with np.errstate(over="ignore", invalid="ignore"):
             one, zero = (
-                np.exp(part[here] + self.less * (part[here] - part[there]))
-                for part in (self.table.log_above, self.table.log_below)
+                np.exp(part[here] + self.less * (part[here] - part[there])) for part in (self.above, self.below)
             )
         shifted = np.roll(logs, -shift)
         shifted[:1], shifted[-1:] = logs[:1], logs[-1:]  # at the ends the ratio counts as 1
-        sums = NoiseTable(0, logs + self.less * (logs - shifted)).log_above
-        resolved = np.exp(np.minimum(sums[here], 700.0))
+        resolved = np.exp(np.minimum(log_above(logs + self.less * (logs - shifted))[here], 700.0))
         return np.nan_to_num(one + zero, nan=np.inf) - 1.0, np.nan_to_num(one, nan=0.0), resolved
 
 
@@ -336,7 +334,7 @@ def others_majorant(noise: IntegerNoise, order: float) -> Curve:
     block = max(1, int(noise.deviation / _LEVELS))
     starts = np.arange(0, size, block)
     ends = np.minimum(starts + block, size) - 1
-    least = np.exp(bits.table.log_above[bits.at])[ends]
+    least = np.exp(bits.above[bits.at])[ends]
     q = least[:, None] + least - least[:, None] * least
     edges = np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS))
     place = np.searchsorted(edges, q.ravel(), side="right")

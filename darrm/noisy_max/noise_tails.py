@@ -42,12 +42,8 @@ bound for tests between f(k) and f(k + 2) holds for labels (`NoiseDifference`):
 B(κ) is the same sum with f(k − 2), for an event that the move makes likelier.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,75 +64,44 @@ _REACH = 30.0  # σ: tails down to e^{−225}
 _LARGEST_ORDER = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), within the tables
 
 
-@dataclass(frozen=True, eq=False)
-class NoiseTable:
-    """Log Pr[X = x] for consecutive whole numbers x from ``first`` on.
+def log_masses_of(noise: IntegerNoise, first: int, last: int) -> Array:
+    """Tabulate log Pr[X = x] for x from ``first`` to ``last``, normalized to 1 there."""
+    logs = noise.log_weights(np.arange(first, last + 1))
+    return np.asarray(logs - np.logaddexp.reduce(logs))
+
+
+def log_above(logs: Array) -> Array:
+    """Compute log Σ_{y ≥ x} for a table of logarithms: log Pr[X ≥ x] for log-probabilities.
 
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
-    >>> table = NoiseTable.of(DiscreteGaussian(2.0), -40, 40)
-    >>> np.exp(table.log_above[[40, 41]]).round(4).tolist()  # Pr[X ≥ 0] and Pr[X ≥ 1]
+    >>> np.exp(log_above(log_masses_of(DiscreteGaussian(2.0), -40, 40))[[40, 41]]).round(4).tolist()
     [0.5997, 0.4003]
     """
-
-    first: int
-    log_masses: Array
-
-    @classmethod
-    def of(cls, noise: IntegerNoise, first: int, last: int) -> NoiseTable:
-        """Tabulate a noise from ``first`` to ``last``, normalized to 1 there."""
-        logs = noise.log_weights(np.arange(first, last + 1))
-        return cls(first, np.asarray(logs - np.logaddexp.reduce(logs)))
-
-    @property
-    def last(self) -> int:
-        """The last number of the table."""
-        return self.first + self.log_masses.size - 1
-
-    @cached_property
-    def log_above(self) -> Array:
-        """Log Pr[X ≥ x]."""
-        return np.logaddexp.accumulate(self.log_masses[::-1])[::-1]
-
-    @cached_property
-    def log_below(self) -> Array:
-        """Log Pr[X < x]."""
-        return np.append(-np.inf, np.logaddexp.accumulate(self.log_masses)[:-1])
+    return np.logaddexp.accumulate(logs[::-1])[::-1]
 
 
-@dataclass(frozen=True)
+def log_below(logs: Array) -> Array:
+    """Compute log Σ_{y < x} for a table of logarithms."""
+    return np.append(-np.inf, np.logaddexp.accumulate(logs)[:-1])
+
+
 class NoiseDifference:
-    """The tails of D for discrete Gaussian noise of σ votes on each count, at whole κ from `first` on.
+    """The tails of D for discrete Gaussian noise of σ votes on each count, at whole κ from `first` to `last`.
 
     >>> law = NoiseDifference(40.0)
     >>> round(float(np.exp(law.log_tails[120 - law.first])), 4)
     0.0173
     """
 
-    sigma: float
-
-    @property
-    def last(self) -> int:
-        """The last κ of the tables."""
-        return int(_REACH * max(self.sigma, 1.0)) + 4
-
-    @property
-    def first(self) -> int:
-        """The first κ of the tables."""
-        return -self.last
-
-    @cached_property
-    def log_masses(self) -> Array:
-        """Log f(k), k from `first` to `last`."""
-        around = np.arange(-int(12.0 * self.sigma) - 12, int(12.0 * self.sigma) + 13)
-        parity = np.log([np.sum(np.exp(-(((around + half) / self.sigma) ** 2))) for half in (0.0, 0.5)])
-        points = np.arange(self.first, self.last + 1)
-        logs = -((points / (2.0 * self.sigma)) ** 2) + parity[points % 2]
-        return np.asarray(logs - np.logaddexp.reduce(logs))
-
-    @cached_property
-    def log_tails(self) -> Array:
-        """Log t(κ), κ from `first` to `last`."""
-        return NoiseTable(self.first, self.log_masses).log_above
+    def __init__(self, sigma: float) -> None:
+        self.sigma, self.last = sigma, int(_REACH * max(sigma, 1.0)) + 4
+        self.first = -self.last
+        around = np.arange(-int(12.0 * sigma) - 12, int(12.0 * sigma) + 13)
+        parity = np.log([np.sum(np.exp(-(((around + half) / sigma) ** 2))) for half in (0.0, 0.5)])
+        self._points = np.arange(self.first, self.last + 1)
+        logs = -((self._points / (2.0 * sigma)) ** 2) + parity[self._points % 2]
+        self.log_masses = logs - np.logaddexp.reduce(logs)
+        self.log_tails = log_above(self.log_masses)
 
     def covers(self, order: float) -> bool:
         """Return whether the tables are long enough for the sums at this order."""
@@ -146,10 +111,9 @@ class NoiseDifference:
         """Compute log A(κ) for ``sign`` 1 and log B(κ) for −1 at the κ of the tables; ∞ beyond `covers`."""
         if not self.covers(order):
             return np.full(self.log_masses.shape, np.inf)
-        points = np.arange(self.first, self.last + 1)
         # log f(k) − log f(k ± 2) = (1 ± k)/σ²
-        logs = self.log_masses + (order - 1.0) * (1.0 + sign * points) / self.sigma**2
-        return NoiseTable(self.first, logs).log_above
+        logs = self.log_masses + (order - 1.0) * (1.0 + sign * self._points) / self.sigma**2
+        return log_above(logs)
 
     def index_of(self, log_probability: float) -> int:
         """Return the place in the tables of the largest κ with t(κ) at least the probability."""
@@ -228,7 +192,7 @@ def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> N
         apart = np.where(points >= 1, points, 1 - points) - 0.5
         smaller = _round_up(log_ndtr(-apart / max(sigma, math.sqrt(0.5))))
         return np.where(points >= 1, smaller, log1mexp(smaller))
-    return np.asarray(NoiseTable.of(DiscreteGaussian(sigma), -last, last).log_above[last + points])
+    return np.asarray(log_above(log_masses_of(DiscreteGaussian(sigma), -last, last))[last + points])
 
 
 def sum_of_tails(gaps: NDArray[np.int64], log_tails: LogTails) -> NDArray[np.float64]:
