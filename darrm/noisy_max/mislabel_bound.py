@@ -29,7 +29,6 @@ The tests compare with all neighbors of small electorates (`tests/noisy_max/test
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -119,7 +118,6 @@ class MislabelBound(QueryBound):
         return self.cost(q * (1.0 - _ARGUMENT)), self.cost(np.minimum(q * (1.0 + _ARGUMENT), 1.0)), shift
 
 
-@dataclass(frozen=True)
 class GaussianMislabelBound(MislabelBound):
     """c(q) at one order for discrete Gaussian noise of σ votes on each count, two or more classes, any tie rule.
 
@@ -130,17 +128,8 @@ class GaussianMislabelBound(MislabelBound):
     [6.6e-05, 0.003755, 0.008127]
     """
 
-    sigma: float
-    order: float
-
-    @property
-    def noise(self) -> DiscreteGaussian:  # type: ignore[override]
-        """The noise of each count."""
-        return DiscreteGaussian(self.sigma)
-
-    @cached_property
-    def _law(self) -> NoiseDifference:
-        return NoiseDifference(self.sigma)
+    def __init__(self, sigma: float, order: float) -> None:
+        self.noise, self.order, self._law = DiscreteGaussian(sigma), order, NoiseDifference(sigma)
 
     def excess(self, missed: Array) -> Array:
         """Bound E − 1 by the worse of a move of the top and a move of others."""
@@ -159,8 +148,7 @@ class GaussianMislabelBound(MislabelBound):
 
     def overtakes(self, gaps: NDArray[np.int64]) -> Array:
         """Compute the probability that a class ``gap`` votes behind another has at least as many after the noise."""
-        law = self._law
-        return np.asarray(np.exp(law.log_tails[np.minimum(gaps, law.last) - law.first]))
+        return np.asarray(np.exp(self._law.log_tails[np.minimum(gaps, self._law.last) - self._law.first]))
 
     @cached_property
     def _top(self) -> Curve:
@@ -186,7 +174,6 @@ class GaussianMislabelBound(MislabelBound):
         return majorant(np.tile(t, 4), np.nan_to_num(np.concatenate(families), nan=np.inf))
 
 
-@dataclass(frozen=True)
 class MislabelBoundByLosses(MislabelBound):
     """c(q) at one order for any noise on each count.
 
@@ -196,8 +183,16 @@ class MislabelBoundByLosses(MislabelBound):
     [0.0, 0.000461, 0.029148]
     """
 
-    noise: IntegerNoise
-    order: float
+    def __init__(self, noise: IntegerNoise, order: float) -> None:
+        self.noise, self.order, reach = noise, order, int(noise.deviation) + 2
+        # up to numbers beyond which neither law, nor a term at the order, has a part above e^{−80}
+        while not self._is_cut(log_masses_of(noise, -reach, reach)):
+            reach *= 2
+        self._log_masses = log_masses_of(noise, -reach, reach)
+
+    def _is_cut(self, logs: Array) -> bool:
+        edges, slopes = logs[[0, -1]], np.abs(np.diff(logs)[[0, -1]])
+        return bool(np.max(edges + self.order * slopes) < np.max(logs) + _LOG_CUT)
 
     def excess(self, missed: Array) -> Array:
         """Read the bound at the probabilities."""
@@ -270,17 +265,6 @@ class MislabelBoundByLosses(MislabelBound):
         counted = inner + self.order * np.maximum(slopes[1:], slopes[:-1])  # α > 1: N needs less
         deep = counted[inner < _LOG_DEEP]
         return not deep.size or float(np.max(deep) + max(np.max(counted), 0.0)) < _LOG_CUT / 2.0
-
-    @cached_property
-    def _log_masses(self) -> Array:
-        """The noise up to numbers beyond which neither law, nor a term at the order, has a part above e^{−80}."""
-        reach = int(self.noise.deviation) + 2
-        while True:
-            logs = log_masses_of(self.noise, -reach, reach)
-            edges, slopes = logs[[0, -1]], np.abs(np.diff(logs)[[0, -1]])
-            if np.max(edges + self.order * slopes) < np.max(logs) + _LOG_CUT:
-                return logs
-            reach *= 2
 
 
 @lru_cache(maxsize=64)
