@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from darrm.noisy_max.label_cost import label_curve, label_profile, threshold_curve
-from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
+from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax, NoisyMax
+from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.privacy import PrivacyParams
 from darrm.votes import ABSTAIN, Votes
@@ -14,6 +14,7 @@ from tests.noisy_max.oracles import label_laws
 from tests.pate.pate_oracles import gaussian_log_mass, log_win_probabilities
 
 ROW = np.array([[6, 4, 2]])
+SHAPED = AsymmetricNoise(4.0, 6.0, 2.5, 2.0)
 DRAWS = 60_000
 SPREAD = 5.5 * math.sqrt(0.25 / DRAWS)  # five and a half standard errors: false alarms below 1e-6 after all cells
 
@@ -33,9 +34,10 @@ def frequencies(labels: np.ndarray, classes: int) -> np.ndarray:
         (GNMax(3.0), label_laws(DiscreteGaussian(3.0), (6, 4, 2), fair=True)),
         (GNMax(3.0, noise="continuous"), np.exp(log_win_probabilities(ROW, 3.0)[0])),
         (LNMax(0.3), label_laws(DiscreteLaplace(0.3), (6, 4, 2), fair=True)),
+        (AsymmetricMax(SHAPED), label_laws(SHAPED, (6, 4, 2), fair=True)),
     ],
 )
-def test_released_labels_follow_the_law(aggregator: GNMax | LNMax, law: np.ndarray) -> None:
+def test_released_labels_follow_the_law(aggregator: NoisyMax, law: np.ndarray) -> None:
     labels = aggregator.release(repeated(ROW), rng=np.random.default_rng(3))
     assert np.abs(frequencies(labels, 3) - law).max() < SPREAD
 
@@ -146,6 +148,9 @@ def test_continuous_noise_is_for_experiments_only(make: object) -> None:
         (lambda: GNMax(0.0), "sigma must be"),
         (lambda: GNMax(3.0, "loud"), "noise must be one of"),
         (lambda: LNMax(math.inf), "gamma must be"),
+        (lambda: AsymmetricMax(40.0), "noise must be an AsymmetricNoise"),  # type: ignore[arg-type]
+        (lambda: AsymmetricMax(AsymmetricNoise(4000.0, 4000.0, 2.0, 2.0)), "of a deviation of at most 1024 votes"),
+        (lambda: AsymmetricMax(SHAPED, reached=0), "reached must be"),
         (lambda: ConfidentGNMax(math.nan, 1.0, 1.0), "threshold must be a finite number"),
         (lambda: ConfidentGNMax(1, 0.0, 1.0), "sigma_threshold must be"),
         (lambda: ConfidentGNMax(1, 1.0, -1.0), "sigma_answer must be"),
