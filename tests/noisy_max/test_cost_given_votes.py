@@ -66,7 +66,7 @@ MANY = [(150, 50, 25, 25, 0, 0, 0, 0), (200, 30, 20, 0, 0, 0, 0, 0), (35, 35, 30
         (DiscreteLaplace(1.5), FAR_BEHIND, 3, 1e-9, REACH),
         (DiscreteGaussian(70.0), MANY, 5, 1e-7, 900),  # few nodes, whose error is charged
     ],
-    ids=str,
+    ids=["2 votes", "3.5 votes", "Laplace", "70 votes"],
 )
 def test_classes_far_behind_and_wide_noise_are_bounded_and_nearly_exact(
     noise: SmallNoise, rows: list[tuple[int, ...]], orders: int, error: float, reach: int
