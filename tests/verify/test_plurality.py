@@ -1,20 +1,22 @@
-"""An audit of a plurality: its own arithmetic against the law, and what it calls false."""
+"""Laws of many classes: the auditor's own arithmetic against brute force and the prover, and what it calls false."""
 
 import itertools
 import json
 from collections.abc import Callable
 from fractions import Fraction
+from math import exp
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from darrm import priors
+from darrm import certify, optimize_table, priors
 from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax, NoisyMaximum
+from darrm.plurality.plurality_law import random_law
 from darrm.plurality.proof import largest_excess, pairs_of
 from darrm.priors import Dirichlet, Prior, Spread
 from darrm.privacy import PrivacyParams
@@ -25,11 +27,12 @@ from darrm.table.table import Table
 from darrm.util.json_files import checksum_of
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit, judge_file
-from darrm.verify.histograms import worst_differences
+from darrm.verify.histograms import worst_differences, worst_of_private_voters
 from darrm.verify.optimality import accuracy
 from darrm.verify.verdicts import FALSE, PROVED, Verdict
 from darrm.votes import Votes
 from darrm.votes.labels_file import save_labels
+from tests.plurality.test_voter_corners import any_law, worst_by_hand
 from tests.verify.support import table_of
 
 PROBLEM = Problem(Voters(6, PrivacyParams("inf"), overlap=1), PrivacyParams("0.5", "1e-3"), 3)
@@ -149,3 +152,42 @@ def test_a_mechanism_is_judged_by_its_costs(tmp_path: Path, capsys: pytest.Captu
     assert run(lambda: main([str(path)])) == 0
     shown = capsys.readouterr().out
     assert "one person's data influence at most 1 of the 50 voters" in shown
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    ("voters", "classes"),
+    [
+        (Voters(3, PrivacyParams("0.4")), 3),
+        (Voters(2, PrivacyParams("0.6")), 4),
+        (Voters(3, PrivacyParams("0.4"), overlap=2), 3),
+        (Voters(2, PrivacyParams("0.6", "0.05")), 3),
+        (Voters.of([PrivacyParams("0.2"), PrivacyParams("0.9"), PrivacyParams("inf")]), 3),
+    ],
+)
+def test_the_auditor_finds_the_worst_of_all_multisets(voters: Voters, classes: int) -> None:
+    target = PrivacyParams("0.9", "0.06")
+    table = certify(Problem(voters, target, classes), any_law(voters, classes, 8, falls=True))
+    epsilons = [Fraction(0), Fraction(9, 10), Fraction(2)]
+    enclosures = worst_of_private_voters(table_of(table), epsilons)
+    assert enclosures is not None
+    for epsilon, found in zip(epsilons, enclosures, strict=True):
+        by_hand = worst_by_hand(voters, table.plurality, exp(epsilon))
+        assert float(found.lower) - 1e-12 <= by_hand <= float(found.upper) + 1e-12
+        assert found.upper - found.lower < Fraction(1, 10**12)
+    assert enclosures[1].upper <= target.exact_delta
+
+
+def test_what_is_too_large_is_left_to_the_prover() -> None:
+    voters = Voters(14, PrivacyParams("0.4"))
+    table = certify(Problem(voters, PrivacyParams("0.9"), 3), random_law(14, 3))
+    assert worst_of_private_voters(table_of(table), [Fraction(1)]) is None
+
+
+def test_a_table_of_private_voters_is_proved_by_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = optimize_table(Problem(Voters(4, PrivacyParams("0.4")), PrivacyParams("0.8"), 3))
+    table.save(tmp_path / "table.json")
+    assert main([str(tmp_path / "table.json"), "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("PASS  one label is (0.8, 0)-DP\n")
+    assert "whole numbers over all multisets of corners" in shown

@@ -1,25 +1,168 @@
-"""Published figures of PATE: what can be computed is, what is drawn is claimed, and none of it is a guarantee."""
+"""Named voters, model cards and published figures: what a file shows is judged, the rest is assumed, lies are false."""
 
 import json
 import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import ESTIMATED_TOTAL, PrivacyCost
+from darrm.majority.noise_function import NoiseFunction
 from darrm.pate import ConfidentGNMax, analyze, sanitize
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.table.table import certify
+from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
-from darrm.verify.claims import judge_figure, publication_cost
-from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, UNKNOWN
+from darrm.verify.claims import judge_figure, judge_members, publication_cost, read_card
+from darrm.verify.verdicts import ASSUMED, CARD, CONSISTENT, FALSE, PROVED, UNKNOWN
 from darrm.votes import Votes
+from tests.doors import validated
+from tests.verify.support import voters_of
+
+OWN = st.sampled_from(
+    [*(PrivacyParams(e, d) for e in ("0.1", "0.2", "0.5") for d in ("0", "1e-6")), PrivacyParams("inf")]
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    voters = Voters.of([PrivacyParams("0.1"), PrivacyParams("0.2", "1e-6"), PrivacyParams("0.5", "1e-6")])
+    certify(Problem(voters, PrivacyParams("0.4", "1e-5")), NoiseFunction(3, [0.2, 0.4])).save(tmp_path / "t.json")
+    return tmp_path / "t.json"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "verdicts"),
+    [
+        (
+            "west,0.5,1e-6\neast,0.1,0\nnorth,0.2,0\n",
+            0,
+            {"west": "0.5, 1e-06", "east": "0.1, 0", "north": "0.2, 1e-06"},
+        ),
+        (
+            "west,0.5,1e-6\neast,0.3,0\nnorth,0.2,0\n",
+            1,
+            {"west": "0.5, 1e-06", "east": "0.1, 0", "north": "0.2, 1e-06"},
+        ),
+    ],
+)
+def test_each_member_is_told_its_row(
+    lines: str,
+    status: int,
+    verdicts: dict[str, str],
+    table: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = table.parent / "voters.csv"
+    path.write_text(f"name,epsilon,delta\n{lines}")
+    assert run(lambda: main([str(table), "--voters", str(path), "--format", "json"])) == status
+    report = validated(capsys.readouterr().out, "verify_report")
+    told = [(verdict["claim"], verdict["verdict"]) for verdict in report["verdicts"] if verdict["about"] == "voters"]
+    wrong = {"east"} if status else set()
+    assert told == [
+        (
+            f"{name!r} is counted as {'anyone' if name in wrong else f'({pair})-DP'}",
+            FALSE if name in wrong else CONSISTENT,
+        )
+        for name, pair in verdicts.items()
+    ]
+    assert [file["role"] for file in report["files"]] == ["release", "voters"]
+
+
+def test_a_member_that_joined_is_not_counted(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table.parent / "voters.csv"
+    path.write_text("name,epsilon,delta\na,0.1,0\nb,0.1,0\nc,0.1,0\nd,inf,0\n")
+    assert run(lambda: main([str(table), "--voters", str(path), "--all"])) == 1
+    out = capsys.readouterr().out
+    for name in "abcd":
+        assert f"FALSE                 '{name}' is counted (the table is about 3 voters, and 4 are named)" in out
+    path.write_text("name,epsilon\n")
+    assert run(lambda: main([str(table), "--voters", str(path)])) == 2
+
+
+@given(own=st.lists(OWN, min_size=1, max_size=5), counted=st.lists(OWN, min_size=1, max_size=5))
+def test_all_members_are_covered_exactly_if_the_voters_are(
+    own: list[PrivacyParams], counted: list[PrivacyParams]
+) -> None:
+    verdicts = list(
+        judge_members(
+            {str(n): (each.exact_epsilon, each.exact_delta) if each.is_private else None for n, each in enumerate(own)},
+            voters_of(Voters.of(counted)),
+        )
+    )
+    assert len(verdicts) == len(own)
+    covered = sum(verdict.verdict == CONSISTENT for verdict in verdicts)
+    if Voters.of(counted).cover(Voters.of(own)):
+        assert covered == len(own)
+    if len(own) == len(counted):  # as many as any order would cover
+        pairs = (zip(order, own, strict=True) for order in permutations(counted))
+        most = max(sum(Voters(1, each).cover(Voters(1, one)) for each, one in order) for order in pairs)
+        assert (covered == most) if len({each.delta for each in own}) == 1 else covered <= most
+    else:
+        assert covered == 0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return a ledger and the card of an estimator that answered four of ten queries."""
+    pytest.importorskip("sklearn")
+    from sklearn.dummy import DummyClassifier
+
+    from darrm.estimators import PrivateVotingClassifier
+
+    ledger = tmp_path_factory.mktemp("card") / "ledger.sqlite"
+    X, y = np.arange(120.0)[:, None], np.arange(120) % 2
+    vote = PrivateVotingClassifier(
+        DummyClassifier(), n_teachers=30, epsilon=2, delta=1e-5, max_queries=10, classes=2, ledger=ledger
+    )
+    vote.fit(X, y).predict(X[:4])
+    return ledger, vote.to_model_card()
+
+
+def changed(text: str, change: dict[str, Any]) -> str:
+    card = read_card(text.encode())
+    assert card is not None
+    start, _, rest = text.partition("```json\n")
+    return f"{start}```json\n{json.dumps(card | change)}\n```{rest.partition('```')[2]}"
+
+
+def verdicts(made: tuple[Path, str], folder: Path, change: dict[str, Any], *, with_ledger: bool = True) -> list[str]:
+    ledger, text = made
+    (folder / "card.md").write_text(changed(text, change), encoding="utf-8")
+    paths = [folder / "card.md", *([ledger] if with_ledger else [])]
+    return [verdict.verdict for verdict in audit(paths).verdicts if verdict.about == CARD]
+
+
+def test_the_card_of_an_estimator_is_consistent_with_its_ledger(made: tuple[Path, str], tmp_path: Path) -> None:
+    assert verdicts(made, tmp_path, {}) == [CONSISTENT, CONSISTENT]
+    assert verdicts(made, tmp_path, {}, with_ledger=False) == [CONSISTENT, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"guarantee": {"epsilon": "1", "delta": "1e-5"}},
+        {"guarantee": {"epsilon": "2", "delta": "1e-6"}},
+        {"spent": {"epsilon": "0.1", "delta": "1e-5"}},
+        {"guarantee": {"epsilon": "2"}},
+        {"guarantee": "2"},
+    ],
+)
+def test_a_card_that_claims_too_much_is_false(made: tuple[Path, str], tmp_path: Path, change: dict[str, Any]) -> None:
+    assert FALSE in verdicts(made, tmp_path, change)
+
 
 PARAMETERS: dict[str, GnssParameters | PublicationParameters] = {
     "marks": publication_rule(1.0, 1e-5, safety=1.0),
