@@ -30,8 +30,7 @@ from darrm.verify.history import (
     read_receipt,
 )
 from darrm.verify.label_files import LabelsFile
-from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import LedgerAudit, judge_ledger, judge_populations
+from darrm.verify.ledger import LedgerAudit, judge_labels, judge_ledger, judge_populations
 from darrm.verify.ledger_file import LedgerFaultError, read_ledger, read_postgres
 from darrm.verify.optimality import judge_optimality
 from darrm.verify.verdicts import ATTACK, CONSISTENT, FALSE, FILE, UNKNOWN, VERDICTS, TooLargeError, Verdict

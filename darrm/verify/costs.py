@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import takewhile
 from math import comb, lcm
 
@@ -19,13 +19,12 @@ from darrm.verify import gamma, histograms, mechanisms, sampling
 from darrm.verify.formats import GAMMA, WEIGHT_ONE, Answering, Charge, Mechanism, Run, Table, Voters
 from darrm.verify.gamma import Gamma
 from darrm.verify.noisy_labels import Between, between, divergence
-from darrm.verify.numbers import Enclosure, Laws, at_most, float_up, pair_at_most
+from darrm.verify.numbers import Enclosure, Laws, Point, at_most, pair_at_most
 from darrm.verify.verdicts import ASSUMED, COST, FALSE, PROVED, UNKNOWN, Verdict, judged
 
 _LEAST = 1e-150  # of a cost: squares of less underflow
 _DIGITS = 2e-9  # relative: floats on either side
 _CHECKED, _ORDERS = 3, (4.0, 16.0, 64.0)  # points of a profile, orders of a curve: a second each for wide noise
-_SLOW = "is too large for the independent checker: wide noise, large orders or many votes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +63,9 @@ class Cost:
         if drawn is None:
             return self._certain_deltas(epsilons)
         if (laws := self._laws()) is None:
-            certain = partial(_first, self._certain_deltas)
-            return sampling.through_certain(certain, drawn, epsilons, enough, back=back)
+            return sampling.through_certain(
+                lambda asked, _: self._certain_deltas(asked), drawn, epsilons, enough, back=back
+            )
         return sampling.exact_deltas(*laws, drawn, epsilons, back=back)
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:
@@ -83,15 +83,9 @@ class Cost:
 
     def proves(self, charge: Charge) -> bool:
         """Whether the (ε, δ) that a ledger states of a query is proved here."""
-        pair, answering = charge.guarantee, self.answering
-        if pair is None:
+        if charge.guarantee is None:
             return True
-        if isinstance(answering, Run):
-            return False
-        if isinstance(answering, Mechanism):
-            return _judge_guarantee(self, charge).verdict == PROVED
-        found = self.deltas([pair[0]])
-        return found is not None and float(found[0].upper) <= float(pair[1]) * (1.0 + _DIGITS)
+        return not isinstance(self.answering, Run) and _judge_guarantee(self, charge.guarantee).verdict == PROVED
 
     def worst(self) -> tuple[Enclosure | None, Enclosure]:
         """Enclose the largest cost of a table at its target, in the unit of its certificate, and its limit."""
@@ -125,9 +119,9 @@ class Cost:
         table = self.answering
         if not isinstance(table, Table) or (table.format != GAMMA and self.voters.are_private):
             return None
-        return (
-            _renyi(self.gamma, order) if table.format == GAMMA else histograms.renyi(table, order, self.voters.reached)
-        )
+        if table.format == GAMMA:
+            return _renyi(self.gamma, order)
+        return histograms.renyi(table, order, self.voters.reached)
 
     def losses(self) -> list[float]:
         """List the privacy losses of a label, at which its profile has corners; empty if there are too many."""
@@ -154,10 +148,6 @@ class Cost:
         return [(law[ones], law[other]) for ones, other in sampling.pairs_of_ones(numbers.K, numbers.reached)], 2 * unit
 
 
-def _first(deltas, epsilons, _enough):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return deltas(epsilons)
-
-
 @lru_cache(maxsize=64)  # a ledger and a plan ask for the same points
 def _divergences(numbers: Gamma, epsilons: tuple[Fraction, ...]) -> list[Enclosure] | None:
     return gamma.divergences(numbers, epsilons)
@@ -168,10 +158,7 @@ def _renyi(numbers: Gamma, order: float) -> Between | None:
     found = gamma.label_laws(numbers)
     if found is None:
         return None
-    largest = 0.0
-    for first, second in found:
-        largest = max(largest, divergence(np.array(first), np.array(second), order))
-    return between(largest)
+    return between(max(divergence(np.array(first), np.array(second), order) for first, second in found))
 
 
 def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:
@@ -196,8 +183,11 @@ def judge_release(cost: Cost) -> Iterator[Verdict]:
     """Judge the claims of a table, a mechanism or a run about the cost of one label and about its voters."""
     answering = cost.answering
     if isinstance(answering, Table):
-        yield _judge_target(cost, answering)
-        if answering.voters.sampled is None:
+        (epsilon, delta), drawn = answering.target, answering.voters.sampled
+        claim = f"one label is {pair_at_most(epsilon, delta)}-DP"
+        claim += "" if drawn is None else f" for neighbors that {drawn.neighbors}"
+        yield _judge_pair(claim, cost, answering.target)
+        if drawn is None:
             yield from _judge_figures(cost, answering)
     elif isinstance(answering, Run):
         claim = f"test and labels together are {pair_at_most(*answering.budget)}-DP"
@@ -206,22 +196,18 @@ def judge_release(cost: Cost) -> Iterator[Verdict]:
     yield from assumptions(answering.voters)
 
 
-def _judge_target(cost: Cost, table: Table) -> Verdict:
-    (epsilon, delta), drawn = table.target, table.voters.sampled
-    claim = f"one label is {pair_at_most(epsilon, delta)}-DP"
-    if drawn is not None:
-        claim += f" for neighbors that {drawn.neighbors}"
-    found = cost.deltas([epsilon])
+def _judge_pair(claim: str, cost: Cost, pair: Point, digits: Fraction = Fraction(0)) -> Verdict:
+    """Judge that one query is (ε, δ)-private, up to relative ``digits`` of δ."""
+    found = cost.deltas([pair[0]])
     if found is None:
-        limit = "its histograms are more than 20 seconds of work" if table.format != GAMMA else "see theory in gamma.py"
-        reason = f"K = {table.voters.K:,} is beyond the independent checker ({limit}); `darrm certify` proves it again"
+        reason = f"K = {cost.voters.K:,} is beyond the independent checker; `darrm certify` proves it again"
         return Verdict(COST, claim, UNKNOWN, reason)
-    if found[0].lower > delta:
-        return Verdict(COST, claim, FALSE, f"a δ of {at_most(found[0].lower, 9)} is attained")
-    if found[0].upper > delta:
-        return Verdict(COST, claim, UNKNOWN, "it is closer to the target than the enclosure is wide: prove a larger δ")
-    reason = f"whole numbers over {found[0].rows} need δ = {at_most(found[0].upper, 9)}"
-    return Verdict(COST, claim, PROVED, reason)
+    (own,) = found
+    if own.lower > pair[1]:
+        return Verdict(COST, claim, FALSE, f"a δ of {at_most(own.lower, 9)} is attained")
+    if own.upper > pair[1] * (1 + digits):
+        return Verdict(COST, claim, UNKNOWN, "it is closer to δ than the enclosure is wide: prove a larger δ")
+    return Verdict(COST, claim, PROVED, f"whole numbers over {own.rows} need δ = {at_most(own.upper, 9)}")
 
 
 def _judge_figures(cost: Cost, table: Table) -> Iterator[Verdict]:
@@ -237,21 +223,20 @@ def _judge_figures(cost: Cost, table: Table) -> Iterator[Verdict]:
 
 def assumptions(voters: Voters) -> Iterator[Verdict]:
     """Yield the assumptions of a cost that no file can show."""
+    claims = list[str]()
     for count, each in voters.kinds:
         if each is not None:
             whose = "each voter is" if count == voters.K else f"{count} of {voters.K} voters are"
-            yield Verdict(COST, f"{whose} {pair_at_most(*each)}-DP", ASSUMED, "no file can show this")
+            claims.append(f"{whose} {pair_at_most(*each)}-DP")
     if voters.reached < voters.K:
-        claim = f"one person's data influence at most {voters.reached:,} of the {voters.K:,} voters"
-        yield Verdict(COST, claim, ASSUMED, "no file can show this")
+        claims.append(f"one person's data influence at most {voters.reached:,} of the {voters.K:,} voters")
     if (drawn := voters.sampled) is not None:
         how = "each record is" if drawn.is_directed else "a fixed number of records is"
-        claim = f"{how} drawn with probability {float(drawn.record_rate):g} for each query, independently"
-        yield Verdict(COST, claim, ASSUMED, "no file can show this")
+        claims.append(f"{how} drawn with probability {float(drawn.record_rate):g} for each query, independently")
     elif voters.are_private:
         models = "voters are models, trained once, with independent randomness"
-        claim = models if voters.models else "fresh randomness for every query"
-        yield Verdict(COST, claim, ASSUMED, "no file can show this")
+        claims.append(models if voters.models else "fresh randomness for every query")
+    return (Verdict(COST, claim, ASSUMED, "no file can show this") for claim in claims)
 
 
 def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
@@ -266,40 +251,33 @@ def judge_charge(cost: Cost, charge: Charge) -> Iterator[Verdict]:
         yield judged(COST, claim, f"the budget of the run is {pair_at_most(*own)}", holds=charge.guarantee == own)
         return
     if isinstance(answering, Mechanism) and answering.threshold is not None:
-        yield _judge_vanishing(answering, answering.threshold, charge)
+        found = mechanisms.vanishing(answering, answering.threshold)
+        claim = f"a string that one person alone says is an answer with probability at most {at_most(charge.vanishing)}"
+        known = None if found is None else Between(found.low * (1.0 - _DIGITS), found.high)
+        yield _compared(claim, [charge.vanishing], [known])
     if charge.guarantee is not None:
-        yield _judge_guarantee(cost, charge)
+        yield _judge_guarantee(cost, charge.guarantee)
     yield from _judge_curve(cost, charge)
-    for side, name in enumerate(
-        ("the privacy profile", "the profile of the other direction")[: max(0, len(charge.profile or ()) - 1)], 1
-    ):
-        points = charge.points(side)
-        places = sorted({(len(points) - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
-        stored = [float(points[place][1]) for place in places]
-        found = cost.deltas([points[place][0] for place in places], stored, back=side == 2)
-        ours = [None] * len(places) if found is None else [Between(float(e.lower), float(e.upper)) for e in found]
-        yield _compared(f"{name} of a query", f"{len(places)} of {len(points)} points", stored, ours)
+    for side, name in enumerate(("the privacy profile", "the profile of the other direction"), 1):
+        if side < len(charge.profile or ()):
+            points = charge.points(side)
+            places = sorted({(len(points) - 1) * place // (_CHECKED + 1) for place in range(1, _CHECKED + 1)})
+            stored = [float(points[place][1]) for place in places]
+            exact = cost.deltas([points[place][0] for place in places], stored, back=side == 2)
+            ours = [None] * len(places) if exact is None else [Between(float(e.lower), float(e.upper)) for e in exact]
+            where = f"{len(places)} of {len(points)} points"
+            yield _compared(f"{name} of a query is at least what it costs, at {where}", stored, ours)
     for reached, plain in charge.plain:
         yield from judge_charge(cost.without_guarantee(reached), plain)
 
 
-def _judge_guarantee(cost: Cost, charge: Charge) -> Verdict:
-    assert charge.guarantee is not None  # noqa: S101 (for the types)
-    (epsilon, delta), answering = charge.guarantee, cost.answering
-    claim = f"one query costs at most {pair_at_most(epsilon, delta)}"
-    if isinstance(answering, Mechanism):
-        pure = mechanisms.own_epsilon(answering)
-        drawn = answering.voters.sampled
-        pure = pure if drawn is None else sampling.pure_epsilon(pure, drawn)
-        reason = f"it is ({at_most(pure)}, 0)-DP for an overlap of {answering.reached}"
-        return judged(COST, claim, reason, holds=float(epsilon) >= pure * (1.0 - _DIGITS), how=PROVED)
-    found = cost.deltas([epsilon])
-    if found is None:
-        return Verdict(COST, claim, UNKNOWN, f"K = {answering.voters.K:,} {_SLOW}")
-    if found[0].lower > delta:
-        return Verdict(COST, claim, FALSE, f"a δ of {at_most(found[0].lower, 9)} is attained")
-    how = PROVED if found[0].upper <= delta or float_up(found[0].upper) <= float(delta) * (1 + _DIGITS) else UNKNOWN
-    return Verdict(COST, claim, how, f"it needs δ = {at_most(found[0].upper, 9)}")
+def _judge_guarantee(cost: Cost, pair: Point) -> Verdict:
+    answering, claim = cost.answering, f"one query costs at most {pair_at_most(*pair)}"
+    if not isinstance(answering, Mechanism):
+        return _judge_pair(claim, cost, pair, Fraction(_DIGITS))
+    pure = sampling.pure_epsilon(mechanisms.own_epsilon(answering), answering.voters.sampled)
+    reason = f"it is ({at_most(pure)}, 0)-DP for an overlap of {answering.reached}"
+    return judged(COST, claim, reason, holds=float(pair[0]) >= pure * (1.0 - _DIGITS), how=PROVED)
 
 
 def _judge_curve(cost: Cost, charge: Charge) -> Iterator[Verdict]:
@@ -309,32 +287,21 @@ def _judge_curve(cost: Cost, charge: Charge) -> Iterator[Verdict]:
     orders = sorted({max(one for one in known if one <= most) for most in _ORDERS if min(known) <= most})
     stored = [known[order] for order in orders]
     ours: list[Between | None] = list(takewhile(lambda own: own is not None, map(cost.renyi, orders, stored)))
+    shown = [f"{order:g}" for order in orders[: len(ours) or None]]
     ours += [None] * (len(orders) - len(ours))  # the first order that takes too long ends the computation
-    computed = [f"{order:g}" for order, own in zip(orders, ours, strict=True) if own is not None]
-    shown = computed or [f"{order:g}" for order in orders]
-    yield _compared("the Rényi curve of a query", f"orders {', '.join(shown)}", stored, ours)
+    claim = f"the Rényi curve of a query is at least what it costs, at orders {', '.join(shown)}"
+    yield _compared(claim, stored, ours)
 
 
-def _judge_vanishing(mechanism: Mechanism, threshold: int, charge: Charge) -> Verdict:
-    claim = f"a string that one person alone says is an answer with probability at most {at_most(charge.vanishing)}"
-    found = mechanisms.vanishing(mechanism, threshold)
-    if found is None:
-        return Verdict(COST, claim, UNKNOWN, "its noise is too wide for the independent checker")
-    if charge.vanishing < found.low * (1.0 - _DIGITS):
-        return Verdict(COST, claim, FALSE, f"{found.low:.9g} is attained")
-    how = PROVED if charge.vanishing >= found.high * (1.0 - _DIGITS) else UNKNOWN
-    return Verdict(COST, claim, how, f"the noise reaches the threshold with {at_most(found.high, 9)}")
-
-
-def _compared(what: str, where: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
+def _compared(claim: str, stored: Sequence[float], ours: Sequence[Between | None]) -> Verdict:
+    """Judge that stated numbers are at least the enclosed ones, as far as these are known."""
     known = [(theirs, own) for theirs, own in zip(stored, ours, strict=True) if own is not None]
-    claim = f"{what} is at least what it costs, at {where}"
     if not known:
-        return Verdict(COST, claim, UNKNOWN, f"it {_SLOW}")
-    below = [(theirs, own) for theirs, own in known if theirs < own.low - _LEAST]
-    if below:
-        theirs, own = below[0]
-        return Verdict(COST, claim, FALSE, f"{theirs:.9g} is stated and {own.low:.9g} is attained")
+        reason = "it is too large for the independent checker: wide noise, large orders or many votes"
+        return Verdict(COST, claim, UNKNOWN, reason)
+    for theirs, own in known:
+        if theirs < own.low - _LEAST:
+            return Verdict(COST, claim, FALSE, f"{theirs:.9g} is stated and {own.low:.9g} is attained")
     most = max(own.high / theirs if theirs else (math.inf if own.high > 0.0 else 1.0) for theirs, own in known)
     if most <= 1.0 + _DIGITS:
         return Verdict(COST, claim, PROVED, f"at most {at_most(min(1.0, most), 4)} of it is needed, to nine digits")

@@ -9,8 +9,9 @@ import os
 import re
 import stat
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import filterfalse, groupby
 from json import JSONDecodeError
 from pathlib import Path
@@ -110,7 +111,7 @@ def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
 def _once(path: Path, read: set[str]) -> Iterator[Piece]:
     if (real := os.path.realpath(path)) not in read:
         read.add(real)
-        yield _guarded(path, named=True)
+        yield _named(path)
 
 
 def _of_folder(folder: Path, read: set[str]) -> Iterator[Piece]:
@@ -124,7 +125,10 @@ def _of_folder(folder: Path, read: set[str]) -> Iterator[Piece]:
     read |= set(map(os.path.realpath, inside))
     for (parent, partitions), parts in groupby(inside, key=lambda part: (part.parent, part.suffix == _PARTITION)):
         alike = list(parts)
-        yield from [_of_partitions(parent, alike)] if partitions else map(_guarded, alike)
+        if partitions:
+            yield _guarded(parent, partial(_of_partitions, parent, alike))
+        else:
+            yield from (_guarded(path, partial(_named, path)) for path in alike)
 
 
 def _why_not(path: Path, folder: Path) -> str:
@@ -140,13 +144,11 @@ def _hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
-def _guarded(path: Path, *, named: bool = False) -> Piece:
-    """Read a file, which may hold anything."""
+def _guarded(path: Path, read: Callable[[], Piece]) -> Piece:
+    """Read a file of a folder, which may hold anything."""
     try:
-        return _named(path)
+        return read()
     except (ValueError, OSError) as error:
-        if named:
-            raise
         return Piece(OTHER, str(path), reason=str(error))  # no digest, because nothing was read
     except Exception as error:  # noqa: BLE001 (whatever a file holds; no message, which may quote it)
         return Piece(OTHER, str(path), reason=f"it cannot be read ({type(error).__name__})")
@@ -230,13 +232,8 @@ def _of_json(path: Path, content: bytes, data: Json) -> Piece:
 
 
 def _of_partitions(folder: Path, paths: Sequence[Path]) -> Piece:
-    try:
-        sealed = tuple(seal for path in paths for seal in _sealed(path, f"/{path.name}"))
-        return Piece(LABELS, str(folder), sealed=sealed, labels=read_parquet_labels(paths), is_parquet=True)
-    except (ValueError, OSError) as error:
-        return Piece(OTHER, str(folder), reason=str(error))
-    except Exception as error:  # noqa: BLE001 (whatever a file holds; no message, which may quote it)
-        return Piece(OTHER, str(folder), reason=f"it cannot be read ({type(error).__name__})")
+    sealed = tuple(seal for path in paths for seal in _sealed(path, f"/{path.name}"))
+    return Piece(LABELS, str(folder), sealed=sealed, labels=read_parquet_labels(paths), is_parquet=True)
 
 
 def _sealed(path: Path, end: str = "") -> tuple[Sealed, ...]:

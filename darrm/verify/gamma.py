@@ -302,14 +302,12 @@ class _Largest:
 
 
 def _enumerated(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
-    kinds = [(count, _corners(each)) for count, each in gamma.kinds]
-    if _work(gamma, kinds) > MOST_WORK:
+    if (listed := _states_of(gamma)) is None:
         return None
-    scale = lcm(*(value.denominator for value in gamma.half))
-    g = [int(value * scale) for value in gamma.signed]
+    scale, states = listed
     rounded = [units(ratio.lower) for ratio in ratios]
     largest: dict[tuple[int, int], int] = {}
-    for placed, first, second in _states(kinds, gamma.reached, g):
+    for placed, first, second in states:
         for index, ratio in enumerate(rounded):
             found = max((own << BITS) - ratio * other for own, other in zip(first, second, strict=True))
             if found > largest.get((index, placed), found - 1):
@@ -331,16 +329,13 @@ def label_laws(gamma: Gamma) -> Iterator[tuple[list[list[float]], list[list[floa
     >>> [law for law in label_laws(one) if law[0] != law[1]]
     [([[0.75, 0.25]], [[0.25, 0.75]]), ([[0.25, 0.75]], [[0.75, 0.25]])]
     """
-    kinds = [(count, _corners(each)) for count, each in gamma.kinds]
-    if _work(gamma, kinds) > MOST_WORK:
+    if (listed := _states_of(gamma)) is None:
         return None
-    scale = lcm(*(value.denominator for value in gamma.half))
-    g = [int(value * scale) for value in gamma.signed]
+    scale, states = listed
 
     def laws(values: list[int], unit: int) -> list[list[float]]:
         return [[(unit - value) / (2 * unit), (unit + value) / (2 * unit)] for value in values]
 
-    states = _states(kinds, gamma.reached, g)
     return ((laws(first, scale << (BITS * n)), laws(second, scale << (BITS * n))) for n, first, second in states)
 
 
@@ -355,6 +350,15 @@ def _corners(each: Point | None) -> list[_Pair]:
     if delta:
         corners += [(0, moved), (moved, 0), (ONE - moved, ONE), (ONE, ONE - moved)]
     return corners
+
+
+def _states_of(gamma: Gamma) -> tuple[int, Iterator[tuple[int, list[int], list[int]]]] | None:
+    """Return the unit of γ and the states of all multisets of corners; None if there are too many."""
+    kinds = [(count, _corners(each)) for count, each in gamma.kinds]
+    if _work(gamma, kinds) > MOST_WORK:
+        return None
+    scale = lcm(*(value.denominator for value in gamma.half))
+    return scale, _states(kinds, gamma.reached, [int(value * scale) for value in gamma.signed])
 
 
 def _states(kinds: list[_Kind], reached: int, g: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:

@@ -85,28 +85,23 @@ def weights_of(table: Table) -> list[list[int]]:
 def check_size(table: Table) -> None:
     """Raise `ValueError` unless the weights cover all partitions, and are few enough to list."""
     K, C = table.voters.K, table.classes
-    ways = [1] + [0] * min(K, _MOST_VOTERS)
-    for size in range(1, min(C or K, K, _MOST_VOTERS) + 1):
-        for total in range(size, len(ways)):
-            ways[total] = min(ways[total] + ways[total - size], _MOST_PARTITIONS + 1)
-    if K > _MOST_VOTERS or C > _MOST_CLASSES or (table.format != OPEN_TABLE and ways[K] > _MOST_PARTITIONS):
+    ways = 0 if K > _MOST_VOTERS or table.format == OPEN_TABLE else _number_of_partitions(K, C)
+    if K > _MOST_VOTERS or C > _MOST_CLASSES or (table.format != OPEN_TABLE and ways > _MOST_PARTITIONS):
         raise TooLargeError(f"K = {K:,} voters and {C or 'open'} classes have more histograms than are listed")
-    if table.format != OPEN_TABLE and len(table.law) != ways[K]:
-        raise ValueError(f"it has weights of {len(table.law):,} partitions, and there are {ways[K]:,}")
+    if table.format != OPEN_TABLE and len(table.law) != ways:
+        raise ValueError(f"it has weights of {len(table.law):,} partitions, and there are {ways:,}")
     for part, weights in zip(partitions(K, C or K, K), table.law if table.format != OPEN_TABLE else (), strict=False):
         if len(weights) != (len(set(part)) if C else len(set(part) - {0}) + 1):
             raise ValueError("a partition has not one weight for each of its counts")
 
 
-def number_of_partitions(table: Table) -> int:
-    """Count the partitions of the votes."""
-    if table.format != OPEN_TABLE:
-        return len(table.law)
-    ways = [1] + [0] * table.voters.K
-    for size in range(1, len(ways)):
+def _number_of_partitions(K: int, C: int) -> int:
+    """Count the partitions of K votes into C counts, or until they are too many."""
+    ways = [1] + [0] * K
+    for size in range(1, min(C, K) + 1):
         for total in range(size, len(ways)):
-            ways[total] += ways[total - size]
-    return ways[-1]
+            ways[total] = min(ways[total] + ways[total - size], MOST_WORK)
+    return ways[K]
 
 
 def _places(table: Table, reached: int) -> int:
@@ -118,7 +113,8 @@ def _places(table: Table, reached: int) -> int:
 def number_of_pairs(table: Table, reached: int) -> int:
     """Bound the number of pairs of neighbors that are listed."""
     C = _places(table, reached)
-    return int(number_of_partitions(table) * (C * (C - 1)) ** reached)
+    parts = len(table.law) if table.format != OPEN_TABLE else _number_of_partitions(table.voters.K, table.voters.K)
+    return int(parts * (C * (C - 1)) ** reached)
 
 
 def common_unit(table: Table) -> int:

@@ -33,7 +33,6 @@ same way with τ for T. Sums of positive numbers in floats are off by 2^-52 for 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,19 +62,6 @@ class TooWideError(ValueError):
     """The noise is too wide, or the order too large, for this module."""
 
 
-class _Penalty(Protocol):
-    """A divergence: its term φ(L) for an outcome, and a bound outside the box."""
-
-    def of(self, losses: Array) -> Array:
-        """Compute φ(L), which falls below 0 and rises above."""
-
-    def sum_of(self, cost: float) -> float:
-        """Compute Σ q·φ(L) of an answer with this divergence."""
-
-    def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound the cost outside the box, if no bit and no pair without others costs more than ``inner``."""
-
-
 @dataclass(frozen=True)
 class RenyiPenalty:
     """exp((α − 1)·D_α) − 1 = Σ q·φ(L) with φ(L) = e^{αL} − 1 − α(e^L − 1)."""
@@ -93,7 +79,10 @@ class RenyiPenalty:
         return math.expm1(min((self.order - 1.0) * cost, _EXPONENT))
 
     def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound it as in the module; terms linear in p and q are of outcomes that need a noise beyond ±R, too."""
+        """Bound the cost outside the box, if no bit and no pair without others costs more than ``inner``.
+
+        Terms linear in p and q are of outcomes that need a noise beyond ±R, too.
+        """
         factor = math.expm1(-(self.order - 1.0) * math.log1p(-2.0 * noise.beyond))
         return inner + (1.0 + inner) * factor + 2.0 * noise.tilted_beyond(self.order)
 
@@ -132,8 +121,11 @@ class _HockeyStick:
         return cost
 
     def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound it as in the module."""
+        """Bound the cost outside the box, see `RenyiPenalty`."""
         return inner + (2.0 + 2.0 * math.exp(self.epsilon)) * noise.beyond
+
+
+_Penalty = RenyiPenalty | _HockeyStick
 
 
 @dataclass(frozen=True)

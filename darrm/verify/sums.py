@@ -41,9 +41,9 @@ from itertools import pairwise, takewhile
 from math import ceil, exp, floor, inf, lcm, log, sqrt
 from operator import itemgetter
 
-from flint import fmpz_poly
+from flint import ctx, fmpz_poly
 
-from darrm.verify.numbers import Point, exponential
+from darrm.verify.numbers import BITS, Point, ball, exponential, upper_end
 
 Kind = tuple[Sequence[Point], int]  # proved points of one query, and the number of queries
 _Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from there on
@@ -56,8 +56,6 @@ _COARSEST = 8  # times the size of most losses, the first step
 _REACH = 24.0  # standard deviations of a sum, at most, that are kept
 _GAIN, _GAIN_OF_DELTA = Fraction(1, 2000), Fraction(1, 100)  # relative: a half step that gains less is the last
 _NEAR, _MOST_RATIO = Fraction(1, 10**9), 1024  # relative: of an ε to a lattice; of the smallest ε to a common step
-_PARTS = 2**40  # of a step: ε is rounded to them
-_AROUND = 2**10
 _MOST_EXPONENT = 600.0  # so that moments are floats
 
 
@@ -96,15 +94,11 @@ class LossSum:
         if not enough:
             return None
         cell, above, damped = enough[-1]
-        low, high, near = 0, _PARTS, 0
-        if 0 < above - allowed < damped:  # first on both sides of the floats' answer, which is accurate to a few parts
-            near = floor(_PARTS * (math.log(damped) - math.log(above - allowed)) / self.step)
-        while high - low > 1:
-            places = [place for place in (near - _AROUND, near + _AROUND) if low < place < high]
-            middle = places[0] if places else (low + high) // 2
-            fits = (above - allowed) * exponential(self.step * middle / _PARTS).upper <= damped
-            low, high = (middle, high) if fits else (low, middle)
-        return max(_NOTHING, (cell - Fraction(low, _PARTS)) * self.step)
+        below = self.step  # how far below the cell ε may be
+        if above > allowed:
+            with ctx.workprec(BITS):
+                below = min(below, max(_NOTHING, -upper_end(-ball(Fraction(damped, above - allowed)).log())))
+        return max(_NOTHING, cell * self.step - below)
 
     def _tails(self, until: int) -> Iterator[tuple[int, int, int]]:
         """Yield from the largest loss on a cell and two masses: at x ≤ step below it δ is one − e^{−x}·the other."""

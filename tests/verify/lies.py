@@ -319,6 +319,8 @@ IN_A_PLAN: dict[str, tuple[str, object]] = {
     "a smaller budget": ("plan/workload/total/epsilon", times(0.95)),
     "a smaller δ": ("plan/workload/total/delta", times(0.5)),
     "no workload": ("plan/workload", None),
+    "a list": ("plan", [1]),
+    "a total that is no number": ("plan/spent/epsilon", True),
 }
 # no bound of the verifier is so close that it refutes these; it does not prove them either
 CLOSE_TOTALS = {"a total less by 1 %", "a total less by 2 ‰", "one more query"}

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,38 +85,9 @@ def test_files_that_are_named_twice_are_judged_once(folder: Path) -> None:
     assert [str(one) for one in again.verdicts] == [str(one) for one in whole.verdicts]
 
 
-def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    data = json.loads(path.read_text())
-    edit(data)
-    path.write_text(json.dumps(data))
-
-
-LIES: dict[str, Callable[[Path], object]] = {
-    "a label": lambda folder: (folder / "classes.csv").write_text("0\n" * 15),
-    "another mechanism": lambda folder: NoisyMaximum(GNMax(13.0), PLAIN, 3).save(folder / "plan.json"),
-    "a receipt's count": lambda folder: change(
-        folder / "classes.csv.receipt.json", lambda data: data["entry"].update(count=14)
-    ),
-    "a receipt's labels": lambda folder: change(
-        folder / "classes.csv.receipt.json", lambda data: data["entry"].update(labels="0" * 64)
-    ),
-    "a receipt's head": lambda folder: change(
-        folder / "classes.csv.receipt.json", lambda data: data["ledger_digest"].update(queries=14)
-    ),
-    "an extra field": lambda folder: change(folder / "classes.csv.receipt.json", lambda data: data.update(note="fine")),
-    "an older copy": lambda folder: older(folder / "deeper" / "two.sqlite"),
-}
-
-
 def older(path: Path) -> None:
     """Put a copy from before the second release in its place."""
     shutil.copy(path.with_name(".older"), path)
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_a_lie_in_a_folder_is_false(lie: str, folder: Path) -> None:
-    LIES[lie](folder)
-    assert claims(audit([folder]), FALSE) != []
 
 
 def test_a_lost_end_is_false_with_a_head_and_cannot_be_known_without(folder: Path, tmp_path: Path) -> None:

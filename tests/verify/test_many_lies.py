@@ -27,7 +27,7 @@ from darrm.verify.audit import audit, judge_file
 from darrm.verify.evidence import pieces_of
 from darrm.verify.history import Receipt, judge_history, judge_receipt, read_receipt
 from darrm.verify.label_files import read_labels
-from darrm.verify.labels import judge_labels
+from darrm.verify.ledger import judge_labels
 from darrm.verify.ledger_file import LedgerFaultError, read_ledger
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, Verdict
 from tests.relinked import relink

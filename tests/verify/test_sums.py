@@ -192,7 +192,7 @@ def test_coarse_roundings_are_on_the_safe_side(monkeypatch: pytest.MonkeyPatch) 
         ),
         ("epsilon / self.step) + 1)", "epsilon / self.step) + 2)"),
         ("(above - damped / ", "(above - damped * "),
-        ("(above - allowed) * exp", "(above - 2 * allowed) * exp"),
+        ("Fraction(damped, above - allowed)", "Fraction(2 * damped, above - allowed)"),
         ("fmpz_poly(second[1])", "fmpz_poly(first[1])"),
     ],
 )

@@ -43,8 +43,7 @@ from darrm.verify.__main__ import main
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.formats import Answering, Charge
 from darrm.verify.label_files import LabelsFile, read_labels
-from darrm.verify.labels import judge_labels
-from darrm.verify.ledger import LedgerAudit, judge_ledger
+from darrm.verify.ledger import LedgerAudit, judge_labels, judge_ledger
 from darrm.verify.ledger_file import Entry, Ledger, LedgerFaultError
 from darrm.verify.report import answer, assumptions, text_report
 from darrm.verify.verdicts import (
@@ -61,7 +60,7 @@ from darrm.verify.verdicts import (
     UNKNOWN,
     Verdict,
 )
-from darrm.votes.labels_file import labels_digest, save_labels
+from darrm.votes.labels_file import labels_digest
 from tests.doors import refused, validated
 from tests.verify.support import answering_of, audit_of, false_claims, ledger_of
 
@@ -306,14 +305,10 @@ def test_what_holds_no_digest_is_judged_by_its_count(trio: Trio) -> None:
     table = trio.table
     PrivacyLedger(trio.ledger_path).debit(replace(Release(table).privacy_cost(5), table=""))
     for count, false in ((5, ""), (6, "as many were paid for as there are")):
-        save_labels(trio.folder / "own.npy", np.arange(count) % 2)
-        labels = read_labels(trio.folder / "own.npy")
-        assert false in false_claims(
-            list(judge_labels(labels, {"t": answering_of(table)}, [audit_of(trio.ledger_path)], None))
-        )
-        assert bool(false) == bool(
-            false_claims(list(judge_labels(labels, {"t": answering_of(table)}, [audit_of(trio.ledger_path)], None)))
-        )
+        labels = LabelsFile.of(np.arange(count) % 2)
+        told = false_claims(judge_labels(labels, {"t": answering_of(table)}, [audit_of(trio.ledger_path)], None))
+        assert bool(told) == bool(false)
+        assert false in told
     other = certify(allowed(4, "2"), NoiseFunction(4, [0.2, 0.3]))
     ledger = PrivacyLedger.create(trio.folder / "planned.sqlite", BUDGET, composition="planned")
     ledger.debit(replace(Release(table).privacy_cost(5), table=""))
@@ -340,84 +335,75 @@ def test_declared_models_are_named(tmp_path: Path) -> None:
     )
 
 
-class TestLiesInATable:
-    def lie(self, trio: Trio, change: Callable[[dict[str, Any]], object]) -> str:
-        content = rewritten(trio, change)
-        trio.table_path.write_bytes(content)
-        assert run(lambda: main([str(trio.table_path), "--quiet"])) == 1
-        return false_claims(judge_file(content)[1])
+def scaled(place: str, name: str, factor: float) -> Callable[[dict[str, Any]], object]:
+    return lambda data: data[place].update({name: data[place][name] * factor})
 
-    def test_numbers_that_were_changed(self, trio: Trio) -> None:
-        data = json.loads(trio.table_path.read_text())
-        data["gamma"][0] *= 0.5
-        assert "it was changed" in false_claims(judge_file(json.dumps(data).encode())[1])
 
-    def test_privacy(self, trio: Trio) -> None:
-        assert "one label is (0.3, 1.5e-05)-DP" in self.lie(trio, lambda data: data.update(gamma=[1.0, 1.0]))
-        # a relative 1e-11 too much
+def less_error(data: dict[str, Any]) -> None:
+    for name in ("value", "bound"):
+        data["optimality"][name] -= 1e-9
 
-        def change(data: dict[str, Any]) -> None:
-            data.update(gamma=[min(1.0, value * (1 + 1e-11)) for value in data["gamma"]], optimality=None)
 
-        assert "one label is (0.3, 1.5e-05)-DP" in self.lie(trio, change)
+def weaker_multipliers(data: dict[str, Any]) -> None:
+    data["optimality"]["multipliers"] = [[0.9 * y, *row] for y, *row in data["optimality"]["multipliers"]]
 
-    @pytest.mark.parametrize(
-        ("name", "factor", "claim"),
-        [
-            ("worst_cost", 1 - 1e-12, "no pair of neighbors"),
-            ("budget", 1 + 1e-12, "the budget of a label"),
-            ("scale", 3.0, "out of their range"),
-        ],
-    )
-    def test_a_figure_of_the_certificate(self, trio: Trio, name: str, factor: float, claim: str) -> None:
-        def change(data: dict[str, Any]) -> None:
-            data["certificate"][name] *= factor
 
-        assert claim in self.lie(trio, change)
+def falling(data: dict[str, Any]) -> None:
+    gamma = NoiseFunction(3, [0.3, 0.2])
+    data["gamma"] = gamma.half.tolist()
+    data["optimality"].update(value=gamma.expected_error(Dirichlet()), bound=0.0, shape="monotone")
 
-    def test_the_expected_error(self, trio: Trio) -> None:
-        def change(data: dict[str, Any]) -> None:
-            data["optimality"]["value"] -= 1e-9
-            data["optimality"]["bound"] -= 1e-9
 
-        assert "the expected error is" in self.lie(trio, change)
+def slightly_more(data: dict[str, Any]) -> None:
+    data.update(gamma=[min(1.0, value * (1 + 1e-11)) for value in data["gamma"]], optimality=None)
 
-    def test_a_bound_that_its_multipliers_do_not_prove(self, trio: Trio) -> None:
-        def change(data: dict[str, Any]) -> None:
-            data["optimality"]["multipliers"] = [[0.9 * y, *row] for y, *row in data["optimality"]["multipliers"]]
 
-        assert "no private law has a smaller expected error" in self.lie(trio, change)
+LIES_IN_A_TABLE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "no noise": (lambda data: data.update(gamma=[1.0, 1.0]), "one label is (0.3, 1.5e-05)-DP"),
+    "a relative 1e-11 too much": (slightly_more, "one label is (0.3, 1.5e-05)-DP"),
+    "its worst cost": (scaled("certificate", "worst_cost", 1 - 1e-12), "no pair of neighbors"),
+    "its budget": (scaled("certificate", "budget", 1 + 1e-12), "the budget of a label"),
+    "its scale": (scaled("certificate", "scale", 3.0), "out of their range"),
+    "its error": (less_error, "the expected error is"),
+    "multipliers that do not prove its bound": (weaker_multipliers, "no private law has a smaller expected error"),
+    "a row of four of three voters": (
+        lambda data: data["optimality"]["multipliers"][0].__setitem__(1, 4),
+        "a row has other voters",
+    ),
+    "its shape": (falling, "γ never falls"),
+    "a field by another name": (lambda data: data.update(optimalitz=data.pop("optimality")), "optimality"),
+}
 
-    def test_a_row_that_is_none_proves_nothing(self, trio: Trio) -> None:
-        def change(data: dict[str, Any]) -> None:
-            data["optimality"]["multipliers"][0][1] = 4  # of three voters
 
-        assert "a row has other voters" in self.lie(trio, change)
+@pytest.mark.parametrize("lie", LIES_IN_A_TABLE)
+def test_a_lie_in_a_table_is_false(lie: str, trio: Trio) -> None:
+    change, claim = LIES_IN_A_TABLE[lie]
+    content = rewritten(trio, change)
+    trio.table_path.write_bytes(content)
+    assert run(lambda: main([str(trio.table_path), "--quiet"])) == 1
+    assert claim in false_claims(judge_file(content)[1])
 
-    def test_a_bound_without_multipliers_is_unknown(self, trio: Trio) -> None:
-        content = rewritten(trio, lambda data: data["optimality"].update(multipliers=None))
-        verdicts = judge_file(content)[1]
-        assert false_claims(verdicts) == ""
-        assert [one.verdict for one in verdicts if one.claim.startswith("no private law")] == [UNKNOWN]
 
-    @pytest.mark.parametrize("prior", [Spread(), Dirichlet(0.1)])
-    def test_a_prior_without_a_rational_error_is_unknown(self, trio: Trio, prior: Prior) -> None:
-        content = rewritten(trio, lambda data: data["optimality"].update(prior=priors.to_json(prior, 3)))
-        verdicts = [one.verdict for one in judge_file(content)[1] if one.about == OPTIMALITY]
-        assert verdicts == [UNKNOWN, UNKNOWN]
+def test_numbers_that_were_changed_do_not_have_their_checksum(trio: Trio) -> None:
+    data = json.loads(trio.table_path.read_text())
+    data["gamma"][0] *= 0.5
+    assert "it was changed" in false_claims(judge_file(json.dumps(data).encode())[1])
 
-    def test_its_shape(self, trio: Trio) -> None:
-        gamma = NoiseFunction(3, [0.3, 0.2])
 
-        def change(data: dict[str, Any]) -> None:
-            error = gamma.expected_error(Dirichlet())
-            data["gamma"] = gamma.half.tolist()
-            data["optimality"].update(value=error, bound=0.0, shape="monotone")
-
-        assert "γ never falls" in self.lie(trio, change)
-
-    def test_a_field_that_went_by_another_name(self, trio: Trio) -> None:
-        assert "optimality" in self.lie(trio, lambda data: data.update(optimalitz=data.pop("optimality")))
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"multipliers": None}, [PROVED, UNKNOWN]),
+        ({"prior": priors.to_json(Spread(), 3)}, [UNKNOWN, UNKNOWN]),
+        ({"prior": priors.to_json(Dirichlet(0.1), 3)}, [UNKNOWN, UNKNOWN]),
+    ],
+)
+def test_an_optimum_that_the_file_does_not_prove_is_unknown(
+    change: dict[str, Any], expected: list[str], trio: Trio
+) -> None:
+    """Without multipliers, or under a prior without a rational error."""
+    verdicts = judge_file(rewritten(trio, lambda data: data["optimality"].update(change)))[1]
+    assert [one.verdict for one in verdicts if one.about == OPTIMALITY] == expected
 
 
 class TestLiesInALedger:
@@ -427,22 +413,17 @@ class TestLiesInALedger:
         assert run(lambda: main([str(trio.table_path), str(trio.ledger_path), "--quiet"])) == 1
         return false_claims(judge_ledger(audit_of(trio.ledger_path, trio.table)))
 
-    def test_the_cost_of_a_query(self, trio: Trio) -> None:
-        charge = replace(Release(trio.table).privacy_cost(20), guarantee=PrivacyParams("0.2", "1e-5"))
-        assert "one query costs at most (0.2, 1e-05)" in self.lie(trio, charge)
-
     @pytest.mark.parametrize("factor", [0.9, 1 - 1e-9])
-    def test_the_profile_of_a_query(self, trio: Trio, factor: float) -> None:
+    def test_the_cost_of_a_query(self, trio: Trio, factor: float) -> None:
         charge = Release(trio.table).privacy_cost(20)
         assert charge.profile is not None
+        assert charge.renyi is not None
         profile = PrivacyProfile(charge.profile.epsilons, tuple(factor * delta for delta in charge.profile.deltas))
         assert "the privacy profile of a query" in self.lie(trio, replace(charge, profile=profile))
-
-    def test_the_renyi_curve_of_a_query(self, trio: Trio) -> None:
-        charge = Release(trio.table).privacy_cost(20)
-        assert charge.renyi is not None
         curve = RenyiCurve(charge.renyi.orders, 0.99 * charge.renyi.values)
         assert "the Rényi curve of a query" in self.lie(trio, replace(charge, renyi=curve))
+        false = self.lie(trio, replace(charge, guarantee=PrivacyParams("0.2", "1e-5")))
+        assert "one query costs at most (0.2, 1e-05)" in false
 
     @pytest.mark.parametrize("composition", ["one", "adaptive", "renyi"])
     def test_the_budget(self, trio: Trio, composition: str) -> None:
@@ -587,14 +568,13 @@ class TestLiesInLabels:
     def test_labels_of_debits_that_keep_no_digest(self, trio: Trio) -> None:
         """As many as one debit, or all of them, paid for is all that can be asked of them."""
         log = tuple(entry(1, count, table=trio.table.digest) for count in (3, 4, 5))
-        found = {
-            count: false_claims(judge_labels(LabelsFile.of(np.zeros(count, int)), {}, paid_by(*log), None))
-            for count in range(1, 14)
-        }
-        assert [count for count, false in found.items() if not false] == [3, 4, 5, 12]
+        held = [
+            n for n in range(1, 14) if not false_claims(judge_labels(LabelsFile.of([0] * n), {}, paid_by(*log), None))
+        ]
+        assert held == [3, 4, 5, 12]
 
     def test_what_may_begin_anywhere_is_not_looked_for_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("darrm.verify.labels._DIGESTS", 2_000)
+        monkeypatch.setattr("darrm.verify.ledger._DIGESTS", 2_000)
         one = labels_digest(np.array([1]))
         ledgers = paid_by(*(entry(1, 1, one, output="stream") for _ in range(200)))
         verdicts = list(judge_labels(LabelsFile.of(np.array([1] * 99 + [0])), {}, ledgers, None))
