@@ -3,11 +3,9 @@
 Bombs are judged in a process that may have one gigabyte, within ten seconds of its processor.
 """
 
-import bz2
 import hashlib
 import io
 import json
-import lzma
 import os
 import random
 import shutil
@@ -42,8 +40,8 @@ def limited(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def zipped(path: Path, content: bytes, how: int = zipfile.ZIP_DEFLATED) -> None:
-    with zipfile.ZipFile(path, "w", how) as archive:
+def zipped(path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("schema.json", content)
 
 
@@ -63,12 +61,6 @@ def sparse(path: Path, start: bytes) -> None:
     os.truncate(path, 2**30)
 
 
-def many_files(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(80_000):
-            archive.writestr(f"{number:060}", b"")
-
-
 def long_gamma(path: Path) -> None:
     """A table whose proof takes the prover minutes."""
     data: dict[str, Any] = json.loads(json.dumps(TABLE.to_json()))
@@ -84,10 +76,7 @@ BOMBS: dict[str, Callable[[Path], object]] = {
     "gamma.json": long_gamma,
     "lists.json": lambda path: path.write_bytes(b"[" + b"[]," * 5_000_000 + b"[]]"),
     "large.json": lambda path: path.write_bytes(b"[" + b"1.5," * 5_000_000 + b"1]"),
-    "lists.skops": lambda path: zipped(path, b"[" + b"[]," * 5_000_000 + b"[]]"),
     "large.skops": lambda path: zipped(path, b'"' + b"x" * 200_000_000 + b'"'),
-    "bz2.skops": lambda path: zipped(path, b'"' + b"x" * 200_000_000 + b'"', zipfile.ZIP_BZIP2),
-    "names.skops": many_files,
     "rows.parquet": lambda path: equal_rows(path, 2**27 + 1, "a"),
     "unfolds.parquet": lambda path: equal_rows(path, 60_000, "x" * 1_000_000),
     "page.parquet": lambda path: parquet(path, ["x" * 300_000_000]),
@@ -288,26 +277,13 @@ def two_labels(path: Path) -> None:
     pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_arrays([[1], [0]], names=["label"] * 2), path)
 
 
-def damaged(how: int, compress: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        zipped(path, np.random.default_rng(0).bytes(5000), how)
-        content = bytearray(path.read_bytes())
-        for place in range(200, 240):
-            content[place] ^= 255
-        path.write_bytes(content)
-        assert compress(b"x")
-
-    return write
-
-
 @pytest.mark.parametrize(
     ("name", "write"),
     [
         ("a.json", lambda path: path.write_text('{"format": []}')),
         ("b.json", lambda path: path.write_text('{"format": {"a": 1}, "checksum": 1}')),
         ("c.parquet", two_labels),
-        ("d.skops", damaged(zipfile.ZIP_LZMA, lzma.compress)),
-        ("e.skops", damaged(zipfile.ZIP_BZIP2, bz2.compress)),
+        ("d.skops", lambda path: path.write_bytes(b"PK\x03\x04" + bytes(5000))),
         ("f.json", lambda path: path.write_text('{"a":' * 50_000)),
         ("g.json", lambda path: path.write_text('{"format": "darrm-receipt 1", "ledger_digest": ' + "[" * 50_000)),
     ],
