@@ -190,7 +190,7 @@ class _Auditor:
                     usable.pop(piece.path, None)
                 known = isinstance(error, TooLargeError)
                 reason = str(error) if known else f"its judgement failed ({type(error).__name__})"
-                self.add(piece.path, [Verdict(FILE, "it holds what this audit understands", UNKNOWN, reason)])
+                self.add(piece.path, [Verdict(FILE, "this audit understands its content", UNKNOWN, reason)])
 
     def answers(self, piece: Piece) -> list[Verdict]:
         answering, verdicts = judge_file(piece.content)

@@ -73,7 +73,7 @@ def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
     try:
         plan = read_plan(claims)
     except ValueError as error:
-        yield Verdict(PLAN, "it states a workload and what it spends", FALSE, str(error))
+        yield Verdict(PLAN, "it states a workload and its cost", FALSE, str(error))
         return
     released = cost.answering.voters
     asked = plan.voters if plan.voters.reached > released.reached else replace(plan.voters, reached=released.reached)
@@ -130,7 +130,7 @@ def judge_card(card: Json | None, ledgers: Sequence[LedgerAudit]) -> Iterator[Ve
         guarantee, digest = _pair(card["guarantee"]), card["ledger_digest"]
         spent = None if card.get("spent") is None else _pair(card["spent"])
         own = None if not digest else read_digest(digest)
-        claim = f"what it describes is {pair_at_most(*guarantee)}-DP"
+        claim = f"the described models are {pair_at_most(*guarantee)}-DP"
     except (ValueError, *MALFORMED) as error:
         yield Verdict(CARD, "it states a guarantee", FALSE, f"its block is malformed ({type(error).__name__}: {error})")
         return

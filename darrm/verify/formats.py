@@ -7,7 +7,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -267,7 +268,7 @@ def join(*fields: object) -> str:
 
 def read_release(data: Json) -> Answering:
     """Read a table, a mechanism or a run from the JSON of a file; `ValueError` for any other content."""
-    try:
+    with _strict("it"):
         data = {name: value for name, value in data.items() if name != "plan"}
         kind = data.get("format")
         if kind in TABLES:
@@ -276,9 +277,16 @@ def read_release(data: Json) -> Answering:
             return _mechanism(data)
         if kind == RUN:
             return _run(data)
-    except (KeyError, TypeError, AttributeError, ArithmeticError, IndexError) as error:
-        raise ValueError(f"it is malformed ({type(error).__name__}: {error})") from error
     raise ValueError(f"its format is none of {', '.join((*TABLES, RELEASE, RUN))}")
+
+
+@contextmanager
+def _strict(what: str) -> Iterator[None]:
+    """Raise `ValueError` for any data that cannot be read."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise ValueError(f"{what} is malformed ({type(error).__name__}: {error})") from error
 
 
 def _table(data: dict[str, Json], kind: str) -> Table:
@@ -380,7 +388,7 @@ def _run(data: dict[str, Json]) -> Run:
 
 def read_plan(claims: Json) -> Plan:
     """Read the privacy claims of a plan; `ValueError` if they are malformed."""
-    try:
+    with _strict("it"):
         workload, spent = claims["workload"], claims["spent"]
         voters = read_voters(workload, ("queries", "missing", "classes", "total"))
         total, classes = _pair(workload["total"]), _classes(workload.get("classes", 2))
@@ -388,9 +396,7 @@ def read_plan(claims: Json) -> Plan:
         epsilon, delta = _floating(spent["epsilon"]), _floating(spent["delta"])
         if total is None or min(epsilon, delta) < 0.0:
             raise ValueError("what it spends, or its total, is out of range")
-    except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
-        raise ValueError(f"it is malformed ({type(error).__name__}: {error})") from error
-    return Plan(voters, classes, queries, total, epsilon, delta)
+        return Plan(voters, classes, queries, total, epsilon, delta)
 
 
 def read_voters(data: Json, more: Iterable[str] = ()) -> Voters:
@@ -426,10 +432,8 @@ def read_sampling(data: Json) -> Sampling:
 
 def read_charge(text: str) -> Charge:
     """Read the cost of one query from a ledger; `ValueError` if it is malformed."""
-    try:
+    with _strict("the cost of a query"):
         return _charge(parse_json(text.encode()) if "Infinity" not in text else json.loads(text))
-    except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, IndexError) as error:
-        raise ValueError(f"the cost of a query is malformed ({type(error).__name__}: {error})") from error
 
 
 def _charge(data: Json) -> Charge:

@@ -185,7 +185,7 @@ def judge_signatures(
     wrong = [number for number in newest if not signer.verifies(line_at(number), signatures[number - 1])]
     reason = f"{counted(len(newest), 'signature', 'signatures')} checked with {signer.path}"
     if wrong:
-        reason = f"the signature of {numbered(wrong)} is not by the holder of {signer.path} of what the ledger states"
+        reason = f"the signature of {numbered(wrong)} does not fit the key {signer.path} and the ledger"
     return [judged(about, claim, reason, holds=not wrong, how=PROVED)]
 
 
@@ -278,7 +278,7 @@ def _judge_accompanied(receipt: Receipt, labels: Mapping[str, LabelsFile], seale
     if receipt.labels in labels and receipt.entry.get("labels"):
         ours = labels[receipt.labels].digest()
         return judged(LABELS, claim, f"their SHA-256 is {ours}", holds=ours == receipt.entry["labels"], how=PROVED)
-    return Verdict(LABELS, claim, UNKNOWN, "they are not beside it: they would decide")
+    return Verdict(LABELS, claim, UNKNOWN, "they are not among the files: they would decide")
 
 
 def _repeats_entry(receipt: Receipt, ledger: Ledger) -> bool:

@@ -57,9 +57,7 @@ def label_columns(path: Path) -> Iterator[Any]:
         if len(set(schema.names)) != len(schema.names):
             raise ValueError(f"{str(path)!r} has two columns of one name")
         if file.metadata.num_rows > _MOST_ROWS:
-            raise ValueError(
-                f"{str(path)!r} says that it holds {file.metadata.num_rows:,} rows: {_MOST_ROWS:,} are read"
-            )
+            raise ValueError(f"{str(path)!r} claims {file.metadata.num_rows:,} rows: {_MOST_ROWS:,} are read")
         column = LABEL if LABEL in schema.names else schema.names[-1] if schema.names else None
         is_text = column is not None and str(schema.field(column).type) in {"string", "large_string"}
     if column is None:

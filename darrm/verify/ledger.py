@@ -108,7 +108,7 @@ class LedgerAudit:
         if filter_admits(proved, room, delta, share):
             return PROVED, "its Rényi filter admits all queries"
         if filter_admits(charges, room, delta, share):
-            return CONSISTENT, "its Rényi filter admits all queries, if each costs what the ledger states"
+            return CONSISTENT, "its Rényi filter admits all queries, if the costs in the ledger are true"
         return FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"
 
     @property
@@ -156,7 +156,9 @@ def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
     if waiting := [entry for entry in ledger.entries if entry.waiting is not None]:
         spoilt = [entry.number for entry in waiting if not _is_kept(entry)]
         claim = f"{counted(len(waiting), 'entry is', 'entries are')} not delivered yet"
-        reason = f"what waits for {numbered(spoilt)} is not what was paid for" if spoilt else "their labels are whole"
+        reason = (
+            f"the waiting labels of {numbered(spoilt)} are not the paid ones" if spoilt else "their labels are whole"
+        )
         yield judged(LEDGER, claim, reason, holds=not spoilt)
 
 
@@ -209,14 +211,14 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
     for some, reason in (
         (
             [entry for entry in ledger.entries if entry.table in missing],
-            f"what has the digest {', '.join(missing)} is not among the files: it would decide",
+            f"the release with the digest {', '.join(missing)} is not among the files: it would decide",
         ),
         (bare, "no digest names what answered: its maker can"),
     ):
         if some:
             queries = counted(sum(entry.count for entry in some), "query costs", "queries cost")
             numbers = numbered([entry.number for entry in some])
-            yield Verdict(COST, f"{queries} what the ledger states, {numbers}", UNKNOWN, reason)
+            yield Verdict(COST, f"{queries} as much as the ledger states, {numbers}", UNKNOWN, reason)
 
 
 def _covers(answering: Answering, charge: Charge) -> bool:
@@ -392,7 +394,7 @@ def _judge_drawn(paid: Sequence[Sequence[Entry]], releases: Sequence[Answering])
     reason = f"the debit holds {', '.join(sorted({entry.table or 'no digest' for run in paid for entry in run}))}"
     if same or len(releases) == 1:
         return judged(LABELS, claim, reason, holds=same)
-    return Verdict(LABELS, claim, UNKNOWN, f"{reason}: what has that digest would decide")
+    return Verdict(LABELS, claim, UNKNOWN, f"{reason}: the release with that digest would decide")
 
 
 def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Entry]], list[Entry]] | None:

@@ -31,7 +31,7 @@ from math import comb, factorial, prod
 
 from flint import arb, arb_poly, ctx
 
-from darrm.verify.formats import OPEN, OPEN_TABLE, WEIGHT_ONE, Json, Table, exact_number
+from darrm.verify.formats import MALFORMED, OPEN, OPEN_TABLE, WEIGHT_ONE, Json, Table, exact_number
 from darrm.verify.gamma import Gamma
 from darrm.verify.histograms import MOST_WORK, partitions, weights_of
 from darrm.verify.numbers import Point, ball
@@ -43,48 +43,43 @@ _MOST_ROWS = 10_000
 _NO_PRIOR = "the file does not hold its prior, or its draws: the maker can show them"
 
 
-def judge_optimality(table: Table, numbers: Gamma | None) -> Iterator[Verdict]:  # noqa: PLR0911 (one verdict each)
+def judge_optimality(table: Table, numbers: Gamma | None) -> Iterator[Verdict]:
     """Judge the stated accuracy of a law, and that no private law is better."""
     claims = table.optimality
     if claims is None:
         return
-    is_gamma, tolerance = numbers is not None, _TOLERANCE[numbers is not None]
-    merit = "expected error" if is_gamma else "accuracy"
-    claim = f"the {merit} is {claims['value']!r}"
     if numbers is not None and claims["shape"] == "monotone" and not numbers.is_monotone:
         yield Verdict(OPTIMALITY, "γ never falls", FALSE, "it falls somewhere")
         return
-    bound_claim = f"no private law has {'a smaller' if is_gamma else 'a larger'} {merit} than {claims['bound']!r}"
+    merit, better = ("expected error", "a smaller") if numbers is not None else ("accuracy", "a larger")
+    claim, best = f"the {merit} is {claims['value']!r}", f"no private law has {better} {merit} than {claims['bound']!r}"
     try:
         value = accuracy(table, claims["prior"]) if numbers is None else expected_error(numbers, claims)
     except (ValueError, KeyError, ArithmeticError):
         value = None
     if value is None:
-        yield Verdict(OPTIMALITY, claim, UNKNOWN, _NO_PRIOR)
-        yield Verdict(OPTIMALITY, bound_claim, UNKNOWN, _NO_PRIOR)
+        yield from (Verdict(OPTIMALITY, one, UNKNOWN, _NO_PRIOR) for one in (claim, best))
         return
-    near = abs(claims["value"] - float(value)) <= tolerance
+    near = abs(claims["value"] - float(value)) <= _TOLERANCE[numbers is not None]
     yield judged(OPTIMALITY, claim, f"it is {float(value)!r}", holds=near, how=PROVED)
-    sign = 1.0 if is_gamma else -1.0
-    if sign * (claims["bound"] - float(value)) > tolerance:
-        yield Verdict(OPTIMALITY, bound_claim, FALSE, "the law in the file is private and better")
-        return
+    yield Verdict(OPTIMALITY, best, *_judge_bound(table, claims, float(value), is_gamma=numbers is not None))
+
+
+def _judge_bound(table: Table, claims: Mapping[str, Json], value: float, *, is_gamma: bool) -> tuple[str, str]:
+    sign, tolerance = 1.0 if is_gamma else -1.0, _TOLERANCE[is_gamma]
+    if sign * (claims["bound"] - value) > tolerance:
+        return FALSE, "the law in the file is private and better"
     if claims["multipliers"] is None:
-        yield Verdict(OPTIMALITY, bound_claim, UNKNOWN, "the file holds no multipliers, which would prove it")
-        return
+        return UNKNOWN, "the file holds no multipliers, which would prove it"
     try:
         with ctx.workprec(_PRECISION):
             proved = _error_bound(table, claims) if is_gamma else _accuracy_bound(table, claims)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
-        reason = f"its multipliers are malformed ({type(error).__name__}: {error})"
-        yield Verdict(OPTIMALITY, bound_claim, FALSE, reason)
-        return
+    except (ValueError, *MALFORMED) as error:
+        return FALSE, f"its multipliers are malformed ({type(error).__name__}: {error})"
     if proved is None:
-        reason = f"K = {table.voters.K:,} is beyond the independent checker; the prover can load the table again"
-        yield Verdict(OPTIMALITY, bound_claim, UNKNOWN, reason)
-        return
+        return UNKNOWN, f"K = {table.voters.K:,} is beyond the independent checker; the prover can load the table again"
     holds = sign * (claims["bound"] - proved) <= tolerance
-    yield judged(OPTIMALITY, bound_claim, f"the multipliers in the file prove {proved!r}", holds=holds, how=PROVED)
+    return PROVED if holds else FALSE, f"the multipliers in the file prove {proved!r}"
 
 
 def _target(table: Table) -> tuple[arb, Fraction]:

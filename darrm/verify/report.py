@@ -20,9 +20,9 @@ _DIGEST_SHOWN = 16  # characters
 _OF_A_LABEL = ("one label is", "one query costs", "test and labels", "the Rényi curve")
 _MEANINGS = {
     PROVED: "proved by this verifier alone, in exact or enclosed arithmetic",
-    CONSISTENT: "agrees with everything else that was given; a careful forgery would, too",
-    ASSUMED: "no file can show it; whoever relies on this report relies on it, too",
-    UNKNOWN: "not decided by what was given; the reason says what would decide it",
+    CONSISTENT: "agrees with all other files; a careful forgery would, too",
+    ASSUMED: "no file can show it; the report relies on it",
+    UNKNOWN: "not decided by these files; the reason names a remedy",
     FALSE: "contradicted by the files themselves",
 }
 _STYLE = """
@@ -156,9 +156,7 @@ def html_report(audit: Audit) -> str:
     for path in dict.fromkeys(verdict.file for verdict in audit.verdicts if verdict.verdict != ASSUMED):
         own = [one for verdict in order for one in audit.verdicts if (one.file, one.verdict) == (path, verdict)]
         rows = [(one.verdict, f"{one.claim} ({one.reason})") for one in own]
-        parts.append(
-            f"<h3>{escape(path or 'all files')}</h3>\n" + _table(("verdict", "claim, and what was found"), rows)
-        )
+        parts.append(f"<h3>{escape(path or 'all files')}</h3>\n" + _table(("verdict", "claim (reason)"), rows))
     parts += map(_log, audit.ledgers.values())
     files = [(file.role, file.path, f"{file.size:,}", file.sha256) for file in audit.files]
     parts.append(f"<h2>Files</h2>\n{_table(('file', 'name', 'bytes', 'SHA-256'), files)}")

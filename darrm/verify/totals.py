@@ -108,7 +108,7 @@ def judge_total(
     """Judge a stated (ε, δ) by the smallest ε that is proved: false if that is ``apart`` times as large."""
     if found is None:
         return Verdict(about, claim, UNKNOWN, none)
-    known = ", if each query costs what the ledger states" if found.stated else ""
+    known = ", if the costs in the ledger are true" if found.stated else ""
     reason = f"{found.how}: {pair_at_most(found.epsilon, stated[1], 9)}{known}"
     if found.epsilon <= stated[0] * (1.0 + NEAR):
         return Verdict(about, claim, CONSISTENT if found.stated else PROVED, reason)

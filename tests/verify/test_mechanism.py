@@ -312,5 +312,5 @@ def test_entries_without_a_digest_cannot_be_decided(tmp_path: Path) -> None:
     ledger.debit(replace(mechanism.privacy_cost(3), table=""))
     claims = {verdict.claim: verdict.verdict for verdict in audit([tmp_path]).verdicts}
     assert claims["queries were answered with this mechanism"] == ASSUMED
-    assert claims["3 queries cost what the ledger states, entry 1"] == UNKNOWN
+    assert claims["3 queries cost as much as the ledger states, entry 1"] == UNKNOWN
     assert "it has answered queries that were paid for" not in claims

@@ -280,7 +280,7 @@ def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None
     found = list(judge_ledger(audit_of(tmp_path / "ledger.sqlite", table)))
     assert false_claims(found) == ""
     assert [verdict.claim for verdict in found if verdict.verdict == UNKNOWN] == [
-        "5 queries cost what the ledger states, entry 2"
+        "5 queries cost as much as the ledger states, entry 2"
     ]
     third = certify(allowed(5, "2"), NoiseFunction(5, [0.1, 0.2, 0.3]))
     assert "queries were answered with this table" in false_claims(
