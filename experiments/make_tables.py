@@ -15,7 +15,7 @@ from pathlib import Path
 
 from darrm.commands.command_line import run
 from darrm.optimize import SolveOptions
-from darrm.optimize.batch import optimize_many
+from darrm.optimize.optimizer import optimize_many
 from darrm.priors import Independent
 from darrm.privacy import PrivacyParams
 from darrm.table.library import Setting, compress

@@ -28,7 +28,7 @@ FIGURE = r"([0-9.]+(?:e[-+]?[0-9]+)?)"
 NO_BOUND = {"loss/composition.py", "loss/gaussian.py", "pate/confident.py", "plan/optimum.py"}
 NO_BOUND |= {
     "optimize/__main__.py",
-    "optimize/sweep.py",
+    "optimize/report.py",
     "plan/calibration.py",
     "plan/tables.py",
     "plan/report.py",

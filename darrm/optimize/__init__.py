@@ -1,7 +1,6 @@
 """Optimize noise functions and pluralities, under (ε, δ) or a Rényi budget, and compare them with simpler rules."""
 
-from darrm.optimize.batch import optimize_many
-from darrm.optimize.optimizer import optimize_table
+from darrm.optimize.optimizer import optimize_many, optimize_table
 from darrm.optimize.plurality import optimize_plurality
 from lp_models.options import SolveOptions
 

@@ -31,11 +31,17 @@ from darrm.commands.options import (
 from darrm.commands.values import privacy_pair
 from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.plurality_report import PluralityReport
-from darrm.optimize.report import GammaReport, Report, fitted
+from darrm.optimize.report import (
+    GammaReport,
+    PluralityReport,
+    Report,
+    fitted,
+    rows_data,
+    rows_document,
+    rows_text,
+)
 from darrm.optimize.request import SOLVERS
 from darrm.optimize.rounding import least_error
-from darrm.optimize.sweep import rows_data, rows_document, rows_text
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import Problem, Voters, is_law_a_gamma
 from darrm.table.optimality import OBJECTIVES, SHAPES

@@ -9,15 +9,7 @@ import numpy as np
 from darrm.majority.error_bound import lower_bound
 from darrm.majority.noise_function import differences, number_of_draws
 from darrm.numerics import Array
-from darrm.optimize.noise_functions import (
-    LEAST_SIZE,
-    SolverResult,
-    in_proportion,
-    left_of,
-    rows_in,
-    solve,
-    tie_break_of,
-)
+from darrm.optimize.noise_functions import LEAST_SIZE, GammaProgram, left_of, made_by, rows_in
 from darrm.optimize.privacy_oracle import PrivacyOracle
 from darrm.optimize.request import Request, in_range
 from darrm.table.optimality import Optimality
@@ -38,49 +30,43 @@ def fit_draws(request: Request) -> Table:
     generator = np.random.default_rng(_FIT_SEED) if request.rng is None else request.rng
     sampled = SampledError(differences(prior.probabilities(K, count, rng=generator)))
     nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
-    oracle = PrivacyOracle(nearby, request.of_shape)
-    result, weights = _fitted(oracle, sampled, request)
-    found = SolverResult.of(oracle, result)
-    table, shape = certify(problem, found.gamma), request.of_shape.value
-    value, status = sampled.value(table.gamma.half), found.status.value
-    multipliers = in_proportion(found.multipliers, problem.voters, factor)
+    program = GammaProgram(PrivacyOracle(nearby, request.of_shape), sampled.weights, request.report)
+    result, weights = _fitted(program, sampled, request)
+    gamma, multipliers = program.proposal(result, problem, factor)
+    table, shape, status = certify(problem, gamma), request.of_shape.value, result.status.value
+    value = sampled.value(table.gamma.half)
     bound = min(value, lower_bound(problem.conditional_on_inclusion, weights, shape, multipliers))
     held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
     # without multipliers: their bound needs the draws, which no file keeps
     optimality = Optimality(prior, shape, "expected-error", value, bound, status, held_out)
-    return table.with_optimality(optimality, {**found.provenance, "draws fitted": str(count)})
+    return table.with_optimality(optimality, {**made_by(result), "draws fitted": str(count)})
 
 
-def _fitted(oracle: PrivacyOracle, sampled: SampledError, request: Request) -> tuple[Result, Array]:
+def _fitted(program: GammaProgram, sampled: SampledError, request: Request) -> tuple[Result, Array]:
     # few γ change the sign of enough draws to matter: with many voters the linear solve is usually enough
-    started, options, weights = time.perf_counter(), request.settings, sampled.weights
-    result = solve(oracle, weights, request)
+    started, options = time.perf_counter(), request.settings
+    result = program.solve(options, request.rows_of_start)
     if result.status not in {Status.OPTIMAL, Status.STALLED}:
-        return result, weights
-    value = sampled.value(oracle.shape.variables_to_gamma(result.point))
+        return result, sampled.weights
+    value = sampled.value(program.shape.variables_to_gamma(result.point))
     if value - result.bound <= max(options.gap * value, options.floor):
-        return result, weights
-    result = _fit_turned_draws(oracle, sampled, result, left_of(options, started), request)
+        return result, sampled.weights
+    result = _fit_turned_draws(program, sampled, result, left_of(options, started))
     tangents = [(y, tangent) for y, tangent in result.multipliers if isinstance(tangent, np.ndarray)]
     return result, _tangent_weights(sampled, tangents)
 
 
-def _fit_turned_draws(
-    oracle: PrivacyOracle,
-    sampled: SampledError,
-    found: Result,
-    options: SolveOptions,
-    request: Request,
-) -> Result:
-    epigraph = EpigraphOracle(oracle, sampled, oracle.shape)
-    gamma = oracle.shape.variables_to_gamma(found.point)
-    known = oracle.beginning(rows_in(found), found.point if np.isfinite(found.value) else None)
+def _fit_turned_draws(program: GammaProgram, sampled: SampledError, first: Result, options: SolveOptions) -> Result:
+    oracle, shape = program.oracle, program.shape
+    epigraph = EpigraphOracle(oracle, sampled, shape)
+    gamma = shape.variables_to_gamma(first.point)
+    known = oracle.beginning(rows_in(first), first.point if np.isfinite(first.value) else None)
     start = epigraph.lifted(known, [sampled.tangent(np.zeros_like(gamma)), sampled.tangent(gamma)])
-    program = sampled_error_program(sampled.linear, sampled.share, oracle.shape)
-    tie_break = tie_break_of(sampled.weights, oracle)
+    lifted = sampled_error_program(sampled.linear, sampled.share, shape)
+    tie_break = program.tie_break()
     extra = None if tie_break is None else np.append(tie_break, 0.0)
-    result = minimize_with_rows(program, epigraph, options, tie_break=extra, report=request.report, start=start)
-    rounds, generated = found.rounds + result.rounds, found.rows_generated + result.rows_generated
+    result = minimize_with_rows(lifted, epigraph, options, tie_break=extra, report=program.report, start=start)
+    rounds, generated = first.rounds + result.rounds, first.rows_generated + result.rows_generated
     return replace(result, rounds=rounds, rows_generated=generated)
 
 

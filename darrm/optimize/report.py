@@ -1,4 +1,4 @@
-"""Report a table as text, as JSON and as a picture, for `python -m darrm.optimize`."""
+"""Reports of `python -m darrm.optimize` as text, JSON and a picture, and the comparison with simpler rules."""
 
 from __future__ import annotations
 
@@ -7,30 +7,135 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.commands.command_line import spread
+from darrm.majority import baselines
 from darrm.majority.noise_function import NoiseFunction
-from darrm.optimize.comparison import Entry, WithMissing, compare, with_missing
+from darrm.numerics import Array
 from darrm.optimize.rounding import fitting
 from darrm.priors import Prior
-from darrm.problem import Voters
+from darrm.privacy import at_most
+from darrm.problem import Problem, Voters, is_open
 from darrm.table.picture import plot_noise_functions
-from darrm.table.table import Table
-from darrm.table.text import majority_heading, majority_proof
+from darrm.table.table import Table, certify
+from darrm.table.text import (
+    answers,
+    majority_heading,
+    majority_proof,
+    plurality_heading,
+    plurality_proof,
+    right_labels,
+    share_answered,
+    shown_histograms,
+)
 from darrm.util import checks
 from darrm.util.files import Document
 
 _MOST_LINES = 60  # in the table of γ
 _COLUMN = 9  # characters
 _SMALL_GAIN = 0.1  # labels per 100
+_CONSTANT = "γ_flat"
 _RULES = {
     "γ_opt": "with the best noise found, γ_opt",
-    "γ_flat": "with the best constant, the best simple rule, γ_flat",
+    _CONSTANT: "with the best constant, the best simple rule, γ_flat",
     "γ_Sub": "by sub-sampling, γ_Sub",
 }
+_NOTES = """\
+accuracy: agreement with the noiseless majority or plurality, expected under the prior
+error: the expected error of [D, Eq. 2], for two classes
+gap: how much better another private mechanism can be, at most"""
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One noise function of the comparison; its numbers are None if it does not exist for this problem."""
+
+    name: str  # "γ_opt", "γ_Sub", "γ_DSub", "γ_const" or "γ_flat"
+    table: Table | None  # certified
+    share_right: float | None  # the accuracy under the prior of the comparison; None if it is unknown
+    expected_error: float | None  # under the same prior
+    remark: str  # why it is absent, or how certification changed it; may be empty
+
+
+def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
+    """Certify the baselines of the optimal table's problem and evaluate all five under a prior.
+
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
+    >>> from darrm.priors import Independent
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
+    >>> entries = compare(optimize_table(problem), Independent())
+    >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
+    [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883), ('γ_flat', 0.0596)]
+    >>> {entry.name: round(entry.share_right, 4) for entry in entries}
+    {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6904, 'γ_flat': 0.936}
+    """
+    problem = optimal.problem
+    proposals: dict[str, Callable[[Problem], NoiseFunction]] = {
+        "γ_Sub": baselines.subsampling,
+        "γ_DSub": baselines.double_subsampling,
+        "γ_const": baselines.randomized_response,
+        _CONSTANT: baselines.truth,
+    }
+    entries = [_entry("γ_opt", optimal, prior, "")]
+    for name, propose in proposals.items():
+        try:
+            proposal = propose(problem)
+        except ValueError as error:
+            entries.append(Entry(name, None, None, None, str(error)))
+        else:
+            table = certify(problem, proposal)
+            entries.append(_entry(name, table, prior, _remark(name, table)))
+    return tuple(entries)
+
+
+@dataclass(frozen=True)
+class WithMissing:
+    """A table evaluated with some votes replaced by fair coins; the true label is the majority of the other votes."""
+
+    missing: int
+    share_right: float | None  # the accuracy; None if it is unknown
+    expected_error: float
+
+
+def with_missing(
+    table: Table, prior: Prior, numbers: Iterable[int], *, report: Callable[[int], object] = lambda _: None
+) -> tuple[WithMissing, ...]:
+    """Evaluate a table under a prior for increasing numbers of missing votes; call ``report`` before each of them.
+
+    `ValueError` unless the numbers increase and 0 ≤ number < K.
+
+    >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
+    >>> from darrm.priors import Independent
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
+    >>> for row in with_missing(optimize_table(problem), Independent(), range(3)):
+    ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))
+    0 0.9542 0.0413
+    1 0.9486 0.0465
+    2 0.9031 0.0701
+    """
+    rows, gamma = [], table.gamma
+    for missing in numbers:
+        report(missing)
+        gamma = gamma.with_missing(missing - (table.gamma.K - gamma.K))
+        rows.append(WithMissing(missing, gamma.share_right(prior), gamma.expected_error(prior)))
+    return tuple(rows)
+
+
+def _entry(name: str, table: Table, prior: Prior, remark: str) -> Entry:
+    return Entry(name, table, table.gamma.share_right(prior), table.gamma.expected_error(prior), remark)
+
+
+def _remark(name: str, table: Table) -> str:
+    scale = table.certificate.scale
+    scaled = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
+    if name == _CONSTANT:
+        return f"the best constant, 1 {scaled or 'as it stands'}; γ_const is p_const of [D, Lemma A.1]"
+    if name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
+        return f"its theorem covers δ = Δ = 0 and odd K only; {scaled or 'certified as it stands'}"
+    return scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +160,8 @@ class Report(ABC):
         """Write the report for a person."""
         unsaved = "Not saved: --output FILE.json keeps the table with its proof."
         closing = unsaved if output is None else f"Table written to {output}"
-        return (
-            "\n\n".join(block for block in (*self.blocks(everything=everything, remark=remark), closing) if block)
-            + "\n"
-        )
+        blocks = (*self.blocks(everything=everything, remark=remark), closing)
+        return "\n\n".join(block for block in blocks if block) + "\n"
 
     def document(self, output: Path | None) -> Document:
         """Write the JSON document; schemas: `optimize_report.json` and `plurality_report.json` in `darrm/schemas`."""
@@ -132,6 +235,70 @@ class GammaReport(Report):
         plot_noise_functions(self.table.problem, named, path)
 
 
+@dataclass(frozen=True, eq=False)
+class PluralityReport(Report):
+    """The report on a law on histograms."""
+
+    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:  # noqa: ARG002 (the report is always complete)
+        """Write the paragraphs: the accuracy, the answers, the proof."""
+        problem, law, optimality = self.table.problem, self.table.law, self.table.optimality
+        yield plurality_heading(problem, optimality, remark)
+        yield right_labels(problem, law, optimality)
+        yield answers(problem, law)
+        yield plurality_proof(problem, law, self.table.certificate)
+
+    def details(self) -> Document:
+        """Write the accuracy and the answers to a few histograms."""
+        problem, law = self.table.problem, self.table.law
+        shown = shown_histograms(problem.voters.K, problem.classes)
+        answered = share_answered(law, self.table.optimality) if is_open(problem.classes) else None
+        return {
+            "format": "darrm plurality report",
+            "version": 1,
+            "problem": problem.to_json(),
+            "share_right": self.table.share_right,
+            **({"share_answered": answered} if is_open(problem.classes) else {}),
+            "histograms": [
+                {"votes": list(counts), "probabilities": law.probabilities([counts])[0].tolist()} for counts in shown
+            ],
+            "certificate": asdict(self.table.certificate),
+        }
+
+
+def rows_text(tables: Sequence[Table]) -> str:
+    """Write the best tables for several privacy allowances, a line each."""
+    optimality = tables[0].optimality
+    lines = [str(tables[0].problem.voters), f"{'m':>6}{'ε':>10}{'δ':>12}{'accuracy':>10}{'error':>10}{'gap':>10}"]
+    for row in rows_data(tables):
+        accuracy, error, gap = row["accuracy"], row["expected_error"], row["gap"]
+        line = f"{row['m']:>6g}{row['epsilon']:>10.4g}{row['delta']:>12.4g}"
+        line += f"{'' if accuracy is None else f'{accuracy:.4f}':>10}{'' if error is None else f'{error:.4g}':>10}"
+        lines.append(f"{line}{'' if gap is None else at_most(gap, 2):>10}")
+    return "\n".join([*lines, "" if optimality is None else f"prior: {optimality.prior}", _NOTES, ""])
+
+
+def rows_document(tables: Sequence[Table]) -> Document:
+    """Write the same as a JSON document; schema: `optimize_rows.json` in `darrm/schemas`."""
+    voters = tables[0].problem.voters.to_json()
+    return {"format": "darrm optimize rows", "version": 1, "voters": voters, "rows": rows_data(tables)}
+
+
+def rows_data(tables: Sequence[Table]) -> list[dict[str, Any]]:
+    """Return the results of each table."""
+    return [
+        {
+            "m": table.problem.m,
+            "epsilon": table.problem.target.epsilon,
+            "delta": table.problem.target.delta,
+            "accuracy": table.share_right,
+            "expected_error": optimality.value if optimality and table.problem.has_noise_function else None,
+            "gap": optimality.gap if optimality else None,
+        }
+        for table in tables
+        for optimality in (table.optimality,)
+    ]
+
+
 def _prior_of(table: Table) -> Prior:
     if table.optimality is None:
         checks.fail(
@@ -154,8 +321,7 @@ def _decision(entries: Sequence[Entry], prior: Prior) -> str:
 def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
     shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
     columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
-    elsewhere = "--output or --format json"
-    values = _level_table(table.gamma.levels, columns, elsewhere)
+    values = _level_table(table.gamma.levels.tolist(), columns)
     shares = "".join(f"{_short(entry.share_right):>{_COLUMN}}" for entry in shown.values())
     errors = "".join(f"{_short(entry.expected_error):>{_COLUMN}}" for entry in shown.values())
     coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size)).share_right(prior)
@@ -192,9 +358,12 @@ def _short(error: float | None) -> str:
 
 
 def _remarks(entries: Sequence[Entry], *, everything: bool) -> str:
+    """Write the remarks, and why some rules do not apply, or how many."""
     lines = [f"  {entry.name + '*':<9}{entry.remark}" for entry in entries if entry.remark and entry.table is not None]
-    absent = [(entry.name, entry.remark) for entry in entries if entry.table is None]
-    return "\n".join([*lines, *_absences(absent, everything=everything)])
+    absent = [f"  {entry.name} does not apply: {entry.remark}" for entry in entries if entry.table is None]
+    if absent and not everything:
+        absent = [f"  {len(absent)} more {'does' if len(absent) == 1 else 'do'} not apply: --all says why"]
+    return "\n".join([*lines, *absent])
 
 
 def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
@@ -213,18 +382,11 @@ def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
     return found
 
 
-def _absences(absent: Sequence[tuple[str, str]], *, everything: bool) -> list[str]:
-    """Explain why some rules do not apply, or count them."""
-    if everything or not absent:
-        return [f"  {name} does not apply: {reason}" for name, reason in absent]
-    return [f"  {len(absent)} more {'does' if len(absent) == 1 else 'do'} not apply: --all says why"]
-
-
-def _level_table(levels: NDArray[np.int64], columns: Mapping[str, NDArray[np.float64]], elsewhere: str) -> str:
-    """Tabulate functions of l in at most `_MOST_LINES` lines; ``elsewhere`` names the complete output."""
+def _level_table(levels: Sequence[int], columns: Mapping[str, Array]) -> str:
+    """Tabulate functions of l in at most `_MOST_LINES` lines."""
     chosen = spread(len(levels), _MOST_LINES)
     lines = [f"{'l':>8}" + "".join(f"{name:>{_COLUMN}}" for name in columns)]
     lines += [f"{levels[i]:>8}" + "".join(f"{values[i]:>{_COLUMN}.4f}" for values in columns.values()) for i in chosen]
     if len(chosen) < len(levels):
-        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; {elsewhere} has all)")
+        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; --output or --format json has all)")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from darrm import priors
+from darrm.majority.error_bound import Row
 from darrm.majority.groups import check_kinds
 from darrm.numerics.exact_sampling import require_generator
 from darrm.priors import Independent, Prior
@@ -75,6 +76,13 @@ class Request:
     def of_shape(self) -> Shape:
         """The shape of γ."""
         return Shape(default_shape(self.problem.voters) if self.shape is None else self.shape)
+
+    @property
+    def rows_of_start(self) -> tuple[Row, ...]:
+        """The active rows of the starting table that are rows of these voters."""
+        optimality = None if self.start is None else self.start.optimality
+        multipliers = None if optimality is None else optimality.multipliers
+        return tuple(row for _, row in multipliers or () if row.is_of(self.problem.voters))
 
     @property
     def is_sampled(self) -> bool:

@@ -195,23 +195,12 @@ class CertainVotes(Prior):
 class Measure:
     """Compares the releases of a workload under a prior.
 
-    Parameters
-    ----------
-    workload
-        Its voters and classes.
-    prior
-        A public prior; by default the mean of the three reference priors, `Spread`.
-    objective
-        "accuracy", or for two classes "error": the expected error [D, Definition 2.4]. It replaces the accuracy under a
-        prior whose law of the votes is not known.
+    Without a prior it takes the mean of the three reference priors, `Spread`. The ``objective`` is "accuracy", or for
+    two classes "error": the expected error [D, Definition 2.4], which replaces the accuracy under a prior whose law of
+    the votes is not known.
 
-    Raises
-    ------
-    ValueError
-        If the prior is none for these classes, or such voters cannot be planned for.
+    `ValueError` if the prior is none for these classes, or such voters cannot be planned for.
 
-    Examples
-    --------
     >>> from darrm import PrivacyParams, Voters
     >>> measure = Measure(Workload(Voters(5, PrivacyParams("inf")), 1, PrivacyParams(1)), Dirichlet())
     >>> measure.name, measure.levels.tolist(), round(measure.wrong(coin), 3)

@@ -89,28 +89,11 @@ def calibrate(
 ) -> CalibratedMechanism:
     """Find the most accurate parameter of a mechanism within the budget of a workload.
 
-    Parameters
-    ----------
-    workload
-        The voters, the number of queries, and the budget of all of them together.
-    mechanism
-        A subclass of `Mechanism`.
-    measure
-        The prior and the objective; by default those of no prior in particular.
-    to_beat
-        The objective of the best mechanism so far: the search may end early if it does not beat that.
-    report
-        Called with a few words at every step.
-    is_fine
-        Whether to use up the budget if the cost takes long.
+    Without a ``measure`` it is for no prior in particular. The search may end early unless the objective can be smaller
+    than ``to_beat``, that of the best mechanism so far; without ``is_fine`` it may leave a part of the budget where the
+    cost takes long. `PlanError` if no parameter is within the budget or beats ``to_beat``, or the mechanism does not
+    apply.
 
-    Raises
-    ------
-    PlanError
-        If no parameter is within the budget, none beats the best so far, or the mechanism does not apply.
-
-    Examples
-    --------
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.plan.mechanisms import named
     >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"), classes=10)

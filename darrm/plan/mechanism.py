@@ -54,20 +54,8 @@ class Search:
 class Proposal:
     """A mechanism at one value of its parameter; a subclass may compute the cost and the aggregator when asked.
 
-    Parameters
-    ----------
-    law
-        Maps histograms with the largest count first to the probabilities of the answers.
-    settings
-        The parameters by name.
-    aggregator
-        What releases the answers, or None.
-    cost
-        The exact cost of one query.
-    total
-        The cost of all queries, if a theorem states it instead.
-    instructions, remark
-        What to do without a command, and a sentence for readers.
+    ``law`` maps histograms with the largest count first to the probabilities of the answers, and ``settings`` are the
+    parameters by name. ``cost`` is that of one query, or ``total`` that of all queries if a theorem states it.
     """
 
     def __init__(

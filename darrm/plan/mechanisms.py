@@ -67,14 +67,8 @@ def mechanism_of(
 ) -> type[Mechanism]:
     """Make a mechanism that `darrm.plan.plan` takes of a function that returns a γ.
 
-    Parameters
-    ----------
-    gammas
-        number → `NoiseFunction` for all K voters: it costs more, the larger the number is.
-    name, slug
-        What reports, and commands and files, call it.
-    start, limits
-        The number that the search starts with, and the smallest and the largest.
+    ``gammas`` returns the `NoiseFunction` of all K voters for a number; it costs more, the larger the number is. The
+    search starts with ``start`` and stays within ``limits``.
     """
 
     class Own(Mechanism):

@@ -218,26 +218,10 @@ def affordable(
 
     The result has the accuracy; a workload that is harder by 2 %, or by one, has not.
 
-    Parameters
-    ----------
-    workload, prior
-        As for `plan`; the search begins at the number of the workload.
-    accuracy
-        The wanted accuracy under the prior.
-    what
-        ``"queries"``, ``"voters"`` or ``"epsilon"``.
-    report
-        Called with a few words before each plan.
-    stoppable
-        Whether Ctrl-C (`KeyboardInterrupt`) returns the hardest workload that had the accuracy, with a warning.
+    ``what`` is "queries", "voters" or "epsilon"; the search begins at the number of the workload. With ``stoppable``
+    Ctrl-C returns the hardest workload that had the accuracy, with a warning. `PlanError` if no number gives it, or
+    none is known when the search is stopped.
 
-    Raises
-    ------
-    PlanError
-        If no number gives the accuracy, or none is known when the search is stopped.
-
-    Examples
-    --------
     >>> from darrm import Voters
     >>> from darrm.priors import Dirichlet
     >>> work = Workload(Voters(101, PrivacyParams("inf"), overlap=1), 10, PrivacyParams(1))

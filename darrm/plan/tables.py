@@ -160,7 +160,7 @@ class Selection(Mechanism):
         """Make a table for two classes, a selection for more."""
         if not search.workload.has_noise_function:
             return [cls(search)]
-        return possible(lambda release: _ByLead(search, release, cls.gamma), releases_of(search.workload))
+        return possible(lambda release: _by_lead(search, release, cls.gamma), releases_of(search.workload))
 
     def at(self, parameter: float) -> Proposal:
         """Make the mechanism with ε."""
@@ -202,22 +202,28 @@ class PermuteAndFlip(Selection):
         return np.asarray(-np.expm1(-exponents))
 
 
-class _ByLead(Mechanism):
-    """Turn up the ε of a γ that is a function of εM/(2t)."""
+class _Gammas(Mechanism):
+    """Turn up the parameter of a family of noise functions."""
 
     is_exact = True
 
-    def __init__(self, search: Search, workload: Workload, gamma: Callable[[Array], Array]) -> None:
+    def __init__(self, search: Search, workload: Workload, name: str, gammas: Callable[[float], Array]) -> None:
         super().__init__(search, workload)
-        voters = workload.voters
-        self.limits = (LEAST_RATE * voters.reached, MOST_RATE * voters.reached)
-        self.start = voters.reached * first_rate(workload)
-        self._gamma, self._leads = gamma, np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
+        self.start = first_rate(workload)
+        self._name, self._gammas = name, gammas
 
     def at(self, parameter: float) -> Proposal:
-        voters = self.workload.voters
-        gamma = NoiseFunction(voters.K, self._gamma(parameter / (2.0 * voters.reached) * self._leads))
-        return TableProposal(self.workload, {"epsilon": parameter}, gamma)
+        gamma = NoiseFunction(self.workload.voters.K, self._gammas(parameter))
+        return TableProposal(self.workload, {self._name: parameter}, gamma)
+
+
+def _by_lead(search: Search, workload: Workload, gamma: Callable[[Array], Array]) -> Mechanism:
+    """Turn up the ε of a γ that is a function of εM/(2t)."""
+    voters, t = workload.voters, workload.voters.reached
+    leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
+    made = _Gammas(search, workload, "epsilon", lambda epsilon: gamma(epsilon / (2.0 * t) * leads))
+    made.limits, made.start = (LEAST_RATE * t, MOST_RATE * t), t * made.start
+    return made
 
 
 class RandomizedResponse(Mechanism):
@@ -229,24 +235,17 @@ class RandomizedResponse(Mechanism):
     @classmethod
     def instances(cls, search: Search) -> Sequence[Mechanism]:
         """Make a constant γ, or a mixture."""
-        kind = _ConstantGamma if search.workload.has_noise_function else _ConstantMixture
-        return possible(lambda release: kind(search, release), releases_of(search.workload))
+        make = _constant if search.workload.has_noise_function else _ConstantMixture
+        return possible(lambda release: make(search, release), releases_of(search.workload))
 
 
-class _ConstantGamma(Mechanism):
-    rough, is_exact = 0.0, True
-
-    def __init__(self, search: Search, workload: Workload) -> None:
-        super().__init__(search, workload)
-        check_private_enough(workload)
-        self.start, self.limits = min(1.0, first_rate(workload)), (0.0, 1.0)
-        if workload.queries == 1:  # the cost takes no time
-            self.unused = self.narrow = 1e-12
-
-    def at(self, parameter: float) -> Proposal:
-        voters = self.workload.voters
-        gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
-        return TableProposal(self.workload, {"gamma": parameter}, gamma)
+def _constant(search: Search, workload: Workload) -> Mechanism:
+    check_private_enough(workload)
+    made = _Gammas(search, workload, "gamma", np.ones(workload.voters.num_upper_levels).__mul__)
+    made.limits, made.start, made.rough = (0.0, 1.0), min(1.0, made.start), 0.0
+    if workload.queries == 1:  # the cost takes no time
+        made.unused = made.narrow = 1e-12
+    return made
 
 
 class _ConstantMixture(Mechanism):

@@ -21,7 +21,7 @@ from darrm import PrivacyParams, Problem, Voters, Workload, load_table, priors
 from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.__main__ import main
-from darrm.optimize.comparison import compare
+from darrm.optimize.report import compare
 from darrm.plan.accuracy import accuracy_of_majorities
 from darrm.table.library import available_tables
 from darrm.table.table import certify

@@ -18,9 +18,9 @@ from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.majority.corners import corners_of
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
-from darrm.optimize.comparison import compare
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.privacy_oracle import PrivacyOracle
+from darrm.optimize.report import compare
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.release import Release

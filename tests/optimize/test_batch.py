@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import pytest
 
 from darrm import PrivacyParams, Problem, Voters, optimize_table
-from darrm.optimize import batch
-from darrm.optimize.batch import optimize_many
+from darrm.optimize import optimizer
+from darrm.optimize.optimizer import optimize_many
 from darrm.table.table import Table
 from tests.optimality import optimality_of
 
@@ -68,7 +68,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(module: str) -> None:
         raise ValueError(f"this needs the package {module}")
 
-    monkeypatch.setattr(batch, "require", absent)
+    monkeypatch.setattr(optimizer, "require", absent)
     with pytest.raises(ValueError, match="needs the package joblib"):
         optimize_many(SWEEP, jobs=2)
 

@@ -124,7 +124,7 @@ def test_monotone_is_monotone_and_not_better() -> None:
 
 
 def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> None:
-    from darrm.optimize.comparison import compare
+    from darrm.optimize.report import compare
 
     errors = []
     for m in (1, 2, 3, 4, 5):
@@ -166,14 +166,14 @@ def test_rows_of_fewer_voters_save_rounds(overlap: int | None, monkeypatch: pyte
 def test_rows_of_other_voters_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of 325 voters stretch to twelve of 1,301, and a person reaches ten."""
     problem = Problem.from_allowance(Voters(1301, PrivacyParams("0.1", "1e-5"), 10), 5)
-    oracle = PrivacyOracle(problem, Shape.MONOTONE)
+    program = noise_functions.GammaProgram(PrivacyOracle(problem, Shape.MONOTONE), np.ones(651))
     fewer = noise_functions._of_fewer(problem)
     assert fewer is not None
     assert (fewer.voters.K, fewer.voters.reached) == (325, 3)
     known = [(0.5, CornerCounts(3, 0, 322, 0)), (0.25, CornerCounts(2, 0, 300, 23))]
     found = Result(np.zeros(163), 0.0, 0.0, Status.OPTIMAL, 1, 1, tuple(known))
-    monkeypatch.setattr(noise_functions, "_solve_linear", lambda *_: found)
-    kept = noise_functions._solve_for_fewer(oracle, fewer, np.ones(651), SolveOptions()).multipliers
+    monkeypatch.setattr(noise_functions.GammaProgram, "solve_linear", lambda *_: found)
+    kept = program._solve_for_fewer(fewer, SolveOptions()).multipliers
     assert [(y, row.is_of(problem.voters)) for y, row in kept] == [(0.25, True)]
 
 

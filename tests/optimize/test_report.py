@@ -15,8 +15,7 @@ import pytest
 from darrm import PrivacyParams, Problem, Table, Voters, certify, load_table, priors
 from darrm.majority import baselines
 from darrm.optimize.__main__ import main
-from darrm.optimize.comparison import with_missing
-from darrm.optimize.report import GammaReport
+from darrm.optimize.report import GammaReport, with_missing
 from tests.doors import refused
 from tests.optimality import held_out_of, optimality_of
 

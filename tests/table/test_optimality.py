@@ -17,7 +17,7 @@ from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimiz
 from darrm.errors import TableError
 from darrm.majority.corners import CornerCounts
 from darrm.majority.error_bound import Multiplier, lower_bound
-from darrm.optimize.every_row import counts_at
+from darrm.optimize.noise_functions import counts_at
 from darrm.problem import Voters
 from darrm.table.optimality import SHAPES, STATUSES, Optimality
 from lp_models.program import Status
