@@ -35,6 +35,7 @@ from darrm.estimators.budget import (
 from darrm.estimators.ensemble import Ensemble, check_enough_rows, check_no_others, public_classes
 from darrm.estimators.teachers import check_classifier
 from darrm.ledger.ledger import PrivacyLedger
+from darrm.loss.privacy_cost import PrivacyCost
 from darrm.pate.analysis import PrivateFigureWarning
 from darrm.plan.calibration import CalibratedMechanism
 from darrm.privacy import Number, PrivacyParams, exact_number
@@ -59,9 +60,6 @@ class PayingVote(Ensemble):
 
     def _voters(self) -> Voters:
         raise NotImplementedError
-
-    def _aggregator(self) -> Untyped:
-        return BEST
 
     def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
         """Train the teachers on disjoint shards, and plan the release of their votes.
@@ -109,8 +107,9 @@ class PayingVote(Ensemble):
 
     def _plan(self, voters: Voters, classes: int) -> CalibratedMechanism:
         checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
-        total = PrivacyParams(self.epsilon, self.delta)
-        return plan_release(Workload(voters, self.max_queries, total, classes), self._aggregator())
+        aggregator, total = getattr(self, "aggregator", BEST), PrivacyParams(self.epsilon, self.delta)
+        check_answers_all(aggregator)
+        return plan_release(Workload(voters, self.max_queries, total, classes), aggregator)
 
     def expected_accuracy(self) -> float:
         """Return the planned accuracy, the probability that a label is the plurality of the teachers, before `fit`.
@@ -125,7 +124,8 @@ class PayingVote(Ensemble):
             checks.fail("classes", None, "given before a fit", "the accuracy depends on their number")
         accuracy = self._plan(self._voters(), len(classes)).accuracy
         if np.isnan(accuracy):
-            checks.fail("aggregator", repr(self._aggregator()), repr(BEST), "the accuracy of another is unknown")
+            found = repr(getattr(self, "aggregator", BEST))
+            checks.fail("aggregator", found, repr(BEST), "the accuracy of another is unknown")
         return accuracy
 
     @property
@@ -150,7 +150,7 @@ class PayingVote(Ensemble):
         inputs, aggregator = self._inputs(X, reset=False), self.plan_.aggregator
         if aggregator is None:
             return np.asarray(self.classes_[self._counts(self.teachers_, inputs).argmax(axis=1)])
-        asked, left = _num_samples(inputs), self._left()
+        asked, left = _num_samples(inputs), self._left(aggregator.privacy_cost())
         if asked > left:
             raise BudgetExceededError(
                 f"{asked} answers were asked for, and {left} of {self.plan_.workload.queries} are left within "
@@ -218,12 +218,13 @@ class PayingVote(Ensemble):
         check_is_fitted(self)
         if self.plan_.aggregator is None:
             return math.inf
-        return self.ledger_.queries_that_fit(self.plan_.aggregator.privacy_cost(), most=self._left())
+        cost = self.plan_.aggregator.privacy_cost()
+        return self.ledger_.queries_that_fit(cost, most=self._left(cost))
 
-    def _left(self) -> int:
-        kind = None if self.plan_.aggregator is None else self.plan_.aggregator.privacy_cost().kind
-        costs = self.ledger_.accountant().charges
-        return max(0, self.plan_.workload.queries - sum(cost.count for cost in costs if cost.kind == kind))
+    def _left(self, cost: PrivacyCost) -> int:
+        """Return the number of planned answers that are left."""
+        answered = sum(other.count for other in self.ledger_.accountant().charges if other.kind == cost.kind)
+        return max(0, self.plan_.workload.queries - answered)
 
     def to_model_card(self) -> str:
         """Write the guarantee, its neighbors and its assumptions in Markdown; the card may be published."""
@@ -317,10 +318,6 @@ class PrivateVotingClassifier(PayingVote):
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
         return Voters.non_private(self.n_teachers, self._overlap)
-
-    def _aggregator(self) -> Untyped:
-        check_answers_all(self.aggregator)
-        return self.aggregator
 
     @classmethod
     def from_fitted(

@@ -24,6 +24,7 @@ All draws come from one generator, so that a seeded training repeats.
 import json
 import math
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -195,24 +196,11 @@ def train_student(
 ) -> Student:
     """Train a student on (Q, …) public inputs, their (Q,) released labels, and (U, …) more public inputs.
 
-    Parameters
-    ----------
-    labels
-        −1 (the aggregator abstained) counts as unlabeled.
-    seed
-        Of initialization, batches and changes of inputs; privacy does not depend on it.
-    device
-        See `choose_device`.
-    checkpoint
-        File for the state every 200 steps. A killed training resumes from it with the same result. The file contains
-        no private data except the labels' information, and is never deleted automatically.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, or no input is labeled.
-    CheckpointError
-        If the checkpoint is damaged, or that of another training.
+    A label −1 (the aggregator abstained) counts as unlabeled. The seed is of initialization, batches and changes of
+    inputs; privacy does not depend on it. For ``device`` see `choose_device`. ``checkpoint`` is a file for the state
+    every 200 steps: a killed training resumes from it with the same result. It holds no private data except the labels'
+    information, and is never deleted automatically. `ValueError` if shapes do not fit, or no input is labeled;
+    `CheckpointError` if the checkpoint is damaged, or that of another training.
     """
     recipe = StudentRecipe() if recipe is None else recipe
     inputs, classes, everything = _checked(x, labels, unlabeled)
@@ -220,31 +208,22 @@ def train_student(
     target, answered = choose_device(device), classes >= 0
     known_x = torch.tensor(inputs[answered], device=target)
     known_y = torch.tensor(classes[answered].astype(np.int64), device=target)
-    all_x = torch.tensor(everything, device=target)
+    all_x, facts = torch.tensor(everything, device=target), ""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]), threads_for(target):
         torch.manual_seed(seed)
         model = build().to(target).train()
-        training = _Training(model, moving_average(model, recipe.averaging), all_x, recipe, generator)
-        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate)
-        kept = None
+        training, start = _Training(model, moving_average(model, recipe.averaging), all_x, recipe, generator), 0
         if checkpoint is not None:
-            facts = [asdict(recipe), seed, network_digest(build), digest_of(classes), digest_of(everything)]
-            kept = _Checkpoint(checkpoint, json.dumps(facts, sort_keys=True), training, optimizer)
-        start = 0 if kept is None else kept.resume()
+            digests = network_digest(build), digest_of(classes), digest_of(everything)
+            facts = json.dumps([asdict(recipe), seed, *digests], sort_keys=True)
+            start = training.resume(checkpoint, facts)
         with bar(recipe.steps, "student's steps", enabled=progress, done=start) as advance:
             for step in range(start, recipe.steps):
-                for group in optimizer.param_groups:
-                    group["lr"] = recipe.learning_rate * math.cos(0.5 * math.pi * step / recipe.steps)
-                rows = torch.randint(len(known_x), (min(recipe.batch, len(known_x)),), generator=generator)
-                loss = training.loss(known_x[rows], known_y[rows], step / recipe.steps)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                training.average.update_parameters(model)
+                training.advance(known_x, known_y, step)
                 advance(1)
-                if kept is not None and (step + 1) % _CHECKPOINT_EVERY == 0:
-                    kept.save(step + 1)
+                if checkpoint is not None and (step + 1) % _CHECKPOINT_EVERY == 0:
+                    training.save(checkpoint, facts, step + 1)
     return Student(training.average.module.eval(), target)
 
 
@@ -270,6 +249,22 @@ class _Training:
     recipe: StudentRecipe
     generator: Generator
     marginal: list[Tensor] = field(default_factory=list)  # empty, or one moving average of class frequencies
+
+    @cached_property
+    def optimizer(self) -> Module:
+        return torch.optim.Adam(self.model.parameters(), lr=self.recipe.learning_rate)
+
+    def advance(self, x: Tensor, classes: Tensor, step: int) -> None:
+        """Make one step on a batch of the labeled inputs."""
+        recipe = self.recipe
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * math.cos(0.5 * math.pi * step / recipe.steps)
+        rows = torch.randint(len(x), (min(recipe.batch, len(x)),), generator=self.generator)
+        loss = self.loss(x[rows], classes[rows], step / recipe.steps)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.average.update_parameters(self.model)
 
     def loss(self, x: Tensor, classes: Tensor, done: float) -> Tensor:
         """Return the loss on a labeled batch and on newly drawn unlabeled inputs; ``done`` in [0, 1)."""
@@ -302,45 +297,36 @@ class _Training:
         limit = self.recipe.alignment
         return logits - (self.marginal[0] * logits.shape[1]).log().clamp(-limit, limit)
 
-
-@dataclass(frozen=True, eq=False)
-class _Checkpoint:
-    """State of a training between two steps: parameters, their average, Adam's moments, the generator."""
-
-    path: Path
-    facts: str  # all inputs of the training
-    training: _Training
-    optimizer: Module  # Adam; it has a state dict like a module
-
-    def save(self, steps: int) -> None:
-        training, parts = self.training, {"generator": {"": self.training.generator.get_state()}}
-        parts |= {"model": training.model.state_dict(), "average": training.average.state_dict()}
-        parts |= {"marginal": {str(place): value for place, value in enumerate(training.marginal)}}
-        for number, moments in self.optimizer.state_dict()["state"].items():
-            parts[f"adam{number}"] = moments
+    def save(self, path: Path, facts: str, steps: int) -> None:
+        """Keep parameters, their average, Adam's moments and the generator; ``facts`` name all inputs."""
+        parts = {"model": self.model.state_dict(), "average": self.average.state_dict()}
+        parts["generator"] = {"": self.generator.get_state()}
+        parts["marginal"] = {str(place): value for place, value in enumerate(self.marginal)}
+        parts |= {f"adam{number}": moments for number, moments in self.optimizer.state_dict()["state"].items()}
         tensors = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
         arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
-        save_tensors(self.path, arrays, {"training": self.facts, "steps": steps})
+        save_tensors(path, arrays, {"training": facts, "steps": steps})
 
-    def resume(self) -> int:
+    def resume(self, path: Path, facts: str) -> int:
         """Load the state, if the file exists, and return the number of completed steps."""
-        if not self.path.exists():
+        if not path.exists():
             return 0
-        arrays, facts = load_tensors(self.path)
-        if facts.get("training") != self.facts:
-            message = "it belongs to a training of other labels, inputs, seed or recipe: delete it"
-            raise CheckpointError(str(self.path), message)
-        training, parts = self.training, dict[str, Parameters]()
+        arrays, stored = load_tensors(path)
+        if stored.get("training") != facts:
+            raise CheckpointError(
+                str(path), "it belongs to a training of other labels, inputs, seed or recipe: delete it"
+            )
+        parts: dict[str, Parameters] = {}
         for name, value in arrays.items():
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = torch.as_tensor(value)
-        training.model.load_state_dict(parts["model"])
-        training.average.load_state_dict(parts["average"])
-        training.marginal[:] = [tensor.to(training.all_x.device) for tensor in parts.get("marginal", {}).values()]
+        self.model.load_state_dict(parts["model"])
+        self.average.load_state_dict(parts["average"])
+        self.marginal[:] = [tensor.to(self.all_x.device) for tensor in parts.get("marginal", {}).values()]
         moments = {int(part.removeprefix("adam")): parts[part] for part in parts if part.startswith("adam")}
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
-        training.generator.set_state(parts["generator"][""])
-        return int(facts["steps"])
+        self.generator.set_state(parts["generator"][""])
+        return int(stored["steps"])
 
 
 def moving_average(model: Module, averaging: float) -> Module:

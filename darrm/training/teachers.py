@@ -216,17 +216,8 @@ def train_teachers(
     **running
         ``jobs``, ``stack_size``, ``device`` and ``progress`` of `Running`.
 
-    Raises
-    ------
-    ValueError
-        If shapes or values do not fit.
-    CheckpointError
-        If a checkpoint is damaged, or belongs to another training.
-
-    Warns
-    -----
-    PredictableNoiseWarning
-        If private teachers are trained with a seed: `TeacherEnsemble.private` is then False.
+    `ValueError` if shapes or values do not fit; `CheckpointError` if a checkpoint is damaged, or belongs to another
+    training. `PredictableNoiseWarning` if private teachers are trained with a seed.
     """
     checks.instance(Partition, partition=partition, advice="say Partition.random(len(x), K, seed=…)")
     if not isinstance(recipe, Recipe):

@@ -4,10 +4,9 @@ The teachers of a group are stacked, so one call computes all gradients. The sta
 Adam's moments (for Adam) and its step number. Every draw is a function of (seed, teacher, step), so no other state is
 needed: a resumed seeded training ends with the same result. Files use safetensors with JSON facts, never pickle.
 
-The private gradient: one gradient for each example, clipped, summed, with noise [ACG16, Algorithm 1].
-
-All functions work on G teachers at once: parameters are stacked, ``{name: (G, …)}``. A batch is (G, B, …) with a mask
-(G, B), since Poisson batches differ in size. Masked places contribute exactly 0.
+Parameters of G teachers are ``{name: (G, …)}``. A batch is (G, B, …) with a mask (G, B), since Poisson batches differ
+in size; masked places contribute exactly 0. The private gradient is one gradient for each example, clipped, summed,
+with noise [ACG16, Algorithm 1].
 
 The clipped sum's sensitivity is at most C. Norms, scales and sums use double precision until the noise is added, and
 the clipping threshold in use is C·(1 − 10⁻⁴): the margin far exceeds their rounding. (In half precision a norm is off
