@@ -360,11 +360,11 @@ def open_ledger(
         return LedgerHandle.of(PrivacyLedger.create(path, budget), owner)
     ledger = PrivacyLedger(path)
     if ledger.budget != budget:
-        advice = f"it is the budget of {ledger.path!r}: say so, or name another ledger"
+        advice = f"it is the budget of {ledger.path!r}: use it, or name another ledger"
         checks.fail("(epsilon, delta)", str(budget), str(ledger.budget), advice)
     costs = ledger.accountant().charges
     if exclusive and costs:
-        advice = "models trained anew are others, whose answers do not add up with these: name a new ledger"
+        advice = "retrained models are others, and their answers do not add up with these: name a new ledger"
         checks.fail("ledger", ledger.path, "empty", advice)
     if ledger.composition == "one" and any(other.kind != cost.kind for other in costs):
         advice = "fit with the settings that it was made for, or name a new ledger: what both release adds up"

@@ -14,14 +14,14 @@ _CARD = """\
 
 {about}
 
-## What is guaranteed
+## Guarantee
 
 - **{guarantee}-differential privacy** of {released}, all together.
 - To every person in the private data; {person}.
 - Two data sets are neighbors if {neighbors}.
 {spent}
 
-## Under which assumptions
+## Assumptions
 
 {assumptions}
 - The list of classes is public ({classes}); it was {source}
@@ -31,7 +31,7 @@ _CARD = """\
 - What `fit` refuses (a missing value, too few rows) is not covered: an error message is not private.
 - A teacher that cannot answer is not covered: clients see no error but that the budget is spent.
 
-## What is not guaranteed
+## Not guaranteed
 
 - Accuracy. A score on private data is not part of the guarantee.
 - Protection from an attacker who sees the training machine, its memory, or how long a computation takes.
@@ -44,7 +44,7 @@ _CARD = """\
 """
 _NEIGHBORS = "the data of one person are replaced by any others"
 _JOINS = ", or one person, with all of the rows, is in one of them only"
-_LIMIT = "; of these only such as the promise of the models is about"
+_LIMIT = "; of these only those that the guarantee of the models covers"
 
 
 def describe_vote(vote: Untyped) -> str:
@@ -52,7 +52,7 @@ def describe_vote(vote: Untyped) -> str:
     workload, voters = vote.plan_.workload, vote.plan_.workload.voters
     is_free, models = vote.plan_.aggregator is None, not voters.are_non_private
     who = "private models" if models else "non-private teachers"
-    trained = "trained elsewhere" if vote._trained_elsewhere else "each trained on its own shard"  # noqa: SLF001
+    trained = "trained elsewhere" if vote._trained_elsewhere else "one for each shard"  # noqa: SLF001
     cost = f"Planned for {workload.queries:,} answers, each paid for in a ledger before it leaves."
     if is_free:
         cost = "Nothing is paid for an answer: the models' own noise covers any number of them."
@@ -60,7 +60,7 @@ def describe_vote(vote: Untyped) -> str:
     if models:
         promise = (
             f"Each of the {voters.K} models was trained by a procedure that is {voters.each}-differentially private, "
-            "as its maker says; this is not checked here."
+            "as stated by its maker; this is not checked here."
         )
     overlap = f"The data of one person influence at most {voters.reached} of the {voters.K} models; "
     return _fill(
@@ -82,7 +82,7 @@ def describe_student(pate: Untyped) -> str:
         pate,
         about=[
             f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.",
-            f"They were given by a vote of {report.teachers} teachers, each trained on its own shard.",
+            f"They were given by a vote of {report.teachers} teachers, one for each shard.",
             "The student may be published, and asked as often as one likes.",
             f"Labels released by: {report.mechanism}.",
         ],
@@ -144,7 +144,7 @@ def _listed(lines: Iterable[str]) -> str:
 
 
 def spent_line(spent: Spent) -> str:
-    """Write what was spent, by which bound, and whether it is a guarantee."""
+    """Write the spent budget and its bound, and whether it is a guarantee."""
     by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
     certainty = "It does not depend on the data"
     if spent.failure_probability is not None:

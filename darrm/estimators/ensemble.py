@@ -274,7 +274,7 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
         found = checks.Found(type(last).__name__)
         checks.fail("the last step", found, "a PrivateVotingClassifier or a PATEClassifier", advice)
     if isinstance(getattr(last, "student", None), str):
-        advice = "images are no input for steps; give the teacher the steps alone, as a pipeline of its own"
+        advice = "images are no input for steps; put the steps into the teacher, as a pipeline"
         checks.fail("student", last.student, "a classifier behind these steps, or None", advice)
     made = clone(last)
     for name in (made.teacher_parameter, "student"):

@@ -141,7 +141,7 @@ def load(
 
 
 def _check_size(path: Path) -> None:
-    """Raise `TableError` for a file whose unpacked size is far above its own."""
+    """Raise `TableError` for a file that unpacks to far more than its size."""
     named: list[Any] = []
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}

@@ -158,7 +158,7 @@ def _fit_teacher(
     except Exception as error:  # a teacher is any code
         raise ValueError(
             f"teacher {number} could not be trained on its {len(y)} rows ({checks.one_line(error)}): take fewer "
-            "teachers, or an estimator that learns from so few rows"
+            "teachers, or an estimator that learns from few rows"
         ) from error
 
 

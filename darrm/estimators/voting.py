@@ -452,7 +452,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         epsilon = _promise("epsilon", self.epsilon_each, self.estimator)
         if epsilon is None:
             advice = "pass epsilon_each=, the guarantee of one fit of the estimator"
-            checks.fail("epsilon_each", None, "a number where the estimator has no parameter epsilon", advice)
+            checks.fail("epsilon_each", None, "a number if the estimator has no parameter epsilon", advice)
         each = PrivacyParams(epsilon, _promise("delta", self.delta_each, self.estimator) or 0)
         return Voters(self.n_models, each, overlap=1, models=True)
 
@@ -474,5 +474,5 @@ def _promise(name: str, stated: Number | None, estimator: Untyped) -> Untyped:
         return stated
     if values and list(values) != [name]:
         advice = "pass the guarantee of one fit of the whole estimator"
-        checks.fail(f"{name}_each", None, f"a number where a part of the estimator has a parameter {name}", advice)
+        checks.fail(f"{name}_each", None, f"a number if a part of the estimator has a parameter {name}", advice)
     return values.get(name)

@@ -28,6 +28,7 @@ import math
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,7 +87,7 @@ class Text:
 
 
 def noise_for(total: PrivacyPair, *, words: int, answers: int, for_checks: float = 0.5) -> tuple[float, float]:
-    """Find the noise (sigma_threshold, sigma_answer), in votes, for which a budget covers so many words and answers.
+    """Find the noise (sigma_threshold, sigma_answer), in votes, for which a budget covers these words and answers.
 
     ``answers`` is the largest number of words that the teachers answer; what remains of the budget can pay for longer
     texts. ``for_checks`` in (0, 1) is the share of the budget for the checks. `ValueError` if noise of a million votes
@@ -173,7 +174,7 @@ class Writer:
             found = checks.Found(type(mechanism).__name__)
             checks.fail("mechanism", found, "ConfidentGNMax, InteractiveGNMax or a NoisyMaximum of open answers")
         if ledger.composition == "renyi":
-            advice = "a threshold is paid from delta, of which such a ledger keeps nothing for it"
+            advice = "a threshold costs delta, and such a ledger reserves none for it"
             checks.fail("the ledger's composition", ledger.composition, "one or adaptive", advice)
         self._answers = self._checks = _Steps(mechanism, ledger, self._stream, note)
 
@@ -208,13 +209,8 @@ class Writer:
         held
             To resume an interrupted text, also with a new `Writer`: the words received so far, ``[]`` for none.
 
-        Raises
-        ------
-        ValueError
-            If laws, words or numbers are malformed, or ``held`` is missing after an interrupted text. Nothing is
-            debited.
-        LedgerError, DeliveryError
-            As `darrm.release.AnswerStream.answer`.
+        `ValueError`, before anything is debited, if laws, words or numbers are malformed, or ``held`` is missing after
+        an interrupted text; other errors as `darrm.release.AnswerStream.answer`.
         """
         checks.integer_at_least(1, words=most, advice="say most=, how many words are written at most")
         for name, model in (("teachers", teachers), ("public", public)):
@@ -229,12 +225,12 @@ class Writer:
             checks.fail("held", checks.Found("something else"), "words as they came through, Word(…)")
         first = self._first_step(held)
         left = 0 if words and words[-1].word in stop else most - len(words)
-        return self._write(teachers, public, tuple(prompt), words, range(first, first + left), stop)
+        draw = partial(self._next, teachers, public)
+        return self._write(draw, tuple(prompt), words, range(first, first + left), stop)
 
     def _write(
         self,
-        teachers: Teachers,
-        public: PublicModel,
+        draw: Callable[[Context, int], Word],
         prompt: Context,
         words: list[Word],
         steps: range,
@@ -244,7 +240,7 @@ class Writer:
             if not self._answers.fit(step):
                 break
             try:
-                word = self._next(teachers, public, (*prompt, *(word.word for word in words)), step)
+                word = draw((*prompt, *(word.word for word in words)), step)
             except BudgetExceededError:  # of the check
                 break
             words.append(word)

@@ -124,7 +124,7 @@ question with probability 0.004; neighbors add or remove one person
             checks.integer_at_least(1, most=len(records), size=size, advice=f"of {len(records):,} people")
             self._sampling = Subsampling(Fraction(int(size), len(records)), "fixed")
         else:
-            advice = "rate='0.004' draws each person with this probability, size=40 draws so many people"
+            advice = "rate='0.004' draws each person with this probability, size=40 draws 40 people"
             checks.fail("rate or size", checks.Found("both" if rate is not None else "none"), "one of the two", advice)
         self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
 

@@ -113,7 +113,7 @@ class PrivateClassifier:
         `ValueError` if the voter is already fitted, or the shapes differ from the sensitivity's.
         """
         if self.released is not None:
-            advice = "each fit is a release of its own: make a new voter"
+            advice = "each fit is another release: make a new voter"
             checks.fail("fit", checks.Found("a fitted voter"), "called once", advice)
         X, y = np.asarray(features, dtype=np.float64), np.asarray(labels)
         if X.ndim != 2 or y.shape != X.shape[:1]:

@@ -108,7 +108,7 @@ def smallest_gamma(m: int) -> tuple[float, Fraction]:
     """
     checks.integer_at_least(2, m=m, advice="with fewer pairs no gamma below 1 is reached")
     if m > _LARGEST_M:
-        checks.fail("m", m, f"at most {_LARGEST_M}", "so many pairs cannot be sampled")
+        checks.fail("m", m, f"at most {_LARGEST_M}", "more pairs cannot be sampled")
     rho = rho_of_m(int(m))
     with localcontext(_WORK):
         bound = (Decimal(rho) + _deviation(rho, int(m))) * _MARGIN

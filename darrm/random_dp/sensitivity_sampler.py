@@ -66,7 +66,7 @@ class SampledSensitivity:
         if self.value == 0.0:
             warnings.warn(
                 f"the sampled sensitivity is 0, so no noise is added. Pairs of data sets whose values differ, a share "
-                f"{self.size.gamma:.6g} at most, can be told apart with certainty: sample with a smaller gamma",
+                f"{self.size.gamma:.6g} at most, are distinguishable with certainty: sample with a smaller gamma",
                 UserWarning,
                 stacklevel=3,
             )

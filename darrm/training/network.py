@@ -182,7 +182,7 @@ def _source(code: object) -> str:
     try:
         return inspect.getsource(code)
     except (OSError, TypeError):
-        return checks.fail("build", code.__qualname__, "made of code whose source can be read", "define it in a file")
+        return checks.fail("build", code.__qualname__, "code with a readable source", "define it in a file")
 
 
 def check_fits(model: Module, x: Array, y: Array) -> int:
@@ -191,7 +191,9 @@ def check_fits(model: Module, x: Array, y: Array) -> int:
         checks.fail("model", checks.Found(f"a {type(model).__name__} without"), "a module with parameters to train")
     for name, value in model.named_parameters():
         if isinstance(value, nn.UninitializedParameter):
-            checks.fail("model", checks.Found(f"the lazy {name}"), "made of layers of known sizes", "say their sizes")
+            checks.fail(
+                "model", checks.Found(f"the lazy {name}"), "a module with layers of known sizes", "say their sizes"
+            )
         if value.dtype not in {torch.float32, torch.float64}:
             found = checks.Found(f"{name} in {str(value.dtype).removeprefix('torch.')}")
             checks.fail("model", found, "in single or double precision", "call .float() on it")

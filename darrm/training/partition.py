@@ -56,7 +56,7 @@ class Partition:
         (4, 4, 3)
         """
         checks.integer_at_least(1, K=K, advice="K is the number of teachers")
-        checks.integer_at_least(K, n=n, advice=f"every one of the {K} teachers needs a record of its own")
+        checks.integer_at_least(K, n=n, advice=f"every one of the {K} teachers needs a record")
         checks.integer_at_least(0, seed=seed)
         dealt = np.empty(n, dtype=np.int64)
         dealt[np.random.default_rng(seed).permutation(n)] = np.arange(n) % K

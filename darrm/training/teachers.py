@@ -122,7 +122,7 @@ class TeacherEnsemble:
         if not isinstance(self.recipe, PrivateSGD):
             checks.fail("recipe", self.recipe, "a PrivateSGD", 'these teachers are plain: PrivacyParams("inf")')
         if self.seeded and consent != SEED_CONSENT:
-            found = checks.Found("noise from a seed, which whoever knows it can subtract")
+            found = checks.Found("noise from a seed, which others may know")
             checks.fail("the ensemble", found, "trained without one", f"or say consent={SEED_CONSENT!r}")
         return privacy_of(self.recipe, delta)
 
@@ -221,7 +221,7 @@ def train_teachers(
     """
     checks.instance(Partition, partition=partition, advice="say Partition.random(len(x), K, seed=…)")
     if not isinstance(recipe, Recipe):
-        checks.fail("recipe", recipe, "a PrivateSGD or a PlainSGD", "it says how a teacher is trained")
+        checks.fail("recipe", recipe, "a PrivateSGD or a PlainSGD", "it defines the training of a teacher")
     inputs, classes = _inputs(x), _classes(y)
     if not len(inputs) == len(classes) == partition.n:
         found = checks.Found(f"{len(classes)} classes")
@@ -235,7 +235,9 @@ def train_teachers(
     check_model(built(build), inputs[0], private=is_private)
     folder = None if checkpoints is None else Path(checkpoints)
     if seeded and is_private:
-        why = "whoever knows the seed can subtract the noise, so these teachers are not private: leave seed=None"
+        why = (
+            "an attacker who knows the seed can subtract the noise, so these teachers are not private: leave seed=None"
+        )
         warnings.warn(why, PredictableNoiseWarning, stacklevel=2)
     source = _source(seed, folder, is_private=is_private)
     network = "" if folder is None else network_digest(build)

@@ -222,7 +222,7 @@ def train_group(
     model = built(group.build)
     group = replace(group, source=group.source.bound_to(group.fingerprint()))
     if checkpoint is not None and not group.source.can_be_repeated:
-        checks.fail("source", group.source, "one that can be repeated where there are checkpoints", _UNREPEATED)
+        checks.fail("source", group.source, "a repeatable one for checkpoints", _UNREPEATED)
     with threads_for(target), memory_of(target):
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
@@ -381,7 +381,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Array], Json]:
     is_whole = _FACTS in metadata and metadata.get(_DIGEST) == _digest(metadata[_FACTS], arrays)
     if not is_whole or not isinstance(facts, dict):
         advice = "train again; a file of an older release carries no digest, and nothing vouches for it"
-        raise CheckpointError(str(path), f"it is damaged, for its digest is not that of what it holds: {advice}")
+        raise CheckpointError(str(path), f"it is damaged: its digest does not match its content: {advice}")
     return arrays, facts
 
 

@@ -290,7 +290,7 @@ def test_models_that_promise_too_little_get_noise_and_never_share_a_ledger(tmp_p
     assert first.queries_left_ == 0
     assert first.privacy_spent_.bound == "both ends"
     assert 0.9 < first.privacy_spent_.epsilon <= 1
-    with pytest.raises(ValueError, match="trained anew"):
+    with pytest.raises(ValueError, match="retrained models"):
         first.fit(X, y)
 
 
@@ -429,7 +429,7 @@ def test_a_fit_trains_its_own_teachers_on_shards() -> None:
     assert "influence at most" not in own.to_model_card()
     made.fit(X, WORDS)
     assert made.plan_.workload.voters.reached == 1
-    assert "each trained on its own shard" in made.to_model_card()
+    assert "one for each shard" in made.to_model_card()
 
 
 def test_copies_and_files_keep_the_budget_and_the_overlap(tmp_path: Path) -> None:

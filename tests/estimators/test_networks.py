@@ -116,7 +116,7 @@ def test_models_of_dpsgd_vote_without_noise_and_say_what_they_cost() -> None:
     assert np.mean(vote.predict(inputs) == words) > 0.8
     for teacher in vote.teachers_:
         assert 3.9 < privacy_of(teacher.network_.recipe, 1e-5).epsilon <= 4
-    assert "such as the promise of the models is about" in vote.to_model_card()
+    assert "those that the guarantee of the models covers" in vote.to_model_card()
 
 
 @pytest.mark.slow

@@ -248,7 +248,7 @@ def test_a_training_that_is_killed_over_and_over_ends_the_same(tmp_path: Path) -
 
 
 def test_a_training_without_a_seed_is_never_continued(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="source must be one that can be repeated where there are checkpoints"):
+    with pytest.raises(ValueError, match="source must be a repeatable one for checkpoints"):
         train(replace(group(), source=RandomSource()), checkpoint=tmp_path / "state.safetensors")
     assert not list(tmp_path.iterdir())
 
@@ -309,7 +309,7 @@ def test_another_process_computes_the_same_digest() -> None:
 def test_a_network_without_source_has_no_digest() -> None:
     names: dict[str, Any] = {"torch": torch, "__name__": "typed"}
     exec("class Typed(torch.nn.Module):\n    pass", names)  # noqa: S102 (as at a prompt)
-    with pytest.raises(ValueError, match="build must be made of code whose source can be read, got 'Typed'"):
+    with pytest.raises(ValueError, match="build must be code with a readable source, got 'Typed'"):
         network_digest(names["Typed"])
 
 
