@@ -89,7 +89,3 @@ def test_with_noise_all_pass_but_those_that_are_named(estimator: Any) -> None:
     assert sum(status == "passed" for status in by_name.values()) > 40
     assert by_name.keys() >= EXPECTED_FAILED_CHECKS.keys()  # no name of a check that there is not
     assert by_name["check_fit_idempotent"] == "xfail"  # there is noise
-
-
-def test_every_check_that_may_fail_has_a_reason() -> None:
-    assert all(len(reason) > 20 for reason in EXPECTED_FAILED_CHECKS.values())

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import darrm.training
 from darrm.prompts import coordinated
 from darrm.prompts.coordination import exponentials, philox
 
@@ -162,7 +161,3 @@ def test_padding_may_repeat_words_of_probability_zero() -> None:
 def test_seeds_and_steps_are_whole(seed: Any, step: Any) -> None:
     with pytest.raises(ValueError, match="must be"):
         coordinated([[1.0, 0.0]], seed, step=step)
-
-
-def test_it_is_a_public_name_that_needs_no_torch() -> None:
-    assert darrm.prompts.coordinated is coordinated

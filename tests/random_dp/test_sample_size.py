@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from darrm.random_dp.sample_size import (
     exchangeable_sample_size,
-    order_statistic,
     rho_of_gamma,
     rho_of_m,
     sample_size,
@@ -110,11 +109,6 @@ def test_a_gamma_out_of_reach_is_refused_with_the_smallest_and_the_needed_m() ->
     with pytest.raises(ValueError, match=r"gamma must be at least 0\.159724174610471 for m = 100.*m = 1305") as info:
         sample_size(gamma=0.05, m=100)
     assert "\n" not in str(info.value)
-
-
-def test_order_statistic_never_exceeds_m() -> None:
-    rho, gamma = smallest_gamma(77)
-    assert order_statistic(gamma, rho, 77) == 77
 
 
 def test_exchangeable_coverage_by_enumerating_ranks() -> None:

@@ -1,5 +1,4 @@
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,86 +21,22 @@ from darrm.training.training import add_noise, clipped_sums, mean_gradients, per
 nn = torch.nn
 
 
-def loop_gradients(build: Any, parameters: dict[str, Any], x: Any, y: Any) -> list[list[dict[str, Any]]]:
-    """The obvious way: one backward pass for each teacher and example."""
-    found = []
-    for teacher in range(x.shape[0]):
-        model = build().to(x.dtype)
-        model.load_state_dict({name: value[teacher] for name, value in parameters.items()})
-        rows = []
-        for example in range(x.shape[1]):
-            model.zero_grad()
-            nn.functional.cross_entropy(model(x[teacher, example][None]), y[teacher, example][None]).backward()
-            rows.append({name: value.grad.clone() for name, value in model.named_parameters()})
-        found.append(rows)
-    return found
-
-
-Small = tuple[Any, dict[str, Any], Any, Any, list[list[dict[str, Any]]]]
-
-
-@pytest.fixture(scope="module")
-def small() -> Iterator[Small]:
-    """A network, three teachers' parameters, five examples of each, and the gradients by the obvious way."""
-
-    def build() -> Any:
-        return convolutional_network(side=8)
-
+@pytest.mark.filterwarnings("ignore")  # Opacus uses hooks that torch warns about
+def test_gradients_agree_with_opacus() -> None:
+    grad_sample = pytest.importorskip("opacus.grad_sample")
+    build = partial(convolutional_network, side=8)
     with threads_for(torch.device("cpu")), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         parameters = stack([initial_parameters(build, seed) for seed in (1, 2, 3)])
         x, y = torch.rand(3, 5, 1, 8, 8), torch.randint(0, 2, (3, 5))
-        yield build, parameters, x, y, loop_gradients(build, parameters, x, y)
-
-
-@pytest.mark.slow
-def test_gradients_of_each_example_agree_with_a_loop(small: Small) -> None:
-    build, parameters, x, y, loop = small
-    together = per_example_gradients(build())(parameters, x, y)
-    for teacher, rows in enumerate(loop):
-        for example, row in enumerate(rows):
-            for name, gradient in row.items():
-                assert torch.allclose(together[name][teacher, example], gradient, rtol=0, atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore")  # Opacus uses hooks that torch warns about
-def test_gradients_agree_with_opacus(small: Small) -> None:
-    grad_sample = pytest.importorskip("opacus.grad_sample")
-    build, parameters, x, y, _ = small
-    together = per_example_gradients(build())(parameters, x, y)
-    for teacher in range(3):
-        model = build()
-        model.load_state_dict({name: value[teacher] for name, value in parameters.items()})
-        wrapped = grad_sample.GradSampleModule(model, loss_reduction="sum")
-        nn.functional.cross_entropy(wrapped(x[teacher]), y[teacher], reduction="sum").backward()
-        for name, parameter in wrapped._module.named_parameters():
-            assert torch.allclose(together[name][teacher], parameter.grad_sample, rtol=0, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_clipped_sums_agree_with_a_loop(small: Small) -> None:
-    build, parameters, x, y, loop = small
-    mask = torch.tensor([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]).float()
-    lengths = torch.tensor([[torch.cat([g.flatten() for g in row.values()]).norm() for row in rows] for rows in loop])
-    clip = float(lengths.median()) * 1.001  # some are clipped and some are not
-    assert 0 < int((lengths > clip).sum()) < 15
-    factors = mask * (clip / lengths).clamp_max(1.0)
-    sums = clipped_sums(per_example_gradients(build())(parameters, x, y), mask, clip)
-    for teacher, rows in enumerate(loop):
-        for name, value in sums.items():
-            expected = sum(factor * row[name] for factor, row in zip(factors[teacher], rows, strict=True))
-            assert torch.allclose(value[teacher], expected.double(), rtol=2e-4, atol=1e-6)
-
-
-def test_mean_gradients_agree_with_the_mean_loss(small: Small) -> None:
-    build, parameters, x, y, loop = small
-    mask = torch.tensor([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).float()
-    together = mean_gradients(build())(parameters, x, y, mask)
-    for teacher, rows in enumerate(loop):
-        chosen = [row for row, used in zip(rows, mask[teacher], strict=True) if used]
-        for name in parameters:
-            expected = torch.stack([row[name] for row in chosen]).mean(dim=0)
-            assert torch.allclose(together[name][teacher], expected, atol=1e-6)
+        together = per_example_gradients(build())(parameters, x, y)
+        for teacher in range(3):
+            model = build()
+            model.load_state_dict({name: value[teacher] for name, value in parameters.items()})
+            wrapped = grad_sample.GradSampleModule(model, loss_reduction="sum")
+            nn.functional.cross_entropy(wrapped(x[teacher]), y[teacher], reduction="sum").backward()
+            for name, parameter in wrapped._module.named_parameters():
+                assert torch.allclose(together[name][teacher], parameter.grad_sample, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e3, 1e15, 1e30])
