@@ -52,7 +52,6 @@ def describe_vote(vote: Untyped) -> str:
     workload, voters = vote.plan_.workload, vote.plan_.workload.voters
     is_free, models = vote.plan_.aggregator is None, not voters.are_non_private
     who = "private models" if models else "non-private teachers"
-    trained = "trained elsewhere" if vote._trained_elsewhere else "one for each shard"  # noqa: SLF001
     cost = f"Planned for {workload.queries:,} answers, each paid for in a ledger before it leaves."
     if is_free:
         cost = "Nothing is paid for an answer: the models' own noise covers any number of them."
@@ -62,7 +61,11 @@ def describe_vote(vote: Untyped) -> str:
             f"Each of the {voters.K} models was trained by a procedure that is {voters.each}-differentially private, "
             "as stated by its maker; this is not checked here."
         )
-    overlap = f"The data of one person influence at most {voters.reached} of the {voters.K} models; "
+    trained, assumptions = "one for each shard", [promise]
+    if vote._overlap is not None:  # noqa: SLF001 (one package)
+        trained = "trained elsewhere"
+        reach = f"The data of one person influence at most {voters.reached} of the {voters.K} models"
+        assumptions.append(f"{reach}; this is not checked here.")
     return _fill(
         vote,
         about=[f"A plurality vote of {voters.K} {who}, {trained}. {cost}", f"Released by: {vote.plan_.name}."],
@@ -70,7 +73,7 @@ def describe_vote(vote: Untyped) -> str:
         released="the models themselves and all of their answers" if is_free else "all answers of `predict`",
         spent=vote.privacy_spent_,
         digest=str(vote.ledger_.digest()),
-        assumptions=[promise, *([f"{overlap}this is not checked here."] if vote._trained_elsewhere else [])],  # noqa: SLF001
+        assumptions=assumptions,
         limit=_LIMIT if models else "",
     )
 

@@ -37,7 +37,7 @@ from darrm.errors import LedgerError, TableError
 from darrm.estimators.budget import BEST, LedgerHandle, cost_of_models, open_ledger, plan_release
 from darrm.estimators.ensemble import Ensemble, reader_of
 from darrm.estimators.pate import PATEClassifier, PATEReport
-from darrm.estimators.voting import PayingVote, PrivateModelsVotingClassifier, PrivateVotingClassifier
+from darrm.estimators.voting import PrivateModelsVotingClassifier, PrivateVotingClassifier
 from darrm.ledger.sqlite import MEMORY
 from darrm.ledger.store import is_url
 from darrm.privacy import PrivacyParams
@@ -63,7 +63,7 @@ _TRUSTED = (
 )
 _INPUTS = (
     *("classes_", "n_features_in_", "feature_names_in_"),
-    *("_grouped", "_named", "_unseeded", "_held", "_trained_elsewhere", "_overlap"),
+    *("_grouped", "_named", "_unseeded", "_held", "_overlap"),
 )
 
 
@@ -216,8 +216,8 @@ def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
     _check_types(vars(estimator), classes_=np.ndarray, _grouped=bool, _named=bool, _unseeded=bool)
     if reader_of(getattr(estimator, estimator.teacher_parameter)) is None:  # texts have no columns
         _check_types(vars(estimator), n_features_in_=int)
-    if isinstance(estimator, PayingVote):
-        _check_types(vars(estimator), _trained_elsewhere=bool, _overlap=int)
+    if getattr(estimator, "_overlap", None) is not None:
+        _check_types(vars(estimator), _overlap=int)
     (_read_student if isinstance(estimator, PATEClassifier) else _read_vote)(estimator, document["state"])
     for model in [estimator.student_] if isinstance(estimator, PATEClassifier) else estimator.teachers_:
         _forget_places(model)

@@ -54,8 +54,7 @@ class PayingVote(Ensemble):
     max_queries: int
     ledger: Any
     plan_: CalibratedMechanism
-    _overlap = 1  # how many teachers one person's data can influence
-    _trained_elsewhere = False
+    _overlap: int | None = None  # of models that were trained elsewhere: how many one person's data can influence
     _spending: LedgerHandle
 
     def _voters(self) -> Voters:
@@ -83,7 +82,7 @@ class PayingVote(Ensemble):
         """
         check_no_others(refused)
         with self._unchanged_on_failure() as line:
-            self._overlap, self._trained_elsewhere = 1, False
+            self._overlap = None
             inputs, labels = self._data(X, y)
             voters, before = self._voters(), getattr(self, "_spending", None)
             check_enough_rows(inputs, voters.K)
@@ -317,7 +316,7 @@ class PrivateVotingClassifier(PayingVote):
 
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
-        return Voters.non_private(self.n_teachers, self._overlap)
+        return Voters.non_private(self.n_teachers, 1 if self._overlap is None else self._overlap)
 
     @classmethod
     def from_fitted(
@@ -354,7 +353,7 @@ class PrivateVotingClassifier(PayingVote):
             if hasattr(models[0], name):
                 setattr(vote, name, getattr(models[0], name))
         vote.teachers_, vote.classes_ = models, np.asarray(names)
-        vote._overlap, vote._trained_elsewhere = overlap, True
+        vote._overlap = overlap
         vote._start(vote._voters())
         vote._remember(())  # `overlap` is about a person with all of the rows
         return vote

@@ -1,11 +1,8 @@
-"""One draw of the sensitivity sampler: two neighboring data sets and the distance of a function's values on them.
+"""Parts of one draw of the sensitivity sampler: neighboring data sets, and the distance of a function's values.
 
 A data set is a list, an array, or a tuple of arrays with one row per record, such as (features, labels). Neighbors D
 and D′ of n records share n − 1 records. They come from n + 1 independent draws: D is the first n, and D′ is D with one
 record replaced by the last draw [S, Algorithm 1].
-
-A draw can be replayed from (seed, index). Its generator depends only on these two, so the result does not depend on
-the number of processes or the batch size.
 
 Norms of the difference f(D) − f(D′) are rounded up, so that a sensitivity is never below the true value. A difference
 of two floats is rounded once and a sum of d terms at most d more times, each by a factor of at most 1 + 2⁻⁵². So the
@@ -16,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,56 +29,8 @@ NORMS = ("l1", "l2", "sup")
 POSITIONS = ("last", "random")
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Shared settings of all draws of a run; workers receive a copy."""
-
-    function: Function
-    sampler: RecordSampler
-    norm: Norm
-    position: str
-    records: int
-    seed: int
-
-    def pair(self, index: int) -> tuple[Records, Records]:
-        """Draw the neighboring data sets of one index."""
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(index,)))
-        draws = self.sampler(rng, self.records + 1)
-        if count(draws) != self.records + 1:
-            checks.fail("the sampler's answer", count(draws), f"{self.records + 1} records, as it was asked for")
-        place = self.records - 1 if self.position == "last" else int(rng.integers(self.records))
-        return neighbors(draws, place)
-
-    def measure(self, index: int) -> tuple[float, tuple[int, ...]]:
-        """Measure ‖f(D) − f(D′)‖ on one pair; also return the shape of f."""
-        first, second = (value_of(self.function, data) for data in self.pair(index))
-        if first.shape != second.shape:
-            checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighboring data set")
-        with np.errstate(over="ignore"):
-            difference = first - second
-        return norm_of(difference, self.norm), first.shape
-
-    def batch(self, start: int, stop: int) -> Batch:
-        """Measure the draws start … stop − 1; stop at the first failure and describe it instead of raising.
-
-        A black box may raise any exception, and not every exception can be sent back from a worker process.
-        """
-        values = np.empty(stop - start)
-        shape: tuple[int, ...] | None = None
-        for index in range(start, stop):
-            try:
-                values[index - start], now = self.measure(index)
-            except Exception as error:  # noqa: BLE001 (a black box may raise anything; the batch reports it)
-                return Batch(values[: index - start], shape, index, f"{type(error).__name__}: {error}")
-            shape = now if shape is None else shape
-            if now != shape:
-                return Batch(values[: index - start], shape, index, another_shape(now, shape))
-        return Batch(values, shape)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The sensitivities of consecutive draws, or the first draw that failed and why."""
+class Batch(NamedTuple):
+    """The sensitivities of consecutive draws and the shape of the function's value; or why a draw failed."""
 
     values: NDArray[np.float64]
     shape: tuple[int, ...] | None

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Generic, TypedDict, TypeVar, Unpack
 
 import numpy as np
@@ -22,7 +23,6 @@ from darrm.privacy import Number, PrivacyParams
 from darrm.random_dp.draws import (
     POSITIONS,
     Batch,
-    Draws,
     Function,
     Norm,
     Records,
@@ -30,6 +30,8 @@ from darrm.random_dp.draws import (
     another_shape,
     check_norm,
     count,
+    neighbors,
+    norm_of,
     value_of,
 )
 from darrm.random_dp.guarantee import RandomDP
@@ -171,17 +173,17 @@ class SensitivitySampler:
         """
         checks.one_of(_RULES, rule=rule)
         size = _RULES[rule](gamma=gamma, m=m)
-        draws = self._draws(records, seed)
-        values, shape = _run(draws, size.m, execution or Execution())
+        seed = secrets.randbits(64) if seed is None else seed
+        values, shape = self._run(records, size.m, seed, execution)
         return SampledSensitivity(
             value=order_statistic_of(values, size.k),
             size=size,
-            records=draws.records,
+            records=int(records),
             distribution=self.distribution,
             norm=self.norm,
             position=self.position,
             shape=shape,
-            seed=draws.seed,
+            seed=int(seed),
             largest=float(np.max(values)),
         )
 
@@ -190,19 +192,66 @@ class SensitivitySampler:
     ) -> NDArray[np.float64]:
         """Return the sensitivities of m pairs in the order of the draws, shape (m,)."""
         checks.integer_at_least(1, m=m)
-        values, _ = _run(self._draws(records, seed), int(m), execution or Execution())
+        values, _ = self._run(records, int(m), secrets.randbits(64) if seed is None else seed, execution)
         return values
 
     def replay(self, records: int, seed: int, index: int) -> tuple[Records, Records]:
-        """Return the pair of data sets of one draw, for example of a `SamplingError`."""
-        checks.integer_at_least(0, index=index)
-        return self._draws(records, seed).pair(int(index))
+        """Return the pair of data sets of one draw, for example of a `SamplingError`.
 
-    def _draws(self, records: int, seed: int | None) -> Draws:
+        The generator of a draw depends on (seed, index) alone, so batches and processes change no result.
+        """
         checks.integer_at_least(1, records=records)
-        seed = secrets.randbits(64) if seed is None else seed
+        checks.integer_at_least(0, seed=seed, index=index)
+        rng = np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(int(index),)))
+        draws = self.sampler(rng, int(records) + 1)
+        if count(draws) != records + 1:
+            checks.fail("the sampler's answer", count(draws), f"{records + 1} records, as it was asked for")
+        return neighbors(draws, records - 1 if self.position == "last" else int(rng.integers(records)))
+
+    def _batch(self, records: int, seed: int, start: int, stop: int) -> Batch:
+        """Measure ‖f(D) − f(D′)‖ in the draws start … stop − 1; stop at the first failure, and describe it.
+
+        A black box may raise any exception, and not every exception can be sent back from a worker process.
+        """
+        values = np.empty(stop - start)
+        shape: tuple[int, ...] | None = None
+        for index in range(start, stop):
+            try:
+                first, second = (value_of(self.function, data) for data in self.replay(records, seed, index))
+                if first.shape != second.shape:
+                    checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighboring data set")
+                with np.errstate(over="ignore"):
+                    difference = first - second
+                values[index - start] = norm_of(difference, self.norm)
+            except Exception as error:  # noqa: BLE001 (a black box may raise anything; the batch reports it)
+                return Batch(values[: index - start], shape, index, f"{type(error).__name__}: {error}")
+            shape = first.shape if shape is None else shape
+            if first.shape != shape:
+                return Batch(values[: index - start], shape, index, another_shape(first.shape, shape))
+        return Batch(values, shape)
+
+    def _run(
+        self, records: int, m: int, seed: int, execution: Execution | None
+    ) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        checks.integer_at_least(1, records=records)
         checks.integer_at_least(0, seed=seed)
-        return Draws(self.function, self.sampler, self.norm, self.position, int(records), int(seed))
+        execution, values, done = execution or Execution(), np.empty(m), 0
+        shape: tuple[int, ...] | None = None
+        with ExitStack() as stack:
+            advance = stack.enter_context(bar(m, "pairs", enabled=execution.progress))
+            for batch in _batches(partial(self._batch, int(records), int(seed)), m, execution, stack):
+                if shape is not None and batch.shape not in (None, shape):
+                    # workers do not share their shapes
+                    raise SamplingError(another_shape(batch.shape, shape), seed=int(seed), index=done)
+                if batch.failed is not None:
+                    raise SamplingError(batch.reason, seed=int(seed), index=batch.failed)
+                shape = batch.shape
+                values[done : done + batch.values.size] = batch.values
+                done += batch.values.size
+                advance(batch.values.size)
+                if execution.report is not None:
+                    execution.report(values[:done].copy())
+        return values, shape or ()
 
 
 def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
@@ -219,37 +268,16 @@ def _name_of(sampler: RecordSampler) -> str:
     return f"unnamed distribution {secrets.token_hex(4)}" if "<" in name else f"{sampler.__module__}.{name}"
 
 
-def _run(draws: Draws, m: int, execution: Execution) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-    values = np.empty(m)
-    done = 0
-    shape: tuple[int, ...] | None = None
-    with ExitStack() as stack:
-        advance = stack.enter_context(bar(m, "pairs", enabled=execution.progress))
-        for batch in _batches(draws, m, execution, stack):
-            if shape is not None and batch.shape not in (None, shape):
-                # workers do not share their shapes
-                raise SamplingError(another_shape(batch.shape, shape), seed=draws.seed, index=done)
-            if batch.failed is not None:
-                raise SamplingError(batch.reason, seed=draws.seed, index=batch.failed)
-            shape = batch.shape
-            values[done : done + batch.values.size] = batch.values
-            done += batch.values.size
-            advance(batch.values.size)
-            if execution.report is not None:
-                execution.report(values[:done].copy())
-    return values, shape or ()
-
-
-def _batches(draws: Draws, m: int, execution: Execution, stack: ExitStack) -> Iterator[Batch]:
+def _batches(measure: Callable[[int, int], Batch], m: int, execution: Execution, stack: ExitStack) -> Iterator[Batch]:
     spans = [(start, min(start + execution.batch_size, m)) for start in range(0, m, execution.batch_size)]
     if execution.jobs == 1 and execution.backend is None:
-        yield from (draws.batch(*span) for span in spans)
+        yield from (measure(*span) for span in spans)
         return
     joblib = require("joblib")
     pool = stack.enter_context(joblib.Parallel(n_jobs=execution.jobs, backend=execution.backend))
     at_once = _BATCHES_A_WORKER * joblib.effective_n_jobs(execution.jobs)
     for first in range(0, len(spans), at_once):
-        yield from pool(joblib.delayed(draws.batch)(*span) for span in spans[first : first + at_once])
+        yield from pool(joblib.delayed(measure)(*span) for span in spans[first : first + at_once])
 
 
 Released = TypeVar("Released")

@@ -235,9 +235,7 @@ def train_teachers(
     check_model(built(build), inputs[0], private=is_private)
     folder = None if checkpoints is None else Path(checkpoints)
     if seeded and is_private:
-        why = (
-            "an attacker who knows the seed can subtract the noise, so these teachers are not private: leave seed=None"
-        )
+        why = "an attacker who knows the seed can subtract the noise: these teachers are not private, leave seed=None"
         warnings.warn(why, PredictableNoiseWarning, stacklevel=2)
     source = _source(seed, folder, is_private=is_private)
     network = "" if folder is None else network_digest(build)
