@@ -1,4 +1,5 @@
 import functools
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -251,6 +252,13 @@ def test_a_killed_training_goes_on_with_noise_that_nobody_knows(
         ensemble(recipe, seed=None, checkpoints=folder)
     assert key.stat().st_mode & 0o777 == 0o600
     assert len(key.read_bytes()) == 32
+    lost = shutil.copytree(folder, tmp_path / "lost")
+    (lost / "noise.key").unlink()
+    with pytest.raises(CheckpointError, match="the key of its noise is gone"):
+        ensemble(recipe, seed=None, checkpoints=lost)
+    (lost / "noise.key").write_bytes(b"short")
+    with pytest.raises(CheckpointError, match="holds no key of 32 bytes"):
+        ensemble(recipe, seed=None, checkpoints=lost)
     monkeypatch.setattr(training._Run, "save", saved)
     done = ensemble(recipe, seed=None, checkpoints=folder)
     assert not key.exists()
@@ -260,26 +268,6 @@ def test_a_killed_training_goes_on_with_noise_that_nobody_knows(
     assert all((again.parameters[name] == value).all() for name, value in done.parameters.items())
     other = ensemble(recipe, seed=None, checkpoints=tmp_path / "other")
     assert not all((other.parameters[name] == value).all() for name, value in done.parameters.items())
-
-
-def test_unfinished_teachers_without_their_key_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved = training._Run.save
-
-    def killed(run: Any, path: Path) -> None:
-        saved(run, path)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training._Run, "save", killed)
-    monkeypatch.setattr(teachers, "train_group", functools.partial(training.train_group, checkpoint_every=1))
-    recipe = PrivateSGD(0.1, 8, 0.3, 1.0)
-    with pytest.raises(KeyboardInterrupt):
-        ensemble(recipe, seed=None, checkpoints=tmp_path)
-    (tmp_path / "noise.key").unlink()
-    with pytest.raises(CheckpointError, match="the key of its noise is gone"):
-        ensemble(recipe, seed=None, checkpoints=tmp_path)
-    (tmp_path / "noise.key").write_bytes(b"short")
-    with pytest.raises(CheckpointError, match="holds no key of 32 bytes"):
-        ensemble(recipe, seed=None, checkpoints=tmp_path)
 
 
 @pytest.mark.slow
