@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-KILLED = -9
-
 
 def ended(number: int) -> int:
     """How a forked process ended: its exit status, or the signal that killed it, negative."""

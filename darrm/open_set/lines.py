@@ -50,12 +50,14 @@ def columns_of(
     ``draw`` chooses a place in each line of counts; the last one is no answer's.
     """
     sparse, answers = votes.sparse, [np.empty(0, dtype=np.int64)]
-    at_once = max(1, _PLACES_AT_ONCE // (int(np.diff(sparse.starts).max(initial=0)) + 1))
+    at_once = max(1, _PLACES_AT_ONCE // (int(np.diff(sparse.indptr).max(initial=0)) + 1))
     for start in range(0, votes.queries, at_once):
-        rows = sparse.rows(slice(start, start + at_once))
-        lines, place = rows.row_of, np.arange(rows.values.size) - rows.starts[rows.row_of]
-        counts = np.zeros((rows.starts.size - 1, int(np.diff(rows.starts).max()) + 1), dtype=np.int64)
+        rows = sparse[start : start + at_once]
+        lengths = np.diff(rows.indptr)
+        lines = np.repeat(np.arange(lengths.size), lengths)
+        place = np.arange(rows.data.size) - rows.indptr[lines]
+        counts = np.zeros((lengths.size, int(lengths.max()) + 1), dtype=np.int64)
         columns = np.full_like(counts, ABSTAIN)
-        counts[lines, place], columns[lines, place] = rows.values, rows.columns
+        counts[lines, place], columns[lines, place] = rows.data, rows.indices
         answers.append(columns[np.arange(len(columns)), draw(counts, below)])
     return np.concatenate(answers)

@@ -4,7 +4,6 @@ Exit status: 0, the labels are paid for and written; 2, nothing was paid; 3, the
 failed, as the line on standard error explains.
 """
 
-import functools
 import math
 import os
 import signal
@@ -53,6 +52,7 @@ from darrm.release.one_by_one import AnswerStream
 from darrm.release.partitions import Survey, release_surveyed, survey
 from darrm.release.pipe import LineWriter, Questions, answer_lines
 from darrm.util import checks
+from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, LAYOUTS, MISSING, Classes, Labels, Votes
 from darrm.votes.parquet_file import is_parquet
@@ -130,82 +130,76 @@ class Paying:
     missing: str
 
 
-def paying_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a release; the command receives ``paying: Paying``."""
-    options = [
-        option(
-            "--table", type=FILE, required=True, metavar="T.json", help="a proven table, or the plan of a mechanism"
-        ),
-        _ledger_option("the ledger that pays: a file or a URL"),
-        option(
-            "--create-budget",
-            type=PRIVACY,
-            metavar=PAIR,
-            section=LEDGER,
-            help="make the ledger first, with this budget for all its queries",
-        ),
-        option(
-            "--composition",
-            type=click.Choice(COMPOSITIONS),
-            section=LEDGER,
-            help="what the new ledger pays for: one kind of queries (default), several that are planned beforehand, or "
-            "several chosen adaptively: renyi for kinds with a Rényi curve, adaptive for any, at a higher cost",
-        ),
-        option(
-            "--population",
-            metavar="NAME",
-            section=LEDGER,
-            help="a public name of the people behind the votes, for the new ledger: an audit adds up the ledgers of "
-            "one population",
-        ),
-        option(
-            "--signing-key",
-            type=FILE,
-            metavar="FILE",
-            section=LEDGER,
-            help="sign every entry of the ledger, from its first one on (darrm ledger key FILE makes a key)",
-        ),
-        option("--note", default="", metavar="TEXT", section=LEDGER, help="a note for the ledger's log"),
-        classes_option(
-            CLASSES,
-            "the labels that stand for 0, 1, … (default 0,1,…), or a file with one a line; open: any string",
-            section=VOTES,
-        ),
-        option(
-            "--layout",
-            type=click.Choice(LAYOUTS),
-            default="auto",
-            section=VOTES,
-            help="a column is a voter (labels) or a class (counts); auto, the default: by the number of columns",
-        ),
-        option(
-            "--normalize",
-            metavar="A,B,…",
-            section=VOTES,
-            help="how open answers are normalized before they are counted: some of casefold, nfc, spaces, strip, in "
-            "this order; the ledger's log names them",
-        ),
-        option(
-            "--missing",
-            type=click.Choice(MISSING),
-            default="refuse",
-            section=VOTES,
-            help="a missing vote (an empty field or NA, in .npy NaN) is an error (refuse, the default); a random vote "
-            "replaces it (coin), which keeps the guarantee if which votes are missing does not depend on private data; "
-            "or an open answer is not counted (blank), which keeps the guarantee",
-        ),
-    ]
-
-    @functools.wraps(function)
-    def with_paying(**typed: Any) -> Any:
-        paying = Paying(**{name: typed.pop(name) for name in Paying.__annotations__})
-        return function(paying=paying, **typed)
-
-    return add_options(with_paying, options)  # type: ignore[no-any-return]
-
-
 def _ledger_option(about: str) -> Callable[[Any], Any]:
     return option("--ledger", type=parsed_by(ledger_name, "ledger"), required=True, metavar="L.sqlite", help=about)
+
+
+def add_paying_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of a release; the command receives what `Paying` holds."""
+    return add_options(function, PAYING)
+
+
+PAYING = [
+    option("--table", type=FILE, required=True, metavar="T.json", help="a proven table, or the plan of a mechanism"),
+    _ledger_option("the ledger that pays: a file or a URL"),
+    option(
+        "--create-budget",
+        type=PRIVACY,
+        metavar=PAIR,
+        section=LEDGER,
+        help="make the ledger first, with this budget for all its queries",
+    ),
+    option(
+        "--composition",
+        type=click.Choice(COMPOSITIONS),
+        section=LEDGER,
+        help="the queries of the new ledger: one kind (default), several kinds that are planned beforehand, or "
+        "several kinds chosen adaptively: renyi for kinds with a Rényi curve, adaptive for any, at a higher cost",
+    ),
+    option(
+        "--population",
+        metavar="NAME",
+        section=LEDGER,
+        help="a public name of the people behind the votes, for the new ledger: an audit adds up the ledgers of "
+        "one population",
+    ),
+    option(
+        "--signing-key",
+        type=FILE,
+        metavar="FILE",
+        section=LEDGER,
+        help="sign every entry of the ledger, from its first one on (darrm ledger key FILE makes a key)",
+    ),
+    option("--note", default="", metavar="TEXT", section=LEDGER, help="a note for the ledger's log"),
+    classes_option(
+        CLASSES,
+        "names of the classes 0, 1, … (default 0,1,…), or a file with one a line; open: any string",
+        section=VOTES,
+    ),
+    option(
+        "--layout",
+        type=click.Choice(LAYOUTS),
+        default="auto",
+        section=VOTES,
+        help="a column is a voter (labels) or a class (counts); auto, the default: by the number of columns",
+    ),
+    option(
+        "--normalize",
+        metavar="A,B,…",
+        section=VOTES,
+        help="how open answers are normalized before they are counted: some of casefold, nfc, spaces, strip, in "
+        "this order; the ledger's log names them",
+    ),
+    option(
+        "--missing",
+        type=click.Choice(MISSING),
+        default="refuse",
+        section=VOTES,
+        help="a missing vote (an empty field or NA, in .npy NaN) is an error (refuse, the default); a random vote "
+        "replaces it (coin), which keeps the guarantee if which votes are missing does not depend on private data; "
+        "or an open answer is not counted (blank), which keeps the guarantee",
+    ),
+]
 
 
 def target_options(about: str) -> Callable[[Any], Any]:
@@ -236,7 +230,7 @@ def _votes_path(text: str) -> Path:
     metavar="VOTES",
     about=".csv, .tsv (also .gz), .npy, .npz, .parquet or a folder of these",
 )
-@paying_options
+@add_paying_options
 @option(
     "--rows",
     type=click.Choice(("queries", "voters")),
@@ -253,7 +247,6 @@ def _votes_path(text: str) -> Path:
 def file(
     *,
     votes: Path,
-    paying: Paying,
     rows: str,
     columns: str | None,
     id_column: str | None,
@@ -262,12 +255,10 @@ def file(
     target: Path,
     force: bool,
     output: Output,
+    **options: Untyped,
 ) -> int:
     """Release the labels of a file or a folder."""
-    if not votes.exists() and (hint := nearest(str(votes), JOBS)):
-        raise ValueError(
-            f"{str(votes)!r} is neither a sub-command{hint} nor a file of votes: see `darrm release --help`"
-        )
+    paying = Paying(**options)
     _check_target(target, {"votes": votes, "table": paying.table, "ledger": paying.ledger})
     # Parquet to Parquet works file by file, other formats in memory
     by_files = is_parquet(votes) and not target.name.lower().endswith(SUFFIXES)
@@ -362,7 +353,7 @@ def _note_labels(labels: Labels, line: StatusLine, output: Output, *, is_open: b
         output.note("no query has a label (an empty field): no string had enough votes; the budget is spent")
     if not is_open and np.all(labels.astype(str) == str(ABSTAIN)):
         line.wipe()
-        output.note(f"no query has a label ({ABSTAIN} stands for none): the test did not pass; the budget is spent")
+        output.note(f"no query has a label ({ABSTAIN} is no label): the test did not pass; the budget is spent")
 
 
 @command(
@@ -372,19 +363,19 @@ def _note_labels(labels: Labels, line: StatusLine, output: Output, *, is_open: b
     first=("--table", "--ledger", "--stream"),
     examples=STREAM_EXAMPLES,
 )
-@paying_options
+@add_paying_options
 @option("--stream", default="", metavar="NAME", help="which answers go on, if several streams share a ledger")
 @option("--ids", is_flag=True, help="the first field of a line is the public id of its question, for the ledger's log")
 @option(
     "--first",
     type=Integer(1),
     metavar="N",
-    help="the number of the first question, which says that the answers before it arrived (default: the first that is "
-    "not answered)",
+    help="number of the first question; the answers before it arrived (default: the first question without an answer)",
 )
 @output_options()
-def stream(*, paying: Paying, stream: str, ids: bool, first: int | None, output: Output) -> int:
+def stream(*, stream: str, ids: bool, first: int | None, output: Output, **options: Untyped) -> int:
     """Answer questions until they end."""
+    paying = Paying(**options)
     if sys.stdin is None:  # a shell's <&-
         raise ValueError("standard input is closed: questions come from there")
     with _one_interrupt(signal.SIGINT, signal.SIGTERM):

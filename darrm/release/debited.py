@@ -36,14 +36,16 @@ _LONGEST_PREFIX = 100  # characters of the file's name
 
 
 class FileDestination(Destination):
-    """A new file of labels, with the ids of their queries if the votes have ids; ``line`` shows progress."""
+    """A new file of labels, with the ids of the votes and a receipt; ``line`` shows progress."""
 
     output: Path
 
-    def __init__(self, output: str | os.PathLike[str], line: StatusLine | None = None) -> None:
+    def __init__(
+        self, output: str | os.PathLike[str], line: StatusLine | None = None, *, has_receipt: bool = True
+    ) -> None:
         checks.file_name(output=output)
         self.output = Path(os.path.realpath(output))  # two links to one file must not be paid for twice
-        self._line = line
+        self._line, self._has_receipt = line, has_receipt
 
     @contextmanager
     def prepare(self, votes: Votes | None = None) -> Iterator[None]:
@@ -52,7 +54,7 @@ class FileDestination(Destination):
         check_new(path)
         check_ids(path, self._ids)
         check_no_receipt(path)
-        queries = votes.queries if isinstance(votes, Votes) else getattr(votes, "size", 0)
+        queries = getattr(votes, "queries", getattr(votes, "size", 0))
         check_space(path.parent, LEAST_BYTES + queries)  # text may be longer; its length depends on the votes
         with _folder_beside(path) as folder:
             self._temporary = folder / f"labels{path.suffix}"
@@ -78,14 +80,11 @@ class FileDestination(Destination):
         save_labels(path, labels, self._line, self._ids)
 
     def confirm(self, ledger: PrivacyLedger, number: int) -> None:
-        """Make the names of published labels durable, and write their receipt."""
-        self.sync_names()
-        leave_receipt(ledger, number, self.output)
-
-    def sync_names(self) -> None:
-        """Make the file and its name outlive a power failure."""
+        """Let published labels and their name outlive a power failure, and write their receipt."""
         sync(self.output)
         sync(self.output.parent)
+        if self._has_receipt:
+            leave_receipt(ledger, number, self.output)
 
 
 def receipt_path(output: Path) -> Path:

@@ -165,7 +165,8 @@ def check_answered(votes: Votes, first: int = 0) -> None:
     """
     absent = votes.missing
     if votes.is_open:
-        absent = np.bincount(votes.sparse.row_of[votes.sparse.columns >= votes.strings], minlength=votes.queries)
+        queries, columns = votes.sparse.nonzero()
+        absent = np.bincount(queries[columns >= votes.strings], minlength=votes.queries)
     empty = [] if absent is None else (first + np.flatnonzero(absent == votes.voters)).tolist()
     if empty:
         several = ", ".join(map(str, empty[:_SHOWN])) + (f" and {len(empty) - _SHOWN} more" * (len(empty) > _SHOWN))

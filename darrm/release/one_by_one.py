@@ -9,7 +9,7 @@ label, keeps it, and drops the previous one.
 caller asks a further question or closes the stream. (iii) After a crash the label is handed out again, as the ledger
 keeps it. The debit compares, under the ledger's lock, the stream's last entry with the one that this process counted
 on; if another process answered meanwhile, it debits nothing. So the entries of a stream are a chain, and the numbers of
-an entry begin where those of the previous one end. ∎ `tests/release/test_pipe_kills.py` guards it.
+an entry begin where those of the previous one end. ∎ `tests/release/test_kills.py` guards it.
 
 The ledger keeps nothing of the votes; of a question it keeps the public id, if there is one. Callers match answers to
 questions by number: they number questions from 1 in the same order, and ask next the one after `AnswerStream.answered`.

@@ -60,6 +60,7 @@ from darrm.votes.parquet_file import (
     check_types,
     kept_types,
     label_file,
+    label_type,
     partitions_of,
     record_batches,
     schema_of,
@@ -79,14 +80,9 @@ class VotesFile:
     """One file of votes, from the survey."""
 
     path: str
-    rows: int
+    queries: int  # its rows
     sha256: str
     types: tuple[str, ...]  # the types of its columns
-
-    @property
-    def size(self) -> int:
-        """The number of its labels."""
-        return self.rows
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class Survey:
     @property
     def rows(self) -> int:
         """The number of rows of all files."""
-        return sum(file.rows for file in self.files)
+        return sum(file.queries for file in self.files)
 
     def output_of(self, file: VotesFile) -> Path:
         """Return the path of the labels of a file."""
@@ -117,7 +113,7 @@ class Survey:
     def to_json(self, ledger: PrivacyLedger) -> dict[str, Any]:
         """Return the content of the plan; a release that continues compares it."""
         schema = {**asdict(self.schema), "classes": [str(name) for name in self.schema.classes]}
-        files = [[file.path, file.rows, file.sha256, list(file.types)] for file in self.files]
+        files = [[file.path, file.queries, file.sha256, list(file.types)] for file in self.files]
         data = {
             "format": _FORMAT,
             "schema": schema,
@@ -245,8 +241,7 @@ def survey(
             checks.fail("the name of a Parquet file", checks.Found(ascii(path)), "in UTF-8", "rename the file")
     voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # every mechanism with a document
     schema = _schema_of(Path(paths[0]), voters.K, number, **reading)
-    with _progress(line, "checking votes") as advance:
-        files = tuple(_run(_inspect, [(path, schema) for path in paths], jobs, advance))
+    files = tuple(_run(_inspect, [(path, schema) for path in paths], jobs, _progress(line, "checking votes")))
     _check_alike(files)
     _check_size(files, schema)
     return Survey(str(folder), target, single, schema, files, document)
@@ -306,20 +301,18 @@ def _check_alike(files: Sequence[VotesFile]) -> None:
         if file.types != files[0].types:
             other = checks.Found(f"{file.path!r} with other types than {files[0].path!r}")
             checks.fail("partitions", other, "of the same columns and types", "write them alike")
-    if not any(file.rows for file in files):
+    if not any(file.queries for file in files):
         checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
 
 
 def _check_size(files: Sequence[VotesFile], schema: ParquetSchema) -> None:
     """Raise if the labels of a file may take too much memory."""
-    kind = _kind_of(schema)
-    size = (
-        4 * max((len(str(name)) for name in _names_of(schema)), default=LONGEST_NAME) if kind is None else kind.itemsize
-    )
+    kind, longest = label_type(_names_of(schema)), max(map(len, map(str, _names_of(schema))), default=LONGEST_NAME)
+    size = 4 * longest if kind is None else kind.itemsize
     for file in files:
-        if file.rows * size > MOST_KEPT:
+        if file.queries * size > MOST_KEPT:
             advice = f"split it into files of at most {MOST_KEPT // size:,} rows"
-            raise ValueError(f"{file.path!r} has {file.rows:,} rows, too many for one debit: {advice}")
+            raise ValueError(f"{file.path!r} has {file.queries:,} rows, too many for one debit: {advice}")
 
 
 def release_surveyed(
@@ -334,14 +327,13 @@ def release_surveyed(
     """Debit and release the files of a survey; see `release_partitions`."""
     after = _last_entry_before(found, ledger)
     missing = _missing(found, ledger, after)
-    if rest := sum(file.rows for file, number in missing if not number):
+    if rest := sum(file.queries for file, number in missing if not number):
         ledger.check_admits(aggregator.privacy_cost(rest))
         check_space(found.target.parent, LEAST_BYTES + rest)  # text and kept columns take more
     try:
         _write_plan(found, ledger, after)
-        with _progress(line, "drawing labels", sum(file.rows for file, _ in missing)) as advance:
-            tasks = [(aggregator, found, file, ledger, note, number) for file, number in missing]
-            _run(_deliver, tasks, jobs, advance)
+        tasks = [(aggregator, found, file, ledger, note, number) for file, number in missing]
+        _run(_deliver, tasks, jobs, _progress(line, "drawing labels", sum(file.queries for file, _ in missing)))
         _finish(found, ledger, after)
     except BaseException as error:
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
@@ -397,7 +389,7 @@ def _missing(found: Survey, ledger: PrivacyLedger, after: int) -> list[tuple[Vot
         path = found.output_of(file)
         entry = entries.get(str(path))
         if entry is None:
-            missing += [(file, 0)] if file.rows or not path.is_file() else []
+            missing += [(file, 0)] if file.queries or not path.is_file() else []
         elif not entry.delivered:
             missing.append((file, entry.number))
         elif not path.is_file():
@@ -437,7 +429,7 @@ def _deliver(
     destination = PartitionDestination(found, file)
     if number:
         recover_to(destination, ledger, number)
-    elif file.rows:
+    elif file.queries:
         note = with_normalization(note, name_of(found.schema.normalize))
         deliver(_InBatches(aggregator, found.schema), file, ledger, destination, note=note)  # type: ignore[arg-type]
     else:
@@ -459,13 +451,13 @@ class _InBatches:
 
     def release(self, file: VotesFile) -> Labels:
         """Draw the labels of the surveyed votes, in the smallest type that holds them."""
-        path, kind = Path(file.path), _kind_of(self.schema)
+        path, kind = Path(file.path), label_type(_names_of(self.schema))
         before = path.stat()  # before the digest is compared, to detect a file that is replaced meanwhile
         if stamp_of(path).sha256 != file.sha256:
             _refuse_change(path)
         parts = [self.aggregator.release(votes) for votes, _ in vote_batches(path, self.schema)]
         labels = np.concatenate(parts if kind is None else [part.astype(kind) for part in parts])
-        if labels.size != file.rows or _is_changed(path, before):
+        if labels.size != file.queries or _is_changed(path, before):
             _refuse_change(path)
         return labels
 
@@ -473,15 +465,6 @@ class _InBatches:
 def _is_changed(path: Path, before: os.stat_result) -> bool:
     after = path.stat()
     return (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
-
-
-def _kind_of(schema: ParquetSchema) -> np.dtype[Any] | None:
-    """Return the smallest type of whole numbers that holds all labels; None for text."""
-    names = _names_of(schema)
-    if not names or isinstance(names[0], str):
-        return None
-    numbers = [int(str(name)) for name in names]
-    return np.result_type(*(np.min_scalar_type(min(number, -number - 1)) for number in numbers))
 
 
 def _names_of(schema: ParquetSchema) -> tuple[object, ...]:
@@ -497,8 +480,8 @@ class PartitionDestination(FileDestination):
     """A new Parquet file of labels with the kept columns."""
 
     def __init__(self, found: Survey, file: VotesFile) -> None:
-        super().__init__(found.output_of(file))
-        self._source, self._layout, self._single = Path(file.path), found.schema, found.single
+        super().__init__(found.output_of(file), has_receipt=found.single)  # a folder gets one at the end
+        self._source, self._layout = Path(file.path), found.schema
 
     @contextmanager
     def prepare(self, votes: Any = None) -> Iterator[None]:  # noqa: ANN401 (lazy votes, or none)
@@ -525,13 +508,6 @@ class PartitionDestination(FileDestination):
             _refuse_change(self._source)
         sync(path)
 
-    def confirm(self, ledger: PrivacyLedger, number: int) -> None:
-        """Make the names durable; a folder gets one receipt at the end."""
-        if self._single:
-            super().confirm(ledger, number)
-        else:
-            self.sync_names()
-
 
 def _run(
     function: Callable[..., VotesFile],
@@ -540,22 +516,21 @@ def _run(
     advance: Callable[[int], None],
 ) -> list[VotesFile]:
     """Call a function for each task, in parallel if there are several jobs; return the results in order."""
-    if jobs == 1:
-        files = []
-        for task in tasks:
-            files.append(function(*task))
-            advance(files[-1].rows)
-        return files
-    joblib = require("joblib")
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
-    results = []
-    for result in parallel(joblib.delayed(_or_failure)(function, task) for task in tasks):
-        results.append(result)
-        advance(0 if isinstance(result, str) else result.rows)
-    for result in results:  # all tasks have ended, so nothing is paid for after an error
+    results: Iterable[VotesFile | str] = (function(*task) for task in tasks)
+    if jobs != 1:
+        joblib = require("joblib")
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+        results = parallel(joblib.delayed(_or_failure)(function, task) for task in tasks)
+    files, failures = list[VotesFile](), list[str]()
+    for result in results:
         if isinstance(result, str):
-            raise ValueError(result)  # noqa: TRY004 (a message)
-    return results
+            failures.append(result)
+        else:
+            files.append(result)
+            advance(result.queries)
+    if failures:  # all tasks have ended, so nothing is paid for after an error
+        raise ValueError(failures[0])
+    return files
 
 
 def _or_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> VotesFile | str:
@@ -566,8 +541,8 @@ def _or_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> Vo
         return str(error)
 
 
-@contextmanager
-def _progress(line: StatusLine | None, what: str, total: int = 0) -> Iterator[Callable[[int], None]]:
+def _progress(line: StatusLine | None, what: str, total: int = 0) -> Callable[[int], None]:
+    """Return a function that adds rows to the progress, and shows it."""
     done, start = 0, time.monotonic()
 
     def advance(rows: int) -> None:
@@ -577,4 +552,4 @@ def _progress(line: StatusLine | None, what: str, total: int = 0) -> Iterator[Ca
         if line is not None:
             line.show(f"{what}: {done:,}{f' of {total:,}' if total else ''} rows, {rate:,.0f} a second")
 
-    yield advance
+    return advance

@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def check_ids(path: Path, ids: Ids | None) -> None:
         return
     name, values = ids
     if path.suffix.lower() == ".npy":
-        checks.fail("the output", str(path), "a .csv or .parquet file beside ids (--id)", "an .npy file has no column")
+        checks.fail("the output", str(path), "a .csv or .parquet file for ids (--id)", "an .npy file has no column")
     if name in {"", LABEL} or name.isdigit() or not name.isprintable():
         checks.fail("the name of the column of ids (--id)", name[:LONGEST_NAME], f"a word other than {LABEL!r}")
     for row, text in enumerate(values):
@@ -120,16 +121,13 @@ def as_text(labels: Labels) -> Labels:
     return np.array(["" if label is None else label for label in labels], dtype=np.str_)
 
 
-class _Lines(dict[str, str]):
-    def __missing__(self, text: str) -> str:
-        line = quoted(text) + "\n"
-        if len(self) < MOST_REMEMBERED:
-            self[text] = line
-        return line
+@lru_cache(MOST_REMEMBERED)
+def _line(text: str) -> str:
+    return quoted(text) + "\n"
 
 
 def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None = None) -> Iterator[bytes]:
-    known, names = _Lines(), iter(()) if ids is None else iter(ids[1])
+    names = iter(()) if ids is None else iter(ids[1])
     if ids is not None:
         yield f"{quoted(ids[0])},{LABEL}\n".encode()
     for block in _label_blocks(as_text(labels), line):
@@ -139,7 +137,7 @@ def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None 
             lines[:, 0] += ord("0")
             yield lines.tobytes()
             continue
-        texts: Iterator[str] = map(known.__getitem__, map(str, block.tolist()))
+        texts: Iterator[str] = map(_line, map(str, block.tolist()))
         if ids is not None:
             texts = (f"{quoted(name)},{text}" for text, name in zip(texts, names, strict=False))
         yield "".join(texts).encode()

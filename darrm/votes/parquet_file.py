@@ -340,7 +340,8 @@ def label_file(
     answer.
     """
     arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
-    kind = _type_of(classes)
+    number = label_type(classes)
+    kind = arrow.string() if number is None else arrow.from_numpy_dtype(number)
     schema = arrow.schema([*kept, (LABEL, kind)])
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     # pyarrow rejects some names, but accepts open files
@@ -411,13 +412,12 @@ def read_label_column(path: Path) -> NDArray[Any]:
     return labels.astype(np.str_) if texts else labels
 
 
-def _type_of(classes: Sequence[object]) -> Untyped:
-    arrow = require("pyarrow")
+def label_type(classes: Sequence[object]) -> np.dtype[Any] | None:
+    """Return the smallest signed type that holds all of these labels; None for text, and for open-set answers."""
     if not classes or any(isinstance(name, str) for name in classes):
-        return arrow.string()
+        return None
     numbers = [int(str(name)) for name in classes]
-    kinds = (np.min_scalar_type(min(number, -number - 1)) for number in numbers)  # signed
-    return arrow.from_numpy_dtype(np.result_type(*kinds))
+    return np.result_type(*(np.min_scalar_type(min(number, -number - 1)) for number in numbers))
 
 
 @contextmanager

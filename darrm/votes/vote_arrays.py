@@ -311,13 +311,13 @@ def _check_type(names: Names, dtype: np.dtype[Any]) -> None:
         checks.fail("the type of the votes", found, "a type that distinguishes the classes", "save whole numbers")
 
 
-def count_places(places: Places, counts: NDArray[np.int64], missing: NDArray[np.int64] | None) -> None:
-    """Count (n, K) indices into (n, C), and the missing ones into (n,); the work does not depend on the votes."""
-    small = np.uint8 if places.shape[1] < 256 else np.int64
-    for column in range(counts.shape[1]):
+def count_places(places: Places, classes: int) -> Block:
+    """Count (n, K) indices into (n, C), in a small type; the work does not depend on the votes."""
+    voters = places.shape[1]
+    small, counts = np.uint8 if voters < 256 else np.int64, np.empty((len(places), classes), np.min_scalar_type(voters))
+    for column in range(classes):
         counts[:, column] = row_sums((places == column).view(np.uint8), small)
-    if missing is not None:
-        missing[:] = row_sums((places == GONE).view(np.uint8), small)
+    return counts
 
 
 def row_sums(matrix: Block, dtype: type = np.int64) -> Labels:

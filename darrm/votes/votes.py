@@ -50,7 +50,16 @@ from darrm.votes.parquet_file import (
     texts_of,
     value_batches,
 )
-from darrm.votes.sparse_counts import SparseCounts
+from darrm.votes.sparse_counts import (
+    SparseCounts,
+    check_counts,
+    count_codes,
+    count_entries,
+    is_sparse,
+    renumber,
+    sparse_of_dense,
+    stack,
+)
 from darrm.votes.vote_arrays import (
     ABSTAIN,
     GONE,
@@ -103,7 +112,7 @@ class Votes:
     Attributes
     ----------
     _counts
-        (Q, C) counts, dense or `SparseCounts`; a row sums to K minus its missing votes. See `counts` and `sparse`.
+        (Q, C) counts, dense or sparse; a row sums to K minus its missing votes. See `counts` and `sparse`.
     voters
         K ≥ 1.
     classes
@@ -145,19 +154,18 @@ class Votes:
     def __post_init__(self) -> None:
         # copy before making read-only
         held = self._counts
-        counts = held if isinstance(held, SparseCounts) else whole_numbers(complete_array("vote counts", held))
+        counts = check_counts(held) if is_sparse(held) else whole_numbers(complete_array("vote counts", held))
         checks.one_of((*LAYOUTS[1:], "answers"), source_format=self.source_format)
         names = self._open_names() if self.source_format == "answers" else class_names(self.classes)
-        columns = counts.classes if isinstance(counts, SparseCounts) else counts.shape[1]
-        if len(names) != columns:
-            checks.fail("classes", len(names), f"the number of columns of the counts, {columns}")
-        if not isinstance(counts, SparseCounts) and counts.size and counts.min() < 0:
+        if len(names) != counts.shape[1]:
+            checks.fail("classes", len(names), f"the number of columns of the counts, {counts.shape[1]}")
+        if not is_sparse(counts) and counts.size and counts.min() < 0:
             row = int(np.argmax((counts < 0).any(axis=1)))
-            advice = f"row {row} is wrong; a count says how many voters chose a class"
+            advice = f"row {row} is wrong; a count is the number of voters who chose a class"
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
         checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
-        missing = None if self.missing is None else self._missing_of(len(counts))
-        sums = counts.sums if isinstance(counts, SparseCounts) else row_sums(counts)
+        missing = None if self.missing is None else self._missing_of(counts.shape[0])
+        sums = counts.sum(axis=1) if is_sparse(counts) else row_sums(counts)
         sums = sums if missing is None else sums + missing
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
@@ -167,8 +175,8 @@ class Votes:
         self._hold(_counts=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
 
     def _open_names(self) -> tuple[str | None, ...]:
-        if not isinstance(self._counts, SparseCounts) or self.classes != () or self.missing is not None:
-            allowed = "SparseCounts without classes and without missing votes"
+        if not is_sparse(self._counts) or self.classes != () or self.missing is not None:
+            allowed = "sparse counts without classes and without missing votes"
             checks.fail("open answers", checks.Found("others"), allowed)
         said, words = self.vocabulary[: self.strings], Vocabulary()
         words.places_of([(0, said)] if said else [])
@@ -184,7 +192,7 @@ class Votes:
     @property
     def blanks(self) -> int:
         """The number of missing open-set answers."""
-        return int(np.count_nonzero(self.sparse.columns >= self.strings)) if self.is_open else 0
+        return int(np.count_nonzero(self.sparse.indices >= self.strings)) if self.is_open else 0
 
     def _missing_of(self, queries: int) -> NDArray[np.int64]:
         missing = np.array(self.missing)
@@ -197,8 +205,9 @@ class Votes:
 
     def _hold(self, **attributes: object) -> None:
         for name, value in attributes.items():
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
+            for array in (value.data, value.indices, value.indptr) if is_sparse(value) else [value]:
+                if isinstance(array, np.ndarray):
+                    array.setflags(write=False)
             is_none = name == "missing" and isinstance(value, np.ndarray) and not value.any()
             object.__setattr__(self, name, None if is_none else value)
 
@@ -262,54 +271,40 @@ class Votes:
             checks.fail("votes", checks.Found(type(labels).__name__), "of shape (queries, voters)", advice)
         if matrix.dtype.kind == "O" and matrix.size and hasattr(matrix.flat[0], "predict"):
             advice = "predict first: numpy.column_stack([model.predict(x) for model in models])"
-            checks.fail("votes", checks.Found("models"), "what the voters answered", advice)
+            checks.fail("votes", checks.Found("models"), "the answers of the voters", advice)
         if matrix.ndim != 2 or matrix.shape[1] < 1:
             one = matrix.ndim == 1 and matrix.size > 0
             advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = class_names(2 if classes is None else classes)
         check_open(None, "labels", missing, None)
+        if len(names) <= _MOST_DENSE and len(matrix) * len(names) > MOST_COUNTS:
+            _refuse_counts(len(matrix), len(names))
         places = PlaceFinder(names, matrix.dtype, missing)
         several = blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes")
         firsts = range(0, len(matrix), ROWS_AT_ONCE)
         found = (places.of(block, first) for block, first in zip(several, firsts, strict=True))
-        return cls._of_blocks(found, names, matrix.shape[1], missing, rows=len(matrix))
+        return cls._of_blocks(found, names, matrix.shape[1], missing)
 
     @classmethod
     def from_codes(cls, places: Places, names: Names, missing: str = "refuse") -> Votes:
         """Count (n, K) indices of classes, with −1 for a missing vote."""
-        return cls._of_blocks([places], names, places.shape[1], missing, rows=len(places))
+        return cls._of_blocks([places], names, places.shape[1], missing)
 
     @classmethod
-    def _of_blocks(
-        cls, several: Iterable[Places], names: Names, voters: int, missing: str, rows: int | None = None
-    ) -> Votes:
+    def _of_blocks(cls, several: Iterable[Places], names: Names, voters: int, missing: str) -> Votes:
         """Count blocks of (n, K) checked indices of classes."""
-        is_sparse, start = len(names) > _MOST_DENSE, 0
-        if not is_sparse and (rows or 0) * len(names) > MOST_COUNTS:
-            _refuse_counts(rows or 0, len(names))
-        sparse, dense, absent = [SparseCounts.of_dense(np.zeros((0, len(names)), dtype=np.int64))], [], [_NONE]
-        whole = None if rows is None or is_sparse else np.empty((rows, len(names)), dtype=np.int64)
+        is_long, rows = len(names) > _MOST_DENSE, 0
+        parts: list[Any] = [count_codes(np.empty((0, voters), np.int32), len(names))] if is_long else []
+        parts, absent = parts or [np.empty((0, len(names)), np.uint8)], [_NONE]
         for places in several:
-            gone = np.zeros(len(places), dtype=np.int64)
-            if is_sparse:
-                sparse.append(SparseCounts.from_codes(places, len(names)))
-                gone += (places == GONE).sum(axis=1)
-            else:
-                small = np.min_scalar_type(voters)  # the result needs eight bytes a count
-                counts = np.empty((len(places), len(names)), small) if whole is None else whole[start:][: len(places)]
-                count_places(places, counts, gone)
-                dense.append(counts)
-            absent.append(gone.astype(np.min_scalar_type(voters)))
-            start += len(places)
-            if start * len(names) > MOST_COUNTS and not is_sparse:
-                _refuse_counts(start, len(names))
-        held: NDArray[np.int64] | SparseCounts = whole if whole is not None else _NONE
-        if is_sparse:
-            held = SparseCounts.concatenate(sparse)
-        elif whole is None:
-            none = np.empty((0, len(names)), dtype=np.int64)
-            held = np.concatenate([none, *dense], dtype=np.int64, casting="unsafe")
+            parts.append(count_codes(places, len(names)) if is_long else count_places(places, len(names)))
+            if missing == "coin":
+                absent.append(np.count_nonzero(places == GONE, axis=1).astype(np.min_scalar_type(voters)))
+            rows += len(places)
+            if rows * len(names) > MOST_COUNTS and not is_long:
+                _refuse_counts(rows, len(names))
+        held = stack(parts) if is_long else np.concatenate(parts, dtype=np.int64, casting="unsafe")
         total = np.concatenate(absent, dtype=np.int64, casting="unsafe") if missing == "coin" else None
         return cls._made(_counts=held, missing=total, voters=voters, classes=names, source_format="labels")
 
@@ -350,7 +345,7 @@ class Votes:
         >>> votes = Votes.of_answers([["flu", "Flu ", "cold"], ["asthma", "none", "none"]], normalize="strip,casefold")
         >>> votes
         Votes(2 queries to 3 voters, open answers; from answers, normalized by strip,casefold)
-        >>> votes.names, votes.sparse.dense().tolist()
+        >>> votes.names, votes.sparse.toarray().tolist()
         (('flu', 'cold', 'asthma', 'none'), [[2, 1, 0, 0], [0, 0, 1, 2]])
         >>> votes.labeled(np.array([0, ABSTAIN])).tolist()
         ['flu', None]
@@ -381,7 +376,7 @@ class Votes:
             ranks = np.cumsum(absent, axis=1, dtype=np.int32)
             places, most = places.copy(), int(ranks.max())
             places[rows] = np.where(absent, words + ranks - 1, places[rows])
-        return cls._open(SparseCounts.from_codes(places, words + most), places.shape[1], vocabulary, most)
+        return cls._open(count_codes(places, words + most), places.shape[1], vocabulary, most)
 
     @classmethod
     def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary, blanks: int = 0) -> Votes:
@@ -391,23 +386,23 @@ class Votes:
 
     @classmethod
     def _of_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
-        counted, voters = [], 0
+        columns, counts, starts, voters = list[int](), list[int](), [0], 0
         for (query, row), (_, times) in zip(rows, numbers, strict=True):
             if len(row) != len(times):
                 found = checks.Found(f"{len(row)} strings and {len(times)} numbers")
                 checks.fail(f"query {query}", found, "as many strings as numbers of voters who said them")
             for number in times:
                 checks.integer_at_least(1, most=MOST_VOTERS, **{f"numbers of query {query}": number})
-            entries: dict[int, int] = {}
-            for column, number in zip(vocabulary.places_of([(query, row)], field_name="string")[0], times, strict=True):
-                entries[int(column)] = entries.get(int(column), 0) + int(number)
-            voters = voters or sum(entries.values())
-            if sum(entries.values()) != voters:
-                checks.fail(f"the sum of query {query}", sum(entries.values()), f"K = {voters}, that of query 0")
-            counted.append(entries)
-        if not counted:
+            columns += vocabulary.places_of([(query, row)], field_name="string")[0].tolist()
+            counts += map(int, times)
+            voters = voters or sum(counts)
+            if sum(counts[starts[-1] :]) != voters:
+                found = sum(counts[starts[-1] :])
+                checks.fail(f"the sum of query {query}", found, f"K = {voters}, that of query 0")
+            starts.append(len(columns))
+        if not columns:
             checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
-        return cls._open(SparseCounts.of_rows(counted, len(vocabulary.columns)), voters, vocabulary)
+        return cls._open(count_entries(counts, columns, starts, len(vocabulary.columns)), voters, vocabulary)
 
     @classmethod
     def of_counts(cls, counts: ArrayLike, voters: int | None = None, classes: Classes = None) -> Votes:
@@ -625,7 +620,7 @@ class Votes:
     @property
     def queries(self) -> int:
         """Q, the number of queries."""
-        return len(self._counts)
+        return int(self._counts.shape[0])
 
     @property
     def is_open(self) -> bool:
@@ -640,21 +635,21 @@ class Votes:
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """(Q, C) counts of each class; `ValueError` for open-set answers, and if the dense array is too large."""
-        if not isinstance(self._counts, SparseCounts):
+        if not is_sparse(self._counts):
             return self._counts
         if self.is_open:
             advice = "their counts are votes.sparse, what its columns are called votes.names"
             checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
         if self.queries * len(self.classes) > MOST_COUNTS:
             _refuse_counts(self.queries, len(self.classes))
-        counts = self._counts.dense()
+        counts = self._counts.toarray()
         counts.setflags(write=False)
         return counts
 
     @cached_property
     def sparse(self) -> SparseCounts:
-        """The same counts without zeros."""
-        return self._counts if isinstance(self._counts, SparseCounts) else SparseCounts.of_dense(self._counts)
+        """The same counts without zeros: a scipy.sparse.csr_array."""
+        return self._counts if is_sparse(self._counts) else sparse_of_dense(self._counts)
 
     @property
     def ones(self) -> NDArray[np.int64]:
@@ -693,8 +688,8 @@ class Votes:
         missing = [
             each.missing if each.missing is not None else zeros for each, zeros in zip(several, none, strict=True)
         ]
-        if isinstance(first._counts, SparseCounts):  # noqa: SLF001 (of this class)
-            held: NDArray[np.int64] | SparseCounts = SparseCounts.concatenate(votes.sparse for votes in several)
+        if is_sparse(first._counts):  # noqa: SLF001 (of this class)
+            held: NDArray[np.int64] | SparseCounts = stack([votes.sparse for votes in several])
         else:
             held = np.concatenate([votes.counts for votes in several])
         return cls._made_like(first, _counts=held, source_format=given, missing=np.concatenate(missing), ids=ids)
@@ -710,9 +705,9 @@ class Votes:
         for votes in several:
             called = [columns[word] for word in votes.vocabulary[: votes.strings]]
             called += blanks[: len(votes.vocabulary) - len(called)]
-            parts.append(votes.sparse.renumbered(np.array(called, dtype=np.int64), len(columns) + most))
+            parts.append(renumber(votes.sparse, np.array(called, dtype=np.int32), len(columns) + most))
         vocabulary = (*columns, *[None] * most)
-        return cls._made_like(several[0], _counts=SparseCounts.concatenate(parts), vocabulary=vocabulary)
+        return cls._made_like(several[0], _counts=stack(parts), vocabulary=vocabulary)
 
     def impute_missing(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
@@ -801,8 +796,7 @@ class Votes:
             raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
         missing = None if self.missing is None else self.missing[rows].copy()
         ids = None if self.ids is None else (self.ids[0], tuple(np.array(self.ids[1], dtype=object)[rows]))
-        held = self._counts.rows(rows) if isinstance(self._counts, SparseCounts) else self._counts[rows].copy()
-        return self._made_like(self, _counts=held, missing=missing, ids=ids)
+        return self._made_like(self, _counts=self._counts[rows].copy(), missing=missing, ids=ids)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")

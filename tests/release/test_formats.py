@@ -119,7 +119,7 @@ def test_ids_that_cannot_be_kept_are_refused_and_free(folder: Path, capsys: pyte
     (folder / "plain.csv").write_text(text(), encoding="utf-8")
     np.save(folder / "votes.npy", ROWS)
     for name, word, output, message in (
-        ("ids.csv", "query", "labels.npy", "a .csv or .parquet file beside ids"),
+        ("ids.csv", "query", "labels.npy", "a .csv or .parquet file for ids"),
         ("ids.csv", "Query", "labels.csv", "names 0 columns 'Query': line 1 names the columns that --id and"),
         ("plain.csv", "query", "labels.csv", "names 0 columns 'query'"),
         ("long.csv", "query", "labels.csv", "the id of row 0 must be Unicode text of at most 200 characters"),

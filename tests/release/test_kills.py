@@ -1,12 +1,21 @@
-"""Releases that are killed at random moments, alone, together and on a full disk: what was paid is what can be had."""
+"""Releases whose process dies: before each step that the disk or a reader can see, at random moments, on a full disk.
 
+One contract for all destinations: nothing leaves unpaid, every debit has its labels, no query has two, nothing else is
+left; the same command, or `recover`, ends what was begun. Of a release a step is whatever opens, links, removes, syncs
+or writes a file, and every statement of SQLite, before it and after it.
+"""
+
+import json
 import os
 import random
 import resource
 import signal
-import time
-from collections import Counter
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,148 +27,350 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import __main__ as release
-from darrm.release import debited
+from darrm.release import debited, partitions, pipe
 from darrm.table.table import certify
-from darrm.votes.labels_file import labels_digest, save_labels
+from darrm.votes.labels_file import labels_digest, load_labels, save_labels
 from tests.exhaustive import EXHAUSTIVE
-from tests.killed import KILLED, apart, ended
+from tests.killed import apart, ended
 
-QUERIES = 64  # two releases draw the same labels with probability about 2⁻⁴⁰: a digest tells whose labels a file holds
+QUERIES = 40  # of a file: two releases draw the same labels with probability about 2⁻²⁵, and a digest tells them apart
+PARTS = ("a.parquet", "day=2/b.parquet")
+DEATHS = {-signal.SIGKILL, -signal.SIGALRM}
 FIRST_PAGES = 1000  # bytes; no ledger is as small
-MODES = ("single", "concurrent", "full disk")
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+SEEN = {"os.link", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "shutil.rmtree", "tempfile.mkdtemp"}
+KINDS = ("labels.npy", "labels.csv", "labels.parquet", "labels", "stream")
 
 
-def prepare(folder: Path) -> None:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1)
-    certify(problem, NoiseFunction(3, [0.3, 0.3])).save(folder / "table.json")
-    np.save(folder / "votes.npy", np.tile([[1, 1, 0], [0, 0, 1]], (QUERIES // 2, 1)))
+def prepare(folder: Path, gamma: float = 0.3, m: int = 1) -> None:
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), m)
+    certify(problem, NoiseFunction(3, [gamma, gamma])).save(folder / "table.json")
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(100_000, "0.1"))
+    votes = np.tile([[1, 1, 0], [0, 0, 1]], (QUERIES // 2, 1))
+    np.save(folder / "votes.npy", votes)
+    np.savetxt(folder / "questions", votes, fmt="%d", delimiter=",")
+    with suppress(ImportError):
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        for part in PARTS:
+            (folder / "votes" / part).parent.mkdir(parents=True, exist_ok=True)
+            columns = {"id": np.arange(QUERIES), **{f"v{k}": votes[:, k] for k in range(3)}}
+            parquet.write_table(pa.table(columns), folder / "votes" / part)
 
 
-def child(folder: Path, note: str, output: str, limit: int | None) -> int:
-    """Fork a process that releases, and return its number."""
+def words_of(folder: Path, output: str, note: str = "") -> list[str]:
+    """The command line that releases votes of a folder into an output of one of the kinds."""
+    files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite"), "--quiet", "--note", note]
+    if output.endswith("stream"):
+        return ["stream", *files, "--stream", output, "--first", "1"]
+    votes, suffix = folder / "votes.npy", Path(output).suffix
+    if suffix not in {".npy", ".csv"}:
+        votes, files = folder / "votes" / (PARTS[0] if suffix else ""), [*files, "--keep", "id"]
+    return [str(votes), *files, "--output", str(folder / output)]
+
+
+class Dying:
+    """Counts the steps of this process, and kills it before one of them."""
+
+    def __init__(self, at: int) -> None:
+        self.steps, self.at, self.is_on = 0, at, True
+        sys.addaudithook(self.audited)
+        os.write, os.fsync = self.counted(os.write), self.counted(os.fsync)
+        connect, step = sqlite3.connect, self.step
+
+        class Counted(sqlite3.Connection):
+            def execute(self, *arguments: Any) -> sqlite3.Cursor:
+                step()
+                found = super().execute(*arguments)
+                step()
+                return found
+
+        sqlite3.connect = lambda *arguments, **named: connect(*arguments, factory=Counted, **named)
+
+    def audited(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in SEEN or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES):
+            self.step()
+
+    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.step()
+            return function(*arguments)
+
+        return call
+
+    def step(self) -> None:
+        self.steps += self.is_on
+        if self.steps == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fill(limit: int) -> None:
+    """Let no file grow beyond a limit: that of the ledger from now on, or that of the labels when they are written."""
+    if limit > FIRST_PAGES:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        return
+
+    def full(path: Path, labels: np.ndarray, *_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        save_labels(path, labels)
+
+    debited.save_labels = full
+
+
+def child(
+    folder: Path, words: list[str], *, at: int = 0, seconds: float = 0.0, limit: int = 0, ends: tuple[int, int] = (0, 0)
+) -> int:
+    """Fork a process that runs a command and dies at a step or after seconds; return its number."""
     number = os.fork()
     if number:
         return number
-    for stream in (1, 2):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    if limit is not None and limit > FIRST_PAGES:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # the ledger or its journal cannot grow
-    elif limit is not None:
-
-        def full(path: Path, labels: np.ndarray, _: object) -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # neither labels nor ledger can be written
-            save_labels(path, labels)
-
-        debited.save_labels = full  # type: ignore[assignment, attr-defined]
-    words = [str(folder / "votes.npy"), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
-    status = 99
+    is_stream = "--stream" in words
+    answers = (
+        os.open(folder / words[words.index("--stream") + 1], os.O_RDWR | os.O_CREAT | os.O_APPEND) if is_stream else 0
+    )
+    os.dup2(ends[0] or os.open(folder / "questions", os.O_RDONLY), 0)
+    os.dup2(ends[1] or answers or os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(folder / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    os.closerange(3, 100)
+    pipe.MOST_TOGETHER, partitions.ROWS_AT_ONCE = 9, 7
+    if limit:
+        fill(limit)
+    status, dying = 99, Dying(at)
     try:
-        status = run(lambda: release.main([*words, "--output", str(folder / output), "--note", note, "--quiet"]))
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody handles this signal: it ends the process as it stands
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        status = run(lambda: release.main(words))
+        dying.is_on = False
+        (folder / "steps").write_text(str(dying.steps))
     finally:
         os._exit(status)
 
 
-def lines_of(path: Path) -> list[str]:
-    return path.read_text().split() if path.suffix == ".csv" else [str(label) for label in np.load(path).tolist()]
+def entries_of(folder: Path, output: str) -> list[Entry]:
+    places = {f"-{output}", str(folder / output), *(str(folder / output / part) for part in PARTS)}
+    return [entry for entry in PrivacyLedger(folder / "l.sqlite").entries() if entry.output in places]
 
 
-def check_what_is_on_disk(folder: Path, entries: tuple[Entry, ...], ledger: PrivacyLedger) -> None:
-    """No labels without their debit: neither published, nor under a temporary name, nor in part."""
-    digests = {entry.labels for entry in entries}
-    kept = [ledger.kept_labels(entry.number) for entry in entries if not entry.delivered]
-    texts = ["".join(f"{label}\n" for label in labels.tolist()) for labels in kept]
-    for path in folder.rglob("*"):
-        if path.suffix not in {".csv", ".npy"} or path.name in {"votes.npy", "table.json"} or not path.stat().st_size:
-            continue
-        if path.parent == folder or path.suffix == ".npy":
-            try:
-                labels = lines_of(path)
-            except (ValueError, EOFError):  # half of an .npy file under a temporary name
-                assert path.parent != folder
-                assert kept
-                continue
-            if labels_digest(np.array(labels)) in digests:
-                continue
-        assert path.parent != folder, path
-        assert labels_digest(np.array(lines_of(path))) in digests or any(
-            text.startswith(path.read_text()) for text in texts
-        ), path
+def published(folder: Path, output: str) -> dict[str, Any]:
+    """The labels that anybody can see, by the output of their debit."""
+    path = folder / output
+    if output.endswith("stream"):
+        pairs = [line.split(",") for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        labels: dict[int, str] = {}
+        for number, label in pairs:
+            assert labels.setdefault(int(number), label) == label  # no question has two labels
+        assert sorted(labels) == list(range(1, len(labels) + 1))
+        return {f"-{output}": [label.strip() for _, label in sorted(labels.items())]} if labels else {}
+    paths = [path / part for part in PARTS] if path.is_dir() else [path]
+    return {str(each): load_labels(each).astype(str).tolist() for each in paths if each.is_file()}
 
 
-def kill_many(folder: Path, kills: int, mode: str, seed: int) -> Counter[int]:
-    """Release and kill; count the exit statuses."""
-    generator = random.Random(seed)  # noqa: S311 (moments to kill, no secrets)
+def check_paid(folder: Path, output: str) -> None:
+    """What can be seen was paid for: also what stands under a temporary name."""
+    entries, seen = entries_of(folder, output), published(folder, output)
+    for place, labels in seen.items():
+        mine, at = [entry for entry in entries if entry.output == place], 0
+        assert mine, place
+        for entry in mine:
+            part = labels[at : at + entry.count]
+            assert not part or labels_digest(np.array(part)) == entry.labels or entry == mine[-1]
+            at += entry.count
+        assert at >= len(labels)
     ledger = PrivacyLedger(folder / "l.sqlite")
-    statuses: Counter[int] = Counter()
-    whole = 0.0
+    for path in folder.rglob(".labels*/labels.*"):
+        try:
+            labels = load_labels(path)
+        except (ValueError, EOFError):  # a part of a file, or only its first bytes
+            assert path.stat().st_size <= 4 or ledger.undelivered()
+        else:
+            is_paid = labels_digest(labels) in {entry.labels for entry in ledger.entries()}
+            assert not labels.size or is_paid or (ledger.undelivered() and path.suffix == ".csv")  # a part of a text
+
+
+def settle(folder: Path, output: str) -> None:
+    """End a release as a user does, and check that each query has the one label that was paid for."""
+    seen, amount = published(folder, output), len(PARTS) * QUERIES if output.endswith("labels") else QUERIES
+    entries = entries_of(folder, output)
+    is_alone = Path(output).suffix in {".npy", ".csv"}
+    if is_alone and entries and not entries[0].delivered:
+        words = [
+            "recover",
+            str(entries[0].number),
+            "--ledger",
+            str(folder / "l.sqlite"),
+            "--output",
+            str(folder / output),
+        ]
+        assert ended(child(folder, [*words, "--quiet"])) == 0
+    elif output.endswith("stream") or not entries or (folder / f".{output}.release.json").exists():
+        assert ended(child(folder, words_of(folder, output))) == 0
+    entries, labels = entries_of(folder, output), published(folder, output)
+    assert sum(entry.count for entry in entries) == amount  # once
+    assert all(entry.delivered for entry in entries)
+    for place, drawn in labels.items():
+        paid = [entry for entry in entries if entry.output == place]
+        ends = np.cumsum([entry.count for entry in paid])
+        for entry, part in zip(paid, np.split(np.array(drawn), ends[:-1]), strict=True):
+            assert labels_digest(part) == entry.labels
+    assert {place: labels[place][: len(before)] for place, before in seen.items()} == seen
+    assert sum(map(len, labels.values())) == amount
+    left = [path.name for path in folder.rglob(".*") if path.name != ".l.sqlite.lock"]
+    assert left == []
+    if not output.endswith("stream"):
+        receipt = json.loads((folder / f"{output}.receipt.json").read_text())
+        assert receipt["ledger_digest"]["number"] == entries[-1].number
+
+
+def kill_at_steps(folder: Path, kind: str, stride: int) -> tuple[int, int]:
+    """Kill a release before every so many of its steps; count the deaths before and after a debit."""
+    prepare(folder)
+    assert ended(child(folder, words_of(folder, f"0-{kind}"))) == 0
+    steps, before, after = int((folder / "steps").read_text()), 0, 0
+    settle(folder, f"0-{kind}")
+    for at in range(1, steps + 1, stride):
+        output = f"{at}-{kind}"
+        status = ended(child(folder, words_of(folder, output), at=at))
+        assert status in {0, *DEATHS}, (at, status)
+        check_paid(folder, output)
+        before, after = before + (not entries_of(folder, output)), after + bool(entries_of(folder, output))
+        settle(folder, output)
+    return before, after
+
+
+def kill_at_moments(folder: Path, kind: str, mode: str, kills: int, seed: int) -> dict[int, int]:
+    """Kill releases at any moment, alone, together or on a full disk; count the exit statuses."""
+    generator = random.Random(seed)  # noqa: S311 (moments to kill, no secrets)
+    prepare(folder)
+    statuses: dict[int, int] = {}
     for kill in range(kills):
-        outputs = [f"{kill}.csv" if kill % 2 else f"{kill}.npy"]
-        if mode == "concurrent":
-            outputs = [outputs[0], outputs[0], f"{kill}-other.csv"]
-        limit = None
-        if mode == "full disk":
-            ledger_size = (folder / "l.sqlite").stat().st_size
-            limit = generator.choice([ledger_size + generator.randrange(12_000), generator.randrange(FIRST_PAGES)])
-        start = time.monotonic()
-        children = {
-            child(folder, f"{mode} {kill} {index}", output, limit): f"{mode} {kill} {index}"
-            for index, output in enumerate(outputs)
-        }
-        if kill >= 3:  # the first ones show how long a release takes
-            time.sleep(generator.uniform(0.0, 1.1 * whole))
-            for number in children:
-                os.kill(number, signal.SIGKILL)
-        found = {note: ended(number) for number, note in children.items()}
-        whole = max(whole, time.monotonic() - start) if kill < 3 else whole
-        statuses.update(found.values())
-        entries = ledger.entries()
-        by_note = {entry.note: entry for entry in entries}
-        for note, status in found.items():
-            assert status in {0, 2, 3, KILLED}, (note, status)
-            if status != KILLED:
-                assert (status == 2) == (note not in by_note), (note, status)
-            if status == 0:
-                assert by_note[note].delivered
-        if kill % 10 == 0 or kill == kills - 1:
-            check_what_is_on_disk(folder, entries, ledger)
+        outputs = [f"{kill}-{kind}"] * (2 if mode == "together" else 1) + [f"{kill}-other.csv"] * (mode == "together")
+        size = (folder / "l.sqlite").stat().st_size
+        limit = generator.choice([size + generator.randrange(12_000), generator.randrange(1, FIRST_PAGES)])
+        seconds = generator.uniform(0.001, 0.25) if kill >= 3 else 0.0
+        limits = {"limit": limit} if mode == "full disk" else {}
+        children = [
+            child(folder, words_of(folder, each, f"{kill}.{n}"), seconds=seconds, **limits)
+            for n, each in enumerate(outputs)
+        ]
+        for number, status in enumerate(map(ended, children)):
+            statuses[status] = statuses.get(status, 0) + 1
+            paid = [entry for entry in entries_of(folder, outputs[number]) if entry.note == f"{kill}.{number}"]
+            assert status in {0, 2, 3, *DEATHS}
+            if status not in DEATHS:
+                assert (status == 2) == (not paid), (kill, status)
+        for output in set(outputs):
+            check_paid(folder, output)
+            settle(folder, output)
     return statuses
 
 
-def recover_all(folder: Path) -> int:
-    """Deliver what waits, by the command line; return how many there were."""
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    waiting, paid = ledger.undelivered(), ledger.accountant().queries
-    for entry in waiting:
-        words = ["recover", str(entry.number), "--ledger", str(folder / "l.sqlite"), "--output", entry.output]
-        assert run(lambda words=words: release.main([*words, "--quiet"])) == 0  # type: ignore[misc]
-    assert ledger.undelivered() == ()
-    assert ledger.accountant().queries == paid
-    outputs = [entry.output for entry in ledger.entries()]
-    assert len(set(outputs)) == len(outputs)  # nobody paid for a name that another one had
-    published = [path for path in folder.iterdir() if path.suffix in {".csv", ".npy"} and path.name != "votes.npy"]
-    assert sorted(map(str, published)) == sorted(outputs)
-    for entry in ledger.entries():
-        assert labels_digest(np.array(lines_of(Path(entry.output)))) == entry.labels
-        assert entry.count == QUERIES
-    return len(waiting)
-
-
-def run_kills(folder: Path, kills: int, mode: str, seed: int) -> str:
-    prepare(folder)
-    count = f"sorted(kills.kill_many(folder, {kills}, {mode!r}, {seed}).items())"
-    return apart(__file__, folder, f"{count}, kills.recover_all(folder)")
-
-
-@pytest.mark.parametrize("mode", [MODES[0], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])])
-def test_twelve_kills_lose_nothing(mode: str, tmp_path: Path) -> None:
-    assert str(KILLED) in run_kills(tmp_path, 12, mode, seed=3)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_death_at_a_step_loses_and_repeats_nothing(kind: str, tmp_path: Path) -> None:
+    printed = apart(__file__, tmp_path, f"*kills.kill_at_steps(folder, {kind!r}, 11)").split()
+    assert min(map(int, printed)) > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "share"), [("single", 0.5), ("concurrent", 0.25), ("full disk", 0.25)])
-def test_many_kills_lose_nothing(mode: str, share: float, tmp_path: Path) -> None:
-    printed = run_kills(tmp_path, round(share * (1000 if EXHAUSTIVE else 200)), mode, seed=11)
-    assert str(KILLED) in printed
-    if mode == "full disk":
-        assert "(3, " in printed
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_death_at_any_step_loses_and_repeats_nothing(kind: str, tmp_path: Path) -> None:
+    printed = apart(__file__, tmp_path, f"*kills.kill_at_steps(folder, {kind!r}, 1)").split()
+    assert min(map(int, printed)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("labels.npy", "together"), ("labels.npy", "full disk"), *((kind, "alone") for kind in KINDS)]
+)
+def test_a_death_at_any_moment_loses_and_repeats_nothing(kind: str, mode: str, tmp_path: Path) -> None:
+    kills = 200 if EXHAUSTIVE else 30
+    printed = apart(__file__, tmp_path, f"kills.kill_at_moments(folder, {kind!r}, {mode!r}, {kills}, 11)")
+    assert str(-signal.SIGALRM) in printed
+    assert mode != "full disk" or "3: " in printed
+
+
+# a reader of a pipe, which knows of the answers that it has read, and of no others
+
+
+def receive(answers: Any, got: dict[int, str]) -> int:
+    """Read one answer and return its number, 0 if there is none."""
+    line = answers.readline()
+    if not line:
+        return 0
+    assert line.endswith("\n"), line
+    number, label = line.rstrip("\n").split(",")
+    assert got.setdefault(int(number), label) == label  # no question has two labels
+    return int(number)
+
+
+def converse(folder: Path, questions: list[str], got: dict[int, str], how: str, **kill: Any) -> int:
+    """Ask what is not answered; return the status of the process that answers."""
+    words = words_of(folder, "pipe-stream")[:-2]
+    if how == "ask first":  # an empty input first: what waits is delivered
+        with Path(os.devnull).open() as nothing:
+            (answers, writing) = os.pipe()
+            number = child(folder, words, ends=(nothing.fileno(), writing))
+        os.close(writing)
+        with os.fdopen(answers) as read:
+            while receive(read, got):
+                pass
+        assert ended(number) == 0
+    else:
+        words += ["--first", str(len(got) + 1)]
+    (reading, asked), (answers, writing) = os.pipe(), os.pipe()
+    number = child(folder, words, ends=(reading, writing), **kill)
+    os.close(reading)
+    os.close(writing)
+    with os.fdopen(answers) as read:
+        with suppress(BrokenPipeError), os.fdopen(asked, "w") as ask:
+            for question in questions[len(got) :] if how != "ahead" else ["".join(questions[len(got) :])]:
+                ask.write(question)
+                ask.flush()
+                before = len(got)
+                while how != "ahead" and len(got) == before and receive(read, got):
+                    pass
+                if how != "ahead" and len(got) == before:
+                    break
+        while receive(read, got):
+            pass
+    return ended(number)
+
+
+def kill_conversations(folder: Path, how: str, certain: bool, amount: int, seed: int) -> list[int]:
+    """Ask until all is answered, by processes that die; return how they ended."""
+    prepare(folder, *((1.0, 3) if certain else (0.3, 1)))
+    generator = random.Random(seed)  # noqa: S311 (moments to kill, no secrets)
+    votes = [[generator.randrange(2) for _ in range(3)] for _ in range(amount)]
+    questions = [",".join(map(str, vote)) + "\n" for vote in votes]
+    got, statuses = dict[int, str](), list[int]()
+    while len(got) < amount:
+        kill = (
+            {"at": generator.randrange(1, 150)}
+            if generator.random() < 0.7
+            else {"seconds": generator.uniform(0.02, 0.2)}
+        )
+        statuses.append(converse(folder, questions, got, how, **kill))
+        assert sorted(got) == list(range(1, len(got) + 1))
+        assert len(statuses) < 50 * amount
+    assert converse(folder, questions, got, "ask first") == 0  # the answers that wait are the same
+    assert converse(folder, questions, got, "lockstep") == 0  # and then the caller says that it has them
+    entries, done = entries_of(folder, "pipe-stream"), 0
+    assert all(entry.delivered for entry in entries)
+    for entry in entries:
+        assert labels_digest(np.array([got[done + n] for n in range(1, entry.count + 1)])) == entry.labels
+        done += entry.count
+    assert done == amount  # paid for once
+    if certain:  # γ = 1: the answer to question n is the majority of its votes
+        assert [int(got[n]) for n in range(1, amount + 1)] == [int(sum(vote) >= 2) for vote in votes]
+    return statuses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "certain"),
+    [("lockstep", True), ("lockstep", False), ("ask first", False), ("ahead", False), ("ahead", True)],
+)
+def test_the_reader_of_a_pipe_gets_each_answer_that_was_paid_for(how: str, certain: bool, tmp_path: Path) -> None:
+    amount = (200 if how == "ahead" else 20) * (10 if EXHAUSTIVE else 1)
+    printed = apart(__file__, tmp_path, f"kills.kill_conversations(folder, {how!r}, {certain}, {amount}, 5)")
+    assert str(-signal.SIGKILL) in printed

@@ -46,8 +46,9 @@ class MostSaid:
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Any:  # noqa: ARG002
         places = np.full(votes.of_voters(3).queries, ABSTAIN)
-        many = votes.sparse.values >= 2
-        places[votes.sparse.row_of[many]] = votes.sparse.columns[many]
+        queries, columns = votes.sparse.nonzero()
+        many = votes.sparse.data >= 2
+        places[queries[many]] = columns[many]
         return votes.labeled(places)
 
 

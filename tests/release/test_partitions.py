@@ -4,10 +4,8 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -45,8 +43,6 @@ from darrm.votes import (  # noqa: E402 (as above)
 )
 from darrm.votes.labels_file import labels_digest  # noqa: E402 (as above)
 from darrm.votes.parquet_file import read_label_column, schema_of  # noqa: E402 (as above)
-from tests.exhaustive import EXHAUSTIVE  # noqa: E402 (as above)
-from tests.killed import KILLED, apart, ended  # noqa: E402 (as above)
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -497,32 +493,6 @@ def test_a_file_that_changed_after_the_survey_stops_and_goes_on_when_it_is_back(
     assert "exists already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("single", [True, False])
-def test_a_death_after_publishing_is_only_written_down(
-    single: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, name = ("votes/" + NAMES[0], "labels.parquet") if single else ("votes", "labels")
-
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    def go() -> ReleasedPartitions:
-        return release_partitions(Release(table()), folder / source, ledger=ledger, output=output, keep=["id"])
-
-    monkeypatch.setattr(PrivacyLedger, "forget_labels", die)
-    ledger, output = ledger_in(folder), folder / name
-    with pytest.raises(DeliveryError, match=r"interrupted.*release again into the same output"):
-        go()
-    monkeypatch.undo()
-    before = {path: path.read_bytes() for path in [output, *output.rglob("*")] if path.is_file()}
-    assert len(before) == 1
-    assert [entry.delivered for entry in ledger.entries()] == [False]
-    go()
-    assert {path: path.read_bytes() for path in before} == before
-    assert [entry.count for entry in ledger.entries()] == [QUERIES] * (1 if single else 3)
-    assert ledger.undelivered() == ()
-
-
 def test_labels_that_wait_are_published_and_not_drawn_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(partitions.PartitionDestination, "publish", lambda *_: 1 / 0)
@@ -699,75 +669,6 @@ def test_a_power_failure_finds_what_the_next_step_rests_on(folder: Path, monkeyp
     release(folder)
     delivered = [step for name in NAMES for step in ("debit", Path(name).name, "forget")]
     assert steps == [*delivered, "labels.receipt.json"]
-
-
-# deaths
-
-
-def client(folder: Path, output: str) -> int:
-    """Fork a process that releases, and return its number."""
-    number = os.fork()
-    if number:
-        return number
-    parquet_file.ROWS_AT_ONCE = 7
-    words = [str(folder / "votes"), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
-    status = 99
-    try:
-        status = run(lambda: command.main([*words, "--keep", "id", "--output", str(folder / output), "--quiet"]))
-    finally:
-        os._exit(status)
-
-
-def kill_many(folder: Path, kills: int, seed: int) -> tuple[int, int]:
-    """Kill releases at random moments and end them; count those that were killed after a debit, and before."""
-    prepare(folder)
-    moments = np.random.default_rng(seed)
-    whole, after, before = 0.0, 0, 0
-    for kill in range(kills):
-        output = f"labels-{kill}"
-        start, number = time.monotonic(), client(folder, output)
-        if kill >= 2:
-            time.sleep(whole * moments.uniform(0.0, 1.0))
-            os.kill(number, signal.SIGKILL)
-        status = ended(number)
-        whole = time.monotonic() - start if kill < 2 else whole
-        assert status in {0, KILLED}, status
-        ledger = ledger_in(folder)
-        paid = [entry for entry in ledger.entries() if entry.output.startswith(f"{folder / output}/")]
-        before += not paid
-        published = {path: path.read_bytes() for path in map((folder / output).joinpath, NAMES) if path.is_file()}
-        assert paid or not published
-        after += status == KILLED and bool(paid)
-        if status == KILLED and (len(paid) < len(NAMES) or (folder / f".{output}.release.json").exists()):
-            number = client(folder, output)
-            assert ended(number) == 0
-        assert {path: path.read_bytes() for path in published} == published  # nothing is drawn twice
-        assert sum(map(len, labels_of(folder, output).values())) == len(NAMES) * QUERIES
-        assert not list(folder.rglob(f".{output}*"))
-        assert not list((folder / output).rglob(".*"))
-    ledger = ledger_in(folder)
-    assert ledger.undelivered() == ()
-    assert ledger.accountant().queries == kills * len(NAMES) * QUERIES
-    for entry in ledger.entries():
-        assert labels_digest(read_label_column(Path(entry.output))) == entry.labels
-    return after, before
-
-
-def run_kills(folder: Path, kills: int, seed: int) -> tuple[int, int]:
-    after, before = map(int, apart(__file__, folder, f"*kills.kill_many(folder, {kills}, {seed})").split())
-    return after, before
-
-
-@pytest.mark.slow
-def test_five_kills_lose_nothing(tmp_path: Path) -> None:
-    run_kills(tmp_path, 5, seed=3)
-
-
-@pytest.mark.slow
-def test_many_kills_lose_nothing(tmp_path: Path) -> None:
-    after, before = run_kills(tmp_path, 400 if EXHAUSTIVE else 60, seed=11)
-    assert after
-    assert before
 
 
 @pytest.mark.slow

@@ -1,11 +1,8 @@
-"""Receipts: what they say, that no death loses one, and that none is overwritten."""
+"""Receipts: what they say, and that none is overwritten; `test_kills.py` shows that no death loses one."""
 
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,44 +21,6 @@ from darrm.votes import labels_file
 
 PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
 VOTES = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
-# a release that dies before a step: where that is, and whether its folder is left beside the labels
-STEPS = {
-    "the folder is tried": ("debited", "check_links", True),
-    "labels are drawn, nothing is paid": ("PrivacyLedger", "debit", True),
-    "paid": ("debited", "save_labels", True),
-    "labels are published, and not yet for ever": ("debited", "sync", False),
-    "labels are published": ("debited", "leave_receipt", False),
-    "the receipt is made": ("PrivacyLedger", "receipt", False),
-    "the receipt is written": ("json_link", "", True),
-    "the receipt is published": ("PrivacyLedger", "forget_labels", False),
-}
-UNPAID = ("the folder is tried", "labels are drawn, nothing is paid")
-DYING = """
-import os, signal, sys
-from darrm import PrivacyLedger, PrivacyParams, Problem, Release, Voters, Votes, certify, release_debited
-from darrm.majority import baselines
-from darrm.release import debited
-def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
-def release_until(owner, name, folder):
-    os.chdir(folder)
-    if owner == "json_link":
-        debited.os.link = lambda source, target: die() if str(source).endswith(".json") else link(source, target)
-    else:
-        setattr({"PrivacyLedger": PrivacyLedger, "debited": debited}[owner], name, die)
-    release_debited(release, votes, ledger=PrivacyLedger("ledger.sqlite"), output="labels.csv")
-link = os.link
-problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
-release = Release(certify(problem, baselines.double_subsampling(problem)))
-votes = Votes.of_labels([[1, 1, 0], [0, 0, 1]])
-for owner, name, folder in zip(*[iter(sys.argv[1:])] * 3):
-    child = os.fork()
-    if not child:
-        try:
-            release_until(owner, name, folder)
-        finally:
-            os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
 
 
 @pytest.fixture
@@ -101,40 +60,6 @@ def test_a_file_has_the_receipt_of_its_debit(name: str, ledger: PrivacyLedger, a
     check(ledger, 2, name)
     check(ledger, 3, f"later-{name}")
     assert sorted(path.name for path in Path().glob("*.json")) == [f"{name}.receipt.json", f"later-{name}.receipt.json"]
-
-
-@pytest.fixture(scope="module")
-def dead(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders in which a release died before a step: one process forks them all."""
-    folders = {step: tmp_path_factory.mktemp("dead") for step in STEPS}
-    for folder in folders.values():
-        PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9), population="ward 7")
-    words = [str(word) for step, folder in folders.items() for word in (*STEPS[step][:2], folder)]
-    done = subprocess.run([sys.executable, "-c", DYING, *words], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(STEPS)
-    return folders
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_who_dies_leaves_labels_and_receipt_to_a_recovery(
-    step: str, dead: dict[str, Path], aggregator: Release, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However soon the recovery comes: a folder younger than two seconds stayed for good once."""
-    monkeypatch.chdir(dead[step])
-    ledger = PrivacyLedger("ledger.sqlite")
-    release_debited(aggregator, VOTES, ledger=ledger)  # others go on meanwhile
-    waiting = [entry.number for entry in ledger.undelivered()]
-    assert waiting == ([] if step in UNPAID else [1])
-    assert Path("labels.csv.receipt.json").exists() is (step == "the receipt is published")
-    assert any(path.name.startswith(".labels-") for path in Path().iterdir()) is STEPS[step][2]
-    for number in waiting:
-        recover(ledger, number, "labels.csv")
-        check(ledger, number, "labels.csv")
-    if step in UNPAID:
-        release_debited(aggregator, VOTES, ledger=ledger, output="labels.csv")
-    assert ledger.undelivered() == ()
-    assert list(Path().glob(".labels-*")) == []
-    assert len(Path("labels.csv").read_text(encoding="utf-8").split()) == 2
 
 
 def test_a_receipt_of_other_labels_is_never_lost(

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.problem import OPEN
-from darrm.votes import ABSTAIN, Votes
+from darrm.votes import ABSTAIN, Votes, sparse_counts
 from darrm.votes import votes as votes_module
-from darrm.votes.sparse_counts import SparseCounts
+from darrm.votes.sparse_counts import count_codes, count_entries
 
 STRANGE = (
     "None",
@@ -40,7 +40,7 @@ def counted(votes: Votes) -> list[dict[Any, int]]:
     """What was said to each query, and how often, from the sparse counts."""
     sparse = votes.sparse
     rows: list[dict[Any, int]] = [{} for _ in range(votes.queries)]
-    for row, column, value in zip(sparse.row_of, sparse.columns, sparse.values, strict=True):
+    for row, column, value in zip(*sparse.nonzero(), sparse.data, strict=True):
         rows[row][votes.names[column]] = int(value)
     return rows
 
@@ -80,11 +80,10 @@ def test_an_answer_that_is_missing_counts_for_no_string(rows: list[list[str | No
     several: list[tuple[Votes, Any]] = [(votes, rows), (joined, [rows[0], ["x"] * len(rows[0]), *rows])]
     for made, asked in several:
         sparse = made.sparse
-        assert sparse.sums.tolist() == [made.voters] * len(asked)
+        assert sparse.sum(axis=1).tolist() == [made.voters] * len(asked)
         for row, said in enumerate(asked):
-            which = sparse.row_of == row
-            named = made.labeled(sparse.columns[which]).tolist()
-            counts = sparse.values[which].tolist()
+            named = made.labeled(sparse[row : row + 1].indices).tolist()
+            counts = sparse[row : row + 1].data.tolist()
             pairs = list(zip(named, counts, strict=True))
             # each that is missing is alone, and its label is no answer
             assert [n for word, n in pairs if word is None] == [1 for word in said if not word]
@@ -158,10 +157,10 @@ def test_what_is_no_answer_is_named(rows: Any, numbers: Any, message: str) -> No
 
 
 def test_votes_made_by_hand_are_checked() -> None:
-    sparse = SparseCounts.of_rows([{0: 2, 1: 1}], 2)
+    sparse = count_codes(np.array([[0, 0, 1]]), 2)
     for wrong, message in (
-        ((np.array([[2, 1]]), 3, (), "answers", None, ("a", "b")), "SparseCounts without classes"),
-        ((sparse, 3, ("a", "b"), "answers", None, ("a", "b")), "SparseCounts without classes"),
+        ((np.array([[2, 1]]), 3, (), "answers", None, ("a", "b")), "sparse counts without classes"),
+        ((sparse, 3, ("a", "b"), "answers", None, ("a", "b")), "sparse counts without classes"),
         ((sparse, 3, (), "answers", np.array([0]), ("a", "b")), "without missing votes"),
         ((sparse, 3, (), "answers", None, ("a", "a")), "different strings"),
         ((sparse, 3, (), "answers", None, ("a", "")), "at least one character"),
@@ -169,10 +168,26 @@ def test_votes_made_by_hand_are_checked() -> None:
         ((sparse, 3, (), "answers", None, ("a",)), "the number of columns of the counts, 2, got 1"),
         ((sparse, 4, (), "answers", None, ("a", "b")), "the sum of row 0 of the vote counts must be K = 4, got 3"),
         ((sparse, 4, ("a", "b"), "counts"), "the sum of row 0 of the vote counts must be K = 4, got 3"),
+        ((sparse / 2, 3, ("a", "b"), "counts"), "sparse counts must be whole numbers"),
+        ((count_entries([4, -1], [0, 1], [0, 2], 2), 3, ("a", "b"), "counts"), "whole numbers of at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
             Votes(*wrong)
-    assert Votes(sparse, 3, ("a", "b"), "counts", vocabulary=("x",)).names == ("a", "b")
+    votes = Votes(sparse, 3, ("a", "b"), "counts", vocabulary=("x",))
+    sparse.data[:] = 9
+    assert (votes.names, votes.counts.tolist()) == (("a", "b"), [[2, 1]])
+    with pytest.raises(ValueError, match="read-only"):
+        votes.sparse.data[0] = 9
+
+
+@given(st.integers(1, 5), st.integers(0, 5), st.integers(1, 5), st.integers(0, 2**32 - 1), st.integers(1, 9))
+def test_sparse_counts_are_what_is_counted_one_by_one(K: int, Q: int, C: int, seed: int, at_once: int) -> None:
+    codes = np.random.default_rng(seed).integers(-1, C, (Q, K))
+    dense = [[row.count(c) for c in range(C)] for row in codes.tolist()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_counts, "_PLACES_AT_ONCE", at_once)
+        counts = count_codes(codes, C)
+    assert (counts.toarray().tolist(), counts.shape, counts.has_canonical_format) == (dense, (Q, C), True)
 
 
 def test_answers_are_made_alike_before_they_are_counted() -> None:
@@ -243,7 +258,7 @@ def _said(labels: Any, classes: Any, missing: str) -> tuple[Any, ...]:
     except ValueError as error:
         return ("refused", str(error))
     absent = None if votes.missing is None else votes.missing.tolist()
-    return votes.counts.tolist(), votes.sparse.dense().tolist(), absent, votes.names, repr(votes)
+    return votes.counts.tolist(), votes.sparse.toarray().tolist(), absent, votes.names, repr(votes)
 
 
 @pytest.mark.parametrize(("labels", "classes", "missing"), LISTS)
@@ -270,9 +285,9 @@ def test_a_long_list_is_held_sparse_and_costs_what_the_votes_cost() -> None:
 
 def test_coins_stand_for_missing_votes_on_many_classes() -> None:
     votes = Votes.of_labels([[5.0, np.nan], [np.nan, np.nan]], 300, missing="coin")
-    assert (votes.missing.tolist(), votes.sparse.sums.tolist()) == ([1, 2], [1, 0])  # type: ignore[union-attr]
+    assert (votes.missing.tolist(), votes.sparse.sum(axis=1).tolist()) == ([1, 2], [1, 0])  # type: ignore[union-attr]
     whole = votes.impute_missing(rng=np.random.default_rng(0))
-    assert (whole.missing, whole.sparse.sums.tolist()) == (None, [2, 2])
+    assert (whole.missing, whole.sparse.sum(axis=1).tolist()) == (None, [2, 2])
     joined = Votes.concatenate([votes[1:], Votes.of_labels([[1, 2]], 300)])
     assert joined.missing.tolist() == [2, 0]  # type: ignore[union-attr]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from darrm.serve.desk import Desk
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.errors import LedgerError
 from darrm.majority import baselines
 from darrm.serve.clients import Client
-from darrm.serve.desk import Desk
 from darrm.serve.questions import Asked, Ballot, End, Questions, RefusedError
 from darrm.table.release import Release
 from darrm.util import checks
