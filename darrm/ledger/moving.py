@@ -1,4 +1,4 @@
-"""A ledger that moves to another store, and the copy that an audit reads.
+"""A ledger that moves to another store.
 
 **Never two budgets.** All rows are copied and checked within a transaction of the new store that is not committed yet;
 then the old ledger is closed, durably; then the new one is committed. If the move is cut off anywhere, at most one of
@@ -6,15 +6,12 @@ them pays: a closed ledger refuses debits and says where its budget went, and th
 only its report was cut off, it finds the new ledger and reports it.
 """
 
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
 from darrm.errors import LedgerError
 from darrm.ledger.ledger import DEFAULT_TIMEOUT, PrivacyLedger
 from darrm.ledger.postgres import open_store
 from darrm.ledger.rows import Budget
-from darrm.ledger.sqlite import SQLiteStore
 from darrm.ledger.store import Store, Tables
 from darrm.ledger.transaction import Transaction
 from darrm.util import checks
@@ -73,7 +70,12 @@ def _holds(store: Store, budget: Budget) -> bool:
 
 def _fill(old: Tables, new: Tables) -> None:
     """Copy a ledger that is whole, and close it."""
-    copy_tables(old, new)
+    new.create(old.budget())
+    for cost in old.costs():
+        new.put_cost(cost)
+    for entry in old.entries():
+        new.put_entry(entry, old.labels(entry.number) if entry.waits else None)
+    new.put_state(old.state())
     before, after = Transaction(old), Transaction(new)
     before.account()
     if (after.entries(), after.costs()) != (before.entries(), before.costs()):
@@ -81,30 +83,3 @@ def _fill(old: Tables, new: Tables) -> None:
     after.set_moved("")
     if not before.state.moved_to:
         before.set_moved(new.path)
-
-
-def copy_tables(old: Tables, new: Tables) -> None:
-    """Fill new tables with all rows of a ledger as they are, true or not."""
-    new.create(old.budget())
-    for cost in old.costs():
-        new.put_cost(cost)
-    for entry in old.entries():
-        new.put_entry(entry, old.labels(entry.number) if entry.waits else None)
-    new.put_state(old.state())
-
-
-def copy_of(url: str, *, timeout: float = DEFAULT_TIMEOUT) -> bytes:
-    """Return a ledger in PostgreSQL as the file that SQLite would hold, for an audit; nothing is checked or changed.
-
-    Raises
-    ------
-    LedgerError
-        If the server cannot be read, or it has triggers, rules or no ledger.
-    """
-    source = open_store(url, timeout=timeout)
-    with tempfile.TemporaryDirectory(prefix="darrm-ledger-") as folder:
-        target = SQLiteStore(str(Path(folder) / "ledger.sqlite"), timeout=timeout)
-        target.create()
-        with target.transaction(write=True) as new, source.transaction(write=False) as old:
-            copy_tables(old, new)
-        return Path(target.path).read_bytes()

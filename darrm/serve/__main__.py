@@ -16,7 +16,6 @@ from darrm.commands.options import (
     FILE,
     Integer,
     Output,
-    Real,
     argument,
     classes_option,
     option,
@@ -27,8 +26,8 @@ from darrm.ledger.store import is_url
 from darrm.problem import is_open
 from darrm.serve.client import ServeClient
 from darrm.serve.clients import Client, add_client, read_clients
-from darrm.serve.desk import Deployment, Desk
-from darrm.serve.questions import Ballot
+from darrm.serve.questions import VoteSchema
+from darrm.serve.worker import AnswerWorker, Deployment
 from darrm.util import checks
 from darrm.util.extras import require
 from darrm.util.files import parse_json
@@ -95,12 +94,7 @@ an answered id keeps its label.
     help="address to listen on (default 127.0.0.1: this machine only)",
 )
 @option("--port", type=Integer(1), default="8765", section=NETWORK, help="the port (default 8765)")
-@option("--tls-certificate", type=FILE, section=NETWORK, help="a certificate in PEM")
-@option("--tls-key", type=FILE, section=NETWORK, help="its key")
-@option(
-    "--behind-proxy", is_flag=True, section=NETWORK, help="a proxy encrypts: listen beyond this machine without TLS"
-)
-@option("--rate", type=Real(), default="200", section=NETWORK, help="requests per second of one client (default 200)")
+@option("--behind-proxy", is_flag=True, section=NETWORK, help="a proxy encrypts: listen beyond this machine")
 @option("--body", type=Integer(1), default="1048576", section=NETWORK, help="bytes of a request (default 2^20)")
 @output_options()
 def start(
@@ -115,43 +109,35 @@ def start(
     report: str,
     host: str,
     port: int,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
     behind_proxy: bool,
-    rate: float,
     body: int,
     output: Output,
 ) -> None:
     """Answer until the process is stopped."""
     require("starlette"), require("uvicorn")
     from darrm.serve.app import Limits, Service  # noqa: PLC0415 (the extra's)
-    from darrm.serve.server import allow_connections, check_address, configured, listen  # noqa: PLC0415 (as above)
+    from darrm.serve.server import check_address, configured, listen  # noqa: PLC0415 (as above)
 
-    tls = None if tls_certificate is None or tls_key is None else (tls_certificate, tls_key)
-    if tls is None and not tls_certificate is tls_key is None:
-        raise ValueError("--tls-certificate and --tls-key come together: give both or neither")
-    check_address(host, certificate=tls_certificate, behind_proxy=behind_proxy)
+    check_address(host, behind_proxy=behind_proxy)
     if port > 65535:
         checks.fail("--port", port, "an integer from 1 to 65535")
-    checks.positive(rate=rate)
     deployment = deployment_of(table=table, ledger=ledger, state=state, stream=stream, classes=classes, missing=missing)
     if any(client.voter > deployment.ballot.voters for client in read_clients(clients)):
         checks.fail("--clients", str(clients), f"of voters up to {deployment.ballot.voters}, as the table has")
     PrivacyLedger(ledger)  # fails now, before questions are kept
-    allow_connections()
-    desk = Desk(deployment, output.note)
+    worker = AnswerWorker(deployment, output.note)
     try:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the desk is closed first
-        server = configured(Service(desk, clients, Limits(body, rate=rate), report).app, tls)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the worker is closed first
+        server = configured(Service(worker, clients, Limits(body), report).app)
         with listen(host, port) as listener:
-            desk.start()
-            output.note(f"listening on http{'s' * (tls is not None)}://{host}:{port}")
+            worker.start()
+            output.note(f"listening on http://{host}:{port}")
             server.run([listener])
     except SystemExit as error:
         if error.code:
             raise
     finally:
-        desk.stop()
+        worker.stop()
 
 
 def deployment_of(
@@ -176,7 +162,7 @@ def deployment_of(
     if state is None and is_url(ledger):
         checks.fail("--state", checks.Found("nothing"), "a file", "questions wait on this machine, not in the database")
     waiting = Path(f"{ledger}.questions") if state is None else state
-    return Deployment(aggregator, ledger, waiting, Ballot(aggregator.voters.K, named, missing), stream)
+    return Deployment(aggregator, ledger, waiting, VoteSchema(aggregator.voters.K, named, missing), stream)
 
 
 @command(

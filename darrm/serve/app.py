@@ -1,8 +1,8 @@
 """HTTP endpoints: the client is authenticated first, then the body is read, both within limits.
 
 Errors are JSON with ``error`` and fields for programs: 400 invalid input, 401 unknown token, 402 spent budget, with
-``left``, 403 not permitted, 404 unknown question, 409 conflict, 413 or 431 too long, 429 too often, 503 the ledger does
-not answer, or too many requests. Logs and metrics contain no votes, labels, texts or ids.
+``left``, 403 not permitted, 404 unknown question, 409 conflict, 413 or 431 too long, 503 the ledger does not answer, or
+too many requests. Logs and metrics contain no votes, labels, texts or ids.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import base64
 import binascii
 import hmac
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
@@ -28,9 +27,9 @@ from starlette.types import Receive, Scope, Send
 from darrm.commands.values import real
 from darrm.errors import DarrmError
 from darrm.serve import page
-from darrm.serve.clients import Client, holder, read_clients, read_version
-from darrm.serve.desk import Desk
+from darrm.serve.clients import Client, authenticate, read_clients, read_version
 from darrm.serve.questions import WAITING, Asked, Questions, RefusedError, Row
+from darrm.serve.worker import AnswerWorker
 from darrm.util import checks
 from darrm.util.files import Json, parse_json
 
@@ -47,46 +46,36 @@ Handler = Callable[[Request, Client], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one client.
-
-    Attributes
-    ----------
-    body
-        Bytes of a request.
-    body_seconds
-        How long it may take to arrive.
-    rate
-        Requests a second of one client, in the long run; twice as many at once.
-    """
+    """The limits of one request: bytes of its body, and how long the body may take to arrive."""
 
     body: int = 2**20
     body_seconds: float = 20.0
-    rate: float = 200.0
 
 
 class Service:
     """The endpoints of a deployment; a server runs ``app``."""
 
-    def __init__(self, desk: Desk, clients: Path, limits: Limits | None = None, report: str = "") -> None:
-        self._desk, self._path, self._limits, self._report = desk, clients, limits or Limits(), report
+    def __init__(self, worker: AnswerWorker, clients: Path, limits: Limits | None = None, report: str = "") -> None:
+        self._worker, self._path, self._limits, self._report = worker, clients, limits or Limits(), report
         self._clients = read_clients(clients)
         self._version: tuple[int, ...] | None = None
         self._busy = 0  # requests of known clients that are being answered
-        self._tokens: dict[str, tuple[float, float]] = {}  # of each client's bucket: how many, since when
         self._requests: Counter[int] = Counter()
+        self.paths: dict[str, Json] = {}  # the descriptions of the endpoints
         routes = [
-            Route("/ask", self._known(self.ask), methods=["POST"]),
-            Route("/health", self.health),
-            Route("/openapi.json", lambda _: JSONResponse(page.OPENAPI)),
-            Route("/docs", lambda _: _html(page.docs())),
+            self._route("POST", "/ask", self.ask, "Questions"),
+            self._route("GET", "/metrics", self.metrics),
+            self._route("GET", "/budget", self.budget),
+            self._route("GET", "/questions", self.listed),
+            self._route("POST", "/questions", self.create, "Question"),
+            self._route("PUT", "/questions/{id}/vote", self.vote, "Vote"),
+            self._route("GET", "/questions/{id}", self.read),
             Route("/", self._known(self.home), methods=["GET"]),
-            Route("/metrics", self._known(self.metrics), methods=["GET"]),
-            Route("/budget", self._known(self.budget), methods=["GET"]),
-            Route("/questions", self._known(self.listed), methods=["GET"]),
-            Route("/questions", self._known(self.create), methods=["POST"]),
-            Route("/questions/{id:path}/vote", self._known(self.vote), methods=["PUT"]),
-            Route("/questions/{id:path}", self._known(self.read), methods=["GET"]),
+            Route("/health", self.health),
+            Route("/openapi.json", lambda _: JSONResponse(page.openapi(self.paths))),
+            Route("/docs", lambda _: _html(page.docs(self.paths))),
         ]
+        self.paths["/health"] = {"get": page.operation(_summary(self.health), "/health", "", known=False)}
         self.routes = Starlette(routes=routes, exception_handlers={HTTPException: _off_the_routes})
         self.routes.router.redirect_slashes = False  # a redirect to http behind a proxy would expose the token
 
@@ -101,8 +90,14 @@ class Service:
         refused = JSONResponse({"error": error}, status, {"Connection": "close"}) if status else None
         await (refused or self.routes)(scope, receive, send)
 
+    def _route(self, method: str, path: str, handler: Handler, body: str = "") -> Route:
+        """Describe an endpoint for known clients, and return its route; an id may hold slashes."""
+        described = page.operation(_summary(handler), path, body, known=True)
+        self.paths.setdefault(path, {})[method.lower()] = described
+        return Route(path.replace("{id}", "{id:path}"), self._known(handler), methods=[method])
+
     def _known(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Authenticate the client, limit its rate, and turn exceptions of the handler into responses."""
+        """Authenticate the client, and turn exceptions of the handler into responses."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -144,33 +139,25 @@ class Service:
                 self._clients, self._version = read_clients(self._path), version
         except (ValueError, OSError):  # the message names the file, and the client is unknown
             raise RefusedError(503, "the file of clients cannot be read just now; try again") from None
-        client = holder(self._clients, value)
+        client = authenticate(self._clients, value)
         if client is None:
             raise RefusedError(401, "no known token: send it as Authorization: Bearer TOKEN")
         if self._busy >= _MOST_REQUESTS:
             raise RefusedError(503, "too many requests at once; try again")
-        now, rate = time.monotonic(), self._limits.rate
-        burst = max(1.0, 2 * rate)
-        tokens, since = self._tokens.get(client.name, (burst, now))
-        tokens = min(burst, tokens + (now - since) * rate)
-        if tokens < 1:
-            raise RefusedError(429, f"more than {rate:g} requests a second; wait a little")
-        self._tokens[client.name] = tokens - 1, now
         return client
 
     async def _body(self, request: Request) -> Json:
         """Read JSON within the limits of size and time."""
-        body = bytearray()
-        if int(request.headers.get("content-length", "0")) > self._limits.body:
-            raise RefusedError(413, f"the body is longer than {self._limits.body:,} bytes: send less at once")
+        body, most = bytearray(), self._limits.body
+        too_long = RefusedError(413, f"the body is longer than {most:,} bytes: send less at once")
+        if int(request.headers.get("content-length", "0")) > most:
+            raise too_long
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 async for piece in request.stream():
                     body += piece
-                    if len(body) > self._limits.body:
-                        raise RefusedError(
-                            413, f"the body is longer than {self._limits.body:,} bytes: send less at once"
-                        )
+                    if len(body) > most:
+                        raise too_long
         except TimeoutError as error:
             raise RefusedError(408, "the body took too long") from error
         try:
@@ -179,7 +166,7 @@ class Service:
             raise RefusedError(400, "the body must be JSON in UTF-8, with each name of an object once") from None
 
     async def _do(self, act: Callable[[Questions], T]) -> T:
-        return await asyncio.wrap_future(self._desk.do(act))
+        return await asyncio.wrap_future(self._worker.do(act))
 
     def _most_of(self, project: str) -> int:
         named = [client.project_questions for client in self._clients if client.project == project]
@@ -202,14 +189,18 @@ class Service:
         return keep
 
     async def create(self, request: Request, client: Client) -> Response:
-        """POST /questions: ask the voters, or give all votes; return when it is kept."""
+        """Ask the voters until a deadline, or give all votes or counts.
+
+        The same again changes nothing (200), another with the id is refused (409), a spent budget of the client's own,
+        too (402).
+        """
         keep = self._asking([await self._body(request)], client)
         ((name, before),) = (await self._do(keep)).items()
         row = await self._do(lambda questions: self._seen(questions, name, client))
         return JSONResponse(self._for(row, client), 200 if before else 201)
 
     async def ask(self, request: Request, client: Client) -> Response:
-        """POST /ask: give all votes of many questions, and get the labels."""
+        """Give all votes of up to 1,000 questions and get their labels: all are kept, or none."""
         rows = await self._body(request)
         if not isinstance(rows, list) or not 0 < len(rows) <= MOST_AT_ONCE:
             checks.fail("the body", checks.Found("something else"), f"a list of 1 to {MOST_AT_ONCE} questions")
@@ -223,7 +214,7 @@ class Service:
         """Return questions when they have ended, or as they are after a timeout."""
         try:
             async with asyncio.timeout(seconds):
-                return await asyncio.wrap_future(self._desk.ends(act))
+                return await asyncio.wrap_future(self._worker.ends(act))
         except TimeoutError:
             return await self._do(lambda questions: {name: self._seen(questions, name, client) for name in names})
 
@@ -248,7 +239,7 @@ class Service:
         return shown
 
     async def vote(self, request: Request, client: Client) -> Response:
-        """PUT /questions/ID/vote: vote; a repetition changes nothing."""
+        """Vote; the same again changes nothing (200), another is refused (409)."""
         row = await self._body(request)
         if not client.voter:
             raise RefusedError(403, f"the client {client.name} is no voter")
@@ -259,7 +250,7 @@ class Service:
         return JSONResponse({"id": name, "new": new}, 201 if new else 200)
 
     async def read(self, request: Request, client: Client) -> Response:
-        """GET /questions/ID?wait=SECONDS: the question, who has voted, and for its asker the label."""
+        """Return one question, who has voted, and for its asker the label; ?wait=SECONDS waits for its end."""
         name, wait = request.path_params["id"], real("wait", request.query_params.get("wait", "0"))
         if not 0 <= wait <= LONGEST_POLL:
             checks.fail("wait", wait, f"from 0 to {LONGEST_POLL:g}")
@@ -271,7 +262,7 @@ class Service:
         return JSONResponse(self._for(row, client))
 
     async def listed(self, request: Request, client: Client) -> Response:
-        """GET /questions: the newest that this client may see; ?open=1 only open ones, ?open=0 only the others."""
+        """List the newest questions that you may see; ?open=1: only open ones; ?open=0: only others."""
         wanted = request.query_params.get("open")
         if wanted is not None:
             checks.one_of(_OPEN, open=wanted)
@@ -283,11 +274,11 @@ class Service:
         return [self._for(one, client) for one in found]
 
     async def budget(self, _: Request, client: Client) -> Response:
-        """GET /budget: the remaining common budget, and this client's."""
+        """Count how many questions the common budget, your own and your project's admit."""
         return JSONResponse(await self._budget(client))
 
     async def _budget(self, client: Client) -> dict[str, Json]:
-        left = await run_in_threadpool(self._desk.left)
+        left = await run_in_threadpool(self._worker.left)
         used, of_project, answered = await self._do(
             lambda questions: (
                 questions.used(f"client {client.name}"),
@@ -305,33 +296,36 @@ class Service:
         return answer
 
     async def health(self, _: Request) -> Response:
-        """GET /health: whether questions are answered, without a token, for a supervisor."""
-        return JSONResponse({"ok": not self._desk.trouble}, 503 if self._desk.trouble else 200)
+        """Say whether questions are answered, without a token."""
+        return JSONResponse({"ok": not self._worker.trouble}, 503 if self._worker.trouble else 200)
 
     async def metrics(self, _: Request, __: Client) -> Response:
-        """GET /metrics: numbers for Prometheus."""
-        left, numbers = await run_in_threadpool(self._desk.left), await self._do(Questions.numbers)
-        lines = [
-            "# TYPE darrm_questions gauge",
-            *(f'darrm_questions{{state="{name}"}} {n}' for name, n in sorted(numbers.items())),
-        ]
-        lines += ["# TYPE darrm_answered_total counter", f"darrm_answered_total {self._desk.answered}"]
-        lines += ["# TYPE darrm_budget_questions_left gauge", f"darrm_budget_questions_left {left}"]
-        lines += [
-            "# TYPE darrm_up gauge",
-            f"darrm_up {int(not self._desk.trouble)}",
-            "# TYPE darrm_requests_total counter",
-        ]
-        lines += [f'darrm_requests_total{{status="{status}"}} {n}' for status, n in sorted(self._requests.items())]
+        """Return numbers for Prometheus."""
+        left, numbers = await run_in_threadpool(self._worker.left), await self._do(Questions.numbers)
+        up = int(not self._worker.trouble)
+        values = {
+            "darrm_questions gauge": {f'{{state="{name}"}}': n for name, n in sorted(numbers.items())},
+            "darrm_answered_total counter": {"": self._worker.answered},
+            "darrm_budget_questions_left gauge": {"": left},
+            "darrm_up gauge": {"": up},
+            "darrm_requests_total counter": {f'{{status="{s}"}}': n for s, n in sorted(self._requests.items())},
+        }
+        lines = []
+        for name, numbered in values.items():
+            lines += [f"# TYPE {name}", *(f"{name.split()[0]}{key} {n}" for key, n in numbered.items())]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     async def home(self, _: Request, client: Client) -> Response:
-        """GET /: the page."""
+        """Return the page."""
         return _html(
             page.home(
-                await self._list(client), await self._budget(client), client.name, self._desk.trouble, self._report
+                await self._list(client), await self._budget(client), client.name, self._worker.trouble, self._report
             )
         )
+
+
+def _summary(handler: Callable[..., object]) -> str:
+    return " ".join((handler.__doc__ or "").split())
 
 
 async def _off_the_routes(_: Request, error: Exception) -> Response:

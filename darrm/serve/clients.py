@@ -138,7 +138,7 @@ def _add_client(path: Path, client: Client) -> str:
     return token
 
 
-def holder(clients: Iterable[Client], token: str) -> Client | None:
+def authenticate(clients: Iterable[Client], token: str) -> Client | None:
     """Return the client of a token, or None; the time does not depend on the hashes.
 
     Only a well-formed token is compared, so that an empty or guessable word is never a token.

@@ -68,78 +68,54 @@ def home(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, t
     )
 
 
-def _operation(summary: str, *, path: bool = False, body: str = "", known: bool = True) -> dict[str, Json]:
-    operation: dict[str, Json] = {"summary": summary, "responses": {"200": {"description": "as the summary says"}}}
-    if path:
-        operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    if body:
-        operation["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{body}"}}},
-        }
-    if known:
-        operation["security"] = [{"token": []}]
-        operation["responses"]["4XX"] = {"description": "an object with error, in words"}
-    return operation
-
-
-_CREATE = (
-    "Ask the voters until a deadline, or give all votes or counts; the same again changes nothing (200), another with "
-    "the id is refused (409), a spent budget of the client's own, too (402)."
-)
-OPENAPI: dict[str, Json] = {
-    "openapi": "3.1.0",
-    "info": {"title": "darrm serve", "version": "1"},
-    "paths": {
-        "/questions": {
-            "get": _operation("The newest questions that you may see; ?open=1: only open ones; ?open=0: only others."),
-            "post": _operation(_CREATE, body="Question"),
-        },
-        "/questions/{id}": {
-            "get": _operation(
-                "One question, who has voted, and for its asker the label; ?wait=SECONDS waits for its end.", path=True
-            )
-        },
-        "/questions/{id}/vote": {
-            "put": _operation(
-                "Vote; the same again changes nothing (200), another is refused (409).", path=True, body="Vote"
-            )
-        },
-        "/ask": {
-            "post": _operation(
-                "Give all votes of up to 1,000 questions and get their labels: all are kept, or none.", body="Questions"
-            )
-        },
-        "/budget": {"get": _operation("How many questions the common budget, your own and your project's admit.")},
-        "/metrics": {"get": _operation("Numbers for Prometheus.")},
-        "/health": {"get": _operation("Whether questions are answered.", known=False)},
-    },
-    "components": {
-        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        "schemas": {
-            "Question": {
-                "type": "object",
-                "required": ["id"],
-                "properties": {
-                    "id": {"type": "string", "maxLength": 100},
-                    "text": {"type": "string", "maxLength": 2000},
-                    "seconds": {"type": "number", "description": "until the deadline, if the voters are asked"},
-                    "votes": {"type": "array", "description": "what each voter says, null for nothing"},
-                    "counts": {"type": "array", "description": "how many voters said each class"},
-                },
-            },
-            "Questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
-            "Vote": {"type": "object", "required": ["vote"], "properties": {"vote": {}}},
+_ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+_SCHEMAS: dict[str, Json] = {
+    "Question": {
+        "type": "object",
+        "required": ["id"],
+        "properties": {
+            "id": {"type": "string", "maxLength": 100},
+            "text": {"type": "string", "maxLength": 2000},
+            "seconds": {"type": "number", "description": "until the deadline, if the voters are asked"},
+            "votes": {"type": "array", "description": "what each voter says, null for nothing"},
+            "counts": {"type": "array", "description": "how many voters said each class"},
         },
     },
+    "Questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
+    "Vote": {"type": "object", "required": ["vote"], "properties": {"vote": {}}},
 }
 
 
-def docs() -> str:
+def operation(summary: str, path: str, body: str, *, known: bool) -> dict[str, Json]:
+    """Describe an endpoint: its summary, the schema of its body, and whether only known clients may use it."""
+    described: dict[str, Json] = {"summary": summary, "responses": {"200": {"description": "as the summary says"}}}
+    if "{id}" in path:
+        described["parameters"] = [_ID]
+    if body:
+        schema = {"$ref": f"#/components/schemas/{body}"}
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if known:
+        described["security"] = [{"token": []}]
+        described["responses"]["4XX"] = {"description": "an object with error, in words"}
+    return described
+
+
+def openapi(paths: dict[str, Json]) -> dict[str, Json]:
+    """Return the description of all endpoints for programs."""
+    schemes = {"token": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "darrm serve", "version": "1"},
+        "paths": paths,
+        "components": {"securitySchemes": schemes, "schemas": _SCHEMAS},
+    }
+
+
+def docs(paths: dict[str, Json]) -> str:
     """Return the endpoints as a page."""
     rows = [
         f"<dt><code>{method.upper()} {escape(path)}</code></dt><dd>{escape(operation['summary'])}</dd>"
-        for path, methods in OPENAPI["paths"].items()
+        for path, methods in paths.items()
         for method, operation in methods.items()
     ]
     more = (

@@ -1,6 +1,6 @@
 """Questions, their votes and their labels: one SQLite file.
 
-A question is *open* until it has all votes or its deadline passes, then *ready*; the desk makes it *answered*. It is
+A question is *open* until it has all votes or its deadline passes, then *ready*; the worker makes it *answered*. It is
 *expired* if it has no votes or too few, *refused* if the budget does not admit it, *failed* if its votes cannot be
 answered, and *lost* if the ledger paid for it and this file has no label, as after restoring an old copy: it is never
 drawn again. Expired, refused and failed questions cost nothing.
@@ -107,7 +107,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Ballot:
+class VoteSchema:
     """The valid votes: K voters, the classes, and the rule for missing votes, as for `Votes.of_labels`.
 
     Votes are compared exactly and one by one, before they become an array, so validity does not depend on other votes.
@@ -184,14 +184,13 @@ def _is_answer(text: object) -> bool:
 class Questions:
     """The file, opened exclusively and used from one thread."""
 
-    def __init__(self, path: Path, ballot: Ballot) -> None:
+    def __init__(self, path: Path, ballot: VoteSchema) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         if path.stat().st_mode & 0o077:
             checks.fail("the file of questions", str(path), "readable by its owner only", f"chmod 600 {path}")
         self.path, self.ballot = path, ballot
         self._epoch = time.time() - time.monotonic()
         self._folded = -1  # changes that the log does not hold any more
-        self._there: dict[int, int] = {}  # votes on an open question, where they were counted
         self._rows = sqlite3.connect(path, isolation_level=None, timeout=1.0, check_same_thread=False)
         try:
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
@@ -218,7 +217,6 @@ class Questions:
             yield
             self._rows.execute("COMMIT")
         except BaseException:
-            self._there.clear()
             if self.is_in_transaction:
                 self._rows.execute("ROLLBACK")
             raise
@@ -230,7 +228,6 @@ class Questions:
         try:
             yield
         except BaseException:
-            self._there.clear()
             if self.is_in_transaction:  # a full disk may have undone all of it
                 self._rows.execute("ROLLBACK TO step")
                 self._rows.execute("RELEASE step")
@@ -334,13 +331,8 @@ class Questions:
         if state != "open" or deadline <= self.now() or given is not None:
             raise RefusedError(409, "this question takes no votes any more", state=state)
         self._rows.execute("INSERT INTO votes VALUES (?, ?, ?)", (number, voter, text))
-        if number in self._there:
-            self._there[number] += 1
-        else:
-            count = "SELECT count(*) FROM votes WHERE question = ?"
-            (self._there[number],) = self._rows.execute(count, (number,)).fetchone()
-        if self._there[number] == self.ballot.voters:
-            del self._there[number]
+        (there,) = self._rows.execute("SELECT count(*) FROM votes WHERE question = ?", (number,)).fetchone()
+        if there == self.ballot.voters:
             self._rows.execute("UPDATE questions SET state = 'ready' WHERE number = ?", (number,))
         return True
 

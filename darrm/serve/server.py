@@ -1,8 +1,6 @@
-"""The web server: uvicorn with its own settings; a reverse proxy handles slow and idle clients."""
+"""The web server: uvicorn with its own settings; a reverse proxy encrypts, and handles slow and frequent clients."""
 
-import resource
 import socket
-from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -12,23 +10,13 @@ from darrm.util import checks
 
 _IDLE_SECONDS = 75  # longer than a proxy keeps an idle connection (nginx: 60)
 _STOP_SECONDS = 5
-_MOST_FILES = 8192
 _WAITING = 2048  # connections that are not accepted yet
 
 
-def allow_connections() -> None:
-    """Raise this process's limit of open files, if allowed: each connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) -> None:
-    """Refuse unencrypted connections beyond this machine, unless a proxy encrypts them."""
-    if not (is_loopback(host) or certificate is not None or behind_proxy):
-        advice = "give --tls-certificate and --tls-key, or --behind-proxy if a proxy encrypts"
-        checks.fail("--host", host, "this machine (127.0.0.1) without TLS", advice)
+def check_address(host: str, *, behind_proxy: bool) -> None:
+    """Refuse connections from beyond this machine, unless a proxy encrypts them."""
+    if not (is_loopback(host) or behind_proxy):
+        checks.fail("--host", host, "this machine (127.0.0.1)", "add --behind-proxy if a proxy encrypts")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -41,15 +29,13 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(f"{host}:{port} cannot be listened on ({why}): is another server there?") from error
 
 
-def configured(app: ASGIApp, tls: tuple[Path, Path] | None = None) -> uvicorn.Server:
-    """Return the server, which logs no requests and trusts no headers of proxies; `OSError` without a certificate.
+def configured(app: ASGIApp) -> uvicorn.Server:
+    """Return the server, which logs no requests and trusts no headers of proxies.
 
     `limit_concurrency` is not set: it counts idle connections, and would refuse /health because of them.
     """
     config = uvicorn.Config(
         app,
-        ssl_certfile=None if tls is None else str(tls[0]),
-        ssl_keyfile=None if tls is None else str(tls[1]),
         interface="asgi3",
         http="httptools",
         ws="none",
@@ -64,5 +50,4 @@ def configured(app: ASGIApp, tls: tuple[Path, Path] | None = None) -> uvicorn.Se
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
-    config.load()  # reads the certificate
     return uvicorn.Server(config)

@@ -33,7 +33,7 @@ from darrm.errors import BudgetExceededError, DarrmError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
 from darrm.ledger.store import RESTORE
 from darrm.release.one_by_one import AnswerStream
-from darrm.serve.questions import WAITING, Ballot, End, Questions, Row
+from darrm.serve.questions import WAITING, End, Questions, Row, VoteSchema
 from darrm.util import checks
 from darrm.util.files import Json
 
@@ -55,7 +55,7 @@ class Deployment:
     aggregator: Aggregator
     ledger: str
     state: Path
-    ballot: Ballot
+    ballot: VoteSchema
     stream: str = "serve"
     note: str = ""
 
@@ -127,7 +127,7 @@ class _Stream(AnswerStream):
         self._keep([*self._lost, *ends])
 
 
-class Desk:
+class AnswerWorker:
     """Runs a deployment; `start` it, `do` things with its questions, `stop` it.
 
     Attributes
@@ -154,7 +154,7 @@ class Desk:
             if isinstance(error, sqlite3.DatabaseError):
                 raise LedgerError(str(deployment.state), f"the questions are damaged ({error})") from error
             raise
-        self._thread = threading.Thread(target=self._run, name="darrm.serve desk")
+        self._thread = threading.Thread(target=self._run, name="darrm.serve worker")
 
     def _open(self) -> _Stream:
         return _Stream(self.deployment, self._questions, self._keep)

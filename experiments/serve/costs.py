@@ -10,7 +10,7 @@ from statistics import median
 from darrm.aggregator import Aggregator, load_release
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
 from darrm.serve.clients import Client
-from darrm.serve.questions import Asked, Ballot, End, Questions
+from darrm.serve.questions import Asked, End, Questions, VoteSchema
 from darrm.votes import Votes
 from experiments.pages import Row
 from experiments.serve.places import STORES, place, sync_milliseconds
@@ -69,7 +69,7 @@ class _Payer:
 
 def questions(path: Path, most: int) -> dict[str, float]:
     """Time commits of so many questions, votes and labels."""
-    file = Questions(path, Ballot(2**20, 2, "coin"))
+    file = Questions(path, VoteSchema(2**20, 2, "coin"))
 
     def commit(act: Callable[[str], object], number: int) -> None:
         with file.transaction():

@@ -122,7 +122,7 @@ class Server:
     def words(self) -> list[str]:
         """Return the words of its command line."""
         folder = self.place.folder
-        words = ["start", "--quiet", "--rate", "1000000", "--port", str(self.port), "--stream", self.name]
+        words = ["start", "--quiet", "--port", str(self.port), "--stream", self.name]
         words += ["--table", str(folder / "table.json"), "--clients", str(folder / "clients.json"), "--missing", "coin"]
         return [*words, "--ledger", self.place.ledger, "--state", str(folder / f"{self.name}.questions")]
 

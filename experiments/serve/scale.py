@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.commands.command_line import run
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.serve.desk import MOST_TOGETHER
+from darrm.serve.worker import MOST_TOGETHER
 from darrm.util.figures import saved_figure, style
 from experiments import pages
 from experiments.pages import Claim, Row

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from darrm.serve.desk import MOST_TOGETHER
+from darrm.serve.worker import MOST_TOGETHER
 
 SEED = 7
 

@@ -33,7 +33,7 @@ def server() -> tuple[tuple[str, int], dict[str, str], Any]:
     folder, app_module.LONGEST_POLL = Path(tempfile.mkdtemp()), PATIENCE
     tokens, what = tokens_of(folder / "clients.json"), deployment(folder)
     context = running(what)
-    limits, listener = Limits(rate=1e6, body_seconds=PATIENCE), listen("127.0.0.1", 0)
+    limits, listener = Limits(body_seconds=PATIENCE), listen("127.0.0.1", 0)
     web = configured(Service(context.__enter__(), folder / "clients.json", limits).app)
     thread = threading.Thread(target=web.run, args=([listener],), daemon=True)
     thread.start()

@@ -41,9 +41,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-@pytest.mark.parametrize("where", ["file", "memory"])
-def test_the_budget_admits_what_the_composition_admits(where: str, path: Path) -> None:
-    ledger = PrivacyLedger.create(path if where == "file" else ":memory:", BUDGET)
+def test_the_budget_admits_what_the_composition_admits(place: str) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET)
     fit = ledger.queries_that_fit(QUERY)
     assert compose_optimal(PARAMS, fit, 1e-3).epsilon <= 3.0
     assert compose_optimal(PARAMS, fit + 1, 1e-3).epsilon > 3.0
@@ -64,6 +63,7 @@ def test_the_budget_admits_what_the_composition_admits(where: str, path: Path) -
     spent = ledger.spent
     assert spent.queries == fit
     assert spent.epsilon == pytest.approx(compose_optimal(PARAMS, fit, 1e-3).epsilon)
+    assert [entry.number for entry in ledger.entries()] == [1, 2]  # no number was lost
 
 
 def test_a_delta_that_is_used_up_is_said(path: Path) -> None:
@@ -96,18 +96,21 @@ def test_a_second_query_of_private_models_is_refused(kinds: str, path: Path) -> 
     assert ledger.queries_that_fit(charge) == 0
 
 
-def test_the_log(path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET, composition="planned")
-    ledger.debit(QUERY.repeated(3), note="Grüße; DROP TABLE entries")
+def test_the_log(place: str) -> None:
+    ledger = PrivacyLedger.create(place, BUDGET, composition="planned", population="ward 7")
+    note = "Grüße — '; DROP TABLE entries; --"
+    ledger.debit(QUERY.repeated(3), note=note)
     ledger.debit(OTHER)
-    first, second = PrivacyLedger(path).entries()
-    assert first == Entry(first.time, "majority of 11", 3, "Grüße; DROP TABLE entries", number=1, kind=1)
+    first, second = PrivacyLedger(place).entries()
+    assert first == Entry(first.time, "majority of 11", 3, note, number=1, kind=1)
     assert second == Entry(second.time, "majority of 5", 1, "", number=2, kind=2)
     assert first.time <= second.time
     assert first.time.endswith("+00:00")
-    again = PrivacyLedger(str(path))
-    assert again.budget == BUDGET
-    assert again.composition == "planned"
+    again = PrivacyLedger(place)
+    assert (again.budget, again.composition, again.population) == (BUDGET, "planned", "ward 7")
+    assert (again.identity, again.digest(), again.digest(1).number) == (ledger.identity, ledger.digest(), 1)
+    with pytest.raises(LedgerError, match="it exists already"):
+        PrivacyLedger.create(place, BUDGET)
     assert again.accountant().charges == (QUERY.repeated(3), OTHER)
     assert again.spent == ledger.spent
 
@@ -328,8 +331,8 @@ def test_a_failure_inside_a_debit_changes_nothing(path: Path, monkeypatch: pytes
     assert PrivacyLedger(path).spent.queries == 1
 
 
-def test_threads_share_a_ledger(path: Path) -> None:
-    for where in (":memory:", path):
+def test_threads_share_a_ledger(place: str) -> None:
+    for where in (":memory:", place):
         ledger = PrivacyLedger.create(where, PrivacyParams(1, "1e-3"))
         fit = ledger.queries_that_fit(QUERY)
         refused: list[int] = []
@@ -348,6 +351,7 @@ def test_threads_share_a_ledger(path: Path) -> None:
             thread.join()
         assert ledger.spent.queries == fit
         assert len(refused) == 4 * (fit // 2) - fit
+        assert [entry.number for entry in ledger.entries()] == list(range(1, fit + 1))  # none twice
 
 
 PRELUDE = """

@@ -1,19 +1,11 @@
-"""Ledgers in PostgreSQL: the contract that both stores keep, and what only a server can do to one.
+"""Ledgers in PostgreSQL: what only a server can do to one; the contract of both stores is in `test_ledger.py`."""
 
-The server is Debian's, started in a folder of its own, with no port: see `servers`.
-"""
-
-import os
-import shutil
-import sqlite3
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,10 +15,10 @@ import pytest
 
 from darrm.account import __main__ as account
 from darrm.commands.command_line import run
-from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
+from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger import __main__ as command
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
-from darrm.ledger.moving import copy_of, move
+from darrm.ledger.moving import move
 from darrm.ledger.postgres import PostgresStore, open_store
 from darrm.ledger.sqlite import SQLiteStore
 from darrm.ledger.store import is_url
@@ -41,104 +33,12 @@ from darrm.table.table import certify
 from darrm.verify import __main__ as verify
 from tests.doors import refused
 from tests.exhaustive import EXHAUSTIVE
+from tests.ledger.servers import Server
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
 OTHER = PrivacyCost("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
 BUDGET = PrivacyParams(3, "1e-3")
 KILLS = 200 if EXHAUSTIVE else 5
-PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path())
-_numbers = count(1)
-
-
-@dataclass
-class Server:
-    """A PostgreSQL of our own, reached by a socket in its folder."""
-
-    folder: Path
-    as_user: tuple[str, ...]
-    options: str = ""
-    started: bool = field(default=False)
-
-    @classmethod
-    def make(cls) -> "Server":
-        folder = Path(tempfile.mkdtemp(prefix="darrm-pg-", dir="/tmp"))
-        as_user: tuple[str, ...] = ()
-        if os.getuid() == 0:  # the server refuses to run as root
-            shutil.chown(folder, "postgres")
-            as_user = ("runuser", "-u", "postgres", "--")
-        server = cls(folder, as_user)
-        server.program("initdb", "-D", folder / "data", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        return server
-
-    def program(self, name: str, *arguments: object) -> None:
-        line = [*self.as_user, PROGRAMS / name, *arguments]
-        done = subprocess.run([*map(str, line)], capture_output=True, text=True, check=False, cwd="/")
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def start(self, options: str = "") -> None:
-        settings = f"-k {self.folder} -c listen_addresses='' -c shared_buffers=16MB -c max_connections=40 {options}"
-        self.program("pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-w", "-o", settings, "start")
-        self.started = True
-
-    def stop(self, mode: str = "immediate") -> None:
-        if self.started:
-            self.program("pg_ctl", "-D", self.folder / "data", "-w", "-m", mode, "stop")
-            self.started = False
-
-    @property
-    def url(self) -> str:
-        return f"postgresql:///postgres?host={self.folder}&user=postgres"
-
-    def run(self, *statements: str) -> None:
-        import psycopg
-
-        with psycopg.connect(self.url, autocommit=True) as link:
-            for statement in statements:
-                link.execute(statement)
-
-    def empty(self) -> str:
-        """A URL of a schema that nobody used."""
-        name = f"ledger{next(_numbers)}"
-        self.run(f"CREATE SCHEMA {name}")
-        return f"{self.url}&options=-csearch_path%3D{name}"
-
-    def change(self, url: str, *statements: str) -> None:
-        """Do to a ledger's tables what nobody may."""
-        self.run(f"SET search_path = {url.rpartition('%3D')[2]}", *statements)
-
-
-@contextmanager
-def running() -> Iterator[Server]:
-    pytest.importorskip("psycopg")
-    if not (PROGRAMS / "initdb").is_file():
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    made = Server.make()
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
-        shutil.rmtree(made.folder)
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with running() as made:
-        yield made
-
-
-@pytest.fixture
-def own_server() -> Iterator[Server]:
-    """A server that a test may kill."""
-    with running() as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "ledger.sqlite")
-    return str(request.getfixturevalue("server").empty())
 
 
 def test_a_name_is_a_file_or_a_url() -> None:
@@ -218,29 +118,6 @@ def test_without_psycopg_a_clear_line_says_what_to_install(monkeypatch: pytest.M
 
 
 @pytest.mark.quick_cases(1)
-def test_both_stores_admit_and_refuse_the_same(place: str) -> None:
-    ledger = PrivacyLedger.create(place, BUDGET, population="ward 7")
-    fit = ledger.queries_that_fit(QUERY)
-    assert ledger.debit(QUERY.repeated(fit - 2), note="first") == 1
-    with pytest.raises(BudgetExceededError) as caught:
-        ledger.debit(QUERY.repeated(5))
-    assert caught.value.queries_that_fit == 2
-    with pytest.raises(ValueError, match="one kind"):
-        ledger.debit(OTHER)
-    assert ledger.debit(QUERY.repeated(2), note="ü — '; DROP TABLE budget; --") == 2  # no number was lost
-    again = PrivacyLedger(place)
-    assert [(entry.number, entry.count, entry.note) for entry in again.entries()] == [
-        (1, fit - 2, "first"),
-        (2, 2, "ü — '; DROP TABLE budget; --"),
-    ]
-    assert (again.digest(), again.population, again.identity) == (ledger.digest(), "ward 7", ledger.identity)
-    assert (again.digest(1).number, again.digest(2)) == (1, again.digest())
-    assert again.spent.queries == fit
-    with pytest.raises(LedgerError, match="it exists already"):
-        PrivacyLedger.create(place, BUDGET)
-
-
-@pytest.mark.quick_cases(1)
 def test_both_stores_keep_labels_until_they_are_delivered(place: str, tmp_path: Path) -> None:
     ledger = PrivacyLedger.create(place, BUDGET)
     labels, output = np.array([1, 0, 1]), tmp_path / "labels.csv"
@@ -269,29 +146,24 @@ def test_both_stores_take_costs_of_any_length(place: str) -> None:
     assert [cost.count for cost in PrivacyLedger(place).costs().values()] == [2, 1]
 
 
-DAMAGE = {
-    "a total": "UPDATE costs SET total = total - 1",
-    "a count": "UPDATE entries SET count = 1 WHERE id = 1",
-    "the last entry": "DELETE FROM entries WHERE id = 2",
-    "the budget": "UPDATE budget SET epsilon = '30'",
-    "the cost": "UPDATE costs SET cost = replace(cost, '0.1', '0.01')",
-    "a link": "UPDATE entries SET entry_hash = 'x' WHERE id = 2",
-}
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("what", DAMAGE)
-def test_both_stores_refuse_what_somebody_changed(what: str, place: str, request: pytest.FixtureRequest) -> None:
-    ledger = PrivacyLedger.create(place, BUDGET)
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE costs SET total = total - 1",
+        "UPDATE entries SET count = 1 WHERE id = 1",
+        "DELETE FROM entries WHERE id = 2",
+        "UPDATE budget SET epsilon = '30'",
+        "UPDATE costs SET cost = replace(cost, '0.1', '0.01')",
+        "UPDATE entries SET entry_hash = 'x' WHERE id = 2",
+    ],
+)
+def test_what_somebody_changed_is_refused(change: str, server: Server) -> None:
+    url = server.empty()
+    ledger = PrivacyLedger.create(url, BUDGET)
     for _ in range(2):
         ledger.debit(QUERY.repeated(2))
-    if is_url(place):
-        request.getfixturevalue("server").change(place, DAMAGE[what])
-    else:
-        with sqlite3.connect(place) as connection:
-            connection.execute(DAMAGE[what])
-        connection.close()
-    for act in (lambda: PrivacyLedger(place), lambda: ledger.debit(QUERY)):
+    server.change(url, change)
+    for act in (lambda: PrivacyLedger(url), lambda: ledger.debit(QUERY)):
         with pytest.raises(LedgerError, match="corrupted"):
             act()
 
@@ -397,31 +269,6 @@ def test_another_program_that_holds_or_writes_the_tables(server: Server) -> None
             other.commit()
             tables.put_cost(cost._replace(total=100))
     assert ledger.debit(QUERY) == 2
-
-
-@pytest.mark.quick_cases(1)
-def test_threads_take_turns_and_no_number_is_given_twice(place: str) -> None:
-    ledger = PrivacyLedger.create(place, BUDGET)
-    fit = ledger.queries_that_fit(QUERY)
-    ledger.debit(QUERY.repeated(fit - 20))
-    numbers: list[int] = []
-    refused: list[BaseException] = []
-
-    def debit() -> None:
-        for _ in range(4):
-            try:
-                numbers.append(ledger.debit(QUERY))
-            except BudgetExceededError as error:
-                refused.append(error)
-
-    threads = [threading.Thread(target=debit) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(numbers) == list(range(2, 22))
-    assert len(refused) == 20
-    assert PrivacyLedger(place).spent.queries == fit
 
 
 @pytest.mark.slow
@@ -545,19 +392,6 @@ def test_a_move_to_a_file_that_was_killed_goes_on(
     PrivacyLedger.create(there, BUDGET)
     with pytest.raises(LedgerError, match="it exists already"):  # it is another one
         move(old, there)
-
-
-def test_a_copy_for_audits_is_the_ledger_as_it_is(server: Server, tmp_path: Path) -> None:
-    url = server.empty()
-    ledger = PrivacyLedger.create(url, BUDGET)
-    ledger.debit(QUERY.repeated(2))
-    ledger.debit(QUERY)
-    (tmp_path / "copy.sqlite").write_bytes(copy_of(url))
-    assert PrivacyLedger(tmp_path / "copy.sqlite").digest() == ledger.digest()
-    server.change(url, "DELETE FROM entries WHERE id = 2", "UPDATE costs SET total = 2")
-    (tmp_path / "copy.sqlite").write_bytes(copy_of(url))
-    with pytest.raises(LedgerError, match="corrupted"):
-        PrivacyLedger(tmp_path / "copy.sqlite")
 
 
 def test_the_command_lines_take_urls(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify
 from darrm.majority import baselines
 from darrm.serve.clients import Client, add_client
-from darrm.serve.desk import Deployment, Desk
-from darrm.serve.questions import Asked, Ballot
+from darrm.serve.questions import Asked, VoteSchema
+from darrm.serve.worker import AnswerWorker, Deployment
 from darrm.table.release import Release
 
 ASKER = Client("study", "0" * 64, questions=1000)
@@ -26,31 +26,31 @@ def deployment(folder: Path, fit: int = 1000, missing: str = "coin", name: str =
     release, path = Release(table()), folder / "ledger.sqlite"
     if not path.exists():
         PrivacyLedger.create(path, PrivacyParams(f"{3 * fit}e-2"))
-    return Deployment(release, str(path), folder / name, Ballot(3, 2, missing))
+    return Deployment(release, str(path), folder / name, VoteSchema(3, 2, missing))
 
 
 @contextmanager
-def running(what: Deployment) -> Iterator[Desk]:
-    desk = Desk(what)
-    desk.start()
+def running(what: Deployment) -> Iterator[AnswerWorker]:
+    worker = AnswerWorker(what)
+    worker.start()
     try:
-        yield desk
+        yield worker
     finally:
-        desk.stop()
+        worker.stop()
 
 
-def ask(desk: Desk, name: str, client: Client = ASKER, **how: Any) -> bool:
+def ask(worker: AnswerWorker, name: str, client: Client = ASKER, **how: Any) -> bool:
     how = how or {"votes": (1, 1, 0)}
-    return desk.do(lambda questions: questions.ask(Asked(name, **how), client, 1000)).result(30)
+    return worker.do(lambda questions: questions.ask(Asked(name, **how), client, 1000)).result(30)
 
 
-def vote(desk: Desk, name: str, voter: int, said: object) -> bool:
-    return desk.do(lambda questions: questions.vote(name, voter, said)).result(30)
+def vote(worker: AnswerWorker, name: str, voter: int, said: object) -> bool:
+    return worker.do(lambda questions: questions.vote(name, voter, said)).result(30)
 
 
-def read(desk: Desk, name: str) -> dict[str, Any]:
+def read(worker: AnswerWorker, name: str) -> dict[str, Any]:
     """The question, once it has its end."""
-    return desk.ends(lambda questions: {name: questions.one(name) or {}}).result(30)[name]
+    return worker.ends(lambda questions: {name: questions.one(name) or {}}).result(30)[name]
 
 
 def paid(what: Deployment) -> list[str]:

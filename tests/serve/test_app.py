@@ -20,11 +20,11 @@ pytest.importorskip("httpx", reason="needs the extra serve")
 import httpx
 
 from darrm.serve.app import Limits, Service
-from darrm.serve.clients import Client, add_client, hashed, holder, read_clients
-from darrm.serve.desk import Deployment
-from darrm.serve.page import OPENAPI, home
+from darrm.serve.clients import Client, add_client, authenticate, hashed, read_clients
+from darrm.serve.page import home
 from darrm.serve.questions import Asked, Questions
 from darrm.serve.server import configured, listen
+from darrm.serve.worker import Deployment
 from tests.serve.deployments import deployment, paid, running, tokens_of
 
 UNSEEN = "vote-nobody-shall-see"
@@ -35,8 +35,8 @@ class Endpoint:
         self.clients, self.what = folder / "clients.json", what or deployment(folder, fit)
         self.tokens = tokens_of(self.clients)
         self.context = running(self.what)
-        self.desk = self.context.__enter__()
-        self.service = Service(self.desk, self.clients, limits)
+        self.worker = self.context.__enter__()
+        self.service = Service(self.worker, self.clients, limits)
         self.server, self.listener = configured(self.service.app), listen("127.0.0.1", 0)
         self.thread = threading.Thread(target=self.server.run, args=([self.listener],))
         self.thread.start()
@@ -61,7 +61,7 @@ class Endpoint:
 
 @pytest.fixture
 def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoint]:
-    endpoint = Endpoint(tmp_path, **{"fit": 1000, "limits": Limits(rate=1e6), **getattr(request, "param", {})})
+    endpoint = Endpoint(tmp_path, **{"fit": 1000, "limits": Limits(), **getattr(request, "param", {})})
     yield endpoint
     endpoint.close()
 
@@ -178,14 +178,12 @@ def test_what_is_hostile_changes_nothing(server: Endpoint) -> None:
     assert sorted(paid(server.what)) == sorted(names)
 
 
-@pytest.mark.parametrize("server", [{"limits": Limits(body=1000, rate=5)}], indirect=True)
-def test_what_is_too_long_or_too_often_is_refused(server: Endpoint) -> None:
+@pytest.mark.parametrize("server", [{"limits": Limits(body=1000)}], indirect=True)
+def test_what_is_too_long_is_refused(server: Endpoint) -> None:
     answer = server.call("study", "POST", "/ask", [{"id": "x" * 10_000, "votes": [1, 1, 1]}])
     assert answer.status_code == 413
     pieces = (b" " * 100 for _ in range(10_000))  # no length is announced
     assert server.call("study", "POST", "/ask", content=pieces).status_code == 413
-    assert 429 in {server.call("reader", "GET", "/questions").status_code for _ in range(20)}
-    assert server.call("study", "GET", "/questions").status_code == 200  # another's rate is another's
 
 
 def test_no_vote_label_or_id_is_measured_or_logged(
@@ -218,7 +216,7 @@ def test_tokens_are_kept_hashed_and_clients_are_read_anew(server: Endpoint) -> N
     assert not any(token in text for token in server.tokens.values())
     assert stat.S_IMODE(server.clients.stat().st_mode) == 0o600
     assert len({len(token) for token in server.tokens.values()}) == 1
-    assert all(holder(read_clients(server.clients), token).name == name for name, token in server.tokens.items())  # type: ignore[union-attr]
+    assert all(authenticate(read_clients(server.clients), token).name == name for name, token in server.tokens.items())  # type: ignore[union-attr]
     assert hashed("abc").startswith("ba7816bf8f01cfea")  # FIPS 180-2
     with pytest.raises(ValueError, match="new"):
         add_client(server.clients, Client("study", "0" * 64))
@@ -245,9 +243,14 @@ def test_the_page_shows_who_voted_and_neither_votes_nor_hosts_nor_scripts(server
 
 def test_every_endpoint_is_described(server: Endpoint) -> None:
     described = server.http.get("/openapi.json").json()
-    assert described == OPENAPI
+    methods = {(path, method) for path, each in described["paths"].items() for method in each}
+    assert methods == {
+        *(("/ask", "post"), ("/questions", "get"), ("/questions", "post"), ("/questions/{id}", "get")),
+        *(("/questions/{id}/vote", "put"), ("/budget", "get"), ("/metrics", "get"), ("/health", "get")),
+    }
     routes = {route.path.replace(":path", "") for route in server.service.routes.routes}  # type: ignore[attr-defined]
     assert routes - {"/", "/docs", "/openapi.json"} == set(described["paths"])
+    assert all(one["summary"].endswith(".") for each in described["paths"].values() for one in each.values())
 
 
 @pytest.mark.slow
@@ -358,7 +361,7 @@ def test_a_digest_that_is_none_is_refused(tmp_path: Path, digest: object) -> Non
 def test_the_hash_of_a_word_admits_nobody() -> None:
     words = ["", "x", "password", " "]
     clients = [Client("a", hashed(word)) for word in words if word]
-    assert [holder(clients, word) for word in words] == [None] * 4
+    assert [authenticate(clients, word) for word in words] == [None] * 4
 
 
 def test_a_client_is_added_without_taking_the_file_from_the_server(
@@ -409,11 +412,6 @@ def test_questions_without_any_vote_expire_and_cost_nothing(server: Endpoint) ->
     answer = server.call("study", "POST", "/ask", [{"id": "x", "votes": [None] * 3}]).json()
     assert answer[0]["state"] == "expired"
     assert paid(server.what) == []
-
-
-@pytest.mark.parametrize("server", [{"limits": Limits(rate=0.4)}], indirect=True)
-def test_a_slow_rate_lets_one_request_through(server: Endpoint) -> None:
-    assert [server.call("study", "GET", "/budget").status_code for _ in range(2)] == [200, 429]
 
 
 def test_a_client_that_names_no_number_for_its_project_sets_none(server: Endpoint) -> None:

@@ -25,7 +25,7 @@ from darrm.serve.__main__ import start
 from darrm.serve.client import ServeClient
 from darrm.verify import __main__ as verify
 from tests.doors import typed
-from tests.ledger.test_postgres import Server, running
+from tests.ledger.servers import Server, running
 from tests.serve.deployments import table, tokens_of
 from tests.serve.test_server import ROOT, free_port, wait_for
 

@@ -58,7 +58,7 @@ def test_a_deployment_answers_over_http(
     read = typed(start, words)
     taken = ("table", "ledger", "state", "stream", "classes", "missing")
     what = deployment_of(**{name: read[name] for name in taken})
-    server = Endpoint(tmp_path, 0, Limits(rate=1e6), what)
+    server = Endpoint(tmp_path, 0, Limits(), what)
     try:
         server.call("study", "POST", "/questions", {"id": "q", "seconds": 3600})
         for vote in bad:

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams
-from darrm.serve.desk import Deployment, Desk
-from darrm.serve.questions import Ballot
+from darrm.serve.questions import VoteSchema
+from darrm.serve.worker import AnswerWorker, Deployment
 from darrm.table.release import Release
-from tests.ledger.test_postgres import Server
-from tests.ledger.test_postgres import running as servers
+from tests.ledger.servers import Server
+from tests.ledger.servers import running as servers
 from tests.serve.deployments import ask, paid, read, running, table
 
 
 def on(url: str, folder: Path) -> Deployment:
     PrivacyLedger.create(url, PrivacyParams(30))
-    return Deployment(Release(table()), url, folder / "state", Ballot(3, 2, "coin"))
+    return Deployment(Release(table()), url, folder / "state", VoteSchema(3, 2, "coin"))
 
 
 def until(is_so: Callable[[], object]) -> None:
@@ -34,11 +34,11 @@ def server() -> Iterator[Server]:
         yield made
 
 
-def trouble(desk: Desk, ended: str) -> str:
-    """Ask what cannot be answered now; return the desk's words."""
-    ask(desk, ended)
-    until(lambda: desk.trouble)
-    return desk.trouble
+def trouble(worker: AnswerWorker, ended: str) -> str:
+    """Ask what cannot be answered now; return the worker's words."""
+    ask(worker, ended)
+    until(lambda: worker.trouble)
+    return worker.trouble
 
 
 @pytest.mark.slow
@@ -49,22 +49,22 @@ def test_what_waits_while_the_database_is_away_or_reads_only_is_answered_once(tm
 
 def _go_away_and_come_back(own_server: Server, tmp_path: Path) -> None:
     what = on(own_server.empty(), tmp_path)
-    with running(what) as desk:
-        ask(desk, "q0")
-        first = read(desk, "q0")
+    with running(what) as worker:
+        ask(worker, "q0")
+        first = read(worker, "q0")
         own_server.stop("immediate")
-        assert "nothing was released" in trouble(desk, "q1")
-        assert "127.0.0.1" not in desk.trouble
+        assert "nothing was released" in trouble(worker, "q1")
+        assert "127.0.0.1" not in worker.trouble
         own_server.start()
-        assert read(desk, "q1")["state"] == "answered"
+        assert read(worker, "q1")["state"] == "answered"
         own_server.stop("fast")
         own_server.start("-c default_transaction_read_only=on")
-        assert "nothing was debited" in trouble(desk, "q2")
+        assert "nothing was debited" in trouble(worker, "q2")
         own_server.stop("fast")
         own_server.start()
-        assert read(desk, "q2")["state"] == "answered"
-        assert not desk.trouble
-        assert read(desk, "q0") == first
+        assert read(worker, "q2")["state"] == "answered"
+        assert not worker.trouble
+        assert read(worker, "q0") == first
     assert paid(what) == ["q0", "q1", "q2"]
 
 
@@ -87,10 +87,10 @@ def test_a_debit_that_fails_is_made_again_and_none_twice(
             raise getattr(psycopg.errors, name, psycopg.OperationalError)("once")
         return execute(link, statement, *values)
 
-    with running(what) as desk:
+    with running(what) as worker:
         monkeypatch.setattr(psycopg.Connection, "execute", fails)
         for n in range(3):
-            ask(desk, f"q{n}")
-        assert all(read(desk, f"q{n}")["state"] == "answered" for n in range(3))
+            ask(worker, f"q{n}")
+        assert all(read(worker, f"q{n}")["state"] == "answered" for n in range(3))
     assert len(failed) == 2
     assert sorted(paid(what)) == ["q0", "q1", "q2"]

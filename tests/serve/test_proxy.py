@@ -7,6 +7,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -18,15 +20,34 @@ import httpx
 from darrm.serve.app import Limits
 from darrm.serve.client import ServeClient
 from tests.serve.test_app import Endpoint
-from tests.serve.test_server import ROOT, certificate_of, free_port
+from tests.serve.test_server import ROOT, free_port
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason="needs nginx")]
 
 
+def certificate_of(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate of this machine, signed by itself, and its key."""
+    pytest.importorskip("cryptography", reason="makes the certificate")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = made.add_extension(here, critical=True).sign(key, hashes.SHA256())
+    paths = folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    paths[1].write_bytes(key.private_bytes(*how))
+    return paths
+
+
 class Proxied:
     def __init__(self, folder: Path) -> None:
-        self.server = Endpoint(folder, 1000, Limits(rate=1e6))
+        self.server = Endpoint(folder, 1000, Limits())
         self.port, (certificate, key) = free_port(), certificate_of(folder)
         text = (ROOT / "docs" / "deploy" / "nginx.conf").read_text(encoding="utf-8")
         for theirs, ours in (

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from darrm.serve.desk import Desk
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.errors import LedgerError
 from darrm.majority import baselines
 from darrm.serve.clients import Client
-from darrm.serve.questions import Asked, Ballot, End, Questions, RefusedError
+from darrm.serve.questions import Asked, End, Questions, RefusedError, VoteSchema
+from darrm.serve.worker import AnswerWorker
 from darrm.table.release import Release
 from darrm.util import checks
 from tests.serve.deployments import ASKER, ask, deployment, paid, read, running, vote
@@ -22,18 +22,18 @@ from tests.serve.deployments import ASKER, ask, deployment, paid, read, running,
 
 def test_when_all_voted_the_label_is_paid_for_once_and_the_votes_are_gone(tmp_path: Path) -> None:
     what = deployment(tmp_path)
-    with running(what) as desk:
-        assert ask(desk, "ward 4", text="more?", seconds=3600)
-        assert not ask(desk, "ward 4", text="more?", seconds=3600)  # said again
+    with running(what) as worker:
+        assert ask(worker, "ward 4", text="more?", seconds=3600)
+        assert not ask(worker, "ward 4", text="more?", seconds=3600)  # said again
         for voter in (1, 2):
-            assert vote(desk, "ward 4", voter, 1)
-        assert not vote(desk, "ward 4", 2, 1)
+            assert vote(worker, "ward 4", voter, 1)
+        assert not vote(worker, "ward 4", 2, 1)
         assert paid(what) == []
-        assert vote(desk, "ward 4", 3, 0)
-        one = read(desk, "ward 4")
+        assert vote(worker, "ward 4", 3, 0)
+        one = read(worker, "ward 4")
         assert (one["state"], one["voted"], one["label"] in {0, 1}) == ("answered", [1, 2, 3], True)
-        assert not vote(desk, "ward 4", 1, 0)  # nobody knows any more what it was
-        rows = desk.do(lambda questions: questions._rows.execute("SELECT vote FROM votes").fetchall()).result()
+        assert not vote(worker, "ward 4", 1, 0)  # nobody knows any more what it was
+        rows = worker.do(lambda questions: questions._rows.execute("SELECT vote FROM votes").fetchall()).result()
         assert rows == [(None,)] * 3
     assert paid(what) == ["ward 4"]
     assert stat.S_IMODE(what.state.stat().st_mode) == 0o600
@@ -41,11 +41,11 @@ def test_when_all_voted_the_label_is_paid_for_once_and_the_votes_are_gone(tmp_pa
 
 @pytest.mark.parametrize(("said", "status"), [(0, 409), ("1", 0), (2, 0), (True, 0), (None, 0), ([1], 0)])
 def test_another_vote_and_what_is_none_is_refused(tmp_path: Path, said: object, status: int) -> None:
-    with running(deployment(tmp_path)) as desk:
-        ask(desk, "q", seconds=60)
-        vote(desk, "q", 1, 1)
+    with running(deployment(tmp_path)) as worker:
+        ask(worker, "q", seconds=60)
+        vote(worker, "q", 1, 1)
         with pytest.raises((RefusedError, ValueError)) as refused:
-            vote(desk, "q", 1, said)
+            vote(worker, "q", 1, said)
         assert getattr(refused.value, "status", 0) == status
 
 
@@ -57,32 +57,32 @@ def test_at_the_deadline_missing_votes_are_what_the_plan_says(
     tmp_path: Path, missing: str, voters: int, state: str
 ) -> None:
     what = deployment(tmp_path, missing=missing)
-    with running(what) as desk:
-        ask(desk, "q", seconds=0.3)
+    with running(what) as worker:
+        ask(worker, "q", seconds=0.3)
         for voter in range(1, voters + 1):
-            vote(desk, "q", voter, 1)
-        assert read(desk, "q")["state"] == state
+            vote(worker, "q", voter, 1)
+        assert read(worker, "q")["state"] == state
         with pytest.raises(RefusedError, match="no votes any more"):
-            vote(desk, "q", 3, 1)
-        assert desk.do(lambda questions: questions.used("client study")).result() == (state == "answered")
+            vote(worker, "q", 3, 1)
+        assert worker.do(lambda questions: questions.used("client study")).result() == (state == "answered")
     assert paid(what) == ["q"] * (state == "answered")
 
 
 def test_a_voter_beyond_those_of_the_table_does_not_stop_the_desk(tmp_path: Path) -> None:
-    with running(deployment(tmp_path)) as desk:  # a client may be added while it runs
-        ask(desk, "q", seconds=60)
-        vote(desk, "q", 1, 1), vote(desk, "q", 2, 1)
+    with running(deployment(tmp_path)) as worker:  # a client may be added while it runs
+        ask(worker, "q", seconds=60)
+        vote(worker, "q", 1, 1), vote(worker, "q", 2, 1)
         with pytest.raises(RefusedError, match="there is no voter 9: this server has 3"):
-            vote(desk, "q", 9, 1)
-        vote(desk, "q", 3, 1)
-        assert read(desk, "q")["state"] == "answered"
+            vote(worker, "q", 9, 1)
+        vote(worker, "q", 3, 1)
+        assert read(worker, "q")["state"] == "answered"
 
 
 def test_more_classes_and_open_answers_and_counts() -> None:
-    three = Ballot(3, ("a", "b", "c"), "coin")
+    three = VoteSchema(3, ("a", "b", "c"), "coin")
     assert three.votes([["a", None, "c"]]).missing is not None
     assert three.counts([[3, 0, 0]]).counts.tolist() == [[3, 0, 0]]
-    assert Ballot(2, "open", "blank").votes([["flu", None]]).blanks == 1
+    assert VoteSchema(2, "open", "blank").votes([["flu", None]]).blanks == 1
     for wrong in ([3, 0], [3.0, 0, 0]):
         with pytest.raises(ValueError, match="counts must be"):
             three.counts([wrong])
@@ -91,7 +91,11 @@ def test_more_classes_and_open_answers_and_counts() -> None:
             three.votes([row])
 
 
-NUMBERS, NAMES, OPEN_ANSWERS = Ballot(3, 2, "coin"), Ballot(3, ("no", "yes"), "coin"), Ballot(3, "open", "blank")
+NUMBERS, NAMES, OPEN_ANSWERS = (
+    VoteSchema(3, 2, "coin"),
+    VoteSchema(3, ("no", "yes"), "coin"),
+    VoteSchema(3, "open", "blank"),
+)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +111,13 @@ NUMBERS, NAMES, OPEN_ANSWERS = Ballot(3, 2, "coin"), Ballot(3, ("no", "yes"), "c
     ],
 )
 def test_votes_are_compared_exactly_and_valid_alone_is_valid_together(
-    ballot: Ballot, good: list[Any], bad: list[Any]
+    ballot: VoteSchema, good: list[Any], bad: list[Any]
 ) -> None:
     rows = [[first, second, None] for first in good for second in good]
     for row in rows:
         ballot.row(row)
     votes = ballot.votes(rows)
-    for row, line in zip(rows, votes.sparse.dense(), strict=True):
+    for row, line in zip(rows, votes.sparse.toarray(), strict=True):
         said = {name: int(n) for name, n in zip(votes.names, line, strict=True) if n and name is not None}
         assert said == dict(Counter(row[:2]))  # each vote is counted for the class that has its very name
     for wrong in bad:
@@ -128,7 +132,7 @@ def test_votes_are_compared_exactly_and_valid_alone_is_valid_together(
 def test_classes_with_control_characters_are_refused() -> None:
     for name in ("yes\n", "\0", ""):
         with pytest.raises(ValueError, match="none a control character"):
-            Ballot(3, ("no", name))
+            VoteSchema(3, ("no", name))
 
 
 @pytest.mark.parametrize("wrong", [[3, 0, 0], [4, -1], [1.0, 2], [True, 2], [1, 1], [2**70, 3 - 2**70], [None, 3]])
@@ -140,45 +144,45 @@ def test_counts_that_are_no_counts_are_refused_alone(wrong: list[Any]) -> None:
 
 def test_a_question_that_cannot_be_answered_ends_alone_and_unpaid(tmp_path: Path) -> None:
     what = deployment(tmp_path)
-    desk = Desk(what)
-    with desk._questions.transaction():
+    worker = AnswerWorker(what)
+    with worker._questions.transaction():
         for n in range(4):
-            desk._questions.ask(_asked(f"q{n}"), ASKER, 0)
+            worker._questions.ask(_asked(f"q{n}"), ASKER, 0)
         # as a file of an earlier version may hold them
-        desk._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q1'", ('{"votes": [1, 1, 7]}',))
-        desk._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q2'", ('{"votes": 3}',))
-    desk.start()
+        worker._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q1'", ('{"votes": [1, 1, 7]}',))
+        worker._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q2'", ('{"votes": 3}',))
+    worker.start()
     try:
-        assert [read(desk, f"q{n}")["state"] for n in range(4)] == ["answered", "failed", "failed", "answered"]
-        assert not desk.trouble
-        assert desk.do(lambda questions: questions.used("client study")).result() == 2
-        assert not ask(desk, "q1", votes=(0, 0, 0))
+        assert [read(worker, f"q{n}")["state"] for n in range(4)] == ["answered", "failed", "failed", "answered"]
+        assert not worker.trouble
+        assert worker.do(lambda questions: questions.used("client study")).result() == 2
+        assert not ask(worker, "q1", votes=(0, 0, 0))
     finally:
-        desk.stop()
+        worker.stop()
     assert paid(what) == ["q0", "q3"]
 
 
 def test_a_clock_that_jumps_closes_no_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     what, real = deployment(tmp_path), time.time
-    with running(what) as desk:
-        ask(desk, "q", seconds=3600)
+    with running(what) as worker:
+        ask(worker, "q", seconds=3600)
         monkeypatch.setattr(time, "time", lambda: real() + 7200)
-        vote(desk, "q", 1, 1), vote(desk, "q", 2, 1)
-        assert desk.do(lambda questions: questions.one("q")).result()["state"] == "open"  # type: ignore[index]
-        vote(desk, "q", 3, 1)
-        assert read(desk, "q")["state"] == "answered"
+        vote(worker, "q", 1, 1), vote(worker, "q", 2, 1)
+        assert worker.do(lambda questions: questions.one("q")).result()["state"] == "open"  # type: ignore[index]
+        vote(worker, "q", 3, 1)
+        assert read(worker, "q")["state"] == "answered"
         monkeypatch.setattr(time, "time", lambda: real() - 7200)
-        desk.do(lambda questions: questions.ask(Asked("late", seconds=0.2), ASKER, 0)).result()
-        assert read(desk, "late")["state"] == "expired"
+        worker.do(lambda questions: questions.ask(Asked("late", seconds=0.2), ASKER, 0)).result()
+        assert read(worker, "late")["state"] == "expired"
     assert paid(what) == ["q"]
 
 
 def test_exactly_what_fits_is_paid_for_and_the_rest_is_told(tmp_path: Path) -> None:
     what = deployment(tmp_path, fit=5)
-    with running(what) as desk, ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: ask(desk, f"q{n}"), range(12)))
-        states = [read(desk, f"q{n}")["state"] for n in range(12)]
-        assert desk.do(lambda questions: questions.used("client study")).result() == 5
+    with running(what) as worker, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: ask(worker, f"q{n}"), range(12)))
+        states = [read(worker, f"q{n}")["state"] for n in range(12)]
+        assert worker.do(lambda questions: questions.used("client study")).result() == 5
     assert sorted(states) == ["answered"] * 5 + ["refused"] * 7
     assert len(paid(what)) == 5
 
@@ -186,15 +190,15 @@ def test_exactly_what_fits_is_paid_for_and_the_rest_is_told(tmp_path: Path) -> N
 def test_a_client_and_a_project_have_budgets_of_their_own(tmp_path: Path) -> None:
     one, two = (Client(name, "0" * 64, questions=2, project="p", project_questions=3) for name in ("a", "b"))
 
-    with running(deployment(tmp_path)) as desk:
-        ask(desk, "q1", one), ask(desk, "q2", one)
+    with running(deployment(tmp_path)) as worker:
+        ask(worker, "q1", one), ask(worker, "q2", one)
         with pytest.raises(RefusedError, match="client a may ask 2 questions") as refused:
-            ask(desk, "q3", one)
+            ask(worker, "q3", one)
         assert (refused.value.status, refused.value.more) == (402, {"left": 0, "limit": 2})
-        desk.do(lambda questions: questions.ask(_asked("q4"), two, 3)).result()
+        worker.do(lambda questions: questions.ask(_asked("q4"), two, 3)).result()
         with pytest.raises(RefusedError, match="project p may ask 3"):
-            desk.do(lambda questions: questions.ask(_asked("q5"), two, 3)).result()
-        assert desk.do(lambda questions: questions.used("client b")).result() == 1  # nothing of a refused one stays
+            worker.do(lambda questions: questions.ask(_asked("q5"), two, 3)).result()
+        assert worker.do(lambda questions: questions.used("client b")).result() == 1  # nothing of a refused one stays
 
 
 def _asked(name: str) -> Any:
@@ -210,10 +214,10 @@ def test_a_label_that_was_paid_for_and_not_kept_is_found_in_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     what = deployment(tmp_path)
-    desk = Desk(what)
-    with desk._questions.transaction():
+    worker = AnswerWorker(what)
+    with worker._questions.transaction():
         for n in range(3):
-            desk._questions.ask(_asked(f"q{n}"), ASKER, 0)
+            worker._questions.ask(_asked(f"q{n}"), ASKER, 0)
 
     def cut(*_: object, **__: object) -> None:
         raise _PowerCut
@@ -224,8 +228,8 @@ def test_a_label_that_was_paid_for_and_not_kept_is_found_in_the_ledger(
         else:
             patch.setattr(PrivacyLedger, "debit", cut)
         with pytest.raises(BaseException):  # noqa: B017, PT011 (a DeliveryError where it was paid for)
-            desk._answer()
-    desk._questions.close()
+            worker._answer()
+    worker._questions.close()
     kept = [
         PrivacyLedger(what.ledger).kept_labels(entry.number).tolist() for entry in PrivacyLedger(what.ledger).entries()
     ]
@@ -240,63 +244,63 @@ def test_a_label_that_was_paid_for_and_not_kept_is_found_in_the_ledger(
 def test_a_ledger_that_is_away_loses_nothing(tmp_path: Path) -> None:
     what = deployment(tmp_path)
     ledger, away = Path(what.ledger), tmp_path / "away"
-    with running(what) as desk:
-        ask(desk, "q1")
-        read(desk, "q1")
+    with running(what) as worker:
+        ask(worker, "q1")
+        read(worker, "q1")
         ledger.rename(away)
-        ask(desk, "q2")
+        ask(worker, "q2")
         until = time.monotonic() + 20
-        while not desk.trouble and time.monotonic() < until:
+        while not worker.trouble and time.monotonic() < until:
             time.sleep(0.01)
-        assert desk.trouble
+        assert worker.trouble
         away.rename(ledger)
-        assert read(desk, "q2")["state"] == "answered"
-        assert not desk.trouble
+        assert read(worker, "q2")["state"] == "answered"
+        assert not worker.trouble
     assert paid(what) == ["q1", "q2"]
 
 
 def test_an_old_copy_of_the_questions_buys_no_second_label(tmp_path: Path) -> None:
     what = deployment(tmp_path)
-    with running(what) as desk:
-        ask(desk, "q1", seconds=3600)
+    with running(what) as worker:
+        ask(worker, "q1", seconds=3600)
     copy = what.state.read_bytes()
-    with running(what) as desk:
+    with running(what) as worker:
         for voter in (1, 2, 3):
-            vote(desk, "q1", voter, 1)
-        read(desk, "q1")
-        ask(desk, "q2")
-        read(desk, "q2")
+            vote(worker, "q1", voter, 1)
+        read(worker, "q1")
+        ask(worker, "q2")
+        read(worker, "q2")
     what.state.write_bytes(copy)
-    with running(what) as desk:
-        assert read(desk, "q1")["state"] == "lost"
-        assert read(desk, "q2")["state"] == "answered"  # the ledger still had it
+    with running(what) as worker:
+        assert read(worker, "q1")["state"] == "lost"
+        assert read(worker, "q2")["state"] == "answered"  # the ledger still had it
         with pytest.raises(RefusedError, match="label is lost"):
-            ask(desk, "q1", seconds=3600)
+            ask(worker, "q1", seconds=3600)
     assert paid(what) == ["q1", "q2"]
 
 
 def test_an_old_copy_of_the_ledger_is_a_second_budget_and_refused(tmp_path: Path) -> None:
     what = deployment(tmp_path)
-    with running(what) as desk:
-        ask(desk, "q1")
-        read(desk, "q1")
+    with running(what) as worker:
+        ask(worker, "q1")
+        read(worker, "q1")
         copy = Path(what.ledger).read_bytes()
-        ask(desk, "q2")
-        read(desk, "q2")
+        ask(worker, "q2")
+        read(worker, "q2")
     Path(what.ledger).write_bytes(copy)
     with pytest.raises(LedgerError, match="older than the answers, 1 of which"):
-        Desk(what)
+        AnswerWorker(what)
     assert paid(what) == ["q1"]
 
 
 @pytest.mark.slow
 def test_two_servers_do_not_share_questions_or_a_stream(tmp_path: Path) -> None:
-    with running(deployment(tmp_path)) as desk:
+    with running(deployment(tmp_path)) as worker:
         with pytest.raises(LedgerError, match="another server"):
-            Desk(deployment(tmp_path))
+            AnswerWorker(deployment(tmp_path))
         with running(deployment(tmp_path, name="other")) as other:
-            ask(desk, "q1")
-            read(desk, "q1")
+            ask(worker, "q1")
+            read(worker, "q1")
             ask(other, "q2")
             until = time.monotonic() + 20
             while not other.trouble and time.monotonic() < until:
@@ -310,23 +314,23 @@ def test_a_file_of_questions_that_others_read_is_refused(tmp_path: Path) -> None
     path.touch(mode=0o644)
     path.chmod(0o644)
     with pytest.raises(ValueError, match="chmod 600"):
-        Questions(path, Ballot(3, 2))
+        Questions(path, VoteSchema(3, 2))
 
 
 def test_a_second_server_that_starts_while_the_first_debits_gives_no_id_another_label(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(deployment(tmp_path)) as desk:
-        ask(desk, "q0", votes=(1, 1, 1))
-        read(desk, "q0")
+    with running(deployment(tmp_path)) as worker:
+        ask(worker, "q0", votes=(1, 1, 1))
+        read(worker, "q0")
         before = PrivacyLedger(deployment(tmp_path).ledger).kept_labels(1).tolist()
         real = PrivacyLedger.kept_labels
 
         def late(ledger: PrivacyLedger, number: int) -> Any:
             labels = real(ledger, number)
             monkeypatch.undo()
-            ask(desk, "q1", votes=(0, 0, 0))
-            read(desk, "q1")
+            ask(worker, "q1", votes=(0, 0, 0))
+            read(worker, "q1")
             return labels
 
         monkeypatch.setattr(PrivacyLedger, "kept_labels", late)
@@ -336,36 +340,36 @@ def test_a_second_server_that_starts_while_the_first_debits_gives_no_id_another_
 
 
 def test_whoever_waits_for_several_is_told_once_all_have_ended_in_whatever_order(tmp_path: Path) -> None:
-    with running(deployment(tmp_path)) as desk:
+    with running(deployment(tmp_path)) as worker:
         for name in ("a", "b", "c"):
-            ask(desk, name, seconds=3600)
-        all_of_them = desk.ends(lambda questions: {name: questions.one(name) or {} for name in ("a", "b", "c")})
+            ask(worker, name, seconds=3600)
+        all_of_them = worker.ends(lambda questions: {name: questions.one(name) or {} for name in ("a", "b", "c")})
         for name in ("b", "c", "a"):
             for voter in (1, 2, 3):
-                vote(desk, name, voter, 1)
-            read(desk, name)
+                vote(worker, name, voter, 1)
+            read(worker, name)
         assert {row["state"] for row in all_of_them.result(5).values()} == {"answered"}
-        assert desk._waiters == {}
+        assert worker._waiters == {}
 
 
 def test_an_old_copy_gives_no_budget_back_for_what_was_paid_for(tmp_path: Path) -> None:
     what = deployment(tmp_path)
-    with running(what) as desk:
-        ask(desk, "q", seconds=0.2)
+    with running(what) as worker:
+        ask(worker, "q", seconds=0.2)
     copy = what.state.read_bytes()
-    with running(what) as desk:
+    with running(what) as worker:
         for voter in (1, 2, 3):
-            vote(desk, "q", voter, 1)
-        read(desk, "q"), ask(desk, "next"), read(desk, "next")
+            vote(worker, "q", voter, 1)
+        read(worker, "q"), ask(worker, "next"), read(worker, "next")
     time.sleep(0.2)
     what.state.write_bytes(copy)
-    with running(what) as desk:  # without a vote the copy would let it expire, and give its budget back
-        assert read(desk, "q")["state"] == "lost"
-        assert desk.do(lambda questions: questions.used("client study")).result() == 1
+    with running(what) as worker:  # without a vote the copy would let it expire, and give its budget back
+        assert read(worker, "q")["state"] == "lost"
+        assert worker.do(lambda questions: questions.used("client study")).result() == 1
 
 
 def test_what_expired_in_an_old_copy_and_was_paid_for_counts_again(tmp_path: Path) -> None:
-    questions = Questions(tmp_path / "state", Ballot(3, 2))
+    questions = Questions(tmp_path / "state", VoteSchema(3, 2))
     questions.ask(_asked("q"), ASKER, 0)
     questions.settle(End("q", "expired"))
     assert questions.used("client study") == 0
@@ -376,61 +380,61 @@ def test_what_expired_in_an_old_copy_and_was_paid_for_counts_again(tmp_path: Pat
 
 def test_another_table_or_ballot_is_refused_at_the_start_and_not_called_another_server(tmp_path: Path) -> None:
     what = deployment(tmp_path)
-    with running(what) as desk:
-        ask(desk, "q1"), read(desk, "q1")
-        ask(desk, "q2", seconds=3600)
+    with running(what) as worker:
+        ask(worker, "q1"), read(worker, "q1")
+        ask(worker, "q2", seconds=3600)
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3)
     another = Release(certify(problem, baselines.double_subsampling(problem)))
     with pytest.raises(ValueError, match="--table must be the one that this ledger"):
-        Desk(replace(what, aggregator=another))
+        AnswerWorker(replace(what, aggregator=another))
     with pytest.raises(ValueError, match="missing='coin'"):
-        Desk(replace(what, ballot=Ballot(3, 2, "refuse")))
-    with running(what) as desk:
+        AnswerWorker(replace(what, ballot=VoteSchema(3, 2, "refuse")))
+    with running(what) as worker:
         for voter in (1, 2, 3):
-            vote(desk, "q2", voter, 1)
-        assert read(desk, "q2")["state"] == "answered"
-    with running(replace(what, ballot=Ballot(3, 2, "refuse"))) as desk:  # nothing waits
-        ask(desk, "q3")
-        assert read(desk, "q3")["state"] == "answered"
+            vote(worker, "q2", voter, 1)
+        assert read(worker, "q2")["state"] == "answered"
+    with running(replace(what, ballot=VoteSchema(3, 2, "refuse"))) as worker:  # nothing waits
+        ask(worker, "q3")
+        assert read(worker, "q3")["state"] == "answered"
 
 
 def test_a_fault_is_no_second_server_and_shows_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    desk = Desk(deployment(tmp_path), said.append)
-    desk.start()
+    worker = AnswerWorker(deployment(tmp_path), said.append)
+    worker.start()
     try:
         with monkeypatch.context() as patch:
             patch.setattr(PrivacyLedger, "debit", lambda *_, **__: checks.fail("votes", [1, 1, 0], "others"))
-            ask(desk, "q")
-            assert read(desk, "q")["state"] == "failed"
-        assert not desk.trouble
+            ask(worker, "q")
+            assert read(worker, "q")["state"] == "failed"
+        assert not worker.trouble
         assert "cannot be answered" in said[0]
         assert "[1, 1, 0]" not in "".join(said)
-        ask(desk, "again")
-        assert read(desk, "again")["state"] == "answered"
+        ask(worker, "again")
+        assert read(worker, "again")["state"] == "answered"
     finally:
-        desk.stop()
+        worker.stop()
 
 
 def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) -> None:
-    with running(deployment(tmp_path)) as desk:
-        rows = desk._questions._rows
+    with running(deployment(tmp_path)) as worker:
+        rows = worker._questions._rows
 
         def undo(_: Questions) -> None:
             rows.execute("ROLLBACK")  # as SQLite does by itself where the disk is full
             raise sqlite3.OperationalError("database or disk is full")
 
-        desk.do(lambda _: time.sleep(0.1))  # so that the others share one commit
-        failed = desk.do(undo)
-        later = desk.do(lambda questions: questions.ask(_asked("q"), ASKER, 0))
+        worker.do(lambda _: time.sleep(0.1))  # so that the others share one commit
+        failed = worker.do(undo)
+        later = worker.do(lambda questions: questions.ask(_asked("q"), ASKER, 0))
         for task in (failed, later):
             with pytest.raises(sqlite3.OperationalError, match="is full"):
                 task.result(5)
-        assert desk.do(lambda questions: questions.one("q")).result(5) is None
+        assert worker.do(lambda questions: questions.one("q")).result(5) is None
 
 
 def test_old_questions_are_neither_read_nor_counted_again_for_new_ones(tmp_path: Path) -> None:
-    questions = Questions(tmp_path / "state", Ballot(3, 2, "coin"))
+    questions = Questions(tmp_path / "state", VoteSchema(3, 2, "coin"))
     seen: list[str] = []
     with questions.transaction():
         for n in range(3):
@@ -447,28 +451,28 @@ def test_old_questions_are_neither_read_nor_counted_again_for_new_ones(tmp_path:
         questions.settle(End("q1", "answered", 1)), 1 / 0
     assert questions.numbers() == {"answered": 1, "ready": 2}
     questions.close()
-    again = Questions(tmp_path / "state", Ballot(3, 2, "coin"))
+    again = Questions(tmp_path / "state", VoteSchema(3, 2, "coin"))
     assert again.numbers() == {"answered": 1, "ready": 2}
     again.close()
 
 
 def test_questions_that_nobody_paid_for_do_not_fill_the_disk(tmp_path: Path) -> None:
     tiny = Client("tiny", "0" * 64, questions=2)
-    with running(deployment(tmp_path)) as desk:
+    with running(deployment(tmp_path)) as worker:
         for n in range(20):
-            ask(desk, f"q{n}", tiny, seconds=1e-9)
-            read(desk, f"q{n}")
+            ask(worker, f"q{n}", tiny, seconds=1e-9)
+            read(worker, f"q{n}")
         with pytest.raises(RefusedError, match="expired or were refused"):
-            ask(desk, "q20", tiny)
-        ask(desk, "q21")
+            ask(worker, "q20", tiny)
+        ask(worker, "q21")
 
 
 def test_votes_leave_the_log_once_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm.serve.desk.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 0.05)
     what = deployment(tmp_path)
-    with running(what) as desk:
-        ask(desk, "q", votes=(1, 1, 0))
-        read(desk, "q")
+    with running(what) as worker:
+        ask(worker, "q", votes=(1, 1, 0))
+        read(worker, "q")
         log, until = Path(f"{what.state}-wal"), time.monotonic() + 20
         while log.stat().st_size and time.monotonic() < until:
             time.sleep(0.02)
@@ -478,10 +482,10 @@ def test_votes_leave_the_log_once_nothing_is_asked(tmp_path: Path, monkeypatch: 
 
 def test_a_copy_beside_anothers_log_is_refused_in_a_line(tmp_path: Path) -> None:
     what = deployment(tmp_path)
-    with running(what) as desk:
-        ask(desk, "q"), read(desk, "q")
+    with running(what) as worker:
+        ask(worker, "q"), read(worker, "q")
     whole = bytearray(what.state.read_bytes())
     whole[4096:-4096] = b"\7" * (len(whole) - 8192)
     what.state.write_bytes(whole)
     with pytest.raises(LedgerError, match=r"the questions (cannot be opened|are damaged)"):
-        Desk(what)
+        AnswerWorker(what)
