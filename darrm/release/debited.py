@@ -56,7 +56,7 @@ class FileDestination(Destination):
         check_no_receipt(path)
         queries = getattr(votes, "queries", getattr(votes, "size", 0))
         check_space(path.parent, LEAST_BYTES + queries)  # text may be longer; its length depends on the votes
-        with _folder_beside(path) as folder:
+        with folder_beside(path) as folder:
             self._temporary = folder / f"labels{path.suffix}"
             self._temporary.touch()
             if path.suffix.lower() == PARQUET:
@@ -108,11 +108,12 @@ def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mappi
     drawn = {"files": dict(files)} if files else {}
     text = json.dumps({**ledger.receipt(number), **drawn}, indent=1, ensure_ascii=False)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
-        sync(path)  # the process that left it may have died before this
+        remove_left(output)  # of the process that left the receipt, and may have died before this
+        sync(path)
         sync(path.parent)
         return
     check_no_receipt(output)
-    with _folder_beside(output) as folder:
+    with folder_beside(output) as folder:
         temporary = folder / "receipt.json"
         temporary.write_text(text, encoding="utf-8")
         sync(temporary)
@@ -121,7 +122,7 @@ def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mappi
 
 
 @contextmanager
-def _folder_beside(path: Path) -> Iterator[Path]:
+def folder_beside(path: Path) -> Iterator[Path]:
     """Create a locked temporary folder next to a file, and remove the folders of dead processes."""
     remove_left(path)
     while True:

@@ -42,6 +42,7 @@ from darrm.release.debited import (
     LEAST_BYTES,
     FileDestination,
     check_no_receipt,
+    folder_beside,
     leave_receipt,
     recover_to,
 )
@@ -367,7 +368,10 @@ def _write_plan(found: Survey, ledger: PrivacyLedger, after: int) -> None:
     """Write the plan and make the folders of the output, durably."""
     path = found.plan_path
     if not path.is_file():
-        write_text(path, json.dumps({"after": after, **found.to_json(ledger)}, indent=1), private=True)
+        with folder_beside(found.target) as folder:  # a process that dies here leaves nothing that stays
+            plan = folder / path.name
+            write_text(plan, json.dumps({"after": after, **found.to_json(ledger)}, indent=1), private=True)
+            plan.rename(path)
     parents = {parent for file in found.files for parent in found.output_of(file).parents}
     folders = sorted(folder for folder in parents if found.target in {folder, *folder.parents})
     for folder in folders:

@@ -345,9 +345,7 @@ def kill_conversations(folder: Path, how: str, certain: bool, amount: int, seed:
     got, statuses = dict[int, str](), list[int]()
     while len(got) < amount:
         kill = (
-            {"at": generator.randrange(1, 150)}
-            if generator.random() < 0.7
-            else {"seconds": generator.uniform(0.02, 0.2)}
+            {"seconds": generator.uniform(0.02, 0.2)} if len(statuses) % 3 == 2 else {"at": generator.randrange(5, 90)}
         )
         statuses.append(converse(folder, questions, got, how, **kill))
         assert sorted(got) == list(range(1, len(got) + 1))
