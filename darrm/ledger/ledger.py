@@ -342,7 +342,7 @@ the (epsilon, delta) of each query allow
                     break
         except BaseException as error:
             if number:
-                self._raise_if_paid(error, after=seen, token=token)
+                self.raise_if_paid(error, after=seen, token=token)
             raise
         return number
 
@@ -350,10 +350,6 @@ the (epsilon, delta) of each query allow
         """Raise as `debit` unless the budget admits a charge now; debit nothing."""
         account = self.accountant()
         self._admission.admits(account, self._as_held(account, charge), decide=True)
-
-    def raise_paid(self, number: int, error: BaseException) -> None:
-        """Raise the `DeliveryError` of an entry whose delivery failed after its debit."""
-        self._raise_if_paid(error, after=number - 1)
 
     def _as_held(self, account: PrivacyAccountant, charge: PrivacyCost) -> PrivacyCost:
         return account.as_held(charge) if self.composition == "one" else charge
@@ -469,8 +465,8 @@ the (epsilon, delta) of each query allow
                 "name each stream (--stream NAME); nothing was debited for this question"
             )
 
-    def _raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
-        """Raise `DeliveryError` unless the transaction that wrote the entry was rolled back; see `Transaction.find`."""
+    def raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
+        """Raise the `DeliveryError` of the first entry after an entry, of the call with a token, if there is one."""
         if isinstance(error, DeliveryError):
             raise error
         failure, path = reason_of(error), self._store.path

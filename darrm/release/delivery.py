@@ -129,7 +129,7 @@ def deliver(
         raise
     except BaseException as error:
         if number:
-            ledger.raise_paid(number, error)
+            ledger.raise_if_paid(error, after=number - 1)
         raise
     return labels
 

@@ -571,18 +571,25 @@ class Votes:
         if rows * width > most_unfolded(sum(each.stat().st_size for each in paths)):
             advice = "write a .parquet file, which takes labels as they are drawn"
             raise ValueError(f"{str(path)!r} has {rows:,} rows, too many for its size to be held in memory: {advice}")
-        several, ids = list[Votes](), list[str]()
-        for each in paths:
-            for votes, batch in vote_batches(each, schema, vocabulary):
-                several.append(votes)
-                ids += texts_of(batch.column(keep[0])) if keep else []
-        none = np.empty((0, width), dtype=np.int32)
-        empty = (
-            cls._of_blocks([none], schema.classes, width, missing)
-            if vocabulary is None
-            else cls.of_columns(none, vocabulary)
-        )
-        votes = cls.concatenate(several or [empty])
+        ids = list[str]()
+
+        def blocks() -> Iterator[Any]:
+            for each in paths:
+                for values, _, _, batch in value_batches(each, schema, vocabulary):
+                    ids.extend(texts_of(batch.column(keep[0])) if keep else ())
+                    yield values
+
+        if schema.source_format == "labels":
+            votes = cls._of_blocks(blocks(), schema.classes, width, missing)
+        else:
+            whole = np.concatenate([np.empty((0, width), dtype=np.int32), *blocks()])
+            try:
+                if vocabulary is None:
+                    votes = cls.of_counts(whole, voters, schema.classes)
+                else:
+                    votes = cls.of_columns(whole, vocabulary)
+            except ValueError as error:
+                raise ValueError(f"{str(path)!r}: {error}") from error
         called = () if schema.width or schema.source_format == "counts" else schema.votes
         return cls._made_like(votes, ids=(keep[0], tuple(ids)) if keep else None, voter_names=called)
 

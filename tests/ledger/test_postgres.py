@@ -124,7 +124,7 @@ def test_both_stores_keep_labels_until_they_are_delivered(place: str, tmp_path: 
 
     number = ledger.debit(QUERY.repeated(3), labels=labels, output=output)
     with pytest.raises(DeliveryError, match="no space; the budget is spent and the labels are kept"):
-        ledger.raise_paid(number, OSError("no space"))
+        ledger.raise_if_paid(OSError("no space"), after=number - 1)
     with pytest.raises(ValueError, match=r"were paid for already and are not delivered yet \(entry 1"):
         ledger.debit(QUERY.repeated(3), labels=labels, output=output)
     again = PrivacyLedger(place)

@@ -17,33 +17,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-arrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
+from darrm.commands.command_line import run
+from darrm.errors import BudgetExceededError, DeliveryError, LedgerError
+from darrm.ledger.ledger import PrivacyLedger
+from darrm.majority.noise_function import NoiseFunction
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.release import __main__ as command
+from darrm.release import debited, partitions
+from darrm.release.debited import release_debited
+from darrm.release.partitions import ReleasedPartitions, release_partitions
+from darrm.table.release import Release
+from darrm.table.table import certify
+from darrm.votes import Votes, class_names, parquet_file, vote_batches
+from darrm.votes.labels_file import labels_digest
+from darrm.votes.parquet_file import read_label_column, schema_of
 
-from darrm.commands.command_line import run  # noqa: E402 (as above)
-from darrm.errors import BudgetExceededError, DeliveryError, LedgerError  # noqa: E402 (as above)
-from darrm.ledger.ledger import PrivacyLedger  # noqa: E402 (after the check for pyarrow)
-from darrm.majority.noise_function import NoiseFunction  # noqa: E402 (as above)
-from darrm.privacy import PrivacyParams  # noqa: E402 (as above)
-from darrm.problem import Problem, Voters  # noqa: E402 (as above)
-from darrm.release import __main__ as command  # noqa: E402 (as above)
-from darrm.release import debited, partitions  # noqa: E402 (as above)
-from darrm.release.debited import release_debited  # noqa: E402 (as above)
-from darrm.release.partitions import (  # noqa: E402 (as above)
-    ReleasedPartitions,
-    release_partitions,
-)
-from darrm.table.release import Release  # noqa: E402 (as above)
-from darrm.table.table import certify  # noqa: E402 (as above)
-from darrm.votes import (  # noqa: E402 (as above)
-    Votes,
-    class_names,
-    parquet_file,
-    vote_batches,
-)
-from darrm.votes.labels_file import labels_digest  # noqa: E402 (as above)
-from darrm.votes.parquet_file import read_label_column, schema_of  # noqa: E402 (as above)
-
+arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 K = 3
@@ -80,6 +70,11 @@ def prepare(folder: Path) -> None:
         write(folder / "votes" / name, matrix(seed), id=100 * seed + np.arange(QUERIES))
     table().save(folder / "table.json")
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(10**6, "1e-2"))
+
+
+def words_of(folder: Path) -> list[str]:
+    files = ["--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
+    return [str(folder / "votes"), *files, "--keep", "id", "--output", str(folder / "labels")]
 
 
 def ledger_in(folder: Path) -> PrivacyLedger:
@@ -162,8 +157,7 @@ def test_a_file_becomes_a_file(folder: Path) -> None:
 
 
 def test_the_command_line_says_what_the_library_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [str(folder / "votes"), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
-    words += ["--keep", "id", "--output", str(folder / "labels"), "--format", "json"]
+    words = [*words_of(folder), "--format", "json"]
     assert run(lambda: command.main(words)) == 0
     assert json.loads(capsys.readouterr().out)["labels"] == len(NAMES) * QUERIES
     check_whole(folder)
@@ -474,8 +468,7 @@ def test_a_file_that_changed_after_the_survey_stops_and_goes_on_when_it_is_back(
         write(changed, 1 - matrix(1), id=np.arange(QUERIES))
         return debit(self, *arguments, **options)
 
-    words = [str(folder / "votes"), "--table", str(folder / "table.json"), "--ledger", str(folder / "l.sqlite")]
-    words += ["--keep", "id", "--output", str(folder / "labels"), "--quiet"]
+    words = [*words_of(folder), "--quiet"]
     monkeypatch.setattr(PrivacyLedger, "debit", change)
     assert run(lambda: command.main(words)) == 3
     error = capsys.readouterr().err

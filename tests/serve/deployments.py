@@ -53,6 +53,19 @@ def read(worker: AnswerWorker, name: str) -> dict[str, Any]:
     return worker.ends(lambda questions: {name: questions.one(name) or {}}).result(30)[name]
 
 
+def answer(worker: AnswerWorker, name: str, **how: Any) -> dict[str, Any]:
+    """Ask a question with all its votes; return it with its label."""
+    ask(worker, name, **how)
+    return read(worker, name)
+
+
+def vote_all(worker: AnswerWorker, name: str) -> dict[str, Any]:
+    """Let all three voters vote for 1; return the question with its label."""
+    for voter in (1, 2, 3):
+        vote(worker, name, voter, 1)
+    return read(worker, name)
+
+
 def paid(what: Deployment) -> list[str]:
     """The ids that the ledger paid for, each as often as it did."""
     return [name for entry in PrivacyLedger(what.ledger).entries() for name in entry.questions]

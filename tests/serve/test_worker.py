@@ -17,7 +17,7 @@ from darrm.serve.questions import Asked, End, Questions, RefusedError, VoteSchem
 from darrm.serve.worker import AnswerWorker
 from darrm.table.release import Release
 from darrm.util import checks
-from tests.serve.deployments import ASKER, ask, deployment, paid, read, running, vote
+from tests.serve.deployments import ASKER, answer, ask, deployment, paid, read, running, vote, vote_all
 
 
 def test_when_all_voted_the_label_is_paid_for_once_and_the_votes_are_gone(tmp_path: Path) -> None:
@@ -245,8 +245,7 @@ def test_a_ledger_that_is_away_loses_nothing(tmp_path: Path) -> None:
     what = deployment(tmp_path)
     ledger, away = Path(what.ledger), tmp_path / "away"
     with running(what) as worker:
-        ask(worker, "q1")
-        read(worker, "q1")
+        answer(worker, "q1")
         ledger.rename(away)
         ask(worker, "q2")
         until = time.monotonic() + 20
@@ -265,11 +264,8 @@ def test_an_old_copy_of_the_questions_buys_no_second_label(tmp_path: Path) -> No
         ask(worker, "q1", seconds=3600)
     copy = what.state.read_bytes()
     with running(what) as worker:
-        for voter in (1, 2, 3):
-            vote(worker, "q1", voter, 1)
-        read(worker, "q1")
-        ask(worker, "q2")
-        read(worker, "q2")
+        vote_all(worker, "q1")
+        answer(worker, "q2")
     what.state.write_bytes(copy)
     with running(what) as worker:
         assert read(worker, "q1")["state"] == "lost"
@@ -282,11 +278,9 @@ def test_an_old_copy_of_the_questions_buys_no_second_label(tmp_path: Path) -> No
 def test_an_old_copy_of_the_ledger_is_a_second_budget_and_refused(tmp_path: Path) -> None:
     what = deployment(tmp_path)
     with running(what) as worker:
-        ask(worker, "q1")
-        read(worker, "q1")
+        answer(worker, "q1")
         copy = Path(what.ledger).read_bytes()
-        ask(worker, "q2")
-        read(worker, "q2")
+        answer(worker, "q2")
     Path(what.ledger).write_bytes(copy)
     with pytest.raises(LedgerError, match="older than the answers, 1 of which"):
         AnswerWorker(what)
@@ -299,8 +293,7 @@ def test_two_servers_do_not_share_questions_or_a_stream(tmp_path: Path) -> None:
         with pytest.raises(LedgerError, match="another server"):
             AnswerWorker(deployment(tmp_path))
         with running(deployment(tmp_path, name="other")) as other:
-            ask(worker, "q1")
-            read(worker, "q1")
+            answer(worker, "q1")
             ask(other, "q2")
             until = time.monotonic() + 20
             while not other.trouble and time.monotonic() < until:
@@ -321,16 +314,14 @@ def test_a_second_server_that_starts_while_the_first_debits_gives_no_id_another_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(deployment(tmp_path)) as worker:
-        ask(worker, "q0", votes=(1, 1, 1))
-        read(worker, "q0")
+        answer(worker, "q0", votes=(1, 1, 1))
         before = PrivacyLedger(deployment(tmp_path).ledger).kept_labels(1).tolist()
         real = PrivacyLedger.kept_labels
 
         def late(ledger: PrivacyLedger, number: int) -> Any:
             labels = real(ledger, number)
             monkeypatch.undo()
-            ask(worker, "q1", votes=(0, 0, 0))
-            read(worker, "q1")
+            answer(worker, "q1", votes=(0, 0, 0))
             return labels
 
         monkeypatch.setattr(PrivacyLedger, "kept_labels", late)
@@ -345,9 +336,7 @@ def test_whoever_waits_for_several_is_told_once_all_have_ended_in_whatever_order
             ask(worker, name, seconds=3600)
         all_of_them = worker.ends(lambda questions: {name: questions.one(name) or {} for name in ("a", "b", "c")})
         for name in ("b", "c", "a"):
-            for voter in (1, 2, 3):
-                vote(worker, name, voter, 1)
-            read(worker, name)
+            vote_all(worker, name)
         assert {row["state"] for row in all_of_them.result(5).values()} == {"answered"}
         assert worker._waiters == {}
 
@@ -358,9 +347,7 @@ def test_an_old_copy_gives_no_budget_back_for_what_was_paid_for(tmp_path: Path) 
         ask(worker, "q", seconds=0.2)
     copy = what.state.read_bytes()
     with running(what) as worker:
-        for voter in (1, 2, 3):
-            vote(worker, "q", voter, 1)
-        read(worker, "q"), ask(worker, "next"), read(worker, "next")
+        vote_all(worker, "q"), answer(worker, "next")
     time.sleep(0.2)
     what.state.write_bytes(copy)
     with running(what) as worker:  # without a vote the copy would let it expire, and give its budget back
@@ -381,7 +368,7 @@ def test_what_expired_in_an_old_copy_and_was_paid_for_counts_again(tmp_path: Pat
 def test_another_table_or_ballot_is_refused_at_the_start_and_not_called_another_server(tmp_path: Path) -> None:
     what = deployment(tmp_path)
     with running(what) as worker:
-        ask(worker, "q1"), read(worker, "q1")
+        answer(worker, "q1")
         ask(worker, "q2", seconds=3600)
     problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3)
     another = Release(certify(problem, baselines.double_subsampling(problem)))
@@ -390,12 +377,9 @@ def test_another_table_or_ballot_is_refused_at_the_start_and_not_called_another_
     with pytest.raises(ValueError, match="missing='coin'"):
         AnswerWorker(replace(what, ballot=VoteSchema(3, 2, "refuse")))
     with running(what) as worker:
-        for voter in (1, 2, 3):
-            vote(worker, "q2", voter, 1)
-        assert read(worker, "q2")["state"] == "answered"
+        assert vote_all(worker, "q2")["state"] == "answered"
     with running(replace(what, ballot=VoteSchema(3, 2, "refuse"))) as worker:  # nothing waits
-        ask(worker, "q3")
-        assert read(worker, "q3")["state"] == "answered"
+        assert answer(worker, "q3")["state"] == "answered"
 
 
 def test_a_fault_is_no_second_server_and_shows_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,13 +389,11 @@ def test_a_fault_is_no_second_server_and_shows_no_vote(tmp_path: Path, monkeypat
     try:
         with monkeypatch.context() as patch:
             patch.setattr(PrivacyLedger, "debit", lambda *_, **__: checks.fail("votes", [1, 1, 0], "others"))
-            ask(worker, "q")
-            assert read(worker, "q")["state"] == "failed"
+            assert answer(worker, "q")["state"] == "failed"
         assert not worker.trouble
         assert "cannot be answered" in said[0]
         assert "[1, 1, 0]" not in "".join(said)
-        ask(worker, "again")
-        assert read(worker, "again")["state"] == "answered"
+        assert answer(worker, "again")["state"] == "answered"
     finally:
         worker.stop()
 
@@ -471,8 +453,7 @@ def test_votes_leave_the_log_once_nothing_is_asked(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 0.05)
     what = deployment(tmp_path)
     with running(what) as worker:
-        ask(worker, "q", votes=(1, 1, 0))
-        read(worker, "q")
+        answer(worker, "q", votes=(1, 1, 0))
         log, until = Path(f"{what.state}-wal"), time.monotonic() + 20
         while log.stat().st_size and time.monotonic() < until:
             time.sleep(0.02)
@@ -483,7 +464,7 @@ def test_votes_leave_the_log_once_nothing_is_asked(tmp_path: Path, monkeypatch: 
 def test_a_copy_beside_anothers_log_is_refused_in_a_line(tmp_path: Path) -> None:
     what = deployment(tmp_path)
     with running(what) as worker:
-        ask(worker, "q"), read(worker, "q")
+        answer(worker, "q")
     whole = bytearray(what.state.read_bytes())
     whole[4096:-4096] = b"\7" * (len(whole) - 8192)
     what.state.write_bytes(whole)
