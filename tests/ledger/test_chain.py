@@ -102,10 +102,12 @@ def test_every_field_changes_the_hash_of_its_entry_and_of_all_later_ones(change:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_not_linked_anew_is_damage(change: str, path: Path) -> None:
+    ledger = PrivacyLedger(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(CHANGES[change])
-    with pytest.raises(LedgerError, match="it is corrupted"):
-        PrivacyLedger(path)
+    for use in (lambda: PrivacyLedger(path), ledger.entries, lambda: ledger.debit(QUERY)):
+        with pytest.raises(LedgerError, match="it is corrupted"):
+            use()
 
 
 def test_delivery_changes_no_digest(path: Path) -> None:

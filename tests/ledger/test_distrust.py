@@ -89,10 +89,6 @@ LIES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a larger budget": (lambda path: edit(path, "UPDATE budget SET epsilon = '300'"), "the budget was changed"),
     "a larger budget with its checksum": (resealed, "its budget or its identity changed"),
-    "a newer format": (
-        lambda path: edit(path, "PRAGMA user_version = 2"),
-        "it is a ledger of format 2, and this darrm",
-    ),
     "a trigger": (
         lambda path: edit(
             path, "CREATE TRIGGER undo AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE id = NEW.id; END"
@@ -152,16 +148,6 @@ def test_entries_that_are_gone_are_missed_by_who_never_saw_them(gone: int, path:
         PrivacyLedger(path)
 
 
-@pytest.mark.parametrize("column", ["time", "note", "table_digest", "labels_digest", "token", "output"])
-def test_a_changed_entry_is_noticed(column: str, path: Path) -> None:
-    ledger = PrivacyLedger.create(path, BUDGET)
-    ledger.debit(QUERY, note="first")
-    edit(path, f"UPDATE entries SET {column} = 'x'")  # noqa: S608 (a test's own words)
-    for call in (ledger.entries, lambda: PrivacyLedger(path)):
-        with pytest.raises(LedgerError, match=r"entry 1(, which it had, is gone or| of the log) was changed"):
-            call()
-
-
 def test_counts_are_bounded(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET, composition="planned")
     with pytest.raises(ValueError, match="the number of queries in a charge must be at most"):
@@ -194,12 +180,21 @@ def test_a_path_with_two_slashes_and_one_that_is_no_text(tmp_path: Path) -> None
     ledger.recovery(1).encode()  # every terminal can show it
 
 
-def test_a_file_of_another_format_is_refused_in_one_line(path: Path) -> None:
-    PrivacyLedger.create(path, BUDGET).debit(QUERY)
-    edit(path, f"PRAGMA application_id = {0x64617272}")  # of ledgers before the first release
-    with pytest.raises(LedgerError, match="it is of a format before version 1: open it with") as caught:
-        PrivacyLedger(path)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (f"PRAGMA application_id = {0x64617272}", "it is of a format before version 1: open it with"),
+        ("PRAGMA application_id = 1", "it is no ledger"),
+        ("PRAGMA user_version = 7", "it is a ledger of format 7, and this darrm reads format 1"),
+    ],
+)
+def test_a_file_of_another_format_is_refused_in_one_line(change: str, line: str, path: Path) -> None:
+    ledger = PrivacyLedger.create(path, BUDGET)
+    edit(path, change)
+    for use in (lambda: PrivacyLedger(path), lambda: ledger.debit(QUERY)):
+        with pytest.raises(LedgerError, match=line) as caught:
+            use()
+        assert "\n" not in str(caught.value)
 
 
 def test_counts_of_two_accounts_are_never_mixed(path: Path) -> None:
