@@ -1,5 +1,6 @@
-"""Every destination goes through the one order: nothing before the debit, kept while handed over, then acknowledged."""
+"""Every destination follows one order: nothing before the debit, kept while handed over, durable, acknowledged."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ def test_the_order_of_every_destination(name: str, tmp_path: Path, monkeypatch: 
     ledger = PrivacyLedger.create(tmp_path / "ledger", PrivacyParams(1, "1e-3"))
     destination, steps = make(tmp_path, ledger), list[str]()
     prepare, hand_over, draw = destination.prepare, destination.hand_over, DaRRM.release
+    forget, sync, synced = PrivacyLedger.forget_labels, os.fsync, set[int]()
 
     @contextmanager
     def preparing(votes: Votes) -> Iterator[None]:
@@ -58,6 +60,17 @@ def test_the_order_of_every_destination(name: str, tmp_path: Path, monkeypatch: 
         steps.append("draw")
         return draw(*arguments, **named)
 
+    def syncing(handle: int) -> None:
+        synced.add(os.fstat(handle).st_ino)
+        sync(handle)
+
+    def forgetting(self: PrivacyLedger, number: int) -> None:
+        durable = [tmp_path / output, tmp_path / f"{output}.receipt.json", tmp_path] if output else []
+        assert {path.stat().st_ino for path in durable} <= synced
+        forget(self, number)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(PrivacyLedger, "forget_labels", forgetting)
     monkeypatch.setattr(destination, "prepare", preparing)
     monkeypatch.setattr(destination, "hand_over", handing_over)
     monkeypatch.setattr(DaRRM, "release", drawing)
