@@ -13,12 +13,11 @@ from darrm.priors import Prior, RecordedVotes
 from darrm.problem import Workload
 from darrm.util.files import write_text
 from experiments import pages
-from experiments.aggregators.comparison import Comparison, compare
-from experiments.aggregators.names import name_of
+from experiments.aggregators.comparison import Comparison, compare, compare_private, save_private
 from experiments.aggregators.page import PARTS, Results, page
 from experiments.aggregators.pictures import save_margins
-from experiments.aggregators.private_classes import compare_private, save_private
 from experiments.aggregators.settings import (
+    name_of,
     plain_workloads,
     plurality_vote_workloads,
     plurality_workloads,

@@ -16,7 +16,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util.figures import saved_figure
 from experiments import pages
-from experiments.aggregators.names import RELEASED_FIRST, name_of
+from experiments.aggregators.settings import RELEASED_FIRST, name_of
 from experiments.pages import Row
 
 TEACHERS = Voters(250, PrivacyParams("inf"), overlap=1)

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.aggregators.comparison import Comparison, decide, listed
-from experiments.aggregators.names import name_of
-from experiments.aggregators.private_classes import private_table
+from experiments.aggregators.comparison import Comparison, decide, listed, private_table
+from experiments.aggregators.settings import name_of
 from experiments.pages import Claim, Row, claims_table, filled, read_json, table
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from darrm.plan import Mechanism
 from darrm.util.figures import Style, saved_figure, style
 from experiments.aggregators.comparison import Comparison, listed
-from experiments.aggregators.names import name_of
+from experiments.aggregators.settings import name_of
 
 COLUMNS = 3
 

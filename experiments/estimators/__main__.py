@@ -18,8 +18,17 @@ from darrm.commands.command_line import run
 from darrm.util import checks
 from darrm.util.figures import COLORS, GRAY, saved_figure
 from experiments import pages
-from experiments.estimators.contenders import CONTENDERS, DELTA, NEITHER, OURS, THEIRS, share_right, teachers_of
-from experiments.estimators.data import TITLES, split
+from experiments.estimators.contenders import (
+    CONTENDERS,
+    DELTA,
+    NEITHER,
+    OURS,
+    THEIRS,
+    TITLES,
+    share_right,
+    split,
+    teachers_of,
+)
 from experiments.pages import Claim, Row
 
 NAME, PICTURE = "estimators", "right.png"

@@ -26,14 +26,11 @@ from experiments.composition_tables import K
 from experiments.datasets import LabeledImages, load
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.fresh import fresh_rows
-from experiments.knowledge_transfer.labels import label_rows
-from experiments.knowledge_transfer.page import page, text
-from experiments.knowledge_transfer.pictures import draw
-from experiments.knowledge_transfer.selection import select
+from experiments.knowledge_transfer.labels import label_rows, total_rows
+from experiments.knowledge_transfer.page import draw, page, text
+from experiments.knowledge_transfer.selection import select, student_rows
 from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.students import student_rows
 from experiments.knowledge_transfer.teachers import load_votes, obtain_votes, private_recipe, save_votes
-from experiments.knowledge_transfer.totals import total_rows
 from experiments.pages import Row
 from experiments.teachers import Machine
 

@@ -20,8 +20,19 @@ from darrm.pate.analysis import PrivateFigureWarning
 from darrm.util.figures import BLACK, saved_figure
 from darrm.votes import Votes
 from experiments import pages
-from experiments.next_word.models import CHARACTERS, SEED, Corpus, corpus, decoded, encoded
-from experiments.next_word.samplers import Draw, Task, sampling, votes_by, voting
+from experiments.next_word.models import (
+    CHARACTERS,
+    SEED,
+    Corpus,
+    Draw,
+    Task,
+    corpus,
+    decoded,
+    encoded,
+    sampling,
+    votes_by,
+    voting,
+)
 from experiments.pages import Claim, Row
 
 NAME, FIGURE, PICTURE = "next_word", "texts", "bits.png"

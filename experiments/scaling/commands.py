@@ -22,7 +22,7 @@ from pathlib import Path
 from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Row
-from experiments.scaling.processes import Taken, measured
+from experiments.scaling.measuring import Taken, measured
 
 NAME = "commands"
 ROOT = Path(__file__).parents[2]

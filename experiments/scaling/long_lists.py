@@ -22,7 +22,7 @@ from darrm.commands.command_line import run
 from darrm.util.figures import saved_figure, style
 from experiments import pages
 from experiments.pages import Row
-from experiments.scaling.processes import measured
+from experiments.scaling.measuring import measured
 
 NAME = "long_lists"
 ROOT = Path(__file__).parents[2]

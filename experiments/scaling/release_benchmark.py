@@ -33,7 +33,7 @@ from darrm.table.release import Release
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
-from experiments.scaling.processes import Taken, measured, python
+from experiments.scaling.measuring import Taken, measured, python
 
 NAME = "releases"
 MODULE = "scaling.release_benchmark"

@@ -17,8 +17,7 @@ from experiments import pages
 from experiments.sensitivity.curves import figure2, figure3
 from experiments.sensitivity.kde import figure7
 from experiments.sensitivity.mean import figure4, figure9
-from experiments.sensitivity.page import FigureData, page
-from experiments.sensitivity.pictures import save_picture
+from experiments.sensitivity.page import FigureData, page, save_picture
 from experiments.sensitivity.svm import figure5, figure6
 
 NAME = "sensitivity"

@@ -1,10 +1,12 @@
 """What a reproduced figure of [S] consists of, as JSON and in the documentation written from it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from experiments.pages import Claim, Row, claims_table, filled, read_json, table
 
 ROWS_SHOWN = 16  # of a long table; the JSON has all of them
@@ -65,3 +67,78 @@ def _cell(value: float | None) -> str:
     if value is None:
         return "–"
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+
+
+def save_picture(path: Path, data: FigureData) -> None:
+    """Draw one figure into a file."""
+    with saved_figure(path, width=7.5, height=4.8) as figure:
+        axes = figure.add_subplot()
+        DRAWINGS[data.figure](axes, data)
+        axes.grid(visible=True, which="major", alpha=0.3)
+        if data.figure in (4, 5, 9):
+            shown = [gamma for gamma in (0.02, 0.05, 0.1, 0.2, 0.5) if gamma >= min(data.column("gamma")) * 0.99]
+            axes.set(xscale="log")
+            axes.set_xticks(shown, labels=[str(gamma) for gamma in shown])
+            axes.set_xticks([], minor=True)
+        if data.figure in (3, 5, 9):
+            name_lines(axes)
+        else:  # its lines meet at the end
+            axes.legend(fontsize=9)
+
+
+def _effort(axes: Axes, data: FigureData) -> None:
+    gammas = data.column("gamma")
+    axes.plot(gammas, data.column("m"), label="least m (Theorem 15)", **style(0).line(len(gammas)))
+    bounds = (data.column("lower bound"), data.column("upper bound"))
+    axes.fill_between(gammas, *bounds, alpha=0.25, color=style(0).color, label="bounds on it (Corollary 16)")
+    rank = data.column("m by exchangeability")
+    axes.plot(gammas, rank, label="by exchangeability (not in the paper)", **style(1).line(len(gammas)))
+    axes.set(xscale="log", yscale="log", xlabel="γ, share of pairs without a promise", ylabel="m, sampled pairs")
+
+
+def _index(axes: Axes, data: FigureData) -> None:
+    for place, m in enumerate(dict.fromkeys(data.column("m"))):
+        gammas = data.column("gamma", m)
+        axes.plot(gammas, data.column("k/m", m), label=f"m = {m:,}", **style(place).line(len(gammas)))
+    axes.set(xlabel="γ, share of pairs without a promise", ylabel="k/m, rank of the order statistic")
+
+
+def _mean(axes: Axes, data: FigureData) -> None:
+    sizes = list(dict.fromkeys(data.column("m")))
+    for place, m in enumerate(sizes):
+        sampled, deviations = (data.column(f"sampled ({what})", m) for what in ("mean", "deviation"))
+        how = {"capsize": 2, **style(place).line(len(sampled))}
+        axes.plot(data.column("gamma", m), sampled, label=f"m = {m:,}", **style(place).line(len(sampled)))
+        axes.errorbar(data.column("gamma", m), sampled, yerr=deviations, label="_", **how)
+    exact = [data.column(name, sizes[0]) for name in ("gamma", "analytical")]
+    axes.plot(*exact, color=BLACK, linestyle="--", label="analytical, log(1/γ)/n")
+    axes.set(xlabel="γ, share of pairs without a promise", ylabel="sensitivity of the mean")
+
+
+def _machine(axes: Axes, data: FigureData) -> None:
+    for index, dimension in enumerate(dict.fromkeys(data.column("d"))):
+        gammas = data.column("gamma", dimension)
+        for name, line in (("sampled", "o-"), ("global bound", "--")):
+            how = {"color": style(index).color, "markersize": 3, "label": f"{name}, d = {dimension}"}
+            axes.plot(gammas, data.column(name, dimension), line, **how)
+    axes.set(yscale="log", xlabel="γ, share of pairs without a promise", ylabel="L1 sensitivity")
+
+
+def _over_epsilon(axes: Axes, data: FigureData, label: str, scale: str) -> None:
+    epsilons = data.column("epsilon")
+    for place, name in enumerate(data.columns[1:-1]):
+        what = name.replace("gamma", "γ")
+        axes.plot(epsilons, data.column(name), label=what, **style(place).line(len(epsilons)))
+    axes.plot(epsilons, data.column(data.columns[-1]), color=BLACK, linestyle="--", label=data.columns[-1])
+    axes.set(xscale="log", yscale=scale, xlabel="ε", ylabel=label)
+
+
+DRAWINGS: dict[int, Callable[[Axes, FigureData], None]] = {
+    2: _effort,
+    3: _index,
+    4: _mean,
+    5: _machine,
+    6: partial(_over_epsilon, label="misclassified share of test records", scale="linear"),
+    7: partial(_over_epsilon, label="largest error of the density", scale="log"),
+    9: _machine,
+}

@@ -14,7 +14,8 @@ from pathlib import Path
 from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Claim, Row
-from experiments.serve import costs, kills, long_ledger, race, soak, speed
+from experiments.serve import costs, kills, long_ledger
+from experiments.serve.speed import race, soak, speed
 
 NAME = "serve"
 FIGURES = ("speed", "costs", "race", "long", "kills", "soak")
@@ -46,17 +47,17 @@ def measure(figure: str, folder: Path, options: Namespace) -> Row:
     """Measure one figure."""
     quick = bool(options.quick)
     if figure == "race":
-        return race.measure(folder, 1000 if quick else 100_000, 1)
+        return race(folder, 1000 if quick else 100_000, 1)
     if figure == "long":
         return long_ledger.measure(folder / "long", 10**5 if quick else options.entries)
     if figure == "speed":
-        stores = speed.measure(folder, 2.0 if quick else 10.0)
+        stores = speed(folder, 2.0 if quick else 10.0)
     elif figure == "costs":
         stores = costs.measure(folder)
     elif figure == "kills":
         stores = kills.measure(folder, 10 if quick else options.kills)
     else:
-        stores = soak.measure(folder, 6.0 if quick else 60 * options.minutes)
+        stores = soak(folder, 6.0 if quick else 60 * options.minutes)
     return {"stores": list(stores)}
 
 

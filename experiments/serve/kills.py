@@ -21,7 +21,7 @@ import httpx
 from darrm import PrivacyLedger
 from darrm.serve.client import ServeClient, ServerRefusedError
 from experiments.pages import Row
-from experiments.serve.places import STORES, Place, Server, place
+from experiments.serve.load import STORES, Place, Server, place
 
 PORT, ASKERS, SEED = 8770, 4, 20
 _LONGEST_LIFE = 0.25  # seconds

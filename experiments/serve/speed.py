@@ -1,18 +1,19 @@
-"""Answers a second and latencies of one server, asked one question at a time."""
+"""Answers a second and latencies, memory at half load, and servers that share one budget."""
 
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from experiments.pages import Row
-from experiments.serve.load import Load, middle
-from experiments.serve.places import STORES, place, sync_milliseconds
+from experiments.serve.load import STORES, Answers, Load, middle, place, sync_milliseconds
 
 PORT = 8799
 CLIENTS, RUNS, SERIES = 32, 3, 3
 
 
-def measure(folder: Path, seconds: float) -> Iterator[Row]:
+def speed(folder: Path, seconds: float) -> Iterator[Row]:
     """Measure three series, each of three runs."""
     several = []
     for number in range(SERIES):
@@ -52,3 +53,66 @@ def one_series(folder: Path, seconds: float) -> Iterator[Row]:
                 "sync_milliseconds": sync_milliseconds(folder),
                 "loads": loads,
             }
+
+
+PARTS = 12
+_HALF = {"SQLite": 250.0, "PostgreSQL": 400.0}  # questions a second: about half of what a machine in use answers
+
+
+def soak(folder: Path, seconds: float) -> Iterator[Row]:
+    """Ask at half load, and note the memory a dozen times: first after a minute, or what there is."""
+    for store in STORES:
+        with place(folder / f"soak{store}", store, 10**7) as here:
+            server, noted, answered = here.serve(PORT), [], 0
+            taken: list[float] = []
+            for part in range(PARTS + 1):
+                load = Load(PORT, here.token, f"part{part}", gap=1 / _HALF[store])
+                answers = load.run(seconds / PARTS)
+                noted.append(server.status()["megabytes"])
+                answered, taken = answered + answers.answered, taken + answers.taken
+            yield {
+                "store": store,
+                "minutes": seconds * (PARTS + 1) / PARTS / 60,
+                "rate": _HALF[store],
+                "answered": answered,
+                "p99_milliseconds": 1000 * sorted(taken)[int(0.99 * len(taken))],
+                "begin_megabytes": noted[0],
+                "end_megabytes": noted[-1],
+                "megabytes": noted,
+                "load": os.getloadavg()[0],
+            }
+
+
+SERVERS, RACERS = 4, 16
+
+
+def race(folder: Path, budget: int, together: int) -> Row:
+    """Ask twice the budget, in requests of so many questions; count what was answered, refused and paid for."""
+    requests = 2 * budget // (together * SERVERS)
+    with place(folder / "race", "PostgreSQL", budget) as here:
+        for number in range(SERVERS):
+            here.serve(PORT + number, f"server{number}")
+        begin = time.perf_counter()
+        with ProcessPoolExecutor(SERVERS) as pool:
+            several = [
+                pool.submit(ask, Load(PORT + number, here.token, f"s{number}", RACERS, together), requests)
+                for number in range(SERVERS)
+            ]
+            answers = [one.result() for one in several]
+        return {
+            "budget": budget,
+            "asked": requests * together * SERVERS,
+            "together": together,
+            "servers": SERVERS,
+            "answered": sum(one.answered for one in answers),
+            "refused": sum(one.refused for one in answers),
+            "paid": here.paid(),
+            "debits": here.debits(),
+            "seconds": time.perf_counter() - begin,
+            "load": os.getloadavg()[0],
+        }
+
+
+def ask(load: Load, requests: int) -> Answers:
+    """Ask one server."""
+    return load.run(most=requests)

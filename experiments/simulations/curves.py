@@ -1,19 +1,86 @@
 """The noise functions of the paper's simulations, each certified, and their errors over independent draws."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from darrm.loss.composition import compose_general
+from darrm.loss.composition import compose_general, compose_simple
 from darrm.majority import baselines
 from darrm.majority.noise_function import differences, errors_of, summarize
 from darrm.numerics import Array
 from darrm.optimize.optimizer import optimize_table
+from darrm.priors import Independent, Prior, TwoSided
+from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import Table, certify
 from experiments.pages import Row
-from experiments.simulations import settings
-from experiments.simulations.settings import Panel
+
+PURE = PrivacyParams("0.1")
+APPROXIMATE = PrivacyParams("0.1", "1e-5")
+SEED = 20_250_606  # of the draws on which errors are estimated
+DRAWS = {11: 100_000, 35: 20_000, 101: 10_000}
+
+SURROGATE = Independent(0.5, 1.0)  # what [D, Eq. 202] integrates over instead of T_U
+UNIFORM = Independent(0.0, 1.0)  # T_U
+DECIDED_SURROGATE = Independent(0.7, 1.0)  # what [D, Eq. 204] integrates over instead of T_P
+DECIDED = TwoSided(0.7, 1.0)  # T_P
+
+# Table 3 and Figure 6
+COMPOSED_VOTERS = 35
+COMPOSED_DRAWS = (10, 13, 15, 20)  # M
+DELTA_PRIME = 0.1
+# the digits that [D, Table 3] prints
+PRINTED_TABLE_3 = {
+    10: ("6.4521", "14.0328", "0.1003", "0.6452", "0.1001"),
+    13: ("7.5742", "14.0328", "0.1003", "0.7574", "0.1001"),
+    15: ("8.2708", "14.0328", "0.1003", "0.8271", "0.1001"),
+    20: ("9.8823", "14.0328", "0.1003", "0.9882", "0.1002"),
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One column of a figure."""
+
+    problem: Problem
+    title: str
+    sampled: int  # how many voters γ_Sub takes the majority of
+    composed: PrivacyParams  # (τε, λ) of the majority of all voters, for the paper's γ_const
+
+
+def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Panel, ...]:
+    """Make one panel for every m, with δ = 1 − (1 − Δ)^m and γ_const by simple composition."""
+    everyone = compose_simple(each, K)
+    return tuple(Panel(Problem.from_allowance(Voters(K, each), m), f"K = {K}, m = {m}", m, everyone) for m in values)
+
+
+def composed_panels() -> tuple[Panel, ...]:
+    """Make the panels of Figure 6: the target is what general composition says of M voters [D, D.1.1]."""
+    everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
+    panels = []
+    for draws in COMPOSED_DRAWS:
+        problem = Problem(Voters(COMPOSED_VOTERS, APPROXIMATE), compose_general(APPROXIMATE, draws, DELTA_PRIME))
+        panels.append(Panel(problem, f"K = {COMPOSED_VOTERS}, M = {draws}, m = {problem.m:.4f}", draws, everyone))
+    return tuple(panels)
+
+
+PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
+    "2": lambda: allowances(11, (1, 3, 5, 7), APPROXIMATE),
+    "6": composed_panels,
+    "7": lambda: allowances(11, (1, 3, 5, 7, 9, 11), PURE),
+    "8": lambda: allowances(101, (10, 20, 30, 40, 60, 80), PURE),
+    "9": lambda: allowances(11, (3, 5), PURE),
+}
+# what the p_i of the plots of errors really are; the constant law draws too, and so do those after it in the page
+UNIFORM_VOTERS: dict[str, Prior] = {"p_i ~ U[0, 1]": UNIFORM}
+ACTUALS = dict.fromkeys(("2", "6", "7", "8"), UNIFORM_VOTERS) | {
+    "9": UNIFORM_VOTERS
+    | {"p_i = 0.5": Independent(0.5, 0.5), "p_i ~ U[0, 0.1]": Independent(0.0, 0.1), "p_i ~ T_P": DECIDED}
+}
+WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # its theorem is about Δ = δ = 0
+WITH_TWO_PRIORS = frozenset({"9"})
+
 
 OPTIMAL, TRUE, MONOTONE = "γ_opt", "γ_true (ours)", "γ_mono (ours)"
 OPTIMAL_U, OPTIMAL_P, TRUE_P = "γ_opt-U", "γ_opt-P", "γ_true-P (ours)"
@@ -25,17 +92,17 @@ def figure_data(figure: str) -> Row:
     """Compute one figure as plain data."""
     return {
         "figure": figure,
-        "seed": settings.SEED,
-        "panels": [_panel_data(figure, panel) for panel in settings.PANELS[figure]()],
+        "seed": SEED,
+        "panels": [_panel_data(figure, panel) for panel in PANELS[figure]()],
     }
 
 
 def table_3() -> list[Row]:
     """Compute the rows of Table 3, with the printed digits beside them."""
     rows = []
-    everyone = compose_general(settings.APPROXIMATE, settings.COMPOSED_VOTERS, settings.DELTA_PRIME)
-    for panel in settings.composed_panels():
-        problem, printed = panel.problem, settings.PRINTED_TABLE_3[panel.sampled]
+    everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
+    for panel in composed_panels():
+        problem, printed = panel.problem, PRINTED_TABLE_3[panel.sampled]
         values = {
             "m": problem.m,
             "tau": everyone.epsilon / problem.voters.each.epsilon,
@@ -59,7 +126,7 @@ def _panel_data(figure: str, panel: Panel) -> Row:
             "name": name,
             "gamma": [float(value) for value in table.gamma.full],
             "scale": table.certificate.scale,
-            "surrogate": table.gamma.expected_error(settings.SURROGATE),
+            "surrogate": table.gamma.expected_error(SURROGATE),
             "gap": None if table.optimality is None else table.optimality.gap,
             "errors": [_error(actual, table.gamma.half, first, rows) for actual, rows in drawn.items()],
         }
@@ -92,26 +159,26 @@ def _error(actual: str, half: Array, first: Array, rows: Array) -> Row:
 
 def _draws(figure: str, K: int) -> dict[str, Array]:
     """Draw K probabilities many times for each law; all methods meet the same draws."""
-    rng = np.random.default_rng(settings.SEED)
-    laws = settings.ACTUALS[figure].items()
-    return {name: differences(law.probabilities(K, settings.DRAWS[K], rng=rng)) for name, law in laws}
+    rng = np.random.default_rng(SEED)
+    laws = ACTUALS[figure].items()
+    return {name: differences(law.probabilities(K, DRAWS[K], rng=rng)) for name, law in laws}
 
 
 def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
     problem = panel.problem
-    if figure in settings.WITH_TWO_PRIORS:
-        yield OPTIMAL_U, optimize_table(problem, prior=settings.SURROGATE)
-        yield OPTIMAL_P, optimize_table(problem, prior=settings.DECIDED_SURROGATE)
+    if figure in WITH_TWO_PRIORS:
+        yield OPTIMAL_U, optimize_table(problem, prior=SURROGATE)
+        yield OPTIMAL_P, optimize_table(problem, prior=DECIDED_SURROGATE)
     else:
-        yield OPTIMAL, optimize_table(problem, prior=settings.SURROGATE)
+        yield OPTIMAL, optimize_table(problem, prior=SURROGATE)
     # the majority of M voters, whatever the target is called
     drawn = Problem.from_allowance(Voters(problem.voters.K, problem.voters.each), panel.sampled)
     yield SUB, certify(problem, baselines.subsampling(drawn))
-    if figure in settings.WITH_DOUBLE_SUBSAMPLING:
+    if figure in WITH_DOUBLE_SUBSAMPLING:
         yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))
     yield CONSTANT, certify(problem, baselines.randomized_response(problem, panel.composed))
     yield BEST_CONSTANT, certify(problem, baselines.randomized_response(problem))
-    yield TRUE, optimize_table(problem, prior=settings.UNIFORM, objective="expected-error")
-    if figure in settings.WITH_TWO_PRIORS:
-        yield TRUE_P, optimize_table(problem, prior=settings.DECIDED, objective="expected-error")
-    yield MONOTONE, optimize_table(problem, prior=settings.SURROGATE, shape="monotone")
+    yield TRUE, optimize_table(problem, prior=UNIFORM, objective="expected-error")
+    if figure in WITH_TWO_PRIORS:
+        yield TRUE_P, optimize_table(problem, prior=DECIDED, objective="expected-error")
+    yield MONOTONE, optimize_table(problem, prior=SURROGATE, shape="monotone")

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -14,13 +16,110 @@ from darrm.plan.accuracy import Law
 from darrm.plan.calibration import calibrate
 from darrm.plan.mechanisms import named
 from darrm.plurality.plurality_law import PluralityLaw
+from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
-from experiments.aggregators.names import NAMES
+from darrm.util.files import replacing
+from darrm.votes import Votes
+from experiments.aggregators.settings import NAMES
 from experiments.composition_tables import DELTA_PRIME
 from experiments.pages import Row
-from experiments.ten_classes.settings import ALLOWANCES, BELIEF, CLASSES, QUERIES, K, Setup
-from experiments.ten_classes.votes import KeptVotes, plurality, shares_right
+
+K, CLASSES = 11, 10
+DELTA = "1e-5"  # δ of one teacher
+ALLOWANCES = (1, 2, 3, 5)  # m: one label may cost what m teachers cost
+DRAWN = {2: 5, 3: 5}  # m: voters that the best law is found for; six did not end in ten minutes
+QUERIES = (20, 50, 100)  # at which sums are shown
+TRAININGS = 3
+BELIEF = Dirichlet(0.1)  # about the votes, settled before any were counted: most voters agree
+SAMPLING_RATE, STEPS, CLIP = 0.125, 40, 1.0  # of DP-SGD; 682 images a step, few enough for sums that are exact enough
+TRIED_EPSILONS = ("0.1", "0.125", "0.15", "0.2")
+TRIED_RATES = (2.0, 4.0, 8.0)
+ENOUGH = 0.7  # share of right answers of one teacher on held-out training images, from which on it counts as useful
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What differs between data sets: the least ε of `TRIED_EPSILONS` with which teachers are useful, and the rate."""
+
+    epsilon: str
+    rate: float
+
+    @property
+    def each(self) -> PrivacyParams:
+        """What every private teacher satisfies."""
+        return PrivacyParams(self.epsilon, DELTA)
+
+    @property
+    def voters(self) -> Voters:
+        """The private teachers, all of which one person may reach, as in the paper."""
+        return Voters(K, self.each)
+
+    def target(self, m: int) -> PrivacyParams:
+        """Return what one label may cost: what m of the teachers cost together."""
+        return Problem.from_allowance(self.voters, m).target
+
+
+SETUPS = {
+    "mnist": Setup("0.15", 8.0),
+    "fashion-mnist": Setup("0.2", 8.0),
+    "digits": Setup("4", 4.0),  # 130 images a teacher: a demonstration that needs no download
+}
+
+
+Labels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class KeptVotes:
+    """What the teachers of T trainings say about n test images, with and without DP-SGD: (T, n, K) each."""
+
+    private: Labels
+    plain: Labels
+    truth: Labels  # (n,) true classes, for measuring alone
+
+    def save(self, path: Path) -> None:
+        """Write them to one compressed file."""
+        with replacing(path) as temporary:
+            np.savez_compressed(temporary, private=self.private, plain=self.plain, truth=self.truth)
+
+    @classmethod
+    def load(cls, path: Path) -> "KeptVotes":
+        """Read what `save` wrote."""
+        with np.load(path) as arrays:
+            return cls(arrays["private"], arrays["plain"], arrays["truth"])
+
+
+def plurality(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Answer with a class that has the most votes, one of several at random: a law without noise, (n, C) → (n, C).
+
+    >>> plurality(np.array([[5, 5, 1]])).tolist()
+    [[0.5, 0.5, 0.0]]
+    """
+    leads = counts == counts.max(axis=1, keepdims=True)
+    return np.asarray(leads / leads.sum(axis=1, keepdims=True))
+
+
+def shares_right(votes: Labels, truth: Labels, law: Law) -> list[float]:
+    """Compute how often a law that treats classes alike answers with the true class, for each of T trainings.
+
+    The law is asked about sorted histograms; its probabilities are averaged, and nothing is drawn.
+
+    >>> votes = np.array([[[2, 2, 2], [0, 0, 1]]], dtype=np.uint8)
+    >>> shares_right(votes, np.array([2, 1], dtype=np.uint8), lambda counts: counts / 3)
+    [0.6666666666666666]
+    """
+    return [_share_right(Votes.of_labels(labels, CLASSES).counts, truth, law) for labels in votes]
+
+
+def _share_right(counts: NDArray[np.int64], truth: Labels, law: Law) -> float:
+    """Average the probability of the true class over the questions of one training."""
+    questions = np.arange(len(counts))
+    histograms, which = np.unique(-np.sort(-counts, axis=1), axis=0, return_inverse=True)
+    votes_for_truth = counts[questions, truth]
+    place = np.argmax(histograms[which] == votes_for_truth[:, None], axis=1)  # the first with as many votes
+    return float(np.mean(law(histograms)[which, place]))
+
 
 PLAIN = Voters(K, PrivacyParams("inf"), overlap=1)
 BEST_OF_PLAIN, BEST_OF_PRIVATE = "best law for plain voters", "best law for drawn private voters"

@@ -21,7 +21,7 @@ from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer.selection import held_out, score
 from experiments.pages import Row
 from experiments.teachers import Machine, Training, obtain_labels
-from experiments.ten_classes.settings import (
+from experiments.ten_classes.comparison import (
     CLASSES,
     CLIP,
     DELTA,
@@ -32,8 +32,8 @@ from experiments.ten_classes.settings import (
     TRIED_EPSILONS,
     TRIED_RATES,
     K,
+    KeptVotes,
 )
-from experiments.ten_classes.votes import KeptVotes
 
 PLAIN = PlainSGD(8.0, 10, 32)  # of three tried on held-out training images; one twice as long gained up to 0.3 %
 POOL, DIRECTIONS = 4, 8

@@ -21,10 +21,9 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide
-from experiments.aggregators.names import name_of
 from experiments.aggregators.page import Results, shares_table
 from experiments.aggregators.pictures import save_margins
-from experiments.aggregators.settings import plain_workloads, private_workloads
+from experiments.aggregators.settings import name_of, plain_workloads, private_workloads
 from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
 from tests.planned import ONE, Oracle, share
 

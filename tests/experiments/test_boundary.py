@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from darrm.majority.noise_function import NoiseFunction
-from experiments.boundary.__main__ import measure
-from experiments.boundary.losses import AllModels, same_question
-from experiments.boundary.search import Search, climb
-from experiments.boundary.settings import SHAPES
+from experiments.boundary import SHAPES, AllModels, Search, climb, measure, same_question
 from experiments.pages import read_json
 from tests.account import test_counterexamples as exact
 from tests.oracle import exponential

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.scaling.commands import COMMANDS, ROOT, Runs, median, run_once, times_less
-from experiments.scaling.processes import Taken
+from experiments.scaling.measuring import Taken
 
 
 @pytest.mark.slow

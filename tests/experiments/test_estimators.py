@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
-from experiments.estimators import contenders, data
+from experiments.estimators import contenders
 from experiments.estimators.__main__ import judged, means_of
 from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, share_right, unit
 
@@ -17,8 +17,8 @@ def cell(**right: list[float | None]) -> dict[str, Any]:
 
 
 def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
-    made = data.split("wine", 3)
-    x, y = data.load("wine")
+    made = contenders.split("wine", 3)
+    x, y = contenders.load("wine")
     parts = made.x, made.public, made.questions
     assert [len(part) for part in parts] == [178 - 2 * 35, 35, 35]
     assert -1 <= x.min() < -0.9 < 0.9 < x.max() <= 1
@@ -26,7 +26,7 @@ def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
     rows = {row.tobytes(): label for row, label in zip(x, y, strict=True)}
     assert [rows[row.tobytes()] for row in made.x] == made.y.tolist()
     assert [rows[row.tobytes()] for row in made.questions] == made.answers.tolist()
-    assert not np.array_equal(data.split("wine", 4).questions, made.questions)
+    assert not np.array_equal(contenders.split("wine", 4).questions, made.questions)
 
 
 def test_rows_of_length_one_keep_apart_what_differs_in_length() -> None:
@@ -55,7 +55,7 @@ def test_every_contender_learns_where_the_budget_is_large(who: str) -> None:
     pytest.importorskip("torch")
     if CONTENDERS[who][0] == THEIRS:
         pytest.importorskip("diffprivlib")
-    made = data.split("wine", 0)
+    made = contenders.split("wine", 0)
     largest = share_right("the largest class", made, 100, 0)
     assert largest is not None
     assert (share_right(who, made, 100, 0) or 0.0) > largest + 0.1

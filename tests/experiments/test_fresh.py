@@ -10,11 +10,21 @@ from scipy.stats import binom, norm
 
 from darrm.plan.mechanisms import named
 from darrm.votes import Votes
-from experiments.fresh import __main__ as fresh
-from experiments.fresh import rivals
-from experiments.fresh.__main__ import Setting, rows_of
-from experiments.fresh.prompts import Examples, load, told, votes_of
-from experiments.fresh.rivals import CLIP, STEPS, clipped_sum, gaussian_counts, least_noise, private_model
+from experiments import fresh
+from experiments.fresh import (
+    CLIP,
+    STEPS,
+    Examples,
+    Setting,
+    clipped_sum,
+    gaussian_counts,
+    least_noise,
+    load,
+    private_model,
+    rows_of,
+    told,
+    votes_of,
+)
 
 
 def corners(people: int, questions: int) -> Examples:
@@ -133,7 +143,7 @@ def test_a_private_model_is_as_noisy_as_is_paid_for(monkeypatch: pytest.MonkeyPa
             asked.append(budget)
             return noise
 
-        monkeypatch.setattr(rivals, "least_noise", least)
+        monkeypatch.setattr(fresh, "least_noise", least)
         return private_model(examples, 3.0, 1e-5, rng=np.random.default_rng(3))
 
     assert right(0.0) == 1.0

@@ -16,11 +16,10 @@ from darrm.training.calibration import privacy_of
 from darrm.training.teachers import majority
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
-from experiments.knowledge_transfer.labels import accuracies, ways
+from experiments.knowledge_transfer.labels import accuracies, total_rows, ways
 from experiments.knowledge_transfer.page import text
 from experiments.knowledge_transfer.selection import _what_counts
 from experiments.knowledge_transfer.teachers import TeacherVotes, private_recipe
-from experiments.knowledge_transfer.totals import total_rows
 from experiments.pages import read_json, write_json
 from experiments.pate.settings import TABLE_4
 

@@ -7,12 +7,18 @@ import pytest
 
 from darrm.loss.renyi import RenyiCurve
 from experiments.next_word import __main__ as next_word
-from experiments.next_word.models import CHARACTERS, LEAN, Corpus, Model, corpus, decoded, encoded
-from experiments.next_word.samplers import (
+from experiments.next_word.models import (
+    CHARACTERS,
+    LEAN,
+    Corpus,
+    Model,
     Task,
     clip_of,
     clipped_differences,
     clipped_mean,
+    corpus,
+    decoded,
+    encoded,
     independent,
     sampling,
     softmax,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.pages import fill, read_json
-from experiments.rows.__main__ import collected, template
+from experiments.rows import collected, template
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "reproduction"

@@ -9,17 +9,17 @@ import pytest
 
 from darrm import priors
 from experiments.simulations import __main__ as simulations
-from experiments.simulations import claims, curves, page, settings
+from experiments.simulations import curves, page
 
 DOCS = Path(__file__).parents[2] / "docs/reproduction/simulations"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fewer_draws() -> Any:
-    kept = dict(settings.DRAWS)
-    settings.DRAWS.update({11: 4_000, 35: 1_000, 101: 1_000})
+    kept = dict(curves.DRAWS)
+    curves.DRAWS.update({11: 4_000, 35: 1_000, 101: 1_000})
     yield
-    settings.DRAWS.update(kept)
+    curves.DRAWS.update(kept)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_table_3_to_every_printed_digit() -> None:
 
 @pytest.mark.slow
 def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
-    found = list(claims.decide(figures, curves.table_3()))
+    found = list(page.decide(figures, curves.table_3()))
     refuted = [claim.statement for claim in found if not claim.holds]
     # with p_i = 1/2 every γ has error 0; and under T_P itself the paper's surrogate for it is no gain
     # and at m = 1 the optimum for the error itself beats subsampling
@@ -57,14 +57,14 @@ def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> N
         error["excess"] = -0.1
     for curve in changed["7"]["panels"][4]["curves"]:
         curve["errors"][0]["mean"] = 0.1
-    claims.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
-    held = {claim.statement: claim.holds for claim in claims.decide(changed, None)}
+    page.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
+    held = {claim.statement: claim.holds for claim in page.decide(changed, None)}
     assert sum(not holds for holds in held.values()) == 3 + 5
 
 
 def test_the_true_objective_wins_under_its_own_law(figures: dict[str, dict[str, Any]]) -> None:
     for panel in figures["2"]["panels"][:3]:
-        true = claims.curve_of(panel, curves.TRUE)["errors"][0]
+        true = page.curve_of(panel, curves.TRUE)["errors"][0]
         for curve in panel["curves"]:
             if curve["name"] != curves.TRUE:
                 assert true["mean"] < curve["errors"][0]["mean"]

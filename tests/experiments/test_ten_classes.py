@@ -11,9 +11,24 @@ from darrm.problem import Problem, Voters
 from darrm.table.table import certify
 from experiments.pages import read_json
 from experiments.ten_classes import comparison
-from experiments.ten_classes.comparison import BARE, BEST_OF_PRIVATE, ONE_TEACHER, SUBSAMPLING, of_sample, rows, sums
-from experiments.ten_classes.settings import CLASSES, DELTA, DRAWN, SETUPS, TRAININGS, K
-from experiments.ten_classes.votes import KeptVotes, plurality, shares_right
+from experiments.ten_classes.comparison import (
+    BARE,
+    BEST_OF_PRIVATE,
+    CLASSES,
+    DELTA,
+    DRAWN,
+    ONE_TEACHER,
+    SETUPS,
+    SUBSAMPLING,
+    TRAININGS,
+    K,
+    KeptVotes,
+    of_sample,
+    plurality,
+    rows,
+    shares_right,
+    sums,
+)
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "ten_classes"
 PUBLISHED = ("mnist", "fashion-mnist")

@@ -7,10 +7,9 @@ import pytest
 
 from darrm.privacy import PrivacyParams
 from darrm.votes import Votes
+from experiments import tested
 from experiments.pages import Row
-from experiments.tested import __main__ as tested
-from experiments.tested.__main__ import CHANCE, KINDS, least_budget, rows_of, table_of
-from experiments.tested.ensembles import Setting
+from experiments.tested import CHANCE, KINDS, Setting, least_budget, rows_of, table_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 VOTES = Votes.of_counts([[58, 2, 0]] * 30 + [[40, 15, 5]] * 10)

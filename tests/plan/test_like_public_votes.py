@@ -10,7 +10,7 @@ from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.priors import Led
 from darrm.votes import Votes
 from experiments.pate.recorded import load_counts
-from experiments.ten_classes.votes import KeptVotes
+from experiments.ten_classes.comparison import KeptVotes
 from tests.planned import accuracy_of
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"

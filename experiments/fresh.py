@@ -1,25 +1,25 @@
-"""Release what prompts say whose private examples are drawn anew for every question, against rivals at equal budgets.
+"""Prompts without a language model: each answers as the nearest of a few private examples, drawn for the question.
 
-    python -m experiments.fresh --figure digits                          # seconds, no download
-    python -m experiments.fresh --figure mnist --figure fashion-mnist    # minutes
-    python -m experiments.fresh --figure adult
-
-No language model is at hand: a prompt answers as the nearest of its few examples. Writes OUTPUT/fresh/NAME.json, the
-picture of all that lie there, and OUTPUT/fresh.md.
+What is near is said by random features with a public seed, fitted to nothing. Everybody is drawn for a question by a
+coin of his own, and seated by a draw of his own, as `darrm.prompts.ResampledPrompts` does it with exact coins.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm.commands.command_line import run
 from darrm.errors import PlanError
 from darrm.noisy_max.noisy_law import winning_probabilities
+from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.plan.calibration import CalibratedMechanism
 from darrm.plan.mechanisms import named
@@ -30,11 +30,152 @@ from darrm.problem import Voters, Workload
 from darrm.subsampling import Subsampling
 from darrm.util.figures import BLACK, BLUE, GRAY, VERMILION, saved_figure
 from darrm.votes import Votes
-from experiments import pages
-from experiments.aggregators.names import name_of
-from experiments.fresh.prompts import SEED, Examples, Told, load, told, true_labels, votes_of
-from experiments.fresh.rivals import gaussian_counts, private_model
+from experiments import datasets, pages
+from experiments.aggregators.settings import name_of
+from experiments.census import load_adult
 from experiments.pages import Claim, Row
+
+FEATURES = 512
+SEED = 33  # public: of the features, the draws and the questions
+Features = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Private examples, one a person, and public questions with their answers, all as features of length 1."""
+
+    name: str
+    x: Features  # (N, d)
+    y: Labels  # (N,)
+    questions: Features  # (Q, d)
+    answers: Labels  # (Q,)
+
+    @property
+    def classes(self) -> int:
+        """How many answers there are."""
+        return int(max(self.y.max(), self.answers.max())) + 1
+
+
+def load(name: str) -> Examples:
+    """Load examples and questions of a data set; `experiments.datasets` says where from."""
+    if name == "adult":
+        table = load_adult()
+        parts = table.train_x, table.train_y, table.test_x, table.test_y
+    else:
+        images = datasets.load(name, datasets.ALL_CLASSES)
+        parts = images.train_x, images.train_y, images.test_x, images.test_y
+    rng = np.random.default_rng(SEED)
+    x, questions = (part.reshape(len(part), -1) for part in parts[::2])
+    weights = rng.normal(size=(x.shape[1], FEATURES)).astype(np.float32)
+    order = rng.permutation(len(questions))
+    return Examples(name, _features(x, weights), parts[1], _features(questions, weights)[order], parts[3][order])
+
+
+def _features(x: NDArray[np.float32], weights: Features) -> Features:
+    """Rectify random projections of vectors of length 1: (n, p) → (n, d), of length 1."""
+    rows = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
+    hidden = np.maximum(rows @ weights, 0.0)
+    return np.asarray(hidden / np.maximum(np.linalg.norm(hidden, axis=1, keepdims=True), 1e-9), dtype=np.float32)
+
+
+def votes_of(examples: Examples, K: int, rate: float, queries: int, *, rng: np.random.Generator) -> Votes:
+    """Let K prompts vote on the first questions, again from the first where they are fewer; an empty one guesses."""
+    people, labels = len(examples.x), np.empty((queries, K), dtype=np.int64)
+    for query in range(queries):
+        drawn = rng.choice(people, rng.binomial(people, rate), replace=False)
+        seats = rng.integers(K, size=drawn.size)
+        near = examples.x[drawn] @ examples.questions[query % len(examples.questions)]
+        nearest = np.lexsort((near, seats))  # the last of each seat is its nearest
+        last = np.append(np.diff(seats[nearest]) > 0, True) if drawn.size else np.empty(0, dtype=bool)
+        labels[query] = rng.integers(examples.classes, size=K)
+        labels[query, seats[nearest][last]] = examples.y[drawn[nearest[last]]]
+    return Votes.of_labels(labels, classes=examples.classes)
+
+
+def true_labels(examples: Examples, queries: int) -> Labels:
+    """Return the answers to the questions that `votes_of` asks."""
+    return examples.answers[np.arange(queries) % len(examples.answers)]
+
+
+@dataclass(frozen=True)
+class Told:
+    """How often labels with a law are those of the votes, any of several with the most, and how often they are true."""
+
+    kept: float
+    accuracy: float
+
+
+def told(votes: Votes, answers: Labels, probabilities: Array | None = None) -> Told:
+    """Add up exactly: (Q, C) probabilities of the classes in falling order of their votes; None for the votes alone."""
+    order = np.argsort(-votes.counts, axis=1, kind="stable")
+    falling = np.take_along_axis(votes.counts, order, axis=1)
+    leads = falling == falling[:, :1]
+    law = leads / leads.sum(axis=1, keepdims=True) if probabilities is None else probabilities
+    right = order == answers[:, None]
+    return Told(float((law * leads).sum(axis=1).mean()), float((law * right).sum(axis=1).mean()))
+
+
+BATCH, STEPS, CLIP, RATE, MOMENTUM = 1024, 600, 1.0, 8.0, 0.9
+_INTERVAL = 1e-3  # of loss distributions
+
+
+def _accountant(rate: float, noise: float, steps: int) -> Any:  # noqa: ANN401 (of a library without types)
+    import dp_accounting  # noqa: PLC0415 (a second)
+    from dp_accounting.pld import pld_privacy_accountant  # noqa: PLC0415
+
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    account = pld_privacy_accountant.PLDAccountant(relation, value_discretization_interval=_INTERVAL)
+    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise))
+    return account.compose(event, steps)
+
+
+@lru_cache(maxsize=256)
+def least_noise(rate: float, steps: int, epsilon: float, delta: float) -> float:
+    """Find the least noise multiplier of so many Poisson-sampled Gaussian mechanisms, to a hundredth, rounded up."""
+    low, high = 0.2, 0.4
+    while _accountant(rate, high, steps).get_epsilon(delta) > epsilon:
+        low, high = high, 2.0 * high
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        admitted = _accountant(rate, middle, steps).get_epsilon(delta) <= epsilon
+        low, high = (low, middle) if admitted else (middle, high)
+    return high
+
+
+def gaussian_counts(rate: float, queries: int, epsilon: float, delta: float) -> float:
+    """Return σ of the noise on every count of private in-context learning: one moved vote changes two counts by 1."""
+    return math.sqrt(2.0) * least_noise(rate, queries, epsilon, delta)
+
+
+def private_model(examples: Examples, epsilon: float, delta: float, *, rng: np.random.Generator) -> float:
+    """Train a linear model by DP-SGD [ACG16] on the same features, and return how many questions it answers rightly."""
+    people, classes = len(examples.x), examples.classes
+    rate = min(1.0, BATCH / people)
+    noise = least_noise(rate, STEPS, epsilon, delta) * CLIP
+    weights, moving = np.zeros((2, examples.x.shape[1], classes))
+    targets = np.eye(classes)[examples.y]
+    for _ in range(STEPS):
+        batch = np.flatnonzero(rng.random(people) < rate)
+        summed = clipped_sum(examples.x[batch].astype(np.float64), targets[batch], weights)
+        gradient = (summed + noise * rng.normal(size=weights.shape)) / (rate * people)
+        moving = MOMENTUM * moving + gradient
+        weights = weights - RATE * moving
+    guessed = np.argmax(examples.questions.astype(np.float64) @ weights, axis=1)
+    return float(np.mean(guessed == examples.answers))
+
+
+def clipped_sum(x: Array, targets: Array, weights: Array) -> Array:
+    """Add up the gradients of people whose features have length 1, none of more than ``CLIP``: shape of ``weights``."""
+    wrong = _softmax(x @ weights) - targets  # a gradient is the outer product of features and these
+    clipped = wrong * np.minimum(1.0, CLIP / np.maximum(np.linalg.norm(wrong, axis=1, keepdims=True), 1e-12))
+    return np.asarray(x.T @ clipped)
+
+
+def _softmax(scores: Array) -> Array:
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
 
 NAME, PICTURE = "fresh", "kept.png"
 FIGURES = ("digits", "mnist", "fashion-mnist", "adult")

@@ -1,1 +1,0 @@
-"""Every row of the three papers, on one page: where it is reproduced, and what came out."""
