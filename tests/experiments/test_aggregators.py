@@ -19,10 +19,13 @@ from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
+from experiments import pages
 from experiments.aggregators import __main__ as aggregators
+from experiments.aggregators import budgets
 from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide
 from experiments.aggregators.page import Results, shares_table
 from experiments.aggregators.pictures import save_margins
+from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
 from experiments.aggregators.settings import name_of, plain_workloads, private_workloads
 from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
 from tests.planned import ONE, Oracle, share
@@ -202,3 +205,52 @@ def test_the_page_is_of_all_workloads() -> None:
     assert {tuple(entry.workload[name] for name in ("classes", "K", "queries")) for entry in results.pluralities} == {
         (C, K, Q) for C in (3, 10, 150) for K in (50, 250, 1000, 5000) for Q in (1, 100, 1000, 10_000)
     }
+
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reproduction" / "aggregators"
+SAVED: list[dict[str, Any]] = pages.read_json(FOLDER / "budgets.json")
+
+
+def test_the_data_are_of_the_panels_and_every_name_is_drawn_somewhere() -> None:
+    assert [panel["title"] for panel in SAVED] == [title for title, *_ in budgets.PANELS]
+    for number, panel in enumerate(SAVED):
+        budgeted = [float(epsilon) for epsilon in budgets.PANELS[number][2].split()]
+        assert [point["epsilon"] for point in panel["points"]] == budgeted
+    names = {name for panel in SAVED for point in panel["points"] for name in point["right"]}
+    assert set(budgets.LINES) <= names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("panel", "point"), [(0, 2), (1, 2), (2, 4)])
+def test_the_data_are_those_of_a_sweep(panel: int, point: int) -> None:
+    saved = SAVED[panel]["points"][point]
+    (again,) = budgets.points_of(panel, [budgets.PANELS[panel][2].split()[point]])
+    assert again["right"] == pytest.approx(saved["right"], abs=1e-6)
+
+
+def test_three_outcomes_are_those_of_draws() -> None:
+    """200,000 draws: a false alarm needs five standard deviations."""
+    rng, draws = np.random.default_rng(7), 200_000
+    x, y = np.array([0.3, -1.0, 2.5]), np.array([0.9, 0.4, 2.0])
+    noise = rng.standard_normal((2, 3, draws))
+    a, b = x[:, None] + noise[0], y[:, None] + noise[1]
+    seen = [np.mean((a > b) & (a > 0), axis=1), np.mean((b > a) & (b > 0), axis=1), np.mean((a < 0) & (b < 0), axis=1)]
+    exact = three_outcomes(x, y)
+    assert exact.sum(axis=0) == pytest.approx(np.ones(3), abs=1e-12)
+    assert np.all(np.abs(np.array(seen) - exact) < 5.0 * np.sqrt(exact * (1.0 - exact) / draws))
+
+
+def test_two_classes_are_one_bit() -> None:
+    """σ = 40, order 8: 0.003187 for two classes; small orders come near 2/π of the counts' cost."""
+    assert two_classes(40.0, np.array([8.0]))[0] == pytest.approx(0.003187, abs=1e-6)
+    assert two_classes(1000.0, np.array([2.0]))[0] * 1000.0**2 / 2.0 == pytest.approx(2.0 / np.pi, abs=1e-4)
+
+
+def test_the_worst_place_costs_what_the_label_costs() -> None:
+    """At the best place of the grid 0.003204 of 0.005, and the certified curve is at most one in a hundred above."""
+    costs = label_costs()
+    surface, ratio = costs["surface"], costs["ratios"][1]
+    assert np.max(surface["shares"]) * 8.0 / 1600.0 == pytest.approx(0.003204, abs=1e-6)
+    certified = ratio["label"][ratio["orders"].index(8.0)]
+    assert np.max(surface["shares"]) <= certified <= 1.01 * np.max(surface["shares"])
+    assert np.all(np.array(ratio["two_classes"]) <= ratio["label"])
