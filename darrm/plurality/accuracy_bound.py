@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -109,18 +109,6 @@ class VoterRow:
         return row
 
 
-class Multiplier(Protocol):
-    """Multipliers z of some rows: their effect on c, and their JSON."""
-
-    def subtract(self, reduced: list[arb], problem: Problem) -> arb:
-        """Subtract the rows, times z, from ρ; return the coefficient of δ."""
-        ...
-
-    def to_list(self) -> list[Json]:
-        """Write it as plain data."""
-        ...
-
-
 class PairMultipliers(NamedTuple):
     """z of the theorem for the terms of one pair of neighbors, in the order of `Partitions.terms`."""
 
@@ -164,6 +152,9 @@ class RowMultiplier(NamedTuple):
     def to_list(self) -> list[Json]:
         """Write z, and the row."""
         return [self.weight, *self.row.to_list()]
+
+
+Multiplier = PairMultipliers | RowMultiplier
 
 
 def most_of_one_string(problem: Problem) -> list[arb]:

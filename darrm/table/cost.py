@@ -7,6 +7,7 @@ import numpy as np
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, classes_in_words, is_open
+from darrm.table.evidence import costs_of_non_private, is_cheap, kind_of
 from darrm.table.sample import sample_of
 from darrm.table.table import Table
 from darrm.util import checks
@@ -56,7 +57,7 @@ delta=0), renyi=…, profile=…, count=20)
     if not proved.cover(voters):
         checks.fail("voters", str(voters), f"as private as those of the table, with no larger overlap: {proved}")
     reach = "" if voters.overlap is None else f", a person reaching at most {voters.overlap}"
-    wanted = table.evidence.is_cheap(table.problem, table.law) if exact is None else exact
+    wanted = is_cheap(table.problem, table.law) if exact is None else exact
     return PrivacyCost(
         f"{_name(table, voters.K)}{reach}",
         guarantee=table.problem.target,
@@ -72,7 +73,9 @@ delta=0), renyi=…, profile=…, count=20)
 
 def _name(table: Table, voters: int | str) -> str:
     classes = table.problem.classes
-    return table.evidence.name.format(voters, classes_in_words(classes) if is_open(classes) else f"{classes} classes")
+    return kind_of(table.law).name.format(
+        voters, classes_in_words(classes) if is_open(classes) else f"{classes} classes"
+    )
 
 
 def _for_plain_voters(table: Table, voters: Voters) -> tuple[PrivacyCost, ...]:
@@ -82,7 +85,7 @@ def _for_plain_voters(table: Table, voters: Voters) -> tuple[PrivacyCost, ...]:
 
 @lru_cache(maxsize=64)  # of immutable tables: every cost of one needs it
 def _plain_charge(table: Table, overlap: int) -> PrivacyCost | None:
-    K, (profile, renyi) = table.problem.voters.K, table.evidence.of_plain(table.law, overlap)
+    K, (profile, renyi) = table.problem.voters.K, costs_of_non_private(table.law, overlap)
     if profile is None:
         return None
     epsilons, deltas = profile.arrays()

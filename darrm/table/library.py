@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from importlib import resources
 
 from darrm.errors import TableError
+from darrm.majority.noise_function import NoiseFunction
 from darrm.priors import Prior, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.evidence import CORNERS, VERSION
+from darrm.table.evidence import KINDS, VERSION
 from darrm.table.optimality import SHAPES
 from darrm.table.table import Table, certify
 from darrm.util import checks
@@ -156,7 +157,7 @@ def _entry(setting: Setting, table: Table) -> Document:
 
 def _table_json(problem: Problem, entry: dict[str, Json], library: dict[str, Json]) -> Document:
     return {
-        "format": CORNERS.format,
+        "format": KINDS[NoiseFunction].format,
         "version": VERSION,
         "problem": problem.to_json(),
         "gamma": entry["gamma"],

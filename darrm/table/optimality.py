@@ -1,13 +1,12 @@
 """How good a law is under a prior, and the proof that no private law is much better.
 
-A γ is judged by its expected error, a law on histograms by its accuracy (`Merit`). The solver's multipliers prove a
+A γ is judged by its expected error, a law on histograms by its accuracy. The solver's multipliers prove a
 bound for every private law (`darrm.majority.error_bound`, `darrm.plurality.accuracy_bound`). Any multipliers give a
 valid bound; good ones give a tight bound. A table stores them, and loading it computes the bound again.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -19,7 +18,7 @@ from darrm.majority.noise_function import Estimate
 from darrm.plurality import accuracy_bound
 from darrm.privacy import at_least, at_most
 from darrm.problem import Problem
-from darrm.table.law import Law
+from darrm.table.evidence import Law
 from darrm.util import checks
 from darrm.util.files import Json
 
@@ -28,83 +27,28 @@ OBJECTIVES = ("linear", "expected-error")
 SHARE_RIGHT = "share-right"  # the objective of more than two classes
 STATUSES = ("optimal", "time limit", "interrupted", "stalled at the solver's precision", "failed")
 
-Multipliers = Sequence[Any]  # `error_bound.Multiplier` of rows, or `share_bound.PairMultipliers` of pairs of neighbors
+# of error and accuracy, what rounding may change: a few thousand additions of numbers of at most 1, and another
+# library's logarithms
+_TOLERANCES = 1e-12, 1e-10
+
+Multipliers = Sequence[Any]  # `error_bound.Multiplier` of rows, or `accuracy_bound.Multiplier` of pairs of neighbors
 
 
-class Merit(ABC):
-    """A figure of merit of laws: how it is computed, and how one of no private law is bounded."""
-
-    name: str
-    sign: float  # 1 where less is better, else −1
-    # what rounding may change: a few thousand additions of numbers of at most 1, and another library's logarithms
-    tolerance: float
-    text: str  # value, bound, and whether both are proved
-    fields: tuple[str, ...]  # of a file, besides prior and multipliers
-
-    def better(self, first: float, second: float) -> float:
-        """Return the better one of two figures."""
-        return min(first, second) if self.sign > 0.0 else max(first, second)
-
-    @abstractmethod
-    def value(self, law: Law, prior: priors.Prior) -> float | None:
-        """Compute the figure of a law; None if the prior only samples."""
-
-    @abstractmethod
-    def bound(self, problem: Problem, prior: priors.Prior, shape: str, multipliers: Multipliers) -> float:
-        """Compute the bound on the figure of every private law that the multipliers prove."""
-
-    @abstractmethod
-    def to_list(self, multiplier: Any) -> list[Json]:  # noqa: ANN401 (of its kind)
-        """Write a multiplier as plain data."""
-
-    @abstractmethod
-    def from_json(self, data: Json, problem: Problem) -> Multipliers:
-        """Read multipliers."""
+def _name(objective: str) -> str:
+    return "share of right labels" if objective == SHARE_RIGHT else "expected error"
 
 
-class _ExpectedError(Merit):
-    name, sign, tolerance = "expected error", 1.0, 1e-12
-    text = "expected error {:.10g}, no private γ of this shape below {} ({})"
-    fields = ("shape", "objective", "value", "bound", "status")
-
-    def value(self, law: Law, prior: priors.Prior) -> float:
-        return law.expected_error(prior)
-
-    def bound(self, problem: Problem, prior: priors.Prior, shape: str, multipliers: Multipliers) -> float:
-        return error_bound.lower_bound(problem, priors.weights_of(prior, problem.voters.K), shape, multipliers)
-
-    def to_list(self, multiplier: Any) -> list[Json]:  # noqa: ANN401 (of its kind)
-        return error_bound.to_list(multiplier)
-
-    def from_json(self, data: Json, problem: Problem) -> Multipliers:
-        return error_bound.multipliers_from_json(data, problem.voters)
+def _figure(objective: str, law: Law, prior: priors.Prior) -> float | None:
+    """Compute the expected error or the accuracy of a law; None if the prior only samples."""
+    return law.share_right(prior) if objective == SHARE_RIGHT else law.expected_error(prior)
 
 
-class _ShareRight(Merit):
-    name, sign, tolerance = "share of right labels", -1.0, 1e-10
-    text = "{:.10g} of the labels right, no private mechanism above {} ({})"
-    fields = ("value", "bound", "status")
-
-    def value(self, law: Law, prior: priors.Prior) -> float | None:
-        return law.share_right(prior)
-
-    def bound(self, problem: Problem, prior: priors.Prior, shape: str, multipliers: Multipliers) -> float:  # noqa: ARG002
-        return accuracy_bound.upper_bound(problem, prior, multipliers)
-
-    def to_list(self, multiplier: Any) -> list[Json]:  # noqa: ANN401 (of its kind)
-        numbers: list[Json] = multiplier.to_list()
-        return numbers
-
-    def from_json(self, data: Json, problem: Problem) -> Multipliers:
-        return accuracy_bound.multipliers_from_json(data, problem)
-
-
-ERROR, SHARE = _ExpectedError(), _ShareRight()
-
-
-def merit_of(objective: str) -> Merit:
-    """Return what an objective makes small or large."""
-    return SHARE if objective == SHARE_RIGHT else ERROR
+def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> float:
+    """Compute the bound on every private law that the multipliers prove, or ``value`` if that is better."""
+    if claim.objective == SHARE_RIGHT:
+        return max(value, accuracy_bound.upper_bound(problem, claim.prior, claim.multipliers or ()))
+    weights = priors.weights_of(claim.prior, problem.voters.K)
+    return min(value, error_bound.lower_bound(problem, weights, claim.shape, claim.multipliers or ()))
 
 
 @dataclass(frozen=True)
@@ -119,11 +63,10 @@ class Solution:
 
     def proved(self, problem: Problem, law: Law) -> Optimality:
         """Compute the figure of a proven law, and its bound from the multipliers."""
-        merit, said = merit_of(self.objective), (self.prior, self.shape, self.objective)
-        value = merit.value(law, self.prior)
+        value = _figure(self.objective, law, self.prior)
         if value is None:
-            checks.fail("the prior", self.prior.text, f"one with a linear {merit.name}")
-        bound = merit.better(value, merit.bound(problem, self.prior, self.shape, self.multipliers))
+            checks.fail("the prior", self.prior.text, f"one with a linear {_name(self.objective)}")
+        said, bound = (self.prior, self.shape, self.objective), _bound(self, problem, value)
         return Optimality(*said, value, bound, self.status, multipliers=self.multipliers, claimed=False)
 
 
@@ -146,41 +89,49 @@ class Optimality:
     claimed: bool = True  # value or bound were not computed again
 
     @property
-    def merit(self) -> Merit:
-        """What value and bound are figures of."""
-        return merit_of(self.objective)
+    def is_accuracy(self) -> bool:
+        """Whether value and bound are accuracies, of which more is better; else expected errors."""
+        return self.objective == SHARE_RIGHT
 
     @property
     def bound_text(self) -> str:
         """The bound in ten digits, rounded to the valid side."""
-        return (at_least if self.merit.sign > 0.0 else at_most)(self.bound, 10)
+        return (at_most if self.is_accuracy else at_least)(self.bound, 10)
 
     @property
     def gap(self) -> float:
         """The optimality gap, at least 0: ``bound`` allows a private law that is better by it."""
-        return max(0.0, self.merit.sign * (self.value - self.bound))
+        return max(0.0, self._lead)
+
+    @property
+    def _lead(self) -> float:
+        return self.bound - self.value if self.is_accuracy else self.value - self.bound
 
     def __str__(self) -> str:
-        return self.merit.text.format(self.value, self.bound_text, "claimed by the maker" if self.claimed else "proved")
+        proved = "claimed by the maker" if self.claimed else "proved"
+        if self.is_accuracy:
+            return f"{self.value:.10g} of the labels right, no private mechanism above {self.bound_text} ({proved})"
+        return f"expected error {self.value:.10g}, no private γ of this shape below {self.bound_text} ({proved})"
 
     def checked(self, problem: Problem, law: Law) -> Optimality:
         """Compute value and bound again, as far as prior and multipliers allow; `TableError` if one is false."""
-        merit = self.merit
+        name, tolerance = _name(self.objective), _TOLERANCES[self.is_accuracy]
         try:
             self._check_fields(law)
             known = self.prior.has_closed_form and self.held_out is None
-            computed = merit.value(law, self.prior) if known else None
+            computed = _figure(self.objective, law, self.prior) if known else None
             value = self.value if computed is None else computed
-            if not abs(self.value - value) <= merit.tolerance:
-                checks.fail(f"the {merit.name}", self.value, f"that of the law, {value!r}")
+            if not abs(self.value - value) <= tolerance:
+                checks.fail(f"the {name}", self.value, f"that of the law, {value!r}")
             if computed is None or self.multipliers is None:
-                if not merit.sign * (self.value - self.bound) >= -merit.tolerance:
-                    side = "most" if merit.sign > 0.0 else "least"
-                    checks.fail("the bound", self.bound, f"at {side} the {merit.name} {self.value!r}")
-                return replace(self, value=value, bound=merit.better(self.bound, value), claimed=True)
+                if not self._lead >= -tolerance:
+                    side = "least" if self.is_accuracy else "most"
+                    checks.fail("the bound", self.bound, f"at {side} the {name} {self.value!r}")
+                better = max if self.is_accuracy else min
+                return replace(self, value=value, bound=better(self.bound, value), claimed=True)
             # the figure is rounded: it may lie beyond a bound that meets it
-            bound = merit.better(value, merit.bound(problem, self.prior, self.shape, self.multipliers))
-            if not abs(self.bound - bound) <= merit.tolerance:
+            bound = _bound(self, problem, value)
+            if not abs(self.bound - bound) <= tolerance:
                 checks.fail("the bound", self.bound, f"what its multipliers prove, {bound!r}")
             return replace(self, value=value, bound=bound, claimed=False)
         except ValueError as error:
@@ -207,18 +158,24 @@ class Optimality:
 
     def to_json(self, problem: Problem) -> dict[str, Json]:
         """Write it as plain data; a file does not state which figures are proved."""
-        merit, multipliers = self.merit, self.multipliers
-        held_out = {} if merit is SHARE else {"held_out": None if self.held_out is None else asdict(self.held_out)}
+        fields, multipliers, held_out = ["value", "bound", "status"], self.multipliers, dict[str, Json]()
+        if not self.is_accuracy:
+            fields = ["shape", "objective", *fields]
+            held_out = {"held_out": None if self.held_out is None else asdict(self.held_out)}
+        if multipliers is not None:
+            multipliers = [entry.to_list() if self.is_accuracy else error_bound.to_list(entry) for entry in multipliers]
         return {
             "prior": priors.to_json(self.prior, problem.voters.K, problem.classes),
-            **{name: getattr(self, name) for name in merit.fields},
+            **{name: getattr(self, name) for name in fields},
             **held_out,
-            "multipliers": None if multipliers is None else [merit.to_list(entry) for entry in multipliers],
+            "multipliers": multipliers,
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Json], problem: Problem) -> Optimality:
+    def from_json(cls, data: dict[str, Json], problem: Problem, *, about_gamma: bool) -> Optimality:
         """Read a claim that `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
+        if not about_gamma:
+            data = {**data, "shape": SHAPES[0], "objective": SHARE_RIGHT, "held_out": None}
         held_out, stored = data.get("held_out"), data.get("multipliers")
         checks.finite(value=data["value"], bound=data["bound"])
         claim = cls(
@@ -230,4 +187,8 @@ class Optimality:
             status=data["status"],
             held_out=None if held_out is None else Estimate(**held_out),
         )
-        return claim if stored is None else replace(claim, multipliers=tuple(claim.merit.from_json(stored, problem)))
+        if stored is None:
+            return claim
+        if claim.is_accuracy:
+            return replace(claim, multipliers=tuple(accuracy_bound.multipliers_from_json(stored, problem)))
+        return replace(claim, multipliers=tuple(error_bound.multipliers_from_json(stored, problem.voters)))

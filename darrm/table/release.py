@@ -10,10 +10,10 @@ A `Release` holds a `Table`, so its guarantee is proved before it exists, and it
 Subsampling and randomized response are tables too: ``Release(certify(problem, baselines.subsampling(problem)))``.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,8 +26,9 @@ from darrm.open_set.lines import columns_of, of_classes
 from darrm.open_set.open_law import OpenLaw, largest_others
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
-from darrm.problem import OPEN, Voters, is_open
+from darrm.problem import Voters, is_open
 from darrm.table.cost import charge_of
+from darrm.table.evidence import Law
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import Json
@@ -73,7 +74,7 @@ class Release:
     def __init__(self, table: Table) -> None:
         checks.instance(Table, table=table, advice="Table.load reads one from a file, certify(problem, law) proves one")
         self._table = table
-        self._sampler: _Sampler = _SAMPLERS[type(table.law)](table.law)
+        self._sampler = _sampler_of(table.law)
 
     def __str__(self) -> str:
         return str(self.table)
@@ -122,18 +123,20 @@ class Release:
         The votes are those of K voters about C classes: `Votes`, or a (Q, K) array of labels 0 … C − 1 or booleans.
         Missing votes are drawn uniformly, again in each release, if the votes allow them.
         """
-        given = self._sampler.read(votes).of_voters(self.voters.K)
+        if isinstance(self._sampler, _Coins):
+            given = votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
+        else:
+            given = of_classes(votes, self.classes)
+        given = given.of_voters(self.voters.K)
         return given.labeled(self._sampler.draw(given, rng))
 
 
-class _Sampler(Protocol):
-    def read(self, votes: Votes | ArrayLike) -> Votes:
-        """Return the votes as such, or refuse them with `ValueError`."""
-        ...
-
-    def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Answer every query by the number of a class: (Q,)."""
-        ...
+def _sampler_of(law: Law) -> _Coins | _Groups | _Leads:
+    if isinstance(law, NoiseFunction):
+        return _Coins(law)
+    if isinstance(law, OpenLaw):
+        return _Leads(law)
+    return _Strings(law) if is_open(law.classes) else _Groups(law)
 
 
 class _Coins:
@@ -143,20 +146,18 @@ class _Coins:
         self.K = gamma.K
         self.lies = ExactCoins([(1 - Fraction(float(value))) / 2 for value in gamma.full])
 
-    def read(self, votes: Votes | ArrayLike) -> Votes:
-        """Read arrays as labels."""
-        return votes if isinstance(votes, Votes) else Votes.of_labels(votes, classes=2)
-
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Answer every query: (Q,)."""
+        """Answer every query by the number of a class: (Q,)."""
         ones = votes.impute_missing(rng=rng).ones
         told = (2 * ones > self.K) ^ self.lies.flip(ones, source=os.urandom if rng is None else rng.bytes)
         return told.astype(np.int64)
 
 
 class _Groups:
+    """Of a law on histograms: a group of classes by its weight, and one of its classes."""
+
     def __init__(self, law: PluralityLaw) -> None:
-        self.law, partitions = law, law.partitions
+        self.partitions = partitions = law.partitions
         # a row for each partition, a column for each of its groups; beyond the last 2^53, which no draw reaches
         widest = int(np.max(np.bincount(partitions.blocks)))
         column = np.arange(partitions.blocks.size) - partitions.starts[partitions.blocks]
@@ -167,22 +168,18 @@ class _Groups:
         self.votes = np.zeros_like(self.bounds)
         self.votes[partitions.blocks, column] = partitions.votes
 
-    def read(self, votes: Votes | ArrayLike) -> Votes:
-        """Take votes about as many classes."""
-        return of_classes(votes, self.law.classes)
-
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Answer every query: (Q,)."""
+        """Answer every query by the number of a class: (Q,)."""
         below, votes = uniform_below(rng), votes.impute_missing(rng=rng)
-        blocks = [self._draw(votes.counts[start : start + _BLOCK], below) for start in range(0, votes.queries, _BLOCK)]
-        return np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
-
-    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        return _one_of(counts == self._votes_of_answer(counts, below)[:, None], below)
+        answers = [np.empty(0, dtype=np.int64)]
+        for start in range(0, votes.queries, _BLOCK):
+            counts = votes.counts[start : start + _BLOCK]
+            answers.append(_one_of(counts == self._votes_of_answer(counts, below)[:, None], below))
+        return np.concatenate(answers)
 
     def _votes_of_answer(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         """Draw the group of the answer: how many votes its classes have, (n,)."""
-        places = self.law.partitions.places_of(counts)
+        places = self.partitions.places_of(counts)
         drawn = below(np.full(len(counts), ONE, dtype=np.int64))
         # the first group whose weights, with those before it, exceed the number drawn
         return np.asarray(self.votes[places, np.sum(drawn[:, None] >= self.bounds[places], axis=1)])
@@ -191,45 +188,34 @@ class _Groups:
 class _Strings(_Groups):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
-        return columns_of(votes, self._draw, uniform_below(rng))
 
-    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        votes = self._votes_of_answer(counts, below)
-        members = (counts == votes[:, None]) & (votes > 0)[:, None]
-        members[:, -1] = votes == 0
-        return _one_of(members, below)
+        def place(counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+            votes = self._votes_of_answer(counts, below)
+            members = (counts == votes[:, None]) & (votes > 0)[:, None]
+            members[:, -1] = votes == 0
+            return _one_of(members, below)
+
+        return columns_of(votes, place, uniform_below(rng))
 
 
 class _Leads:
+    """Of an open law: a string by its votes and the most votes of another."""
+
     def __init__(self, law: OpenLaw) -> None:
         self.law = law
 
-    def read(self, votes: Votes | ArrayLike) -> Votes:
-        """Take open answers."""
-        return of_classes(votes, OPEN)
-
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
-        return columns_of(votes, self._draw, uniform_below(rng))
 
-    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-        weights = self.law.weights[counts, largest_others(counts)]
-        drawn = below(np.full(len(counts), ONE, dtype=np.int64))
-        # the first string whose weights, with those before it, exceed the number drawn; else the last place
-        return np.asarray(np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
+        def place(counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+            weights = self.law.weights[counts, largest_others(counts)]
+            drawn = below(np.full(len(counts), ONE, dtype=np.int64))
+            # the first string whose weights, with those before it, exceed the number drawn; else the last place
+            return np.asarray(np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
+
+        return columns_of(votes, place, uniform_below(rng))
 
 
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
     rank = below(members.sum(axis=1, dtype=np.int64))
     return np.asarray(np.argmax(np.cumsum(members, axis=1) == rank[:, None] + 1, axis=1), dtype=np.int64)
-
-
-def _of_histograms(law: PluralityLaw) -> _Groups:
-    return _Strings(law) if is_open(law.classes) else _Groups(law)
-
-
-_SAMPLERS: dict[type, Callable[..., _Sampler]] = {
-    NoiseFunction: _Coins,
-    PluralityLaw: _of_histograms,
-    OpenLaw: _Leads,
-}

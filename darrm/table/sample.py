@@ -23,8 +23,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from darrm.loss.privacy_cost import Sample
+from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics.binomial import hypergeometric_pmf
-from darrm.table.evidence import CORNERS
 from darrm.table.table import Table
 
 _MOST_DISTANCE = 1e-12  # of two equal laws: far above the rounding of γ, far below the distance of any other γ
@@ -40,7 +40,7 @@ def sample_of(table: Table) -> Sample | None:
     >>> sample_of(certify(problem, baselines.subsampling(problem))).voters
     3
     """
-    if table.evidence is not CORNERS:
+    if not isinstance(table.law, NoiseFunction):
         return None
     K, half = table.gamma.K, [Fraction(float(value)) for value in table.gamma.half]
     first, told = table.problem.voters.first_majority, half[-1]

@@ -25,10 +25,10 @@ from darrm.loss.renyi import RenyiCurve
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
 from darrm.plurality.plurality_law import PluralityLaw
-from darrm.problem import Problem, is_open
-from darrm.table.evidence import BY_FORMAT, VERSION, Evidence, evidence_of
-from darrm.table.law import Law
-from darrm.table.optimality import SHARE, Optimality, Solution
+from darrm.problem import Problem, classes_to_json, is_open
+from darrm.table import evidence
+from darrm.table.evidence import BY_FORMAT, KINDS, VERSION, Law, kind_of
+from darrm.table.optimality import SHARE_RIGHT, Optimality, Solution
 from darrm.table.picture import plot_noise_functions
 from darrm.table.text import table_text
 from darrm.util import checks
@@ -109,12 +109,8 @@ class Table:
         """The expected accuracy under the prior of the optimization; None without one."""
         if self.optimality is None:
             return None
-        return self.optimality.value if self.optimality.merit is SHARE else self.law.share_right(self.optimality.prior)
-
-    @property
-    def evidence(self) -> Evidence:
-        """How the law is proved."""
-        return evidence_of(self.law)
+        known = self.optimality.objective == SHARE_RIGHT
+        return self.optimality.value if known else self.law.share_right(self.optimality.prior)
 
     @cached_property
     def digest(self) -> str:
@@ -124,16 +120,14 @@ class Table:
     @cached_property
     def profile(self) -> PrivacyProfile | None:
         """The exact privacy profile of one query: the worst divergence for each ε; None if it bounds nothing."""
-        certain, sampling = (
-            self.evidence.profile(self.problem.conditional_on_inclusion, self.law),
-            self.problem.voters.sampled,
-        )
+        certain = evidence.profile_of(self.problem.conditional_on_inclusion, self.law)
+        sampling = self.problem.voters.sampled
         return certain if certain is None or sampling is None else amplified_profile(certain, sampling)
 
     @cached_property
     def renyi(self) -> RenyiCurve | None:
         """The exact Rényi curve of one query; None if it is unknown, as for a γ that is not monotone."""
-        return self.evidence.renyi(self.problem, self.law)
+        return evidence.curve_of(self.problem, self.law)
 
     def with_optimality(self, optimality: Optimality | None, provenance: Mapping[str, str]) -> Table:
         """Add optimality, computed again if possible, and provenance; `TableError` if the optimality is false."""
@@ -147,20 +141,22 @@ class Table:
 
     def to_json(self) -> dict[str, Json]:
         """Write the table as plain data; floats keep their exact value, ε and δ their decimals."""
+        proved, optimality = self.problem.conditional_on_inclusion, self.optimality
         return {
-            "format": self.evidence.format,
+            "format": kind_of(self.law).format,
             "version": VERSION,
             **self._content(),
             "checksum": self.digest,
             "certificate": asdict(self.certificate),
-            "optimality": None
-            if self.optimality is None
-            else self.optimality.to_json(self.problem.conditional_on_inclusion),
+            "optimality": None if optimality is None else optimality.to_json(proved),
             "provenance": dict(self.provenance),
         }
 
     def _content(self) -> dict[str, Json]:
-        return {"problem": self.evidence.problem_to_json(self.problem), self.evidence.field: self.law.to_json()}
+        problem = self.problem.to_json()
+        if not isinstance(self.law, NoiseFunction):
+            problem = {**problem, "classes": classes_to_json(self.problem.classes)}  # two classes are written too
+        return {"problem": problem, kind_of(self.law).field: self.law.to_json()}
 
     @classmethod
     def from_json(cls, data: Json) -> Table:
@@ -168,14 +164,14 @@ class Table:
 
         `TableError` if a field is missing, malformed, changed or false; ``field`` names it.
         """
-        evidence = BY_FORMAT[check_head(data, BY_FORMAT, VERSION)]
-        stored, name = problem_of(data), evidence.field
+        format_ = check_head(data, BY_FORMAT, VERSION)
+        stored, name = problem_of(data), KINDS[BY_FORMAT[format_]].field
         with reading("problem"):
             problem = Problem.from_json(stored)
             proved = problem.conditional_on_inclusion
         with reading(name):
             numbers = field_of(data, name)
-            law = evidence.law_from_json(numbers, problem)
+            law = evidence.law_from_json(format_, numbers, problem)
             if field_of(data, "checksum") != checksum_of({"problem": stored, name: numbers}):
                 raise TableError(name, _CHANGED)
         with reading("certificate"):
@@ -184,8 +180,8 @@ class Table:
             certificate = evidence.prove(proved, law, scale)
         provenance = provenance_of(data)
         with reading("optimality"):
-            claim = data.get("optimality")
-            optimality = None if claim is None else Optimality.from_json(evidence.claims(claim), proved)
+            claim, of_gamma = data.get("optimality"), isinstance(law, NoiseFunction)
+            optimality = None if claim is None else Optimality.from_json(claim, proved, about_gamma=of_gamma)
         return cls(problem, law, certificate, None, {}, _PROVED).with_optimality(optimality, provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -223,5 +219,6 @@ def certify(problem: Problem, law: Law) -> Table:
     (0.533912, 0.0)
     """
     checks.instance(Problem, problem=problem, advice="say Problem(voters, target)")
-    repaired, certificate = evidence_of(law).repair(problem.conditional_on_inclusion, law)
+    kind_of(law)
+    repaired, certificate = evidence.repair(problem.conditional_on_inclusion, law)
     return Table(problem, repaired, certificate, None, {}, _PROVED)

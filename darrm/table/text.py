@@ -10,7 +10,7 @@ from darrm.plurality.plurality_law import random_law
 from darrm.priors import in_words
 from darrm.privacy import at_most
 from darrm.problem import OPEN, Problem, Voters, classes_in_words, is_open
-from darrm.table.law import Law
+from darrm.table.evidence import Law
 from darrm.table.optimality import Optimality
 
 _MOST_KINDS = 12

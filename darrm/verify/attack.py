@@ -64,7 +64,6 @@ from darrm.pate.tested import TestedRun
 from darrm.plurality.partitions import histograms_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, is_open
-from darrm.table.evidence import CORNERS
 from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import checks
@@ -397,7 +396,7 @@ def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.G
     if not isinstance(aggregator, Release):  # a mechanism is private for any votes
         voters = Voters(voters.K, _PLAIN, min(aggregator.mechanism.reached, voters.K))
     rate = 1.0 if sampled is None else float(sampled.rate)
-    if isinstance(aggregator, Release) and aggregator.table.evidence is CORNERS and sampled is None:
+    if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
         pairs = _worst_pairs(aggregator.table)
     else:
         tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
