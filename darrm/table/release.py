@@ -172,10 +172,13 @@ class _Groups:
         """Answer every query by the number of a class: (Q,)."""
         below, votes = uniform_below(rng), votes.impute_missing(rng=rng)
         answers = [np.empty(0, dtype=np.int64)]
-        for start in range(0, votes.queries, _BLOCK):
-            counts = votes.counts[start : start + _BLOCK]
-            answers.append(_one_of(counts == self._votes_of_answer(counts, below)[:, None], below))
+        answers += [
+            self._draw(votes.counts[start : start + _BLOCK], below) for start in range(0, votes.queries, _BLOCK)
+        ]
         return np.concatenate(answers)
+
+    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        return _one_of(counts == self._votes_of_answer(counts, below)[:, None], below)
 
     def _votes_of_answer(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
         """Draw the group of the answer: how many votes its classes have, (n,)."""
@@ -188,14 +191,13 @@ class _Groups:
 class _Strings(_Groups):
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
+        return columns_of(votes, self._draw, uniform_below(rng))
 
-        def place(counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-            votes = self._votes_of_answer(counts, below)
-            members = (counts == votes[:, None]) & (votes > 0)[:, None]
-            members[:, -1] = votes == 0
-            return _one_of(members, below)
-
-        return columns_of(votes, place, uniform_below(rng))
+    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        votes = self._votes_of_answer(counts, below)
+        members = (counts == votes[:, None]) & (votes > 0)[:, None]
+        members[:, -1] = votes == 0
+        return _one_of(members, below)
 
 
 class _Leads:
@@ -206,14 +208,13 @@ class _Leads:
 
     def draw(self, votes: Votes, rng: np.random.Generator | None) -> NDArray[np.int64]:
         """Answer every query by the column of a string, or `ABSTAIN`: (Q,)."""
+        return columns_of(votes, self._draw, uniform_below(rng))
 
-        def place(counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
-            weights = self.law.weights[counts, largest_others(counts)]
-            drawn = below(np.full(len(counts), ONE, dtype=np.int64))
-            # the first string whose weights, with those before it, exceed the number drawn; else the last place
-            return np.asarray(np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
-
-        return columns_of(votes, place, uniform_below(rng))
+    def _draw(self, counts: NDArray[np.int64], below: UniformBelow) -> NDArray[np.int64]:
+        weights = self.law.weights[counts, largest_others(counts)]
+        drawn = below(np.full(len(counts), ONE, dtype=np.int64))
+        # the first string whose weights, with those before it, exceed the number drawn; else the last place
+        return np.asarray(np.sum(drawn[:, None] >= np.cumsum(weights[:, :-1], axis=1), axis=1))
 
 
 def _one_of(members: NDArray[np.bool_], below: UniformBelow) -> NDArray[np.int64]:
