@@ -58,7 +58,7 @@ slow = pytest.mark.slow
 
 
 def vote(teacher: Any = None, teachers: int = 60, **settings: Any) -> PrivateVotingClassifier:
-    fixed = {"random_state": 0, **({"aggregator": GNMax(90.0)} if "epsilon" not in settings else {})}
+    fixed: dict[str, Any] = {"random_state": 0, **({} if "epsilon" in settings else {"aggregator": GNMax(90.0)})}
     return PrivateVotingClassifier(GaussianNB() if teacher is None else teacher, teachers, **(fixed | settings))
 
 
