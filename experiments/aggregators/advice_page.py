@@ -18,10 +18,6 @@ from experiments.pages import filled
 PLAIN = PrivacyParams("inf")
 EXAMPLES = {  # the name in the template: who votes, how often, within which budget
     "pate": Workload(Voters(250, PLAIN, overlap=1), 1000, PrivacyParams("2", "1e-5")),
-    "hospitals": Workload(Voters(11, PLAIN, overlap=1), 1, PrivacyParams("0.5", "1e-6")),
-    "models": Workload(
-        Voters(11, PrivacyParams("0.0892", "1e-4"), overlap=1, models=True), 100, PrivacyParams("1", "1e-4")
-    ),
     "private": Workload(Voters(11, PrivacyParams("0.1", "1e-5")), 20, PrivacyParams("2", "1e-3")),
 }
 
