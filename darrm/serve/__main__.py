@@ -115,7 +115,7 @@ def start(
 ) -> None:
     """Answer until the process is stopped."""
     require("starlette"), require("uvicorn")
-    from darrm.serve.app import Limits, Service  # noqa: PLC0415 (the extra's)
+    from darrm.serve.app import Service  # noqa: PLC0415 (the extra's)
     from darrm.serve.server import check_address, configured, listen  # noqa: PLC0415 (as above)
 
     check_address(host, behind_proxy=behind_proxy)
@@ -128,7 +128,7 @@ def start(
     worker = AnswerWorker(deployment, output.note)
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the worker is closed first
-        server = configured(Service(worker, clients, Limits(body), report).app)
+        server = configured(Service(worker, clients, body, report).app)
         with listen(host, port) as listener:
             worker.start()
             output.note(f"listening on http://{host}:{port}")

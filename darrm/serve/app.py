@@ -12,7 +12,7 @@ import hmac
 import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +34,7 @@ from darrm.util import checks
 from darrm.util.files import Json, parse_json
 
 LONGEST_POLL = 60.0
+BODY_SECONDS = 20.0  # until a body has arrived
 MOST_AT_ONCE = 1000  # questions of one request
 _SHOWN = 200  # questions of a list
 _MOST_HEAD_BYTES = 2**14  # of the address and the headers of a request
@@ -44,19 +45,11 @@ T = TypeVar("T")
 Handler = Callable[[Request, Client], Awaitable[Response]]
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The limits of one request: bytes of its body, and how long the body may take to arrive."""
-
-    body: int = 2**20
-    body_seconds: float = 20.0
-
-
 class Service:
-    """The endpoints of a deployment; a server runs ``app``."""
+    """The endpoints of a deployment; a server runs ``app``; a body has at most ``most_bytes``."""
 
-    def __init__(self, worker: AnswerWorker, clients: Path, limits: Limits | None = None, report: str = "") -> None:
-        self._worker, self._path, self._limits, self._report = worker, clients, limits or Limits(), report
+    def __init__(self, worker: AnswerWorker, clients: Path, most_bytes: int = 2**20, report: str = "") -> None:
+        self._worker, self._path, self._most_bytes, self._report = worker, clients, most_bytes, report
         self._clients = read_clients(clients)
         self._version: tuple[int, ...] | None = None
         self._busy = 0  # requests of known clients that are being answered
@@ -148,12 +141,12 @@ class Service:
 
     async def _body(self, request: Request) -> Json:
         """Read JSON within the limits of size and time."""
-        body, most = bytearray(), self._limits.body
+        body, most = bytearray(), self._most_bytes
         too_long = RefusedError(413, f"the body is longer than {most:,} bytes: send less at once")
         if int(request.headers.get("content-length", "0")) > most:
             raise too_long
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
+            async with asyncio.timeout(BODY_SECONDS):
                 async for piece in request.stream():
                     body += piece
                     if len(body) > most:

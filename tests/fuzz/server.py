@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from darrm.serve import app as app_module
-from darrm.serve.app import Limits, Service
+from darrm.serve.app import Service
 from darrm.serve.server import configured, listen
 from tests.fuzz.harness import Case
 from tests.serve.deployments import deployment, paid, running, tokens_of
@@ -30,11 +30,11 @@ NAMES = ["q", "q", "'; DROP TABLE questions;--", '" OR 1=1', "a/../b", "%00", "\
 @cache
 def server() -> tuple[tuple[str, int], dict[str, str], Any]:
     """Start one for this process."""
-    folder, app_module.LONGEST_POLL = Path(tempfile.mkdtemp()), PATIENCE
+    folder, app_module.LONGEST_POLL, app_module.BODY_SECONDS = Path(tempfile.mkdtemp()), PATIENCE, PATIENCE
     tokens, what = tokens_of(folder / "clients.json"), deployment(folder)
     context = running(what)
-    limits, listener = Limits(body_seconds=PATIENCE), listen("127.0.0.1", 0)
-    web = configured(Service(context.__enter__(), folder / "clients.json", limits).app)
+    listener = listen("127.0.0.1", 0)
+    web = configured(Service(context.__enter__(), folder / "clients.json").app)
     thread = threading.Thread(target=web.run, args=([listener],), daemon=True)
     thread.start()
     while not web.started:

@@ -19,7 +19,7 @@ pytest.importorskip("starlette", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="needs the extra serve")
 import httpx
 
-from darrm.serve.app import Limits, Service
+from darrm.serve.app import Service
 from darrm.serve.clients import Client, add_client, authenticate, hashed, read_clients
 from darrm.serve.page import home
 from darrm.serve.questions import Asked, Questions
@@ -31,12 +31,12 @@ UNSEEN = "vote-nobody-shall-see"
 
 
 class Endpoint:
-    def __init__(self, folder: Path, fit: int, limits: Limits, what: Deployment | None = None) -> None:
+    def __init__(self, folder: Path, fit: int = 1000, most: int = 2**20, what: Deployment | None = None) -> None:
         self.clients, self.what = folder / "clients.json", what or deployment(folder, fit)
         self.tokens = tokens_of(self.clients)
         self.context = running(self.what)
         self.worker = self.context.__enter__()
-        self.service = Service(self.worker, self.clients, limits)
+        self.service = Service(self.worker, self.clients, most)
         self.server, self.listener = configured(self.service.app), listen("127.0.0.1", 0)
         self.thread = threading.Thread(target=self.server.run, args=([self.listener],))
         self.thread.start()
@@ -61,7 +61,7 @@ class Endpoint:
 
 @pytest.fixture
 def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoint]:
-    endpoint = Endpoint(tmp_path, **{"fit": 1000, "limits": Limits(), **getattr(request, "param", {})})
+    endpoint = Endpoint(tmp_path, **getattr(request, "param", {}))
     yield endpoint
     endpoint.close()
 
@@ -178,7 +178,7 @@ def test_what_is_hostile_changes_nothing(server: Endpoint) -> None:
     assert sorted(paid(server.what)) == sorted(names)
 
 
-@pytest.mark.parametrize("server", [{"limits": Limits(body=1000)}], indirect=True)
+@pytest.mark.parametrize("server", [{"most": 1000}], indirect=True)
 def test_what_is_too_long_is_refused(server: Endpoint) -> None:
     answer = server.call("study", "POST", "/ask", [{"id": "x" * 10_000, "votes": [1, 1, 1]}])
     assert answer.status_code == 413

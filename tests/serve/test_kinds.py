@@ -14,7 +14,6 @@ from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.optimize import optimize_table
 from darrm.problem import OPEN
 from darrm.serve.__main__ import deployment_of, start
-from darrm.serve.app import Limits
 from darrm.table.release import Release
 from tests.doors import typed
 from tests.serve.deployments import paid, table
@@ -58,7 +57,7 @@ def test_a_deployment_answers_over_http(
     read = typed(start, words)
     taken = ("table", "ledger", "state", "stream", "classes", "missing")
     what = deployment_of(**{name: read[name] for name in taken})
-    server = Endpoint(tmp_path, 0, Limits(), what)
+    server = Endpoint(tmp_path, what=what)
     try:
         server.call("study", "POST", "/questions", {"id": "q", "seconds": 3600})
         for vote in bad:

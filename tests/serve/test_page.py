@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("starlette", reason="needs the extra serve")
-from darrm.serve.app import Limits
 from tests.browser import browsing
 from tests.serve.test_app import Endpoint
 
@@ -20,7 +19,7 @@ LUMINANCE = """(() => { const shade = (color) => { const [r, g, b] = color.match
 
 @pytest.mark.slow
 def test_the_page_is_read_on_a_desk_and_on_a_phone_light_and_dark_and_by_keyboard(tmp_path: Path) -> None:
-    server = Endpoint(tmp_path, 100, Limits())
+    server = Endpoint(tmp_path, 100)
     try:
         server.service._report = "/docs#report"
         server.call("study", "POST", "/questions", {"id": "ward 4", "text": "more than ten?", "seconds": 3600})

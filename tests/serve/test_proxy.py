@@ -17,7 +17,6 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="needs the extra serve")
 import httpx
 
-from darrm.serve.app import Limits
 from darrm.serve.client import ServeClient
 from tests.serve.test_app import Endpoint
 from tests.serve.test_server import ROOT, free_port
@@ -47,7 +46,7 @@ def certificate_of(folder: Path) -> tuple[Path, Path]:
 
 class Proxied:
     def __init__(self, folder: Path) -> None:
-        self.server = Endpoint(folder, 1000, Limits())
+        self.server = Endpoint(folder)
         self.port, (certificate, key) = free_port(), certificate_of(folder)
         text = (ROOT / "docs" / "deploy" / "nginx.conf").read_text(encoding="utf-8")
         for theirs, ours in (

@@ -10,13 +10,14 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="needs the extra serve")
-from darrm.serve.app import Limits
+from darrm.serve import app
 from tests.serve.test_app import Endpoint
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Endpoint]:
-    endpoint = Endpoint(tmp_path, 1000, Limits(body_seconds=0.3))
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setattr(app, "BODY_SECONDS", 0.3)
+    endpoint = Endpoint(tmp_path)
     yield endpoint
     endpoint.close()
 
