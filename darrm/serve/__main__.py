@@ -94,7 +94,11 @@ an answered id keeps its label.
     help="address to listen on (default 127.0.0.1: this machine only)",
 )
 @option("--port", type=Integer(1), default="8765", section=NETWORK, help="the port (default 8765)")
-@option("--behind-proxy", is_flag=True, section=NETWORK, help="a proxy encrypts: listen beyond this machine")
+@option("--tls-certificate", type=FILE, section=NETWORK, help="a certificate in PEM")
+@option("--tls-key", type=FILE, section=NETWORK, help="its key")
+@option(
+    "--behind-proxy", is_flag=True, section=NETWORK, help="a proxy encrypts: listen beyond this machine without TLS"
+)
 @option("--body", type=Integer(1), default="1048576", section=NETWORK, help="bytes of a request (default 2^20)")
 @output_options()
 def start(
@@ -109,6 +113,8 @@ def start(
     report: str,
     host: str,
     port: int,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
     behind_proxy: bool,
     body: int,
     output: Output,
@@ -118,7 +124,9 @@ def start(
     from darrm.serve.app import Service  # noqa: PLC0415 (the extra's)
     from darrm.serve.server import check_address, configured, listen  # noqa: PLC0415 (as above)
 
-    check_address(host, behind_proxy=behind_proxy)
+    if (tls_certificate is None) != (tls_key is None):
+        raise ValueError("--tls-certificate and --tls-key come together: give both or neither")
+    check_address(host, certificate=tls_certificate, behind_proxy=behind_proxy)
     if port > 65535:
         checks.fail("--port", port, "an integer from 1 to 65535")
     deployment = deployment_of(table=table, ledger=ledger, state=state, stream=stream, classes=classes, missing=missing)
@@ -128,10 +136,10 @@ def start(
     worker = AnswerWorker(deployment, output.note)
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the worker is closed first
-        server = configured(Service(worker, clients, body, report).app)
+        server = configured(Service(worker, clients, body, report).app, tls_certificate, tls_key)
         with listen(host, port) as listener:
             worker.start()
-            output.note(f"listening on http://{host}:{port}")
+            output.note(f"listening on http{'s' * (tls_key is not None)}://{host}:{port}")
             server.run([listener])
     except SystemExit as error:
         if error.code:

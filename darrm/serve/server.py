@@ -1,6 +1,7 @@
-"""The web server: uvicorn with its own settings; a reverse proxy encrypts, and handles slow and frequent clients."""
+"""The web server: uvicorn with its own settings; a reverse proxy handles slow and frequent clients."""
 
 import socket
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -13,10 +14,11 @@ _STOP_SECONDS = 5
 _WAITING = 2048  # connections that are not accepted yet
 
 
-def check_address(host: str, *, behind_proxy: bool) -> None:
-    """Refuse connections from beyond this machine, unless a proxy encrypts them."""
-    if not (is_loopback(host) or behind_proxy):
-        checks.fail("--host", host, "this machine (127.0.0.1)", "add --behind-proxy if a proxy encrypts")
+def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) -> None:
+    """Refuse unencrypted connections beyond this machine, unless a proxy encrypts them."""
+    if not (is_loopback(host) or certificate is not None or behind_proxy):
+        advice = "give --tls-certificate and --tls-key, or --behind-proxy if a proxy encrypts"
+        checks.fail("--host", host, "this machine (127.0.0.1) without TLS", advice)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -29,13 +31,15 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(f"{host}:{port} cannot be listened on ({why}): is another server there?") from error
 
 
-def configured(app: ASGIApp) -> uvicorn.Server:
-    """Return the server, which logs no requests and trusts no headers of proxies.
+def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
+    """Return the server, which logs no requests and trusts no headers of proxies; `OSError` for a bad certificate.
 
     `limit_concurrency` is not set: it counts idle connections, and would refuse /health because of them.
     """
     config = uvicorn.Config(
         app,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
         interface="asgi3",
         http="httptools",
         ws="none",
@@ -50,4 +54,5 @@ def configured(app: ASGIApp) -> uvicorn.Server:
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
+    config.load()  # reads the certificate
     return uvicorn.Server(config)

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify
 from darrm.majority import baselines
@@ -77,3 +81,22 @@ def tokens_of(path: Path) -> dict[str, str]:
     several += [Client("study", "0" * 64, questions=1000), Client("reader", "0" * 64, reads=True)]
     several += [Client(f"small{n}", "0" * 64, questions=2, project="p", project_questions=3) for n in (1, 2)]
     return {client.name: add_client(path, client) for client in several}
+
+
+def certificate_of(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate of this machine, signed by itself, and its key."""
+    pytest.importorskip("cryptography", reason="makes the certificate")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = made.add_extension(here, critical=True).sign(key, hashes.SHA256())
+    paths = folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    paths[1].write_bytes(key.private_bytes(*how))
+    return paths

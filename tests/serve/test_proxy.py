@@ -7,8 +7,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -18,30 +16,12 @@ pytest.importorskip("httpx", reason="needs the extra serve")
 import httpx
 
 from darrm.serve.client import ServeClient
+from tests.serve.deployments import certificate_of
 from tests.serve.test_app import Endpoint
 from tests.serve.test_server import ROOT, free_port
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason="needs nginx")]
-
-
-def certificate_of(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate of this machine, signed by itself, and its key."""
-    pytest.importorskip("cryptography", reason="makes the certificate")
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    now = datetime.now(UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
-    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    signed = made.add_extension(here, critical=True).sign(key, hashes.SHA256())
-    paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    paths[1].write_bytes(key.private_bytes(*how))
-    return paths
 
 
 class Proxied:

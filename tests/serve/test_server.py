@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -29,7 +30,7 @@ from darrm.serve.client import ServeClient, ServerRefusedError
 from darrm.serve.server import check_address
 from tests.doors import one_error, refused
 from tests.exhaustive import EXHAUSTIVE
-from tests.serve.deployments import table, tokens_of
+from tests.serve.deployments import certificate_of, table, tokens_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,14 +126,33 @@ def test_the_command_line_goes_the_whole_way(
     assert not any(secret.encode() in (tmp_path / "clients.json").read_bytes() for secret in [token, *tokens.values()])
 
 
+@pytest.mark.slow
+def test_with_a_certificate_nothing_is_said_in_the_clear(tmp_path: Path) -> None:
+    tokens, port, (certificate, key) = prepare(tmp_path), free_port(), certificate_of(tmp_path)
+    trusted = ssl.create_default_context(cafile=certificate)
+    with serving(tmp_path, port, "--tls-certificate", certificate, "--tls-key", key):
+        url = f"https://127.0.0.1:{port}"
+        with ServeClient(url, tokens["study"], verify=trusted) as study:
+            assert study.ask([{"id": "q", "votes": [1, 1, 0]}])[0]["state"] == "answered"
+        for stranger in (url, url.replace("https", "http")):
+            client = ServeClient(stranger, tokens["study"], attempts=1)
+            with client, pytest.raises(httpx.TransportError):
+                client.budget()
+        with ServeClient(url, tokens["study"], verify=trusted) as study:
+            assert study.budget()["answered"] == 1
+    for alone in ("--tls-certificate", "--tls-key"):
+        assert b"come together" in start(tmp_path, port, alone, certificate).communicate(timeout=60)[1]
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "example.org"])  # noqa: S104
-def test_nothing_listens_beyond_this_machine_unless_a_proxy_encrypts(host: str) -> None:
-    check_address(host, behind_proxy=True)
+def test_nothing_listens_beyond_this_machine_unencrypted(host: str) -> None:
+    check_address(host, certificate=Path("c.pem"), behind_proxy=False)
+    check_address(host, certificate=None, behind_proxy=True)
     if host in {"127.0.0.1", "::1", "localhost"}:
-        check_address(host, behind_proxy=False)
+        check_address(host, certificate=None, behind_proxy=False)
         return
     with pytest.raises(ValueError, match="if a proxy encrypts"):
-        check_address(host, behind_proxy=False)
+        check_address(host, certificate=None, behind_proxy=False)
 
 
 @pytest.mark.parametrize(
@@ -179,10 +199,13 @@ def test_a_port_that_is_none_is_refused_before_anything_is_read(wrong: str, caps
 
 
 @pytest.mark.slow
-def test_what_cannot_be_listened_on_is_not_announced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["port", "certificate"])
+def test_what_cannot_be_listened_on_is_not_announced(tmp_path: Path, fault: str) -> None:
     prepare(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        said = start(tmp_path, taken.getsockname()[1], quiet=False)
+        port = taken.getsockname()[1] if fault == "port" else free_port()
+        more = () if fault == "port" else ("--tls-certificate", "clients.json", "--tls-key", "clients.json")
+        said = start(tmp_path, port, *more, quiet=False)
         words = said.communicate(timeout=60)[1]
     assert (said.returncode, b"listening" in words) == (2, False)
 
