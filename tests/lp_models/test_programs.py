@@ -1,6 +1,5 @@
 """Linear programs against scipy's solver, duality, and the full list of rows."""
 
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -205,22 +204,6 @@ def test_a_master_stops_when_its_time_is_up_and_goes_on_afterwards() -> None:
     # what it had when it was stopped is a bound all the same
     assert stopped.bound <= solved.value + 1e-9
     assert solved.value == pytest.approx(solve_with_cvxpy(program).value, rel=1e-8)
-
-
-class NeverSatisfied:
-    """An oracle whose master is never allowed to finish."""
-
-    def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:
-        assert deadline <= time.perf_counter()
-        return Separation(np.empty((0, point.size)), np.empty(0), 0.0 * point, thorough)
-
-
-def test_time_that_runs_out_within_a_solve_is_called_so() -> None:
-    rng = np.random.default_rng(0)
-    program = LinearProgram(-rng.random(60), rng.random((90, 60)), rng.random(90) * 5.0 + 1.0)
-    result = minimize_with_rows(program, NeverSatisfied(), SolveOptions(time_limit=0.0))
-    assert result.status is Status.TIME_LIMIT
-    assert result.bound <= result.value
 
 
 @pytest.mark.parametrize(("limit", "rounds"), [(35.0, 4), (np.inf, 6)])

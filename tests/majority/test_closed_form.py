@@ -92,16 +92,14 @@ def test_no_h_on_a_grid_is_better_in_exact_fractions(K: int, target: tuple[str, 
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", list(Shape))
-@pytest.mark.parametrize(("K", "target"), [(1, TARGETS[0]), (2, TARGETS[2]), (11, TARGETS[0]), (250, TARGETS[1])])
+@pytest.mark.parametrize(
+    ("K", "target"),
+    [
+        *((1, TARGETS[0]), (2, TARGETS[2]), (11, TARGETS[0]), (250, TARGETS[1])),
+        *(pytest.param(K, target, marks=pytest.mark.slow) for K in (501, 1001) for target in TARGETS),
+    ],
+)
 def test_the_solver_finds_the_closed_form(K: int, target: tuple[str, str], shape: Shape) -> None:
-    assert distance_of_the_solver(plain(K, target), shape) <= 1e-9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", list(Shape))
-@pytest.mark.parametrize("K", [501, 1001])
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_solver_finds_the_closed_form_for_many_voters(K: int, target: tuple[str, str], shape: Shape) -> None:
     assert distance_of_the_solver(plain(K, target), shape) <= 1e-9
 
 

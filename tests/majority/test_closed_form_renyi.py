@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from darrm.majority.closed_form import SMALLEST_LIE, bernoulli_divergence, best_under_renyi
 from darrm.majority.renyi import renyi_divergences
@@ -54,28 +53,6 @@ def test_who_is_rarely_drawn_may_be_told_the_truth() -> None:
     half = best_under_renyi(10, 6.0, budget, 0.004).half
     assert half[0] == pytest.approx(0.977, abs=5e-4)
     assert np.all(half[1:] > 0.9995)
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_local_search_for_one_number_of_votes_finds_nothing_better(place: int) -> None:
-    K, order, budget = 5, 3.0, 0.1
-    best = 0.5 * (1.0 + best_under_renyi(K, order, budget).half)
-
-    def room(upper: np.ndarray) -> np.ndarray:
-        h = law(K, tuple(np.clip(upper, 1e-6, 1 - 1e-6)))
-        pairs = [*pairwise(h), *pairwise(h[::-1])]
-        return np.array([budget - bernoulli_divergence(order, x, y) for x, y in pairs])
-
-    found = minimize(
-        lambda upper: -upper[place],
-        np.full(3, 0.55),
-        method="SLSQP",
-        bounds=[(0.5, 1 - 1e-6)] * 3,
-        constraints=[{"type": "ineq", "fun": room}],
-        options={"maxiter": 500, "ftol": 1e-12},
-    )
-    assert -found.fun <= best[place] + 1e-6
-    assert -found.fun >= best[place] - 1e-4
 
 
 @given(st.integers(1, 60), st.floats(1.05, 200.0), st.floats(1e-6, 3.0))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from darrm.majority import kernels
 from darrm.majority.certify import worst_cost_ball
-from darrm.majority.corners import budget_below, full_set_size, ratio_of
+from darrm.majority.corners import budget_below, ratio_of
 from darrm.majority.dominating import DominatingFamily, LevelMaxima
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
@@ -16,7 +16,6 @@ from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from tests.oracle import (
-    all_coefficients,
     corner_list,
     corner_pairs,
     exact_budget,
@@ -81,26 +80,6 @@ def test_the_dominating_family_is_not_enough_for_every_gamma() -> None:
     worst, broken = full_set(problem).border(gamma.half, problem.budget)
     assert worst > problem.budget
     assert broken
-
-
-@given(data=st.data(), problem=problems(most_voters=7))
-def test_a_pair_of_opposite_voters_averages_frozen_ones(data: st.DataObject, problem: Problem) -> None:
-    """Which is why no row with both (hi, lo) and (lo, hi) has to be looked at."""
-    voters, rng = problem.voters, np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    K, (hi, lo) = voters.K, corner_pairs(voters)[2]
-    gamma = data.draw(gammas(K))
-    pairs = corner_pairs(voters)
-    others = pairs[rng.integers(len(pairs), size=max(0, K - 2))]
-
-    def cost(*two: tuple[float, float]) -> float:
-        p, p_prime = np.concatenate([others, np.array(two)]).T
-        return float(privacy_cost(problem, gamma, p, p_prime))
-
-    if K < 2:
-        return
-    zero, one = (0.0, 0.0), (1.0, 1.0)
-    frozen = hi * lo * cost(zero, zero) + (hi * hi + lo * lo) * cost(zero, one) + hi * lo * cost(one, one)
-    assert cost((hi, lo), (lo, hi)) == pytest.approx(frozen, abs=1e-13 * (1 + problem.cost_ratio))
 
 
 def first_monotone_level(problem: Problem, half: Array) -> int:
@@ -214,40 +193,6 @@ def check_exactly(problem: Problem, half: np.ndarray) -> None:
     assert full_set(problem).maxima(half).worst >= exact
     assert budget_below(problem.target) <= exact_budget(problem)
     assert budget_below(problem.target) >= float(exact_budget(problem)) * (1 - 1e-15)
-
-
-@pytest.mark.parametrize(("K", "delta"), [(10, "1e-5"), (10, "0"), (9, "0.1")])
-def test_one_larger_brute_force(K: int, delta: str) -> None:
-    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta)), 3)
-    coefficients = all_coefficients(problem)
-    assert len(coefficients) == full_set_size(problem.voters)
-    rng = np.random.default_rng(1)
-    size = problem.voters.num_upper_levels
-    for half in (rng.random(size), np.round(rng.random(size)), np.eye(size)[0]):
-        slow = float(np.max(coefficients @ half))
-        fast = full_set(problem).maxima(half)
-        assert slow - 1e-13 <= fast.worst <= slow + 1e-11
-
-
-@pytest.mark.parametrize("delta", ["0", "1e-5", "0.01"])
-def test_no_random_multiset_of_250_voters_costs_more(delta: str) -> None:
-    problem = Problem.from_allowance(Voters(250, PrivacyParams("0.1", delta)), 10)
-    rng = np.random.default_rng(2)
-    pairs = corner_pairs(problem.voters)
-    levels = np.arange(problem.voters.num_upper_levels) / problem.voters.num_upper_levels
-    for half in (np.sort(rng.random(problem.voters.num_upper_levels)), (np.sin(40 * levels) > 0).astype(float)):
-        gamma = NoiseFunction(250, half)
-        found = full_set(problem).maxima(half)
-        # the worst row that was named, and random ones near it and everywhere
-        shares = rng.dirichlet(np.full(len(pairs), 0.3), size=300)
-        rows = np.array([rng.choice(len(pairs), size=250, p=share) for share in shares])
-        costs = privacy_cost(problem, gamma, pairs[rows, 0], pairs[rows, 1])
-        assert np.max(costs) <= found.worst
-        family = DominatingFamily(problem.voters)
-        level = family_maxima(problem, half)
-        j = int(np.argmax(level.costs))
-        p, p_prime = family.row(level, j).probabilities(problem.voters)
-        assert float(privacy_cost(problem, gamma, p, p_prime)) == pytest.approx(level.costs[j], abs=1e-11)
 
 
 def test_the_corners_are_the_corners_of_the_region() -> None:

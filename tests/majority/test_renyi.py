@@ -1,7 +1,6 @@
 """Rényi divergences of a noise function: every corner, points between them, exact arithmetic, convexity and repair."""
 
 import math
-from itertools import product
 
 import mpmath
 import numpy as np
@@ -9,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm import priors
-from darrm.loss.renyi import RenyiCurve
 from darrm.majority.noise_function import NoiseFunction
 from darrm.majority.renyi import RenyiRows, reflected, renyi_curve, renyi_divergences
 from darrm.numerics.binomial import poisson_binomial_pmf
-from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from tests.oracle import all_multisets, lowest_partner
@@ -166,17 +162,6 @@ def test_convex_and_repaired_by_scaling(K: int, each: PrivacyParams, data: st.Da
         assert scaled <= (1 - share + share * size[0]) * (1 + 1e-9)
 
 
-def test_the_curve_is_what_the_accountant_adds_up() -> None:
-    problem = problem_of(3, PrivacyParams("0.5"), None)
-    curve = renyi_curve(problem.voters, NoiseFunction(3, [1.0, 1.0]))
-    assert isinstance(curve, RenyiCurve)
-    assert np.all(np.diff(curve.values) >= -1e-12)
-    # three voters that agree move the majority by less than three times their own cost
-    own = RenyiCurve.of_pure(0.5)
-    assert np.all(curve.values <= 3 * own.values)
-    assert np.all(curve.values >= own.values * (1 - 1e-9))
-
-
 @given(st.floats(1e-12, 40.0), st.integers(2, 30))
 def test_the_curve_hides_the_last_digits_and_never_falls_below(scale: float, K: int) -> None:
     problem = problem_of(K, PrivacyParams("inf"), 1)
@@ -213,12 +198,3 @@ def test_large_problems_say_infinity_rather_than_too_little() -> None:
     half[:3] = 0.5
     bound = renyi_divergences(problem.voters, NoiseFunction(1001, half), [2.0])[0]
     assert bound >= renyi_divergences(problem.voters, NoiseFunction(1001, half * (1 - 1e-9)), [2.0])[0]
-
-
-def test_a_certified_monotone_table_is_bounded_by_its_pure_epsilon() -> None:
-    for K, m, overlap in product((3, 11), (1, 2), (1, 2, None)):
-        problem = Problem.from_allowance(Voters(K, PrivacyParams("0.2"), overlap=overlap), m)
-        table = optimize_table(problem, prior=priors.Dirichlet(), shape="monotone")
-        orders = np.array([1.5, 4.0, 64.0])
-        pure = RenyiCurve.of_pure(problem.target.epsilon, orders).values
-        assert np.all(renyi_divergences(problem.voters, table.gamma, orders) <= pure * (1 + 1e-9) + 1e-12)

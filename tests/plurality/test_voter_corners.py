@@ -359,14 +359,13 @@ def differs_from_the_stored_table(setting: Setting) -> bool:
 FREE = [setting for setting in available_tables() if setting.shape == "free" and setting.K <= 21]
 
 
-@pytest.mark.parametrize("setting", FREE[:: len(FREE) // 12], ids=str)
+@pytest.mark.parametrize(
+    "setting",
+    [pytest.param(each, marks=[] if n % (len(FREE) // 12) == 0 else [pytest.mark.slow]) for n, each in enumerate(FREE)],
+    ids=str,
+)
 def test_two_classes_come_out_of_the_same_program(setting: Setting) -> None:
     assert not differs_from_the_stored_table(setting)
-
-
-@pytest.mark.slow
-def test_the_values_of_stored_tables_come_out_of_the_same_program() -> None:
-    assert not [str(setting) for setting in FREE if differs_from_the_stored_table(setting)]
 
 
 @settings(max_examples=6, deadline=None)
@@ -561,19 +560,11 @@ def test_voters_too_many_to_look_at_get_a_proven_law_and_a_bound(
     assert certify(problem, table.law).certificate.scale == 1.0
 
 
-def test_random_private_voters_never_exceed_the_proved_law() -> None:
-    """Random pairs of private voters against one optimal law."""
-    voters, classes, ratio = Voters(4, PrivacyParams("0.5")), 3, exp(0.7)
-    table = optimize_table(Problem(voters, PrivacyParams("0.7"), classes))
-    answers = table.plurality.probabilities(histograms_of(4, classes).counts)
-    rng, corners = np.random.default_rng(3), corners_of(voters.each, classes)
-    mixes = rng.dirichlet(np.full(len(corners), 0.2), size=(2_500, 4))
-    sides = []
-    for side in (0, 1):
-        laws = nobody(4, classes, 2_500)
-        for said in np.moveaxis(mixes @ np.array([corner[side] for corner in corners]), 1, 0):
-            laws = with_one_more(laws, said)
-        sides.append(laws[:, cells_of(4, classes)])
-    p, q = sides
-    assert np.max(p @ answers - ratio * (q @ answers)) <= 1e-12
-    assert np.max(q @ answers - ratio * (p @ answers)) <= 1e-12
+def test_a_voter_that_fails_makes_the_answer_fail() -> None:
+    """One drawn voter of (1, 0.1) exceeds e by 0.1, however many there are to draw from."""
+    for K in (1, 3):
+        problem = Problem(Voters(K, PrivacyParams(1, "0.1")), PrivacyParams(1, "0.2"), 3)
+        excess = excess_of_drawn(problem, true_plurality(K, 3, 1))
+        assert excess is not None
+        assert Fraction(1, 10) <= excess + Fraction(1, 2**50)
+        assert excess <= Fraction(1, 10) + Fraction(1, 10**9)

@@ -116,15 +116,6 @@ def test_the_loaded_table_is_private_over_all_corners(K: int, tmp_path: Path) ->
     assert [aggregator.probability_of_one(int(row.sum())) for row in patterns(K)] == law
 
 
-def test_the_law_is_the_tables_floats() -> None:
-    table = certify(problem_of(5), NoiseFunction(5, [0.1, 0.3, 0.7]))
-    aggregator = Release(table)
-    for ones in range(6):
-        g = Fraction(float(table.gamma.signed[ones]))
-        assert aggregator.probability_of_one(ones) == (1 + g) / 2
-    assert law_by_listing(aggregator, 5) == [aggregator.probability_of_one(int(row.sum())) for row in patterns(5)]
-
-
 PROBLEM = problem_of(5, "2")
 MADE = {
     "by hand": Release(certify(PROBLEM, NoiseFunction(5, [0.2, 0.5, 0.9]))),
