@@ -13,33 +13,75 @@ import highspy
 import numpy as np
 
 from lp_models.knots import Knots
+from lp_models.plurality_lp import BlockProgram, SparseRows
 from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status, lagrangian_bound
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
 _SMALLEST = 1e-290  # of these coefficients: rows of smaller ones are scaled by finite numbers, too
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts
-# tried when degeneracy defeats the warm start: no change, perturbed costs, presolve, HiGHS's own scaling,
-# interior point
-_RETRIES = (
-    ("presolve", "off"),
-    ("dual_simplex_cost_perturbation_multiplier", 1.0),
-    ("presolve", "on"),
-    ("simplex_scale_strategy", 4),
-    ("dual_feasibility_tolerance", 1e-8),
-    ("solver", "ipm"),
-)
-_LONGEST_RUN = 60.0  # seconds of one run of the simplex method, which may go around; most take less than one
 
 
-class Master:
+class Solver:
+    """HiGHS with one program between warm-started solves; values and bounds are about the program's cost."""
+
+    sign = 1.0  # of the cost in results: it is minimized
+    longest_run = 60.0  # seconds of one run of the simplex method, which may go around; most take less than one
+    # tried when degeneracy defeats the warm start: no change, perturbed costs, presolve, HiGHS's own scaling,
+    # interior point
+    retries: tuple[tuple[str, float | str], ...] = (
+        ("presolve", "off"),
+        ("dual_simplex_cost_perturbation_multiplier", 1.0),
+        ("presolve", "on"),
+        ("simplex_scale_strategy", 4),
+        ("dual_feasibility_tolerance", 1e-8),
+        ("solver", "ipm"),
+    )
+    cost: Array
+    offset: float
+    _highs: highspy.Highs
+
+    def value(self, point: Array) -> float:
+        """Compute the objective at a point of shape (n,)."""
+        return float(self.cost @ point) + self.offset
+
+    def forget(self) -> None:
+        """Drop the basis: long chains of warm starts drift, and the next solve shall start from nothing."""
+        self._highs.clearSolver()
+
+    def run(self, seconds: float) -> tuple[Array, Array, bool]:
+        """Solve from the last basis; if that fails, from nothing, with one changed setting after the other.
+
+        ``seconds`` limits all of it, and `longest_run` each of these runs: the simplex method has been seen to cycle.
+        Returns variables, multipliers of rows as HiGHS has them, and whether they are optimal.
+        """
+        deadline = time.perf_counter() + seconds
+        optimal = self._run(seconds)
+        for option, value in self.retries:
+            if optimal or time.perf_counter() >= deadline:
+                break
+            kept = self._highs.getOptionValue(option)[1]
+            self._highs.setOptionValue(option, value)
+            self.forget()
+            optimal = self._run(deadline - time.perf_counter())
+            self._highs.setOptionValue(option, kept)
+        raw = self._highs.getSolution()
+        return np.array(raw.col_value, dtype=np.float64), np.array(raw.row_dual, dtype=np.float64), optimal
+
+    def _run(self, seconds: float) -> bool:
+        # HiGHS counts the seconds of all runs of one solver together
+        spent = self._highs.getRunTime()
+        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, self.longest_run)))
+        self._highs.run()
+        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+
+class Master(Solver):
     """A linear program whose rows change between warm-started solves; values and bounds are about the program's cost.
 
     >>> solution = Master(LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))).solve()
     >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)
     (array([0.5, 1. ]), array([1.]), 0.0)
     """
-
-    sign = 1.0  # of the cost in results: it is minimized
 
     def __init__(self, program: LinearProgram, knots: Knots | None = None) -> None:
         self.cost, self.offset = program.cost, program.offset
@@ -62,7 +104,10 @@ class Master:
         cost = self._down(self.cost + self._extra_cost) * self._cost_scale
         n, empty = cost.size, np.empty(0, dtype=np.int32)
         self._indices = np.arange(n, dtype=np.int32)
-        self._highs = _new_solver()
+        # a warm start skips presolve anyway; perturbed costs had to be cleaned up at tolerances as strict as these: three
+        # times the time at K = 2,001
+        options = {"presolve": "off", "simplex_scale_strategy": 0, "dual_simplex_cost_perturbation_multiplier": 0.0}
+        self._highs = _new_solver(**options)
         self._highs.addCols(n, cost, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
         self._row_scales = np.empty(0)
         if self.limits.size:
@@ -75,10 +120,6 @@ class Master:
     def variables(self) -> int:
         """How many variables the solver has."""
         return int(self._indices.size)
-
-    def value(self, point: Array) -> float:
-        """Compute the objective at a point of shape (n,)."""
-        return float(self.cost @ point) + self.offset
 
     def add_cost(self, extra: Array) -> None:
         """Add to the cost that the solver minimizes, shape (n,); values and bounds stay about the program's own."""
@@ -121,27 +162,9 @@ class Master:
             self.labels = list(compress(self.labels, keep))
         return int(drop.size)
 
-    def forget(self) -> None:
-        """Drop the basis: long chains of warm starts drift, and the next solve shall start from nothing."""
-        self._highs.clearSolver()
-
     def solve(self, seconds: float = np.inf) -> Solution:
-        """Solve from the last basis; if that fails, from nothing, with one changed setting after the other.
-
-        ``seconds`` limits all of it, and `_LONGEST_RUN` each of these runs: the simplex method has been seen to cycle.
-        """
-        deadline = time.perf_counter() + seconds
-        optimal = self._run(seconds)
-        for option, value in _RETRIES:
-            if optimal or time.perf_counter() >= deadline:
-                break
-            kept = self._highs.getOptionValue(option)[1]
-            self._highs.setOptionValue(option, value)
-            self._highs.clearSolver()
-            optimal = self._run(deadline - time.perf_counter())
-            self._highs.setOptionValue(option, kept)
-        raw = self._highs.getSolution()
-        variables, row_duals = (np.array(part, dtype=np.float64) for part in (raw.col_value, raw.row_dual))
+        """Solve in at most ``seconds``; a solution that is not optimal has a valid bound all the same."""
+        variables, row_duals, optimal = self.run(seconds)
         there = (variables.size, row_duals.size) == (self.variables, self.limits.size)  # HiGHS may return nothing
         if there and np.all(np.isfinite(variables)) and np.all(np.isfinite(row_duals)):
             variables = np.clip(variables, 0.0, 1.0)
@@ -157,23 +180,54 @@ class Master:
         status = Status.OPTIMAL if optimal else Status.FAILED
         return Solution(point, duals, self.value(point), bound, status)
 
-    def _run(self, seconds: float) -> bool:
-        # HiGHS counts the seconds of all runs of one solver together
-        spent = self._highs.getRunTime()
-        self._highs.setOptionValue("time_limit", spent + max(0.0, min(seconds, _LONGEST_RUN)))
-        self._highs.run()
-        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+class BlockMaster(Solver):
+    """(1), (2), (4) of `lp_models.plurality_lp` and the known rows (3): it minimizes −Σ_j c_j x_j and keeps all rows."""
+
+    sign, longest_run, retries = -1.0, np.inf, (("presolve", "choose"),)
+    knots = None
+
+    def __init__(self, program: BlockProgram) -> None:
+        self.program, self.cost, self.offset, self._highs = program, -program.gains, 0.0, _new_solver()
+        self.variables = program.gains.size
+        size, starts, empty = self.variables, program.starts, np.empty(0, dtype=np.int32)
+        least, ones, columns = np.full(size, program.least), np.ones(starts.size), np.arange(size, dtype=np.int32)
+        self._highs.addCols(size, self.cost, least, 1.0 / program.sizes, 0, empty, empty, np.empty(0))
+        self._highs.addRows(starts.size, ones, ones, size, starts.astype(np.int32), columns, program.sizes)
+        none = np.empty(0, dtype=np.int64)
+        self.rows, self.labels = SparseRows(none, none, np.empty(0), np.empty(0)), list[RowLabel]()
+
+    @property
+    def limits(self) -> Array:
+        """The limits of the known rows."""
+        return self.rows.limits
+
+    def add_rows(self, rows: SparseRows, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
+        """Append rows, with as many labels."""
+        starts = np.searchsorted(rows.rows, np.arange(limits.size)).astype(np.int32)
+        free, columns = np.full(limits.size, -highspy.kHighsInf), rows.columns.astype(np.int32)
+        self._highs.addRows(limits.size, free, limits, rows.values.size, starts, columns, rows.values)
+        self.rows, self.labels = self.rows.joined(rows), [*self.labels, *labels]
+
+    def drop_idle_rows(self, idle_rounds: int) -> int:
+        """Keep all rows: sparse ones take little time."""
+        del idle_rounds
+        return 0
+
+    def solve(self, seconds: float = np.inf) -> Solution:
+        """Solve in at most ``seconds``; without an optimum nothing is known."""
+        variables, row_duals, optimal = self.run(seconds)
+        if not optimal:
+            return Solution(np.zeros(self.variables), np.zeros(self.limits.size), 0.0, -np.inf, Status.FAILED)
+        duals = np.maximum(-row_duals[self.program.starts.size :], 0.0)
+        point = np.maximum(variables, self.program.least)
+        return Solution(point, duals, self.value(point), -self.program.bound(self.rows, duals), Status.OPTIMAL)
 
 
-def _new_solver() -> highspy.Highs:
+def _new_solver(**options: float | str) -> highspy.Highs:
     highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    highs.setOptionValue("threads", 1)
-    highs.setOptionValue("solver", "simplex")
-    highs.setOptionValue("presolve", "off")  # a warm start skips it anyway
-    highs.setOptionValue("simplex_scale_strategy", 0)
-    # perturbed costs had to be cleaned up at tolerances as strict as these: three times the time at K = 2,001
-    highs.setOptionValue("dual_simplex_cost_perturbation_multiplier", 0.0)
-    highs.setOptionValue("primal_feasibility_tolerance", _TOLERANCE)
-    highs.setOptionValue("dual_feasibility_tolerance", _TOLERANCE)
+    common = {"output_flag": False, "threads": 1, "solver": "simplex"}
+    tolerances = {"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE}
+    for option, value in {**common, **tolerances, **options}.items():
+        highs.setOptionValue(option, value)
     return highs

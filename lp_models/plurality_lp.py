@@ -21,18 +21,14 @@ time. Only the worst S of a pair can matter: the terms that are positive.
     (7)  Σ_j c_j x_j ≤ Σ_r y_r b_r + Σ_p ( η Σ_{j in p} ρ_j + (1 − η Σ_{j in p} m_j) max_{j in p} ρ_j / m_j ).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from lp_models.program import Array, RowLabel, Solution, Status
+from lp_models.program import Array
 
 Indices = NDArray[np.int64]
-
-_TOLERANCE = 1e-10  # of HiGHS, the strictest that it accepts
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,87 +87,3 @@ class SparseRows:
             np.concatenate([self.values, others.values]),
             np.concatenate([self.limits, others.limits]),
         )
-
-
-class BlockMaster:
-    """(1), (2), (4) and the known rows (3), between warm-started solves: `lp_models.highs.Master` for blocks.
-
-    It minimizes −Σ_j c_j x_j, and keeps all rows.
-    """
-
-    sign = -1.0
-    knots = None
-
-    def __init__(self, program: BlockProgram) -> None:
-        self.program, self.cost, self._highs = program, -program.gains, _new_solver(program)
-        empty = np.empty(0, dtype=np.int64)
-        self.rows, self.labels = SparseRows(empty, empty, np.empty(0), np.empty(0)), list[RowLabel]()
-
-    @property
-    def limits(self) -> Array:
-        """The limits of the known rows."""
-        return self.rows.limits
-
-    @property
-    def variables(self) -> int:
-        """How many variables the solver has."""
-        return int(self.cost.size)
-
-    def value(self, point: Array) -> float:
-        """Compute the objective at a point of shape (n,)."""
-        return float(self.cost @ point)
-
-    def add_rows(self, rows: SparseRows, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
-        """Append rows, with as many labels."""
-        starts = np.searchsorted(rows.rows, np.arange(limits.size)).astype(np.int32)
-        free, columns = np.full(limits.size, -highspy.kHighsInf), rows.columns.astype(np.int32)
-        self._highs.addRows(limits.size, free, limits, rows.values.size, starts, columns, rows.values)
-        self.rows, self.labels = self.rows.joined(rows), [*self.labels, *labels]
-
-    def drop_idle_rows(self, idle_rounds: int) -> int:
-        """Keep all rows: sparse ones take little time."""
-        del idle_rounds
-        return 0
-
-    def forget(self) -> None:
-        """Drop the basis."""
-        self._highs.clearSolver()
-
-    def solve(self, seconds: float = np.inf) -> Solution:
-        """Solve from the last basis, else from nothing; the status is `Status.FAILED` if neither ends in time."""
-        for _ in range(2):
-            if seconds <= 0.0:
-                break
-            # HiGHS counts the seconds of all runs of one solver together
-            self._highs.setOptionValue("time_limit", self._highs.getRunTime() + seconds)
-            self._highs.run()
-            if self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-                raw = self._highs.getSolution()
-                # HiGHS's duals of <= rows are non-positive
-                duals = np.maximum(-np.array(raw.row_dual)[self.program.starts.size :], 0.0)
-                point = np.maximum(np.array(raw.col_value, dtype=np.float64), self.program.least)
-                bound = -self.program.bound(self.rows, duals)
-                return Solution(point, duals, self.value(point), bound, Status.OPTIMAL)
-            self.forget()
-        nothing = np.zeros(self.cost.size)
-        return Solution(nothing, np.zeros(self.limits.size), 0.0, -np.inf, Status.FAILED)
-
-
-def _new_solver(program: BlockProgram) -> highspy.Highs:
-    highs = highspy.Highs()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("solver", "simplex"),
-        ("primal_feasibility_tolerance", _TOLERANCE),
-        ("dual_feasibility_tolerance", _TOLERANCE),
-    ):
-        highs.setOptionValue(option, value)
-    size, starts = program.gains.size, program.starts
-    empty = np.empty(0, dtype=np.int32)
-    least = np.full(size, program.least)
-    highs.addCols(size, -program.gains, least, 1.0 / program.sizes, 0, empty, empty, np.empty(0))
-    ones = np.ones(starts.size)
-    columns = np.arange(size, dtype=np.int32)
-    highs.addRows(starts.size, ones, ones, size, starts.astype(np.int32), columns, program.sizes)
-    return highs

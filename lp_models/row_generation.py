@@ -24,10 +24,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lp_models.highs import Master
+from lp_models.highs import BlockMaster, Master
 from lp_models.knots import Knots
 from lp_models.options import Progress, SolveOptions
-from lp_models.plurality_lp import BlockMaster, BlockProgram
+from lp_models.plurality_lp import BlockProgram
 from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status
 
 # finer knots are due when rows that are still missing make at most this part of the gap
