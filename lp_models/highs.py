@@ -104,8 +104,7 @@ class Master(Solver):
         cost = self._down(self.cost + self._extra_cost) * self._cost_scale
         n, empty = cost.size, np.empty(0, dtype=np.int32)
         self._indices = np.arange(n, dtype=np.int32)
-        # a warm start skips presolve anyway; perturbed costs had to be cleaned up at tolerances as strict as these: three
-        # times the time at K = 2,001
+        # a warm start skips presolve anyway; perturbed costs, cleaned up at such tolerances, take three times as long
         options = {"presolve": "off", "simplex_scale_strategy": 0, "dual_simplex_cost_perturbation_multiplier": 0.0}
         self._highs = _new_solver(**options)
         self._highs.addCols(n, cost, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
@@ -182,7 +181,7 @@ class Master(Solver):
 
 
 class BlockMaster(Solver):
-    """(1), (2), (4) of `lp_models.plurality_lp` and the known rows (3): it minimizes −Σ_j c_j x_j and keeps all rows."""
+    """(1), (2), (4) of `lp_models.plurality_lp` and the known rows (3), of which none is dropped; it minimizes −gain."""
 
     sign, longest_run, retries = -1.0, np.inf, (("presolve", "choose"),)
     knots = None

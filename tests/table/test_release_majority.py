@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.majority import baselines
 from darrm.majority.noise_function import NoiseFunction
 from darrm.majority.renyi import renyi_divergences
-from darrm.numerics.exact_coins import ExactCoins
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
@@ -173,26 +171,6 @@ def test_the_exact_profile_tightens_the_account() -> None:
         assert one.spent(delta).epsilon == pytest.approx(epsilon, abs=0.02)
     # at the target's ε the profile is at most the certified δ
     assert profile.delta_at(problem.target.epsilon) <= problem.target.delta + 2e-12
-
-
-@pytest.mark.parametrize("byte", [0, 1, 63, 64, 127, 128, 255])
-def test_coins_are_compared_as_unsigned_words(byte: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # a signed comparison would turn the upper half of all words into lies
-    calls: list[Callable[[int], bytes]] = []
-    monkeypatch.setattr(ExactCoins, "flip", record(ExactCoins.flip, calls))
-    table = certify(problem_of(3), NoiseFunction(3, [0.5, 0.5]))
-    label = Release(table).release([[1, 1, 0]], rng=fed(byte))[0]
-    lie = (1 - Fraction(float(table.gamma.half[0]))) / 2
-    assert label == (0 if Fraction(byte, 255) < lie else 1)  # U = 0.bbb… in bytes
-    assert len(calls) == 1
-
-
-def record(function: Callable[..., object], calls: list[Callable[[int], bytes]]) -> Callable[..., object]:
-    def recorded(*arguments: object, source: Callable[[int], bytes]) -> object:
-        calls.append(source)
-        return function(*arguments, source=source)
-
-    return recorded
 
 
 # the Rényi curve in the charge: where it is, what it is, and that a ledger keeps it
