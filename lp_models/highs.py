@@ -181,7 +181,7 @@ class Master(Solver):
 
 
 class BlockMaster(Solver):
-    """(1), (2), (4) of `lp_models.plurality_lp` and the known rows (3), of which none is dropped; it minimizes −gain."""
+    """(1), (2), (4) of `lp_models.plurality_lp` and the known rows (3), of which none is dropped; minimizes −gains."""
 
     sign, longest_run, retries = -1.0, np.inf, (("presolve", "choose"),)
     knots = None

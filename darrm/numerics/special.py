@@ -9,7 +9,12 @@ from darrm.numerics import Array
 
 def _when_called(name: str) -> Callable[..., Array]:
     known = cache(lambda: getattr(import_module("scipy.special"), name))
-    return lambda *arguments, **options: known()(*arguments, **options)
+
+    def called(*arguments: object, **options: object) -> Array:
+        value: Array = known()(*arguments, **options)
+        return value
+
+    return called
 
 
 betainc, gammaln, log_ndtr, logsumexp = map(_when_called, ("betainc", "gammaln", "log_ndtr", "logsumexp"))
