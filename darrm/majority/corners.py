@@ -21,10 +21,11 @@ touched voters together stay K, so nothing about γ changes: only rows leave.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from math import comb
 
@@ -35,6 +36,8 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import binomial_pmf
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
+from darrm.util import checks
+from darrm.util.files import Json
 
 PRECISION_BITS = 128
 WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
@@ -43,9 +46,41 @@ _NEGLIGIBLE = 1e-40  # probabilities that no coefficient in floats can show
 _KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
 
 
+class Row(ABC):
+    """One row of the linear program: where the voters of every kind sit."""
+
+    @abstractmethod
+    def is_of(self, voters: Voters) -> bool:
+        """Whether this is a row of the full set of these voters: points of the region, at most t of them touched."""
+
+    @abstractmethod
+    def to_list(self) -> list[Json]:
+        """Write the counts as plain data; if voters differ, one list of counts for each kind."""
+
+    @abstractmethod
+    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+        """Return the counts of every kind of voters with its corners."""
+
+    def probabilities(self, voters: Voters) -> tuple[Array, Array]:
+        """Write the row out as (p, p'), two arrays of shape (K,), kind by kind."""
+        sides = zip(*(part.vectors(corners) for part, corners in self.parts_of(voters)), strict=True)
+        first, second = map(np.concatenate, sides)
+        return first, second
+
+    def coefficients(self, voters: Voters, ratio: float) -> Array:
+        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − ⌊K/2⌋,), for c = ``ratio``.
+
+        With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
+        """
+        laws = [part.laws(corners) for part, corners in self.parts_of(voters)]
+        first, second = (reduce(lambda law, other: law + other, each) for each in zip(*laws, strict=True))
+        total = first.spread(voters.K) + ratio * second.spread(voters.K)
+        return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
+
+
 @dataclass(frozen=True)
-class CornerCounts:
-    """How many voters sit where: one row of the linear program."""
+class CornerCounts(Row):
+    """How many voters of one kind sit where."""
 
     high: int  # at (p, p') = (hi, lo)
     low: int  # at (lo, hi)
@@ -57,7 +92,7 @@ class CornerCounts:
     moved_ones_prime: int = 0
 
     def is_of(self, voters: Voters) -> bool:
-        """Whether this is a row of the full set of equal voters: a point of the region, with at most t of them touched.
+        """Whether this is a row of the full set of equal voters.
 
         Frozen voters have p = p', which may be Δ as well: of those near 0 only as many need to be touched as more of
         them have p = Δ than p' = Δ, or the other way round.
@@ -95,9 +130,8 @@ moved_ones_prime=2)
             moved_ones_prime=of(self.moved_ones_prime, self.ones, ones),
         )
 
-    def probabilities(self, voters: Voters) -> tuple[Array, Array]:
-        """Write the row out as (p, p'), two arrays of shape (K,)."""
-        corners = corners_of(voters.each)
+    def vectors(self, corners: Corners) -> tuple[Array, Array]:
+        """Write the probabilities of the voters out as (p, p')."""
         hi, delta = corners.hi, corners.delta
 
         def vector(high: float, moved_zeros: int, moved_ones: int) -> Array:
@@ -109,6 +143,20 @@ moved_ones_prime=2)
             vector(hi, self.moved_zeros, self.moved_ones),
             vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
         )
+
+    def to_list(self) -> list[Json]:
+        """Write the counts but for ``zeros``, without 0 at the end."""
+        counts: list[Json] = [self.high, self.low, *astuple(self)[3:]]
+        while counts and counts[-1] == 0:
+            counts.pop()
+        return counts
+
+    @classmethod
+    def from_list(cls, counts: Json, voters: int) -> CornerCounts:
+        """Read what `to_list` wrote; `TypeError` or `ValueError` if it is malformed."""
+        checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
+        padded = counts + [0] * (7 - len(counts))
+        return cls(padded[0], padded[1], voters - sum(padded[:3]), *padded[2:])
 
     @property
     def touched(self) -> int:
@@ -133,15 +181,6 @@ moved_ones_prime=2)
             law(self.moved_zeros, self.moved_ones, self.ones),
             law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros),
         )
-
-    def coefficients(self, voters: Voters, ratio: float) -> Array:
-        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − ⌊K/2⌋,), for c = ``ratio``.
-
-        With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
-        """
-        first, second = self.laws(corners_of(voters.each))
-        total = first.spread(voters.K) + ratio * second.spread(voters.K)
-        return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,18 +25,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple
 
 from flint import arb, arb_poly, ctx
 
-from darrm.majority.corners import CornerCounts, budget_of, lower_float, precision_of, ratio_of
+from darrm.majority.corners import CornerCounts, Row, budget_of, lower_float, precision_of, ratio_of
 from darrm.majority.groups import KindCounts
 from darrm.numerics import Array
 from darrm.problem import Problem, Voters
 from darrm.util import checks
 from darrm.util.files import Json
 
-Row = CornerCounts | KindCounts
 Multiplier = tuple[float, Row]
 
 
@@ -112,23 +110,8 @@ def _binomial(n: int, p: arb) -> tuple[int, list[arb]]:
     return mode - len(downward) + 1, downward[:0:-1] + upward
 
 
-def to_list(multiplier: Multiplier) -> list[Json]:
-    """Write y and the counts of its row; if voters differ, one list of counts for each kind."""
-    y, row = multiplier
-    if isinstance(row, KindCounts):
-        return [y, *map(_counts_to_list, row.parts)]
-    return [y, *_counts_to_list(row)]
-
-
-def _counts_to_list(row: CornerCounts) -> list[int]:
-    counts = [row.high, row.low, *astuple(row)[3:]]
-    while counts and counts[-1] == 0:
-        counts.pop()
-    return counts
-
-
 def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
-    """Read what `to_list` wrote of each; `TypeError` or `ValueError` if it is malformed or names no row.
+    """Read lists of y and what `Row.to_list` wrote; `TypeError` or `ValueError` if it is malformed or names no row.
 
     A vertex of the program has at most as many multipliers as γ has values, so more than K of them are refused.
     """
@@ -142,22 +125,16 @@ def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
         checks.non_negative(multiplier=y)
         row: Row
         if voters.own is None:
-            row = _counts_from_list(counts, voters.K)
+            row = CornerCounts.from_list(counts, voters.K)
         else:
             numbers = [n for n, _ in voters.kinds]
             if len(counts) != len(numbers) or not all(isinstance(part, list) for part in counts):
                 checks.fail("multipliers", entry, "a multiplier and a list of counts for each kind of voters")
-            row = KindCounts(tuple(map(_counts_from_list, counts, numbers)))
+            row = KindCounts(tuple(map(CornerCounts.from_list, counts, numbers)))
         if not row.is_of(voters):
             checks.fail("multipliers", entry, "a multiplier and a row of these voters")
         multipliers.append((float(y), row))
     return tuple(multipliers)
-
-
-def _counts_from_list(counts: Json, voters: int) -> CornerCounts:
-    checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
-    padded = counts + [0] * (7 - len(counts))
-    return CornerCounts(padded[0], padded[1], voters - sum(padded[:3]), *padded[2:])
 
 
 def largest(multipliers: Sequence[Multiplier], voters: Voters) -> tuple[Multiplier, ...]:

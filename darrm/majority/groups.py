@@ -28,7 +28,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from darrm.majority.corners import CornerCounts, Corners, CostRatio, corners_of, placements, ratio_of
+from darrm.majority.corners import CornerCounts, Corners, CostRatio, Row, corners_of, placements, ratio_of
 from darrm.majority.dominating import TAIL, delta_weights, stop_after
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import signed_function
@@ -36,6 +36,7 @@ from darrm.numerics import Array
 from darrm.numerics.binomial import STEP_ERROR, smooth, tail_bound
 from darrm.problem import Voters
 from darrm.util import checks
+from darrm.util.files import Json
 
 MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
 MOST_KINDS = 14  # three places each are more rows than that
@@ -43,8 +44,8 @@ _BUCKETS = 240  # rows named in a look
 
 
 @dataclass(frozen=True)
-class KindCounts:
-    """How many voters of every kind sit where: one row."""
+class KindCounts(Row):
+    """How many voters of every kind sit where."""
 
     parts: tuple[CornerCounts, ...]
 
@@ -57,23 +58,13 @@ class KindCounts:
             and sum(part.touched for part in self.parts) <= voters.reached
         )
 
+    def to_list(self) -> list[Json]:
+        """Write one list of counts for each kind."""
+        return [part.to_list() for part in self.parts]
+
     def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
         """Return the counts of every kind with its corners."""
         return [(part, corners_of(each)) for part, (_, each) in zip(self.parts, voters.kinds, strict=True)]
-
-    def probabilities(self, voters: Voters) -> tuple[Array, Array]:
-        """Write the row out as (p, p'), two arrays of shape (K,), kind by kind."""
-        kinds = zip(self.parts, voters.kinds, strict=True)
-        sides = zip(*(part.probabilities(Voters(n, each)) for part, (n, each) in kinds), strict=True)
-        first, second = map(np.concatenate, sides)
-        return first, second
-
-    def coefficients(self, voters: Voters, ratio: float) -> Array:
-        """Compute a with f = Σ_{l>K/2} a_l γ(l), shape (K − ⌊K/2⌋,), for c = ``ratio``."""
-        laws = [part.laws(corners) for part, corners in self.parts_of(voters)]
-        first, second = (reduce(lambda law, other: law + other, each) for each in zip(*laws, strict=True))
-        total = first.spread(voters.K) + ratio * second.spread(voters.K)
-        return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

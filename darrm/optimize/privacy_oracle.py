@@ -5,9 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from darrm.majority.corners import CornerCounts, budget_below
+from darrm.majority.corners import CornerCounts, Row, budget_below
 from darrm.majority.dominating import choose_violated, stop_after
-from darrm.majority.error_bound import Row
 from darrm.majority.groups import KindSet, rows_of
 from darrm.numerics import Array
 from darrm.optimize.request import thorough_rows

@@ -163,7 +163,9 @@ class Optimality:
             fields = ["shape", "objective", *fields]
             held_out = {"held_out": None if self.held_out is None else asdict(self.held_out)}
         if multipliers is not None:
-            multipliers = [entry.to_list() if self.is_accuracy else error_bound.to_list(entry) for entry in multipliers]
+            multipliers = [
+                entry.to_list() if self.is_accuracy else [entry[0], *entry[1].to_list()] for entry in multipliers
+            ]
         return {
             "prior": priors.to_json(self.prior, problem.voters.K, problem.classes),
             **{name: getattr(self, name) for name in fields},
