@@ -1,23 +1,26 @@
 """The privacy condition in exact rational arithmetic over every assignment of corners to voters, one voter at a time.
 
-Nothing here shares code with the proofs. e^x is replaced by a rational within 1e-60 of it, so results are exact for
-problems that differ from the real one by less than that.
+Nothing of darrm is called here. e^x is replaced by a rational within 1e-60 of it, so results are exact for problems
+that differ from the real one by less than that.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import mpmath
 import numpy as np
 
-from darrm.majority.noise_function import NoiseFunction
-from darrm.numerics import Array
-from darrm.numerics.binomial import poisson_binomial_pmf
-from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
+from lp_models.program import Array
 from lp_models.reference import corner_pairs as pairs_of
 from lp_models.reference import gamma_program
+
+if TYPE_CHECKING:
+    from darrm import NoiseFunction, PrivacyParams, Problem, Voters
 
 
 def exponential(x: Fraction) -> Fraction:
@@ -146,11 +149,21 @@ def maximum(gain: list[Fraction], rows: list[list[Fraction]], limits: list[Fract
         basic[leave], free[enter] = free[enter], basic[leave]
 
 
+def exact_divergence(problem: Problem, half: Iterable[float]) -> Fraction:
+    """The largest Pr_p[o] − e^ε Pr_{p'}[o] of an output o at the target's ε."""
+    return (1 - exponential(problem.target.exact_epsilon) + exact_worst_cost(problem, half)) / 2
+
+
 def privacy_cost(problem: Problem, gamma: NoiseFunction, p: Array, p_prime: Array) -> Array:
     """Compute f(p, p'; γ) for probabilities on two neighboring data sets: two arrays (…, K) → (…)."""
-    first = poisson_binomial_pmf(p) @ gamma.signed
-    second = poisson_binomial_pmf(p_prime) @ gamma.signed
-    return np.asarray(first - problem.cost_ratio * second, dtype=np.float64)
+    first, second = (np.asarray(side, dtype=np.float64)[..., None] for side in (p, p_prime))
+    own = mirrored = np.broadcast_to(
+        np.array(signed_values(gamma.K, gamma.half), dtype=np.float64), (*p.shape[:-1], gamma.K + 1)
+    )
+    for voter in range(gamma.K):  # E[g(s + ones of the voters so far)]
+        own = (1.0 - first[..., voter, :]) * own[..., :-1] + first[..., voter, :] * own[..., 1:]
+        mirrored = (1.0 - second[..., voter, :]) * mirrored[..., :-1] + second[..., voter, :] * mirrored[..., 1:]
+    return np.asarray(own[..., 0] - float(np.exp(problem.target.epsilon)) * mirrored[..., 0])
 
 
 def corner_pairs(voters: Voters) -> Array:
@@ -161,7 +174,7 @@ def corner_pairs(voters: Voters) -> Array:
 
 def all_multisets(voters: Voters) -> tuple[Array, Array]:
     """Write every multiset of corners out as (p, p'), two arrays (rows, K)."""
-    return gamma_program(Problem(voters, voters.each if voters.each.is_private else PrivacyParams(1))).probabilities()
+    return gamma_program(SimpleNamespace(voters=voters, target=SimpleNamespace(epsilon=1.0, delta=0.0))).probabilities()
 
 
 def all_coefficients(problem: Problem) -> Array:
