@@ -88,7 +88,7 @@ class Partitions:
 
     def __post_init__(self) -> None:
         checks.integer_at_least(1, K=self.K)
-        checks.integer_at_least(2, most=MOST_LISTED, classes=self.classes, advice="so many are listed one by one")
+        checks.integer_at_least(2, most=MOST_LISTED, classes=self.classes, advice="all histograms are listed")
         count = number_of_partitions(self.K, self.classes)
         if count > MOST_PARTITIONS:
             name = f"partitions of {self.K} votes into {self.classes} classes"
