@@ -215,7 +215,7 @@ class BlockMaster(Solver):
 
     def solve(self, seconds: float = np.inf) -> Solution:
         """Solve in at most ``seconds``; without an optimum nothing is known."""
-        variables, row_duals, optimal = self.run(seconds)
+        variables, row_duals, optimal = self.run(seconds) if seconds > 0.0 else (self.cost, self.limits, False)
         if not optimal:
             return Solution(np.zeros(self.variables), np.zeros(self.limits.size), 0.0, -np.inf, Status.FAILED)
         duals = np.maximum(-row_duals[self.program.starts.size :], 0.0)
