@@ -233,7 +233,7 @@ class Converted:
         return self.convert(np.asarray(self.aggregator.release(votes, rng=rng)))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # a path may be a URL with a password
 class LedgerHandle:
     """A reference to one ledger: an object of this process, or a file that a copy opens again."""
 
