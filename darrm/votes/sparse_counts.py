@@ -44,7 +44,7 @@ def count_codes(codes: Places, classes: int) -> SparseCounts:
     """
     parts, at_once = [sparse_of_dense(np.zeros((0, classes), np.int64))], max(1, _PLACES_AT_ONCE // codes.shape[1])
     for start in range(0, len(codes), at_once):
-        block = codes[start : start + at_once]
+        block = np.sort(codes[start : start + at_once], axis=1)  # faster than the sort of sum_duplicates
         is_counted = block >= 0
         starts = np.append(0, np.cumsum(np.count_nonzero(is_counted, axis=1)))
         parts.append(count_entries(np.ones(starts[-1], np.int64), block[is_counted], starts, classes))
