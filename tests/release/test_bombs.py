@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
-from darrm.table.table import certify
+from tests.release.tables import table_of
 
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
@@ -86,9 +84,7 @@ BOMBS: dict[str, tuple[Callable[[Path], Any], list[str], str, str]] = {
 def test_a_file_that_unfolds_to_gigabytes_is_refused_in_a_line_and_free(name: str, tmp_path: Path) -> None:
     write, more, end, message = BOMBS[name]
     write(tmp_path / name)
-    certify(Problem.from_allowance(Voters(3, PrivacyParams(1, 0)), 3), NoiseFunction(3, [1.0, 1.0])).save(
-        tmp_path / "table.json"
-    )
+    table_of([1.0, 1.0], epsilon=1, delta=0).save(tmp_path / "table.json")
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams("1e9", "0.5"))
     words = [name, "--table", "table.json", "--ledger", "l.sqlite", "--output", f"labels{end}", "--quiet", *more]
     done = subprocess.run(

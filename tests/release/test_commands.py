@@ -11,7 +11,6 @@ from darrm.account import __main__ as account
 from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.majority import baselines
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import __main__ as release
@@ -19,12 +18,12 @@ from darrm.table.release import Release
 from darrm.table.table import Table, certify
 from darrm.votes import ROWS_AT_ONCE
 from tests.doors import one_error, releasing
+from tests.release.tables import table_of
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
-    certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
+    table_of([0.5, 1.0], "1.5", epsilon="0.2", delta="1e-5").save(tmp_path / "table.json")
     votes = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
     np.save(tmp_path / "votes.npy", votes)
     np.savetxt(tmp_path / "votes.csv", votes, fmt="%d", delimiter=",")

@@ -17,26 +17,24 @@ from darrm.account import __main__ as account
 from darrm.commands.command_line import run
 from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
 from darrm.release import __main__ as release
 from darrm.release import debited, release_debited
 from darrm.release.debited import recover
 from darrm.table.release import Release
-from darrm.table.table import Table, certify
+from darrm.table.table import Table
 from darrm.util import progress
 from darrm.votes import Votes, labels_file
 from darrm.votes.labels_file import labels_digest, save_labels
 from tests.doors import refused, validated
+from tests.release.tables import table_of
 
 VOTES = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.2", "1e-5")), "1.5")
-    certify(problem, NoiseFunction(3, [0.5, 1.0])).save(tmp_path / "table.json")
+    table_of([0.5, 1.0], "1.5", epsilon="0.2", delta="1e-5").save(tmp_path / "table.json")
     np.save(tmp_path / "votes.npy", VOTES)
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(20, "1e-2"))
     return tmp_path

@@ -10,14 +10,12 @@ import pytest
 
 from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
 from darrm.release import __main__ as release
-from darrm.table.table import certify
 from darrm.verify.__main__ import main as verify
 from darrm.votes.labels_file import load_labels
 from tests.doors import releasing
+from tests.release.tables import table_of
 
 ROWS = [[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]
 NAMES = ["first, of all", "2", 'the "third"', "é"]
@@ -69,8 +67,7 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     # γ(1) = γ(3) = 1 at a budget that admits it: labels are the majority
-    problem = Problem.from_allowance(Voters(3, PrivacyParams(1, 0)), 3)
-    certify(problem, NoiseFunction(3, [1.0, 1.0])).save(tmp_path / "table.json")
+    table_of([1.0, 1.0], epsilon=1, delta=0).save(tmp_path / "table.json")
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(400, "0.1"))
     return tmp_path
 

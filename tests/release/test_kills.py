@@ -23,15 +23,13 @@ import pytest
 from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.rows import Entry
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
 from darrm.release import __main__ as release
 from darrm.release import debited, partitions, pipe
-from darrm.table.table import certify
 from darrm.votes.labels_file import labels_digest, load_labels, save_labels
 from tests.exhaustive import EXHAUSTIVE
 from tests.killed import apart, ended
+from tests.release.tables import table_of
 
 QUERIES = 40  # of a file: two releases draw the same labels with probability about 2⁻²⁵, and a digest tells them apart
 PARTS = ("a.parquet", "day=2/b.parquet")
@@ -43,8 +41,7 @@ KINDS = ("labels.npy", "labels.csv", "labels.parquet", "labels", "stream")
 
 
 def prepare(folder: Path, gamma: float = 0.3, m: int = 1) -> None:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), m)
-    certify(problem, NoiseFunction(3, [gamma, gamma])).save(folder / "table.json")
+    table_of([gamma, gamma], m).save(folder / "table.json")
     PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(100_000, "0.1"))
     votes = np.tile([[1, 1, 0], [0, 0, 1]], (QUERIES // 2, 1))
     np.save(folder / "votes.npy", votes)

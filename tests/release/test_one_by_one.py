@@ -10,16 +10,16 @@ import pytest
 from darrm import open_release
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
+from darrm.problem import Voters
 from darrm.release.debited import recover
 from darrm.table.release import Release
-from darrm.table.table import Table, certify
+from darrm.table.table import Table
 from darrm.votes import Votes
 from darrm.votes.labels_file import labels_digest
+from tests.release.tables import table_of
 
 VOTES = [[1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]]
 MAJORITIES = [1, 0, 1, 0]
@@ -28,8 +28,7 @@ MASKED = np.ma.masked_array([1, 1, 0], [False, True, False])
 
 @pytest.fixture
 def table() -> Table:
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
-    return certify(problem, NoiseFunction(3, [1.0, 1.0]))  # γ = 1: the answer is the majority
+    return table_of([1.0, 1.0])  # the answer is the majority
 
 
 @pytest.fixture
@@ -124,7 +123,7 @@ def test_every_release_answers() -> None:
 
 def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: Table, ledger: PrivacyLedger) -> None:
     # the same voters with another γ: what is asked next, and of which table, may depend on all answers
-    other = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 1), NoiseFunction(3, [0, 0]))
+    other = table_of([0, 0], 1)
     open_release(table, ledger).answer(VOTES[0])
     with pytest.raises(ValueError, match="this ledger accounts for queries of one kind"):
         open_release(other, ledger, stream="other").answer(VOTES[0])

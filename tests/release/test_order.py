@@ -10,18 +10,14 @@ import numpy as np
 import pytest
 
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters
 from darrm.release import AnswerStream, DaRRM
 from darrm.release.debited import FileDestination
 from darrm.release.delivery import Destination, StreamDestination, deliver
-from darrm.table.table import certify
 from darrm.votes import Votes
+from tests.release.tables import table_of
 
-AGGREGATOR = DaRRM(
-    certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3), NoiseFunction(3, [1.0, 1.0]))
-)
+AGGREGATOR = DaRRM(table_of([1.0, 1.0]))
 MATRIX = np.array([[1, 1, 0], [0, 0, 1]])
 
 DESTINATIONS: dict[str, tuple[Callable[[Path, PrivacyLedger], Destination], str]] = {

@@ -22,24 +22,22 @@ from darrm.aggregator import load_release
 from darrm.commands.command_line import run
 from darrm.errors import BudgetExceededError, DeliveryError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.plurality import optimize_plurality
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import AnswerStream, open_release, pipe
 from darrm.release import __main__ as release
 from darrm.release.pipe import MOST_TOGETHER, LineWriter, Questions, _pieces, answer_lines
-from darrm.table.table import Table, certify
+from darrm.table.table import Table
 from darrm.votes import votes_file
+from tests.release.tables import table_of
 
 NOTHING_PAID = "(nothing was paid for it; the questions before it are answered)"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    # γ = 1: the answer is the majority of voters that are private themselves
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.02", "1e-8")), 3)
-    certify(problem, NoiseFunction(3, [1.0, 1.0])).save(tmp_path / "table.json")
+    table_of([1.0, 1.0]).save(tmp_path / "table.json")  # the answer is the majority
     PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(1000, "0.1"))
     return tmp_path
 
