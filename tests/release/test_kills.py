@@ -264,7 +264,7 @@ def kill_at_moments(folder: Path, kind: str, mode: str, kills: int, seed: int) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_death_at_a_step_loses_and_repeats_nothing(kind: str, tmp_path: Path) -> None:
-    printed = apart(__file__, tmp_path, f"*kills.kill_at_steps(folder, {kind!r}, 11)").split()
+    printed = apart(__file__, tmp_path, f"*kills.kill_at_steps(folder, {kind!r}, 29)").split()
     assert min(map(int, printed)) > 0
 
 
