@@ -295,7 +295,7 @@ class Votes:
     def _of_blocks(cls, several: Iterable[Places], names: Names, voters: int, missing: str) -> Votes:
         """Count blocks of (n, K) checked indices of classes."""
         is_long, rows = len(names) > _MOST_DENSE, 0
-        parts: list[Any] = [count_codes(np.empty((0, voters), np.int32), len(names))] if is_long else []
+        parts: list[Untyped] = [count_codes(np.empty((0, voters), np.int32), len(names))] if is_long else []
         parts, absent = parts or [np.empty((0, len(names)), np.uint8)], [_NONE]
         for places in several:
             parts.append(count_codes(places, len(names)) if is_long else count_places(places, len(names)))
@@ -573,7 +573,7 @@ class Votes:
             raise ValueError(f"{str(path)!r} has {rows:,} rows, too many for its size to be held in memory: {advice}")
         ids = list[str]()
 
-        def blocks() -> Iterator[Any]:
+        def blocks() -> Iterator[NDArray[Untyped]]:
             for each in paths:
                 for values, _, _, batch in value_batches(each, schema, vocabulary):
                     ids.extend(texts_of(batch.column(keep[0])) if keep else ())
