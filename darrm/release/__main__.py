@@ -134,7 +134,7 @@ def _ledger_option(about: str) -> Callable[[Any], Any]:
     return option("--ledger", type=parsed_by(ledger_name, "ledger"), required=True, metavar="L.sqlite", help=about)
 
 
-def add_paying_options(function: Callable[..., int]) -> Callable[..., int]:
+def add_paying_options(function: Callable[..., int]) -> Untyped:
     """Add the options of a release; the command receives what `Paying` holds."""
     return add_options(function, PAYING)
 

@@ -203,7 +203,7 @@ class Votes:
             checks.fail("missing", checks.Found("some"), "None, or about labels", "counts do not say whose are missing")
         return missing.astype(np.int64)
 
-    def _hold(self, **attributes: object) -> None:
+    def _hold(self, **attributes: Untyped) -> None:
         for name, value in attributes.items():
             for array in (value.data, value.indices, value.indptr) if is_sparse(value) else [value]:
                 if isinstance(array, np.ndarray):
@@ -397,8 +397,8 @@ class Votes:
             counts += map(int, times)
             voters = voters or sum(counts)
             if sum(counts[starts[-1] :]) != voters:
-                found = sum(counts[starts[-1] :])
-                checks.fail(f"the sum of query {query}", found, f"K = {voters}, that of query 0")
+                total = sum(counts[starts[-1] :])
+                checks.fail(f"the sum of query {query}", total, f"K = {voters}, that of query 0")
             starts.append(len(columns))
         if not columns:
             checks.fail("answers", checks.Found("no rows"), "at least one query", "one row is one query")
@@ -649,7 +649,7 @@ class Votes:
             checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
         if self.queries * len(self.classes) > MOST_COUNTS:
             _refuse_counts(self.queries, len(self.classes))
-        counts = self._counts.toarray()
+        counts: NDArray[np.int64] = self.sparse.toarray()
         counts.setflags(write=False)
         return counts
 

@@ -83,7 +83,7 @@ class Dying:
                 step()
                 return found
 
-        sqlite3.connect = lambda *arguments, **named: connect(*arguments, factory=Counted, **named)
+        sqlite3.connect = lambda *arguments, **named: connect(*arguments, factory=Counted, **named)  # type: ignore[assignment]
 
     def audited(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in SEEN or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES):
@@ -112,7 +112,7 @@ def fill(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         save_labels(path, labels)
 
-    debited.save_labels = full
+    debited.save_labels = full  # type: ignore[assignment, attr-defined]
 
 
 def child(
@@ -245,7 +245,7 @@ def kill_at_moments(folder: Path, kind: str, mode: str, kills: int, seed: int) -
         size = (folder / "l.sqlite").stat().st_size
         limit = generator.choice([size + generator.randrange(12_000), generator.randrange(1, FIRST_PAGES)])
         seconds = generator.uniform(0.001, 0.25) if kill >= 3 else 0.0
-        limits = {"limit": limit} if mode == "full disk" else {}
+        limits: dict[str, Any] = {"limit": limit} if mode == "full disk" else {}
         children = [
             child(folder, words_of(folder, each, f"{kill}.{n}"), seconds=seconds, **limits)
             for n, each in enumerate(outputs)
