@@ -94,7 +94,7 @@ class ExactAnswers:
     def total(self, weights: Array, queries: slice = slice(None)) -> Array:
         """Compute Σ weight · cost over some queries at each order: (Q,) → (L,)."""
         # (λ − 1)·D_λ is convex, so chords bound it, and below the first order D_λ is at most its first value
-        times = self._label.times(weights[queries], queries)
+        times = self._label.times(weights, queries)
         known = RenyiCurve(self._label.orders, times @ self._costs)
         return np.asarray(np.fmin(times.sum() * self._most.values, known.bounds_at(self._most.orders)))
 

@@ -131,6 +131,17 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert quiet(VOTES, CONFIDENT, 1e-5, orders=ORDERS).curve.values == pytest.approx(whole, rel=1e-13)
 
 
+def test_parts_of_a_run_cost_what_the_whole_does() -> None:
+    found = quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0), 1e-5, orders=ORDERS)
+    assert found.exact is not None
+    for evidence in (found.theorem_6, found.exact):
+        parts = [evidence.answers.total(found.probabilities, part) for part in (slice(0, 7), slice(7, 30))]
+        assert sum(parts) + evidence.checks.values == pytest.approx(evidence.curve.values, rel=1e-9)
+        for order in (ORDERS[1], ORDERS[3]):
+            whole = found.probabilities @ evidence.answers.at(order)
+            assert whole == pytest.approx(evidence.answers.total(found.probabilities)[ORDERS.index(order)], rel=1e-9)
+
+
 def test_discrete_noise_costs_a_little_more_than_the_papers() -> None:
     continuous, discrete = (
         quiet(VOTES, ConfidentGNMax(200, 150.0, 40.0, noise=noise), 1e-5) for noise in ("continuous", "discrete")
