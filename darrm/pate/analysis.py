@@ -18,6 +18,8 @@ answered queries for the answer. Before a run ``[i answered]`` is replaced by it
 warns each time; `darrm.pate.publication.sanitize` computes a figure that may be released.
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -107,6 +109,11 @@ class Evidence:
     answers: AnswersByTheorem6 | ExactAnswers
     checks: RenyiCurve  # the part of the threshold checks
     curve: RenyiCurve  # the total
+
+    @classmethod
+    def of(cls, name: str, answers: AnswersByTheorem6 | ExactAnswers, checks: RenyiCurve, weights: Array) -> Evidence:
+        """Add the costs of answers, with the weights of the queries, to those of the checks."""
+        return cls(name, answers, checks, checks + RenyiCurve(checks.orders, answers.total(weights)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,16 +331,11 @@ def analyze(
         one_check = _on(grid, aggregator.check.guarantee, aggregator.check.independent(grid))
         in_theorem, exact_forward, exact_both = _checks_costs(aggregator.check, statistic, one_check, check)
     one_answer = _on(grid, answer.guarantee, answer_independent(answer, grid))
-
-    def evidence(name: str, answers: AnswersByTheorem6 | ExactAnswers, parts: RenyiCurve) -> Evidence:
-        return Evidence(name, answers, parts, parts + RenyiCurve(grid, answers.total(probabilities)))
-
     exact, forward, label = None, None, None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
-        exact = evidence(EXACT, ExactAnswers(label, label.both, one_answer), exact_both)
-        forward = evidence(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward)
-    in_all = counts.shape[0] * one_check.values
+        exact = Evidence.of(EXACT, ExactAnswers(label, label.both, one_answer), exact_both, probabilities)
+        forward = Evidence.of(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward, probabilities)
     analysis = Analysis(
         aggregator=aggregator,
         delta=delta,
@@ -343,11 +345,12 @@ def analyze(
         answered=np.ones(counts.shape[0], dtype=bool) if statistic is None else pattern,
         probabilities=probabilities,
         check=check,
-        theorem_6=evidence(THEOREM_6, AnswersByTheorem6(answer, counts, grid), in_theorem),
+        theorem_6=Evidence.of(THEOREM_6, AnswersByTheorem6(answer, counts, grid), in_theorem, probabilities),
         exact=exact,
         forward=forward,
         label=label,
-        independent_curve=RenyiCurve(grid, in_all + probabilities.sum() * one_answer.values),
+        independent_curve=one_check.repeated(counts.shape[0])
+        + RenyiCurve(grid, probabilities.sum() * one_answer.values),
         worst_curve=RenyiCurve(grid, counts.shape[0] * (one_check.values + one_answer.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
