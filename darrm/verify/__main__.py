@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from darrm.verify.audit import audit
-from darrm.verify.evidence import check_regular, is_url
-from darrm.verify.history import PREFIX, LedgerDigest, read_digest, read_public_key
+from darrm.verify.files import check_regular, is_url
+from darrm.verify.formats import DIGEST_PREFIX
+from darrm.verify.history import LedgerDigest, read_digest, read_public_key
 from darrm.verify.report import html_report, json_report, text_report
 
 _MOST_BYTES = 2**20  # of a file with a digest
@@ -105,7 +106,7 @@ def command(
 
 
 def _digest(text: str) -> LedgerDigest:
-    if text.startswith((PREFIX, "{")):
+    if text.startswith((DIGEST_PREFIX, "{")):
         return read_digest(text)
     check_regular(Path(text), _MOST_BYTES)
     return read_digest(Path(text).read_text(encoding="utf-8-sig"), text)

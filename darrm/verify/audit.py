@@ -1,7 +1,6 @@
 """Audit files: a verdict on each of their claims."""
 
 import hashlib
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,20 @@ from typing import Any
 from darrm.verify import verdicts as topics
 from darrm.verify.claims import judge_card, judge_figure, judge_members, judge_plan, read_card, read_members
 from darrm.verify.costs import Cost, judge_release
-from darrm.verify.evidence import ANSWERS, FIGURE, LABELS, LEDGER, NOTES, RECEIPT, ROLES, Piece, pieces_of
+from darrm.verify.files import (
+    ANSWERS,
+    FIGURE,
+    LABELS,
+    LEDGER,
+    NOTES,
+    RECEIPT,
+    ROLES,
+    LedgerFaultError,
+    Piece,
+    pieces_of,
+    read_ledger,
+    read_postgres,
+)
 from darrm.verify.formats import GAMMA, Answering, Table, parse_json, read_release
 from darrm.verify.histograms import check_size
 from darrm.verify.history import (
@@ -31,7 +43,6 @@ from darrm.verify.history import (
 )
 from darrm.verify.label_files import LabelsFile
 from darrm.verify.ledger import LedgerAudit, judge_labels, judge_ledger, judge_populations
-from darrm.verify.ledger_file import LedgerFaultError, read_ledger, read_postgres
 from darrm.verify.optimality import judge_optimality
 from darrm.verify.verdicts import ATTACK, CONSISTENT, FALSE, FILE, UNKNOWN, VERDICTS, TooLargeError, Verdict
 
@@ -153,8 +164,6 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     except ValueError as error:
         return None, [Verdict(FILE, claim, FALSE, str(error))]
     verdicts = [Verdict(FILE, claim, CONSISTENT, f"its digest is {answering.digest}; a forger could compute it")]
-    if content.startswith(BOM_UTF8):
-        verdicts.append(Verdict(FILE, "the file has a byte order mark", CONSISTENT, "another program wrote it"))
     cost = Cost(answering)
     verdicts += judge_release(cost)
     if isinstance(answering, Table):

@@ -21,6 +21,7 @@ GAMMA, PLURALITY, OPEN_TABLE, RELEASE, RUN = (
     *("darrm gamma table", "darrm plurality table", "darrm open table"),
     *("darrm release", "darrm tested run"),
 )
+RECEIPT_FORMAT, DIGEST_PREFIX = "darrm-receipt 1", "darrm-digest:1:"
 TABLES = (GAMMA, PLURALITY, OPEN_TABLE)
 OPEN = 0  # the number of classes of open-set answers
 WEIGHT_ONE = 2**53  # the sum of the weights of a law on histograms

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from darrm.verify.formats import Json, parse_json
+from darrm.verify.files import Ledger
+from darrm.verify.formats import DIGEST_PREFIX, Json, parse_json
 from darrm.verify.label_files import LabelsFile
 from darrm.verify.ledger import LedgerAudit, numbered
-from darrm.verify.ledger_file import Ledger
 from darrm.verify.numbers import counted
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, HISTORY, LABELS, PROVED, RECEIPT, UNKNOWN, Verdict, judged
 
-RECEIPT_FORMAT, SIGNED, _END = "darrm-receipt 1", "ed25519:", ".receipt.json"
-PREFIX = "darrm-digest:1:"
+SIGNED, _END = "ed25519:", ".receipt.json"
 _DIGEST = re.compile(r"darrm-digest:1:[0-9A-Za-z:.%_/-]+")
 _WORDS, _CHECK = 8, 8  # of a digest's text, and the digits of its check
 _MOST_KEY_BYTES, _MOST_CHECKED = 2**16, 50_000  # signatures: ten seconds
@@ -54,7 +53,7 @@ class LedgerDigest:
     def to_text(self) -> str:
         """Write the line that is copied and signed."""
         words = (self.identity, self.number, self.queries, self.epsilon, self.delta, self.composition)
-        text = PREFIX + ":".join(map(str, (*words, quote(self.population, safe=""), self.entry_hash)))
+        text = DIGEST_PREFIX + ":".join(map(str, (*words, quote(self.population, safe=""), self.entry_hash)))
         return f"{text}:{hashlib.sha256(text.encode()).hexdigest()[:_CHECK]}"
 
 
@@ -74,10 +73,15 @@ def read_digest(text: str, source: str = "a digest") -> LedgerDigest:
         data = data.get("ledger_digest", data)
         line = data.get("text", "") if isinstance(data, dict) else data
     body, _, check = str(line).rpartition(":")
-    words = body.removeprefix(PREFIX).split(":")
+    words = body.removeprefix(DIGEST_PREFIX).split(":")
     is_whole = hashlib.sha256(body.encode()).hexdigest()[:_CHECK] == check
-    if not body.startswith(PREFIX) or len(words) != _WORDS or not is_whole or not (words[1] + words[2]).isdecimal():
-        raise ValueError(f"{source} is no digest of a ledger, or was miscopied: it is a line {PREFIX}…")
+    if (
+        not body.startswith(DIGEST_PREFIX)
+        or len(words) != _WORDS
+        or not is_whole
+        or not (words[1] + words[2]).isdecimal()
+    ):
+        raise ValueError(f"{source} is no digest of a ledger, or was miscopied: it is a line {DIGEST_PREFIX}…")
     identity, number, queries, epsilon, delta, composition, population, entry_hash = words
     numbers = int(number), int(queries)
     return LedgerDigest(identity, *numbers, epsilon, delta, composition, unquote(population), entry_hash, source)

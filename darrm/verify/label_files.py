@@ -218,12 +218,11 @@ _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 @dataclass(frozen=True, eq=False)
 class LabelsFile:
-    """The labels of a file, and their spelling."""
+    """The labels of a file."""
 
     places: NDArray[Any]  # (Q,) of each label among the names
     names: tuple[str, ...]
     first: int | None = None  # the number of the first question, where lines are ``number,label``
-    spelling: str = ""  # how the file differs from the output of a release, apart from labels
 
     @classmethod
     def of(cls, labels: Sequence[Any] | NDArray[Any], first: int | None = None) -> "LabelsFile":
@@ -310,11 +309,11 @@ class _Places(dict[str, int]):
             places[used] = self["" if name is None else str(name)]
         self.add(places[indices])
 
-    def file(self, first: int | None = None, spelling: str = "") -> LabelsFile:
+    def file(self, first: int | None = None) -> LabelsFile:
         """Return the labels."""
         places = np.concatenate(self.blocks) if self.blocks else np.empty(0, dtype=np.uint8)
         self.blocks.clear()
-        return LabelsFile(places, tuple(self), first, spelling)
+        return LabelsFile(places, tuple(self), first)
 
 
 def quoted(text: str) -> str:
@@ -395,8 +394,7 @@ def _of_npy(file: BinaryIO, size: int, load: Callable[[np.dtype[Any], int, int],
 
 def _of_csv(path: Path) -> LabelsFile:
     found, written = _Places(), hashlib.sha256()
-    marks = dict.fromkeys(("a byte order mark", "CRLF line ends", "no last line break"), False)
-    pieces = _pieces_of(path, written, marks)
+    pieces = _pieces_of(path, written)
     numbers, beside = list[NDArray[np.int64]](), None
     for piece in pieces:
         if b'"' in piece or b"," in piece:
@@ -405,9 +403,9 @@ def _of_csv(path: Path) -> LabelsFile:
             raise ValueError(_BLANK)
         else:
             found.add_texts(piece[:-1].decode().split("\n"))
+    labels = found.file()
     if numbers:
-        return _in_order(found.file(), np.concatenate(numbers))
-    labels = found.file(spelling=", ".join(mark for mark, is_there in marks.items() if is_there))
+        return _in_order(labels, np.concatenate(numbers))
     if written.hexdigest() != (labels.digest() if beside is None else beside.hexdigest()):
         raise ValueError("it was changed after it was written, or by another program")
     return labels
@@ -447,30 +445,25 @@ def _numbers_of(rows: list[list[str]]) -> NDArray[np.int64]:
     return np.array(words, dtype=np.int64)
 
 
-def _pieces_of(path: Path, written: Any, marks: dict[str, bool]) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
-    """Yield whole lines at a time as a release would end them, and note how they do end."""
+def _pieces_of(path: Path, written: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
+    """Yield whole lines at a time, with the line ends of a release."""
     with path.open("rb") as file:
-        marks["a byte order mark"] = file.read(len(BOM_UTF8)) == BOM_UTF8
-        file.seek(len(BOM_UTF8) if marks["a byte order mark"] else 0)
-        rest, data = b"", b"\n"
+        rest, data = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8), b"\n"
         while data:
             data = file.read(_BYTES_AT_ONCE)
             whole, newline, rest = (rest + data).rpartition(b"\n")
-            if rest and not data:
-                marks["no last line break"] = True
+            if rest and not data:  # the last line break is missing
                 whole, newline, rest = rest, b"\n", b""
             if len(rest) > _LONGEST_LINE:
                 raise ValueError(f"a line has more than {_LONGEST_LINE:,} bytes")
             if newline:
-                lines = whole + newline
-                marks["CRLF line ends"] |= b"\r\n" in lines
-                plain = lines.replace(b"\r\n", b"\n")
-                written.update(plain)
+                lines = (whole + newline).replace(b"\r\n", b"\n")
+                written.update(lines)
                 try:
-                    plain.decode()
+                    lines.decode()
                 except UnicodeDecodeError:
                     raise ValueError("it is not in UTF-8: save it as UTF-8") from None
-                yield plain
+                yield lines
 
 
 def _in_order(file: LabelsFile, numbers: NDArray[np.int64]) -> LabelsFile:

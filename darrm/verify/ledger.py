@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 
 from darrm.verify.costs import Cost, judge_charge
+from darrm.verify.files import Entry, Ledger
 from darrm.verify.formats import OPEN, Answering, Charge, Run
 from darrm.verify.label_files import LabelsFile, read_waiting
-from darrm.verify.ledger_file import Entry, Ledger
 from darrm.verify.numbers import counted, float_up, pair_at_most
 from darrm.verify.totals import (
     Priced,
@@ -303,8 +303,6 @@ def judge_labels(
     payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
     is_paid = any(verdict.claim == _OF_A_DEBIT and verdict.verdict == PROVED for verdict in payment or ())
     yield _judge_names(file, answerings, classes, is_paid=is_paid)
-    if file.spelling:
-        yield Verdict(FILE, f"the file has {file.spelling}", CONSISTENT, "another program wrote it; no label differs")
     if payments:
         yield from payment or payments[0]
     else:

@@ -19,7 +19,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.util.files import check_parent
 from darrm.verify.audit import audit
-from darrm.verify.ledger_file import ledger_files
+from darrm.verify.files import ledger_files
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0))
 

@@ -749,6 +749,10 @@ def honest_variations() -> list[Honest]:
             for name, write in WRITTEN.items()
         ),
         *(
+            Honest("majority", f"a stream with {name}", partial(_rewritten, "answers.csv", write))
+            for name, write in WRITTEN.items()
+        ),
+        *(
             Honest(folder, f"{file} with {name}", partial(_rewritten, file, write))
             for folder, file in (
                 *((name, "plan.json") for name in ("plan", "plurality", "shaped", "flip")),

@@ -9,6 +9,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.noise_function import NoiseFunction
 from darrm.problem import Problem, Voters
 from darrm.verify.costs import Cost
+from darrm.verify.files import Ledger, ledger_files, read_ledger
 from darrm.verify.formats import (
     Answering,
     Charge,
@@ -22,7 +23,6 @@ from darrm.verify.formats import (
 from darrm.verify.formats import Voters as Counted
 from darrm.verify.gamma import Gamma, worst_costs
 from darrm.verify.ledger import LedgerAudit
-from darrm.verify.ledger_file import Ledger, ledger_files, read_ledger
 from darrm.verify.numbers import Enclosure
 from darrm.verify.verdicts import FALSE, Verdict
 

@@ -12,9 +12,9 @@ import pytest
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
+from darrm.verify.files import LedgerFaultError
 from darrm.verify.history import judge_history, read_digest
 from darrm.verify.ledger import judge_populations
-from darrm.verify.ledger_file import LedgerFaultError
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, LEDGER, PROVED, Verdict
 from tests.ledger.test_chain import CHANGES
 from tests.ledger.test_distrust import edit

@@ -24,18 +24,15 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.meaning import power_of_test
 from darrm.aggregator import load_release
 from darrm.verify.audit import audit, judge_file
-from darrm.verify.evidence import pieces_of
+from darrm.verify.files import LedgerFaultError, pieces_of, read_ledger
 from darrm.verify.history import Receipt, judge_history, judge_receipt, read_receipt
 from darrm.verify.label_files import read_labels
 from darrm.verify.ledger import judge_labels
-from darrm.verify.ledger_file import LedgerFaultError, read_ledger
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, Verdict
 from tests.relinked import relink
 from tests.verify.lies import (
     FOLDERS,
-    MARK,
     MISSED,
-    WRITTEN,
     Honest,
     Lie,
     all_lies,
@@ -89,23 +86,6 @@ def test_no_lie_is_missed(lie: Lie, made: Made, tmp_path: Path) -> None:
 def test_nothing_honest_is_false(honest: Honest, made: Made, tmp_path: Path) -> None:
     found = audited(made(honest.folder), tmp_path / "folder", honest.make)
     assert [str(one) for one in found.verdicts if one.verdict == FALSE] == []
-
-
-@pytest.mark.parametrize("write", [*WRITTEN.values(), lambda content: content])
-def test_another_program_may_have_written_the_labels(
-    made: Made, tmp_path: Path, write: Callable[[bytes], bytes]
-) -> None:
-    """Labels, a table and numbered answers; what differs is named, but for numbered lines, which have any order."""
-    files = Path(shutil.copytree(made("majority"), tmp_path / "files"))
-    for name in ("labels.csv", "answers.csv", "table.json"):
-        (files / name).write_bytes(write((files / name).read_bytes()))
-    digest = Table.load(made("majority") / "table.json").digest
-    assert Table.load(files / "table.json").digest == digest
-    found = audit([files / name for name in ("table.json", "ledger.sqlite", "labels.csv", "answers.csv")])
-    assert [str(one) for one in found.verdicts if one.verdict == FALSE] == []
-    named = [Path(one.file).name for one in found.verdicts if "another program wrote it" in one.reason]
-    marked = write(b"{}\n")[:3] == MARK
-    assert named == ["table.json"] * marked + ["labels.csv"] * (write(b"0\n") != b"0\n")
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(20, CONSISTENT), (300, UNKNOWN)])

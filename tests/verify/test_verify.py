@@ -41,10 +41,10 @@ from darrm.table.release import Release
 from darrm.verify import costs
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit, judge_file
+from darrm.verify.files import Entry, Ledger, LedgerFaultError
 from darrm.verify.formats import Answering, Charge
 from darrm.verify.label_files import LabelsFile, read_labels
 from darrm.verify.ledger import LedgerAudit, judge_labels, judge_ledger
-from darrm.verify.ledger_file import Entry, Ledger, LedgerFaultError
 from darrm.verify.report import answer, assumptions, text_report
 from darrm.verify.verdicts import (
     ASSUMED,
