@@ -52,19 +52,22 @@ def pyarrow(name: str = "pyarrow") -> Any:  # noqa: ANN401 (pyarrow has no types
 def label_columns(path: Path) -> Iterator[Any]:
     """Yield the column ``label``, else the last one, a number of rows at a time; `ValueError` if it cannot be read."""
     _check_pages(path, "")  # the footer alone
-    with _opened(path, []) as file:
-        schema = file.schema_arrow
-        if len(set(schema.names)) != len(schema.names):
-            raise ValueError(f"{str(path)!r} has two columns of one name")
-        if file.metadata.num_rows > _MOST_ROWS:
-            raise ValueError(f"{str(path)!r} claims {file.metadata.num_rows:,} rows: {_MOST_ROWS:,} are read")
-        column = LABEL if LABEL in schema.names else schema.names[-1] if schema.names else None
-        is_text = column is not None and str(schema.field(column).type) in {"string", "large_string"}
-    if column is None:
+    files = pyarrow("pyarrow.parquet")
+    with _translated(path):
+        schema = files.read_schema(str(path))
+    if len(set(schema.names)) != len(schema.names):
+        raise ValueError(f"{str(path)!r} has two columns of one name")
+    if not schema.names:
         return
+    column = LABEL if LABEL in schema.names else schema.names[-1]
     _check_pages(path, column)
-    with _opened(path, [column] if is_text else []) as file:  # one long word a million times stays one
-        left = file.metadata.num_rows
+    # one long word a million times stays one
+    texts = [column] if str(schema.field(column).type) in {"string", "large_string"} else []
+    with _translated(path):
+        file = files.ParquetFile(str(path), buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts)
+    with file:
+        if (left := file.metadata.num_rows) > _MOST_ROWS:
+            raise ValueError(f"{str(path)!r} claims {left:,} rows: {_MOST_ROWS:,} are read")
         batches = file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[column], use_threads=False)
         while True:
             with _translated(path):
@@ -75,15 +78,6 @@ def label_columns(path: Path) -> Iterator[Any]:
             yield batch.column(0)
         if left:
             raise ValueError(f"{str(path)!r} lacks {left:,} of its rows: it is damaged")
-
-
-@contextmanager
-def _opened(path: Path, texts: list[str]) -> Iterator[Any]:
-    with _translated(path):
-        files = pyarrow("pyarrow.parquet")
-        file = files.ParquetFile(str(path), buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts)
-    with file:
-        yield file
 
 
 @contextmanager
