@@ -14,9 +14,11 @@ from darrm.verify.files import check_regular, is_url
 from darrm.verify.formats import DIGEST_PREFIX
 from darrm.verify.history import LedgerDigest, read_digest, read_public_key
 from darrm.verify.report import html_report, json_report, text_report
+from darrm.verify.verdicts import MEANINGS
 
 _MOST_BYTES = 2**20  # of a file with a digest
-_EPILOG = """\b
+_VERDICTS = "\n".join(f"  {name:<22}{meaning}" for name, meaning in MEANINGS.items())
+_EPILOG = f"""\b
 Examples:
   darrm verify plan.json ledger.sqlite labels.csv --report report.html
   darrm verify FOLDER --all
@@ -24,11 +26,7 @@ Examples:
 
 \b
 Verdicts:
-  proved independently  by this verifier alone, in exact or ball arithmetic
-  consistent            agrees with everything else that was given
-  assumed               no file can show it
-  unknown               not decided by these files; the reason says why
-  false                 contradicted by the files themselves
+{_VERDICTS}
 
 Exit status: 0 if nothing is false, 1 if a claim is, 2 if a file cannot be read or an option is wrong."""
 

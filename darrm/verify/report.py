@@ -10,7 +10,7 @@ from darrm.verify.audit import Audit
 from darrm.verify.formats import Run
 from darrm.verify.ledger import LedgerAudit
 from darrm.verify.numbers import pair_at_most
-from darrm.verify.verdicts import ASSUMED, CONSISTENT, COST, FALSE, PROVED, TOPICS, TOTAL, UNKNOWN
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, COST, FALSE, MEANINGS, PROVED, TOPICS, TOTAL, UNKNOWN
 
 PASS, FAIL, OPEN = "PASS", "FAIL", "OPEN"  # OPEN: nothing is false, and the answer is not proved
 _MOST_ANSWERS, _MOST_ASSUMPTIONS, _MOST_UNKNOWN = 2, 5, 3  # lines
@@ -18,13 +18,6 @@ _WIDTH = 100
 _LOGGED = 1000  # entries of a log: a page stays readable
 _DIGEST_SHOWN = 16  # characters
 _OF_A_LABEL = ("one label is", "one query costs", "test and labels", "the Rényi curve")
-_MEANINGS = {
-    PROVED: "proved by this verifier alone, in exact or enclosed arithmetic",
-    CONSISTENT: "agrees with all other files; a careful forgery would, too",
-    ASSUMED: "no file can show it; the report relies on it",
-    UNKNOWN: "not decided by these files; the reason names a remedy",
-    FALSE: "contradicted by the files themselves",
-}
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; max-width: 60rem; margin: 2rem auto; background: #fff; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; } h3 { font-size: 1rem; } td, h3 { overflow-wrap: anywhere; }
@@ -150,7 +143,7 @@ def html_report(audit: Audit) -> str:
     parts += [f'<p class="result {word.lower()}">{word}: {escape(text)}</p>\n' for word, text in answer(audit)]
     listed = "".join(f"<li>{escape(claim)} <small>({escape(reason)})</small></li>" for claim, reason in rests)
     parts += [f"<h2>Assumptions</h2>\n<ol>{listed}</ol>\n"] if rests else []
-    words = " ".join(f"<b>{name}</b>: {escape(meaning)}." for name, meaning in _MEANINGS.items())
+    words = " ".join(f"<b>{name}</b>: {escape(meaning)}." for name, meaning in MEANINGS.items())
     parts.append(f"<h2>Checks</h2>\n<small>{counts}. {words}</small>\n")
     order = (FALSE, UNKNOWN, PROVED, CONSISTENT)
     for path in dict.fromkeys(verdict.file for verdict in audit.verdicts if verdict.verdict != ASSUMED):

@@ -1,22 +1,15 @@
-"""The verdict on one claim: one of five.
-
-========================  ============================================================================================
-verdict                   meaning
-========================  ============================================================================================
-``proved independently``  proved by this package alone, in exact or enclosed arithmetic
-``consistent``            agrees with all other files; a careful forgery would, too
-``assumed``               no file can show it; the report relies on it
-``unknown``               the files do not decide it; the reason names a remedy
-``false``                 contradicted by the files themselves
-========================  ============================================================================================
-"""
+"""The verdict on one claim: one of five."""
 
 from dataclasses import dataclass, replace
 
-PROVED, CONSISTENT, ASSUMED, UNKNOWN, FALSE = VERDICTS = (
-    *("proved independently", "consistent", "assumed"),
-    *("unknown", "false"),
-)
+MEANINGS = {
+    "proved independently": "by this verifier alone, in exact or ball arithmetic",
+    "consistent": "agrees with everything else that was given",
+    "assumed": "no file can show it",
+    "unknown": "not decided by these files; the reason says why",
+    "false": "contradicted by the files themselves",
+}
+PROVED, CONSISTENT, ASSUMED, UNKNOWN, FALSE = VERDICTS = tuple(MEANINGS)
 # what claims are about
 COST, TOTAL, OPTIMALITY, LABELS, HISTORY = (
     *("cost of a label", "composition", "optimality"),
