@@ -138,7 +138,7 @@ def ledger_files(path: Path) -> dict[str, bytes]:
                 continue
             before = {end: state for end, name in names.items() if (state := _state(name)) is not None}
             try:
-                found = {end: names[end].read_bytes() for end in before or [""]}
+                found = {end: names[end].read_bytes() for end in {"": None} | before}
             except FileNotFoundError:  # a journal that was just dropped
                 if real.exists():
                     continue
