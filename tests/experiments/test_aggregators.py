@@ -27,7 +27,7 @@ from experiments.aggregators.page import Results, shares_table
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
 from experiments.aggregators.settings import name_of, plain_workloads, private_workloads
-from experiments.aggregators.votes import EnsembleVotes, available, available_of_ten_classes, digits
+from experiments.aggregators.votes import EnsembleVotes, available_of_ten_classes, digits
 from tests.planned import ONE, Oracle, share
 
 KNOWN_DIGITS = cache(digits)
@@ -89,17 +89,6 @@ def test_label_accuracy_averages_the_noise() -> None:
     assert even.plurality_accuracy == 0.75
     three = EnsembleVotes("ties", Votes.of_counts([[2, 2, 2], [0, 3, 3], [1, 1, 4]]), np.array([0, 0, 2]))
     assert three.plurality_accuracy == pytest.approx((1 / 3 + 0 + 1) / 3)
-
-
-def test_recorded_votes_are_an_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
-    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
-    votes = KNOWN_DIGITS(11)
-    assert votes.voters == 11
-    assert votes.plurality_accuracy > 0.85
-    monkeypatch.setattr("experiments.aggregators.votes.DIGITS_VOTERS", (11, 11))
-    assert [found.voters for found in available()] == [11, 11]
-    assert [found.voters for found in available(quick=True)] == [11]
 
 
 def test_votes_on_ten_classes(monkeypatch: pytest.MonkeyPatch) -> None:

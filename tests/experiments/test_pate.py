@@ -12,14 +12,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
-from darrm.pate.gnss import printed_cost
-from darrm.pate.publication import epsilon_at, search_parameters, search_publication
+from darrm.pate.publication import epsilon_at, search_publication
 from darrm.pate.report import quiet_analysis
 from darrm.pate.smooth_sensitivity import smooth_cost
-from darrm.pate.theorem_6 import gaussian_renyi, log_q
+from darrm.pate.theorem_6 import gaussian_renyi
 from darrm.util.progress import StatusLine, status_line
 from darrm.votes import ABSTAIN, Votes
 from experiments.kept import kept
@@ -27,12 +25,11 @@ from experiments.pages import differences, read_json, write_json
 from experiments.pate import accounting
 from experiments.pate.__main__ import main
 from experiments.pate.accounting import account, by_label, costs, published_by_logarithm, search
-from experiments.pate.curves import cumulative, figure_4, figure_5, subset
 from experiments.pate.page import _epsilon_ratios, page
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.recorded import Recorded, load_counts
 from experiments.pate.settings import NETWORKS, STUDIES, Study, TwoRounds, VoteSize, Way, pate_like_votes
-from experiments.pate.whole import Run, released, row_of, searched_row, two_rounds_row
+from experiments.pate.whole import Run, released, searched_row, two_rounds_row
 
 PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
 DELTA = 1e-5
@@ -50,37 +47,6 @@ def recorded() -> Recorded:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run(STUDIES["mnist"], recorded(), tmp_path / "kept", StatusLine(enabled=False))
-
-
-@pytest.mark.slow
-def test_a_row_is_what_direct_calls_give(run: Run) -> None:
-    row, labels = row_of(run, WAY)
-    votes, truth = run.recorded.votes[:60], run.recorded.pool_y[:60]
-    analysis = account(votes, WAY.aggregator, DELTA, labels != ABSTAIN)
-    given = labels != ABSTAIN
-    assert row["answered"] == given.sum() == analysis.expected_answered
-    assert 0 < row["answered"] < 60
-    assert row["label_accuracy"] == np.mean(labels[given] == truth[given])
-    assert row["plurality_accuracy"] == 0.9
-    assert row["costs"]["printed"] == analysis.theorem_6.curve.best(DELTA, conversion="classic").epsilon
-    assert row["costs"]["theorem_6"] == analysis.theorem_6.curve.best(DELTA).epsilon < row["costs"]["printed"]
-    assert analysis.exact is not None
-    assert row["costs"]["exact"] == analysis.exact.curve.best(DELTA).epsilon < row["costs"]["theorem_6"]
-    assert row["costs"]["forward"] <= row["costs"]["exact"] < row["costs"]["by_label"]
-    assert row["costs"]["by_label"] == analysis.data_independent_epsilon
-    assert row["costs"]["by_label"] > analysis.independent_curve.best(DELTA).epsilon  # at an order that is not public
-    published = row["in_paper"]
-    direct = search_parameters(analysis, published["order"])
-    assert (published["epsilon"], published["deviation"]) == (direct.epsilon, direct.deviation)
-    (part,) = published["rounds"]
-    used = direct.parameters
-    assert part["cost"] == used.cost
-    assert part["cost_by_theorem_23"] == printed_cost(used.order, used.smoothness, used.noise_scale)
-    assert published["epsilon"] > published["before"] > row["costs"]["theorem_6"] - 1e-12
-    ours = row["ours"]
-    on_votes = search_publication(analysis, [ours["order"]])
-    assert (ours["epsilon"], ours["deviation"]) == (on_votes.epsilon, on_votes.deviation)
-    assert ours["epsilon"] > row["costs"]["exact"]
 
 
 def test_kept_results_are_computed_once_for_each_digest(tmp_path: Path) -> None:
@@ -128,39 +94,6 @@ def test_two_rounds_cost_the_sum_of_both(run: Run) -> None:
     assert asked == [60, 60]  # kept
     assert again == row
     assert np.array_equal(labels, labels_again)
-
-
-@pytest.mark.slow
-def test_a_followed_curve_ends_where_the_analysis_does(run: Run) -> None:
-    labels = released(run, WAY)
-    analysis = account(run.recorded.votes[:60], WAY.aggregator, DELTA, labels != ABSTAIN)
-    check = ConfidentGNMax(200, 150.0, 40.0).check.independent(DEFAULT_ORDERS)
-    found = cumulative(GNMax(40.0), run.recorded.votes.counts[:60], labels != ABSTAIN, check, DELTA)
-    assert found["answered"][-1] == (labels != ABSTAIN).sum()
-    assert found["epsilon"][-1] == pytest.approx(analysis.theorem_6.curve.best(DELTA).epsilon)
-    assert 0.0 < found["check"][-1] < found["epsilon"][-1]
-    assert np.all(np.diff(found["epsilon"]) > 0)
-
-
-@pytest.mark.slow
-def test_figures_4_and_5_count_every_query_once(run: Run) -> None:
-    fewer = subset(run.recorded.votes, 50)
-    assert fewer.voters == 50
-    assert np.all(fewer.counts <= run.recorded.votes.counts)
-    numbers = figure_4(run.recorded, 100, DELTA)
-    (gnmax,) = [curve for curve in numbers["left"] if curve["name"] == "GNMax"]
-    point = gnmax["points"][2]  # σ = 0.08 · 250
-    costs = gaussian_renyi(log_q(run.recorded.votes.counts[:100], 20.0, noise="discrete"), 20.0, DEFAULT_ORDERS).sum(
-        axis=0
-    )
-    assert point["scale"] == 20.0
-    assert point["epsilon"] == pytest.approx(RenyiCurve(DEFAULT_ORDERS, costs).best(DELTA).epsilon)
-    assert point == numbers["right"][-1]["points"][2]  # the whole ensemble
-    numbers = figure_5(run.recorded, LNMax(0.05), 40.0, 120, DELTA)
-    assert sum(numbers["all"]) == 120
-    for name, passed in numbers["passed"].items():
-        assert sum(passed) == numbers["curves"][name]["answered"][-1]
-        assert all(one <= whole for one, whole in zip(passed, numbers["all"], strict=True))
 
 
 def test_epsilons_are_compared_at_the_same_accuracy() -> None:
