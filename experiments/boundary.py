@@ -1,4 +1,19 @@
-"""The shapes that are measured, and the searches."""
+"""Measure for which γ the costs of single questions add up when trained models answer.
+
+    python -m experiments.boundary --quick     # seconds
+    python -m experiments.boundary             # two minutes
+
+Writes OUTPUT/boundary/shapes.json and searches.json, and the page OUTPUT/boundary.md made from them.
+
+**Models.** A pure ε-private model is a post-processing of one randomized-response bit [KOV15, Theorem 3.3]; the largest
+ratio of two laws of the labels is attained at extreme points, so that a model has two possible answer vectors, the one
+with probability hi = e^ε/(1 + e^ε) on one data set and lo = 1 − hi on the other. Q questions have 4^Q such models, one
+vector twice included, and K of them are a multiset. γ treats 0 and 1 alike: it is enough that all labels are 1.
+
+**The same question.** Where every model says one bit to all Q questions, s of the others say 1 and n say their bit, all
+labels are 1 with probability E[h(s + Bin(n, hi))^Q], h(l) = (1 + g(l))/2. For Q = 1 and a monotone γ this is every
+model there is: g is non-decreasing, so that only the corners (0, 0), (1, 1), (hi, lo) can be worst.
+"""
 
 import math
 import sys

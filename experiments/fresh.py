@@ -1,7 +1,16 @@
-"""Prompts without a language model: each answers as the nearest of a few private examples, drawn for the question.
+"""Release what prompts say whose private examples are drawn anew for every question, against rivals at equal budgets.
 
-What is near is said by random features with a public seed, fitted to nothing. Everybody is drawn for a question by a
-coin of his own, and seated by a draw of his own, as `darrm.prompts.ResampledPrompts` does it with exact coins.
+    python -m experiments.fresh --figure digits                          # seconds, no download
+    python -m experiments.fresh --figure mnist --figure fashion-mnist    # minutes
+    python -m experiments.fresh --figure adult
+
+No language model is at hand: a prompt answers as the nearest of its few examples. Writes OUTPUT/fresh/NAME.json, the
+picture of all that lie there, and OUTPUT/fresh.md.
+
+What is near is computed by random features with a public seed, fitted to nothing. Each person is drawn for a question
+by a coin of their own, and seated by a draw of their own, as `darrm.prompts.ResampledPrompts` does it with exact coins.
+The rivals are Gaussian noise on the counts, and one model trained by DP-SGD on all examples; dp_accounting accounts for
+both, as other people would.
 """
 
 import math

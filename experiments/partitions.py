@@ -1,4 +1,7 @@
-"""Releases of the same votes in each way, timed."""
+"""How fast votes in Parquet files are released, in this process and on Dask workers of this machine.
+
+Writes OUTPUT/partitions/throughput.json and the page OUTPUT/partitions.md made from it.
+"""
 
 import os
 import sys

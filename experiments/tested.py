@@ -1,4 +1,12 @@
-"""The ensembles whose runs are counted, and by which settings of Confident-GNMax."""
+"""Count what runs of Confident-GNMax cost: whatever the votes, as published, tested first, and by the votes at hand.
+
+    python -m experiments.tested --figure agreeing                  # simulated votes: minutes, no download
+    python -m experiments.tested --figure ridge --figure convolutional --jobs 2
+    python -m experiments.tested --figure glyph --jobs 2            # trains 5,000 teachers: most of an hour
+
+Each ensemble is a figure. Writes OUTPUT/tested/NAME.json, the picture of all that lie there, and OUTPUT/tested.md. The
+votes of all ensembles are public here: of private ones neither the exact cost nor the chance to pass may be told.
+"""
 
 import math
 import sys

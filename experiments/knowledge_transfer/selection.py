@@ -5,6 +5,10 @@ accuracy of their majority on the fifth, which is what will be released; teacher
 accuracy, since GNMax needs them unanimous; both accuracies are kept. The student is compared on simulated labels: 100
 training images of which a fifth carry the wrong label. No test image and no test label is read. (As in the paper, this
 choice is not part of the privacy accounting.)
+
+Students are trained on an aggregator's labels. As in [P, Section 5.1] the test images are split in two: the first half
+is public (Q of its images are labeled, the rest are unlabeled), the second measures. The fully supervised model sees
+the private training images and their true classes: it is what giving up privacy and the labeling budget would buy.
 """
 
 import itertools

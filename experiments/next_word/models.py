@@ -8,6 +8,11 @@ counts what follows each context, and leans on that of n − 1 where it has seen
 
 A teacher is the public model, corrected by what follows three characters in its own piece: as a language model is that
 was shown examples.
+
+The next word is drawn from the laws of many models, each way within the same (ε, δ) for a text, and without noise.
+Neighbors: one model's law becomes any other. The rivals clip to [−C, C]; a step costs (½)(Δ/τ)² in zero-concentrated
+differential privacy [Amin et al. 2024, InvisibleInk 2025], where one model moves a mean of K clipped numbers by
+Δ = 2C/K. (Their own neighbors remove a model: C/K.) All divide the budget over the text's words evenly.
 """
 
 import ast

@@ -1,12 +1,22 @@
-"""The outsider: one network trained by DP-SGD on all private images, at the (ε, δ) that the votes may cost.
+"""The outsiders: models trained by DP-SGD on all private images, at the (ε, δ) that the votes may cost.
 
-`experiments.pate.dpsgd` has the field's better one.
+**The teachers' network**, with neither pool nor teachers nor student [ACG16, Algorithm 1]. Its settings are the best
+that were tried, by the accuracy on the pool with its true classes, which the students never see: a choice in its favor.
+Tried were, on MNIST at ε = 2, rates of 0.5 to 8 for 3 epochs and 4 for 15; on the digits at ε = 8, rates of 0.25 to 2.
+Fashion-MNIST takes MNIST's. The held-out images decided nothing.
 
-No pool, no teachers, no student: the teachers' network and [ACG16, Algorithm 1], its noise fitted to the budget. The
-settings below are the best that were tried, by the accuracy on the pool with its true classes, which the students never
-see and whose use costs the outsider nothing: a choice in its favor. Tried were, on MNIST at ε = 2, rates of 0.5 to 8
-for 3 epochs and 4 for 15; on the digits at ε = 8, rates of 0.25 to 2. Fashion-MNIST takes MNIST's. The held-out images
-decided nothing.
+**A linear model on scattering features** (Tramèr and Boneh, arXiv:2011.11660: 98.1 % on MNIST at ε = 1.2). The
+features are those of Bruna and Mallat (2013), of order 2 over two scales and eight angles, each average kept at every
+fourth pixel:
+
+    x ∗ φ,    |x ∗ ψ_{j,θ}| ∗ φ  (j = 0, 1),    ||x ∗ ψ_{0,θ}| ∗ ψ_{1,θ'}| ∗ φ:    1 + 2·8 + 8·8 = 81 channels.
+
+φ has the width 0.8·2, the Morlet wavelet ψ_{j,θ} = g_j·(exp(i ξ_j·u) − β) the width 0.8·2^j along θ and twice that
+across, ξ_j = (3π/4)/2^j, and β makes its mean 0: the filters of kymatio, which does not import with current releases of
+SciPy. Convolutions are circular, on the image with four pixels reflected around it. The features are scaled with no
+data, in each of 27 groups of channels of each image, or by each channel's mean and variance over the public pool. The
+gradient of one example is x·(p − y)ᵀ, of length ‖x‖·‖p − y‖, so a step is two products of matrices. The setting is the
+best on MNIST's pool of rates of 1/4 to 4 for 5 epochs, 1/2 and 1 for 10, and 9, 27 and 81 groups.
 """
 
 import time

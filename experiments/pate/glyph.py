@@ -1,10 +1,18 @@
-"""The votes of teachers on a stand-in for Glyph, trained and kept; and its baseline.
-
-They are 5,000 linear discriminants, trained in minutes, or in a study of its own 70 convolutional networks.
+"""The votes of teachers on a stand-in for Glyph, its student and its baselines.
 
 The data set of [P] is not public: `experiments.pate.glyph_images` makes its like, and no number from it is a number of
 [P]. Labels, those of the pool and of the test included, are wrong as often as the data set's: the accuracies are
 against the labels as they are given, as in [P].
+
+**5,000 linear teachers.** Features are a histogram of oriented gradients, in which no data had a part. A teacher is
+Fisher's linear discriminant of its own records: the class whose mean is nearest in the metric of the covariance within
+classes, by how frequent it is. It needs the records' count, sum and second moments only, so a teacher takes
+milliseconds, and the discriminant of all shards, the non-private baseline, costs no more than a sum of moments. A block of
+teachers makes its shards from the seed and sends back counts, so any backend of joblib may run it. The student is the
+discriminant of the answered queries; labeling the unanswered ones by itself made it worse.
+
+**70 convolutional teachers**, of three convolutions where [P] has 32 layers. Each learns from 1,000 records, turned and
+stretched differently in every step.
 """
 
 import hashlib

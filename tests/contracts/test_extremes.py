@@ -83,7 +83,7 @@ FUNCTIONS: dict[str, Callable[[Corner], object]] = {
     "γ of draws": lambda at: optimize_table(_problem(at), objective="expected-error", draws=50),
     "γ of every row": lambda at: optimize_table(_problem(at), solver="reference") if at[0] < 4 else None,
     "γ of plain voters": lambda at: optimize_table(Problem(_plain(at[0]), _pair(at))),
-    "plurality": lambda at: optimize_table(Problem(Voters(min(at[0], 3), _pair(at)), _pair(at), 3)),
+    "plurality": lambda at: optimize_table(Problem(Voters(min(at[0], 2), _pair(at)), _pair(at), 3)),
     "plurality of plain voters": lambda at: optimize_table(Problem(_plain(min(at[0], 3)), _pair(at), 3)),
     "open answers": lambda at: optimize_table(Problem(_plain(at[0]), _pair(at), OPEN)),
     "certify": lambda at: certify(_problem(at), baselines.truth(_problem(at))),

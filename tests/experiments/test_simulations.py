@@ -62,8 +62,8 @@ def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> N
     assert sum(not holds for holds in held.values()) == 3 + 5
 
 
-def test_the_true_objective_wins_under_its_own_law(figures: dict[str, dict[str, Any]]) -> None:
-    for panel in figures["2"]["panels"][:3]:
+def test_the_true_objective_wins_under_its_own_law() -> None:
+    for panel in curves.figure_data("2")["panels"][:3]:
         true = page.curve_of(panel, curves.TRUE)["errors"][0]
         for curve in panel["curves"]:
             if curve["name"] != curves.TRUE:
