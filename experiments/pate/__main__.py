@@ -1,12 +1,12 @@
-"""PATE on real votes: Tables 1 and 2 and Figures 1, 4 and 5 of [P], and what its printed columns determine.
+"""PATE on real votes: Tables 1 and 2 and Figures 1, 4 and 5 of [P], and its printed columns recomputed.
 
     python -m experiments.pate --dataset digits --quick       # no download
     python -m experiments.pate --dataset mnist
 
-Trains the teachers of a data set, or reads their votes; releases labels by every aggregator, counts what they cost and
-what may be published, trains students, and writes OUTPUT/pate/NAME.json, the pictures beside it, and OUTPUT/pate.md
-from all the results that lie there. Votes, labels, costs and students are kept in OUTPUT/pate, so that a run that was
-stopped goes on. Data are downloaded, or read from the folder that DARRM_DATA_DIR names; digits and glyph need none.
+Trains the teachers of a data set, or reads their votes; releases labels by every aggregator, computes their costs and
+the publishable ones, trains students, and writes OUTPUT/pate/NAME.json, its pictures, and OUTPUT/pate.md from all
+results in that folder. Votes, labels, costs and students are kept in OUTPUT/pate, so an interrupted run continues.
+Data are downloaded, or read from the folder that DARRM_DATA_DIR names; digits and glyph need none.
 """
 
 import argparse
@@ -45,12 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = _measured(options, machine, line)
         pages.write_json(path, result)
         draw(folder, result)
-        print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and what was kept are in {folder}")
+        print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and kept results: {folder}")
     return pages.finish(folder, page(folder))
 
 
 def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -> pages.Row:
-    """Run a study, or a part of it anew: the rest of its result is read."""
+    """Run a study, or one part of it; the rest of its result is read."""
     study, path = STUDIES[options.dataset], machine.folder / f"{options.dataset}.json"
     if options.only is None:
         in_one_go = not (machine.folder / "kept").exists()  # nothing of an earlier run is read
@@ -75,7 +75,7 @@ def _recompute(folder: Path, *, quiet: bool) -> int:
 
 
 def write_printed(folder: Path) -> None:
-    """Write what the printed columns determine."""
+    """Write the numbers that follow from the printed columns."""
     numbers: pages.Row = {"table_2": table_2(), "fixed_part": fixed_part(), "table_4": table_4()}
     numbers["figure_10"] = figure_10()
     pages.write_json(folder / "printed.json", numbers)

@@ -59,7 +59,7 @@ def account(
 
 
 def costs(analyses: Sequence[Analysis]) -> Row:
-    """Return ε by every way of counting, None where there is none.
+    """Return ε by every way of counting, or None.
 
     ``printed`` is Theorem 6 by the conversion that [P] prints, ``theorem_6`` by the tight one; ``exact`` is the label's
     own cost in both directions, ``forward`` in the direction of Theorem 6; ``by_label`` does not look at the votes.
@@ -83,7 +83,7 @@ def costs(analyses: Sequence[Analysis]) -> Row:
 
 
 def by_label(aggregator: PateAggregator, queries: int, answered: int, delta: float) -> float:
-    """Return what so many answers to so many queries cost whatever the votes: all that it takes is public.
+    """Return ε of ``answered`` answers to ``queries`` queries for any votes, from public numbers only.
 
     >>> from darrm.noisy_max.mechanisms import GNMax
     >>> round(by_label(GNMax(40.0), 100, 100, 1e-5), 3)
@@ -204,7 +204,7 @@ def _at_order(order: float, renyi: float, delta: float) -> float:
 
 
 def _epsilon_of_all(rounds: Sequence[Evidence | None], delta: float) -> float | None:
-    """Return ε of a sum of rounds, None where one of them was not counted so."""
+    """Return ε of a sum of rounds, or None if one of them lacks this cost."""
     known = [one.curve for one in rounds if one is not None]
     return _sum(known).best(delta).epsilon if len(known) == len(rounds) else None
 
@@ -221,7 +221,7 @@ ORDERS = (8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 24.0)
 
 @dataclass(frozen=True)
 class Found:
-    """What the search chose, and what it expects of it on the public votes."""
+    """The chosen parameters and their expected figures on the public votes."""
 
     aggregator: ConfidentGNMax
     parameters: PublicationParameters

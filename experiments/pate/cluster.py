@@ -1,4 +1,4 @@
-"""What a cluster costs: the stand-in's teachers trained and asked on local Dask workers, beside one process.
+"""Seconds and memory of the stand-in's teachers on local Dask workers and in one process.
 
     python -m experiments.pate.cluster --output docs/reproduction       # 5,000 teachers; --quick: 200
 
@@ -38,7 +38,7 @@ def measure(workers: int, folder: Path, *, quick: bool) -> Row:
         require("distributed").Client(cluster) as client,
         tempfile.TemporaryDirectory() as empty,
     ):
-        client.run(require, "experiments.pate.glyph")  # a worker needs it, and it is not what is measured
+        client.run(require, "experiments.pate.glyph")  # imports are not measured
         before = client.run(peak_megabytes)
         with require("joblib").parallel_config(backend="dask"):
             # -1: as many jobs as the backend has workers

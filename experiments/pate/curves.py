@@ -48,7 +48,7 @@ def cumulative(
 
 
 def figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels: Labels, delta: float) -> Row:
-    """Compare ε and agreement of LNMax on every query with Confident-GNMax where it answers (``labels``)."""
+    """Compare ε and agreement of LNMax on all queries with Confident-GNMax on its answers (``labels``)."""
     counts = recorded.votes.counts[: len(labels)]
     answered = labels != ABSTAIN
     everything = np.ones(len(labels), dtype=bool)
@@ -68,8 +68,8 @@ def figure_1(recorded: Recorded, lnmax: LNMax, confident: ConfidentGNMax, labels
 def figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[Votes] = ()) -> Row:
     """Measure label accuracy and ε over the scale of the noise: LNMax and GNMax, and GNMax for smaller ensembles.
 
-    Where none are given, a smaller ensemble is a random subset of the teachers, drawn anew for every query, which a
-    count of votes allows: what more teachers buy is then arithmetic, and says nothing about smaller shards.
+    Without ``smaller``, a smaller ensemble is a random subset of the teachers, drawn for every query from the counts:
+    the gain of more teachers is then arithmetic, and says nothing about smaller shards.
     """
     votes, truth = recorded.votes[:queries], recorded.pool_y[:queries]
     scales = [scale * votes.voters for scale in SCALES]

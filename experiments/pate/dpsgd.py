@@ -109,10 +109,9 @@ SETTINGS = {
 
 
 def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, quick: bool) -> Row:
-    """Train at (ε, δ) on all private images, or read what that training answered; measure it on the held-out images.
+    """Train at (ε, δ) on all private images, or read the kept answers; measure it on the held-out images.
 
-    A training that was killed continues where it was. ``quick`` trains for fewer epochs. Noted is the accuracy on the
-    held-out images and on the pool, by which rates are chosen, ε and δ as spent, the recipe, and how long it took.
+    An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
     """
     data, test_x, test_y = split(study)
     setting = SETTINGS[study.name]
@@ -134,7 +133,7 @@ def dpsgd_accuracy(study: Study, budget: PrivacyParams, machine: Machine, *, qui
 
 
 def fitted(setting: Setting, size: int, budget: PrivacyParams) -> PrivateSGD:
-    """Fit the noise of a setting on so many images to a budget."""
+    """Calibrate the noise of a setting on ``size`` images to a budget."""
     rate, steps = setting.batch / size, setting.epochs * size // setting.batch
     return PrivateSGD(
         learning_rate=setting.learning_rate,

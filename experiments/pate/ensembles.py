@@ -43,7 +43,7 @@ def strided_network(classes: int = 10) -> Any:  # noqa: ANN401 (torch ships no t
 
 
 def network_for(study: Study) -> Build:
-    """Return what makes the teachers' network."""
+    """Return the constructor of the teachers' network."""
     if study.name == "digits":
         return partial(convolutional_network, side=8, classes=study.classes)
     if study.name == "svhn":
@@ -52,7 +52,7 @@ def network_for(study: Study) -> Build:
 
 
 def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.int64]]:
-    """Split a data set's test images: the pool, as the test images of what is returned first, and the held-out rest."""
+    """Split a data set's test images: the pool, as the test images of the first value, and the held-out rest."""
     data = load(study.name, ALL_CLASSES)
     order = np.arange(len(data.test_y))
     if not study.in_order:
@@ -63,9 +63,9 @@ def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.
 
 
 def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
-    """Train the study's teachers and ask them about its pool, or read what they said before.
+    """Train the study's teachers and ask them about its pool, or read their kept votes.
 
-    A training that was killed continues where it was. ``quick`` trains for fewer epochs, for worse teachers.
+    An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
     """
     data, test_x, test_y = split(study)
     labels, seconds = _labels(study, data, study.teachers, machine, quick=quick)
@@ -92,7 +92,7 @@ def obtain_fewer(study: Study, teachers: int, queries: int, machine: Machine, *,
 def _labels(
     study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
 ) -> tuple[NDArray[np.int8], float]:
-    """Return what so many teachers say, and how many seconds their training took."""
+    """Return the labels of ``teachers`` teachers and the seconds of their training."""
     recipe = RECIPES[study.name]
     epochs = round(recipe.epochs * teachers / study.teachers) // (QUICK if quick else 1)
     recipe = replace(recipe, epochs=max(1, epochs))

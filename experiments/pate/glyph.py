@@ -7,12 +7,11 @@ against the labels as they are given, as in [P].
 **5,000 linear teachers.** Features are a histogram of oriented gradients, in which no data had a part. A teacher is
 Fisher's linear discriminant of its own records: the class whose mean is nearest in the metric of the covariance within
 classes, by how frequent it is. It needs the records' count, sum and second moments only, so a teacher takes
-milliseconds, and the discriminant of all shards, the non-private baseline, costs no more than a sum of moments. A block of
-teachers makes its shards from the seed and sends back counts, so any backend of joblib may run it. The student is the
-discriminant of the answered queries; labeling the unanswered ones by itself made it worse.
-
-**70 convolutional teachers**, of three convolutions where [P] has 32 layers. Each learns from 1,000 records, turned and
-stretched differently in every step.
+milliseconds, and the discriminant of all shards, the non-private baseline, is a sum of moments. A block of teachers
+makes its shards from the seed and sends back counts, so any backend of joblib may run it. The student is the
+discriminant of the answered queries; labeling the unanswered ones by itself made it worse. **70 convolutional
+teachers**, of three convolutions where [P] has 32 layers. Each learns from 1,000 records, turned and stretched
+differently in every step.
 """
 
 import hashlib
@@ -71,7 +70,7 @@ class GlyphTask:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What a linear discriminant needs to know of labeled features: it adds up over shards."""
+    """Sufficient statistics of a linear discriminant; they add up over shards."""
 
     number: NDArray[np.int64]  # (C,) records of each class
     total: NDArray[np.float64]  # (C, FEATURES) the sum of their features
@@ -220,7 +219,7 @@ def _trained(shards: list[Records], task: GlyphTask, recipe: StudentRecipe, seed
 
 SHRINKAGE = 0.03  # a teacher's is 0.1, for a tenth of the records
 TEMPERATURES = np.geomspace(1.0, 16.0, 17)
-_HELD_BACK = 5  # one answer in so many tells the temperature
+_HELD_BACK = 5  # one answer in five sets the temperature
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +273,7 @@ BASELINE_SHRINKAGE = 0.01  # of the discriminant of all shards' records, which n
 
 
 def glyph_task(study: Study, *, quick: bool) -> GlyphTask:
-    """Return what a study of the stand-in asks for; a quick one is of few classes and teachers."""
+    """Return the task of a study of the stand-in; a quick one has few classes and teachers."""
     if quick:
         return QUICK_NETWORKS if study.name == NETWORKS else QUICK
     return GlyphTask(Style(classes=study.classes), teachers=study.teachers, pool=study.pool)
@@ -306,7 +305,7 @@ def glyph_baseline(study: Study, machine: Machine, *, quick: bool = False) -> fl
 
 
 def _ask_teachers(task: GlyphTask, machine: Machine, name: str) -> tuple[Block, float]:
-    """Train and ask all teachers of a task, or read what they said, and how many seconds they took."""
+    """Train and ask all teachers of a task, or read their kept votes; return the seconds too."""
     ask = ask_networks if name == NETWORKS else ask_block
     path = machine.folder / f"{name}-{_digest(task, *([repr(RECIPE)] if name == NETWORKS else []))}.npz"
     if path.is_file():

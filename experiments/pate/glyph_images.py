@@ -27,7 +27,7 @@ AT_ONCE = 128  # pictures made together, which stay in a processor's cache
 CANVAS = 112  # pixels of the atlas, four for each of a picture
 KNOTS = 4  # on each side of the grid that bends a picture
 LONGEST = 76  # pixels of the canvas that the longer side of a character takes
-PLAIN_FONTS = ("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10")  # whose symbols stand at the places of others
+PLAIN_FONTS = ("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10")  # whose symbols have the code points of others
 FONTS = (
     *(f"DejaVuSans{style}" for style in ("", "-Bold", "-BoldOblique", "-Oblique")),
     *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-BoldOblique", "-Oblique")),
@@ -92,7 +92,7 @@ def frequencies(style: Style) -> NDArray[np.float64]:
 
 
 def draw_records(style: Style, seed: tuple[int, ...], number: int) -> Records:
-    """Make records from a seed: the same whoever asks, and in whichever process."""
+    """Make records from a seed; they are the same in every process."""
     rng = np.random.default_rng(seed)
     atlas = load_atlas(CHARACTERS[: style.classes] + STRANGERS)
     y = np.searchsorted(np.cumsum(frequencies(style)), rng.random(number)).clip(max=style.classes - 1)
@@ -112,7 +112,7 @@ def draw_records(style: Style, seed: tuple[int, ...], number: int) -> Records:
 def _pictures(
     atlas: Atlas, outline: NDArray[np.int64], factor: NDArray[np.float32], style: Style, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Return (n, 784) pictures of outlines: each pixel looks up where it comes from, then thickness and noise."""
+    """Return (n, 784) pictures of outlines: deformed pixel by pixel, then thickness and noise."""
     number = len(outline)
 
     def uniform(width: float | NDArray[np.float32], columns: int) -> NDArray[np.float32]:

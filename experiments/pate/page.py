@@ -23,7 +23,7 @@ LINEAR = {  # by what scales the features
 
 @dataclass(frozen=True)
 class Point:
-    """A model: by which way, after how many queries and answers, at which ε (± its noise), and how accurate it is."""
+    """A model: its way, its numbers of queries and answers, its ε (± the noise of publication), its accuracy."""
 
     way: str
     queries: int | None
@@ -68,7 +68,7 @@ def _point(way: str, row: Row, epsilon: float, deviation: float) -> Point:
 
 
 QUARTER = 0.25
-PUBLISHED_SHARE = 0.75  # of [P]'s own pipeline: the aim for what may be published
+PUBLISHED_SHARE = 0.75  # of [P]'s own pipeline: the aim for the published ε
 WITHIN = {"mnist": 0.007, "glyph": 0.09}  # of the baseline: [P] prints 98.5 % of 99.2 %; the aim for the stand-in
 LEAST_ACCURACY = {"mnist": (0.985, 0.987)}  # of [P]'s student, and the aim of ours
 LEAST_REST = {"mnist": 0.986}  # the aim beyond the queries
@@ -109,7 +109,7 @@ def _quartered(result: Row) -> Claim:
 
 
 def _agreement(result: Row) -> Claim:
-    """Compare how often nine teachers of ten agree on what is answered."""
+    """Compare the shares of answers on which nine teachers of ten agree."""
     agreement = result["figure_1"]["agreement"]
     every, answered = agreement["lnmax"][-1], agreement["confident"][-1]
     return Claim(
@@ -208,7 +208,7 @@ def _students(result: Row, row: Row) -> list[Claim]:
 
 
 def _published(row: Row) -> Claim:
-    """Compare what may be published by the exact cost with [P]'s own pipeline."""
+    """Compare the published exact cost with [P]'s own pipeline."""
     ours, theirs = row["ours"]["epsilon"], row["in_paper"].get("epsilon")
     statement = f"{row['name']}: the sanitized ε is at least 25 % below that of [P]'s pipeline"
     if theirs is None:
@@ -251,12 +251,12 @@ def page(folder: Path) -> str:
 
 
 def _whole(result: Row) -> Row:
-    """Say how long a run took that read nothing of an earlier one."""
+    """Return the minutes of a run that read no kept results."""
     return {"jobs": result["jobs"], "minutes": (result["teacher_seconds"] + result["seconds"]) / 60.0}
 
 
 def _section(result: Row) -> str:
-    """Write what a run found."""
+    """Write the section of one study."""
     points = [
         vars(point) | {"published": f"{point.epsilon:.3f}" + (f" ± {point.deviation:.3f}" if point.deviation else "")}
         for point in comparison(result)
@@ -279,7 +279,7 @@ def _section(result: Row) -> str:
 
 
 def _cells(row: Row, held_out: int, pool: int) -> Row:
-    """Write what a row of Tables 1 and 2 has beside printed numbers, for several rounds, or not at all."""
+    """Write the cells of Tables 1 and 2 with printed numbers, with several rounds, or without a value."""
     paper = row["paper"] or {"answered": None, "epsilon": None, "accuracy": None}
     rounds = row["in_paper"].get("rounds")
     return {
@@ -299,7 +299,7 @@ def _searched(row: Row) -> Row:
 
 
 def _accuracy(values: list[float], inputs: int) -> str:
-    """Write a mean accuracy, ± the binomial error of so many inputs, and the range over several seeds."""
+    """Write a mean accuracy, ± the binomial error of ``inputs`` inputs, and the range over several seeds."""
     if not values:
         return "–"
     share, least, most = mean(values), min(values), max(values)

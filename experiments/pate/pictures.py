@@ -1,4 +1,4 @@
-"""The pictures of a study: Figures 1, 4 and 5 of [P] from its own votes, the comparison, and Figure 10 of [D]."""
+"""The pictures of a study: Figures 1, 4 and 5 of [P] from the study's votes, the comparison, and Figure 10 of [D]."""
 
 import itertools
 import math
@@ -132,13 +132,13 @@ def draw_comparison(path: Path, result: Row) -> None:
         if result["baseline"]:
             axes.axhline(100.0 * mean(result["baseline"]), color=COST, ls=":", label="non-private baseline")
         axes.set(xlabel=f"ε at δ = {result['delta']:g}", ylabel="accuracy of the final model, %", xlim=(0, None))
-        axes.set_title(f"{result['dataset']}: what a model costs, and how good it is")
+        axes.set_title(f"{result['dataset']}: cost and accuracy of a model")
         axes.grid(visible=True, alpha=0.3)
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
 
 
 def draw_figure_10(path: Path, targets: Sequence[Row]) -> None:
-    """Draw σ² over the order λ for each target, with the least and what is printed."""
+    """Draw σ² over the order λ for each target, with the least and the printed one."""
     with saved_figure(path, width=11.0, height=4.0) as figure:
         for axes, target in zip(figure.subplots(1, len(targets)), targets, strict=True):
             axes.plot(target["orders"], target["variances"], color=CONFIDENT, label="σ² that one answer needs")

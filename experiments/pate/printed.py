@@ -1,4 +1,4 @@
-"""What the printed columns of [P, Table 2] and [D, Table 4] determine, without anybody's votes."""
+"""Numbers that follow from the printed columns of [P, Table 2] and [D, Table 4], without votes."""
 
 import math
 
@@ -12,7 +12,7 @@ from experiments.pate.settings import MNIST_COST, TABLE_2, TABLE_4
 
 
 def table_2() -> list[Row]:
-    """Recompute the last column of [P, Table 2] from the others, and what the mechanism really costs."""
+    """Recompute the last column of [P, Table 2] from the others, and the mechanism's exact cost."""
     rows = []
     for row in TABLE_2:
         printed = printed_cost(row.order, row.smoothness, row.noise_scale)
@@ -48,9 +48,9 @@ def fixed_part() -> dict[str, float]:
 
 
 def figure_10() -> list[Row]:
-    """Follow σ² over the orders λ for both targets of [D, Table 4]: what one answer needs by the Rényi divergence at λ.
+    """Compute σ² over the orders λ for both targets of [D, Table 4], from one answer's Rényi divergence at λ.
 
-    The orders begin where σ² is finite, at λ_min = log(1/δ)/ε + 1; ``beyond`` says how far beyond it the printed λ lie.
+    The orders begin where σ² is finite, at λ_min = log(1/δ)/ε + 1; ``beyond`` is the distance of the printed λ from it.
     """
     rows = []
     for name, epsilon, delta, printed, _ in TABLE_4:

@@ -1,12 +1,12 @@
 """The rows for Adult: random forests vote, as in [P, Section 5.1], and boosted stumps learn from them.
 
-Every forest has scikit-learn's default parameters, as those of the paper on which [P] builds; it wrote categories as
-numbers 0, 1, …, where `experiments.census` has a column for each.
+Every forest has scikit-learn's default parameters, like those of the paper on which [P] builds. That paper wrote
+categories as numbers 0, 1, …; `experiments.census` has a column for each.
 
-A teacher sees 130 rows, and names the rarer class half as often as it occurs; so does their plurality, and whoever
-learns from it. What the student knows besides is public: the share of that class, from the data set's description
-(adult.names, 23.93 %), and the rows of the pool. It names as many of the pool, those that it scores highest. The kind
-of model was chosen by the classes of the pool beyond the queries.
+A teacher sees 130 rows, and names the rarer class half as often as it occurs; so do their plurality and its students.
+The student also knows public facts: the share of that class, from the data set's description (adult.names, 23.93 %),
+and the rows of the pool. It names the same share of the pool, the rows with the highest scores. The kind of model was
+chosen by the classes of the pool beyond the queries.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ RICH_SHARE = 0.2393  # of the class 1, as adult.names has it
 
 @dataclass(frozen=True, eq=False)
 class CensusStudent:
-    """A model whose class 1 is what it scores above a threshold."""
+    """A model that predicts class 1 above a threshold of its score."""
 
     model: Any
     threshold: float
@@ -44,7 +44,7 @@ class CensusStudent:
 
 
 def obtain_adult(study: Study, machine: Machine, *, quick: bool) -> Recorded:
-    """Train the study's forests on disjoint shards and ask them about its pool, or read what they said before."""
+    """Train the study's forests on disjoint shards and ask them about its pool, or read their kept votes."""
     table = load_adult()
     order = np.random.default_rng(POOL_SEED).permutation(len(table.test_y))
     pool, held = order[: study.pool], order[study.pool :]

@@ -14,13 +14,13 @@ from darrm.votes import Votes
 
 LABEL_SEED = 2018
 Labels = NDArray[np.int64]
-Measured = list[float | None]  # plain data: on the held-out inputs, and on the pool that nobody was asked about
+Measured = list[float | None]  # accuracy on the held-out inputs, and on the unasked part of the pool
 
 
 def save_counts(path: Path, recorded: "Recorded", smaller: Sequence[Votes] = ()) -> None:
-    """Keep the counts of all votes beside the page, so that whoever reads it can count their cost again.
+    """Keep the counts of all votes with the page, so that readers can recompute their cost.
 
-    With the pool's true classes, and the counts of smaller ensembles that were asked about the first of it.
+    The file also has the pool's true classes, and the counts of smaller ensembles on the first queries.
     """
     arrays: dict[str, Any] = {f"smaller_{votes.voters}": votes.counts.astype(np.uint16) for votes in smaller}
     arrays |= {"counts": recorded.votes.counts.astype(np.uint16), "classes": recorded.pool_y.astype(np.uint8)}
@@ -47,7 +47,7 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """The votes of K teachers on Q public inputs, and images or rows that nobody was asked about."""
+    """The votes of K teachers on Q public inputs, and held-out images or rows."""
 
     name: str  # of the data set
     votes: Votes  # on the pool, in the order in which it is asked

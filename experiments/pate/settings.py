@@ -1,7 +1,7 @@
-"""Studies of [P] and their rows: who votes about what, by which aggregator, and what the paper prints for it.
+"""Studies of [P] and their rows: voters, queries, aggregators, and the printed numbers.
 
-Synthetic votes of such sizes (from a fixed seed, with a plausible spread of agreement) are for the benchmark alone:
-they say something about the code, and nothing about MNIST or Glyph.
+Synthetic votes of these sizes (from a fixed seed, with a plausible spread of agreement) say nothing about MNIST or
+Glyph.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Study:
     delta: float
     title: str = ""
     in_order: bool = False  # whether the pool is the first of the test images, as in [P], or drawn from all of them
-    retrained: tuple[int, ...] = ()  # sizes of smaller ensembles of Figure 4 that have teachers and shards of their own
+    retrained: tuple[int, ...] = ()  # sizes of smaller ensembles of Figure 4 with separately trained teachers
     scattering: bool = False  # whether the images have scattering features, for a linear model by DP-SGD
 
 
@@ -86,7 +86,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Way:
-    """An aggregator that is asked the first so many queries of the pool."""
+    """An aggregator and the number of queries, the first of the pool."""
 
     name: str
     aggregator: LNMax | GNMax | ConfidentGNMax
@@ -107,7 +107,7 @@ class TwoRounds:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run for a study: rows of Table 1, further points of the comparison, and the scales of the figures."""
+    """The runs of a study: rows of Table 1, further points of the comparison, and the scales of the figures."""
 
     rows: tuple[Way, ...]
     figure_4_queries: int
@@ -116,7 +116,7 @@ class Plan:
     points: tuple[Way, ...] = ()  # Confident-GNMax on other numbers of queries
     by_label: tuple[Way, ...] = ()  # GNMax, charged without a look at the votes
     budgets: tuple[float, ...] = ()  # ε of DP-SGD
-    searched: VoteSize | None = None  # public votes on which parameters are searched that match the last row's answers
+    searched: VoteSize | None = None  # public votes for a search of parameters that match the last row's answers
 
 
 LNMAX = LNMax(0.05)  # the γ of [P17]
@@ -222,7 +222,7 @@ QUICK_GLYPH = Plan(  # 200 teachers, and a pool of 600
 
 
 def plan_of(study: Study, *, quick: bool) -> Plan:
-    """Return what is run for a study; the stand-in's teachers are fewer in a quick run, and its plan is scaled."""
+    """Return the plan of a study; a quick run of the stand-in has fewer teachers and a scaled plan."""
     return QUICK_GLYPH if quick and study.name == "glyph" else PLANS[study.name]
 
 

@@ -46,7 +46,7 @@ RECIPES = {
         averaging=0.99,
     ),
     "svhn": FIXMATCH,
-    # answers alone, as the linear student: nothing else was tried
+    # answers alone, like the linear student
     NETWORKS: StudentRecipe(
         steps=1000, learning_rate=3e-3, batch=64, weight=0.0, robustness=0.5, averaging=0.99, change=CHANGE
     ),
@@ -56,21 +56,21 @@ QUICK_SHARE = 0.1  # of the steps
 
 
 def recipe_of(name: str) -> str:
-    """Say how a data set's student is trained; results are kept under it."""
+    """Describe the training of a data set's student; kept results are found by it."""
     if name == "glyph":
         return "discriminant on oriented gradients"
     return "boosted trees, as many of the richer as there are" if name == "adult" else repr(RECIPES[name])
 
 
 def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
-    """Train the teachers of a study and ask them about its pool, or read what they said before."""
+    """Train the teachers of a study and ask them about its pool, or read their kept votes."""
     if study.name in {"glyph", NETWORKS}:
         return obtain_glyph(study, machine, quick=quick)
     return (obtain_adult if study.name == "adult" else ensembles.obtain)(study, machine, quick=quick)
 
 
 def student_of(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:
-    """Train a student on the labels (q,) of the first q inputs of the pool, `ABSTAIN` where there is none."""
+    """Train a student on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
     train = census_student if recorded.name == "adult" else scoring_student
     return train(recorded, labels, seed=seed, quick=quick)
 
@@ -104,7 +104,7 @@ def baseline(study: Study, recorded: Recorded, machine: Machine, *, seed: int, q
 
 
 def network_for(x: NDArray[np.float32], classes: int) -> Build:
-    """Return what makes a student's network: small images keep all their pixels."""
+    """Return the constructor of a student's network; small images keep all their pixels."""
     channels, side = x.shape[1], x.shape[-1]
     network = student_network if side > 16 else convolutional_network
     return partial(network, channels=channels, side=side, classes=classes)

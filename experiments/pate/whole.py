@@ -44,7 +44,7 @@ Scoring = Callable[[Labels], NDArray[np.float64]]  # labels of a first round to 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A study on its way: what was recorded, and where results are kept."""
+    """A running study: its recorded votes, and the folder of kept results."""
 
     study: Study
     recorded: Recorded
@@ -57,7 +57,7 @@ class Run:
 
 
 def released(run: Run, way: Way) -> Labels:
-    """Draw the labels of a way, exactly, from the seed of the experiment: (Q,), `ABSTAIN` where there is none."""
+    """Draw the labels (Q,) of a way, exactly, from the seed of the experiment; `ABSTAIN` is no label."""
 
     def draw() -> list[int]:
         run.line.show(f"labels by {way.name}")
@@ -74,7 +74,7 @@ def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
 
 
 def row_of(run: Run, way: Way) -> tuple[Row, Labels]:
-    """Describe a way: answers, how many are right, what they cost, and what publishing that costs."""
+    """Describe a way: answers, their accuracy, their cost, and the cost of publishing that."""
     labels = released(run, way)
 
     def counted() -> Row:
@@ -138,7 +138,7 @@ def by_label_row(run: Run, way: Way) -> tuple[Row, Labels]:
 
 
 def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: object) -> tuple[Row, Labels]:
-    """Describe both rounds together: the second asks where the teachers disagree with the first round's student.
+    """Describe both rounds together: the second uses the scores of the first round's student.
 
     ``student`` trains that student on the first round's labels and scores the pool; ``settings`` say how.
     """
@@ -191,7 +191,7 @@ def _printed(way: Way | TwoRounds) -> Row:
     return {"paper": None if way.printed is None else asdict(way.printed)}
 
 
-STUDENT_SEEDS = (0, 1, 2, 3, 4)  # of the rows of Table 1, of the last alone where a student takes minutes
+STUDENT_SEEDS = (0, 1, 2, 3, 4)  # of the rows of Table 1; only of the last row if a student takes minutes
 ONE_SEED = (0,)  # of all else, and of a shortened run
 
 
@@ -253,10 +253,10 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
 
 
 def recompute(path: Path, line: StatusLine, *, quick: bool) -> Row:
-    """Count again, from the counts and classes that `save_counts` left at ``path``, what a study's JSON says of them.
+    """Recompute a study's results from the counts and classes that `save_counts` wrote.
 
-    All that takes neither inputs nor models: labels, their costs, what publishing these costs, and the figures. Two
-    rounds need a student's scores, and are left out.
+    These need neither inputs nor models: labels, their costs, published costs, and the figures. Two rounds need a
+    student's scores, and are left out.
     """
     recorded, smaller = load_counts(path)
     study = STUDIES[recorded.name]
@@ -274,7 +274,7 @@ def recompute(path: Path, line: StatusLine, *, quick: bool) -> Row:
 
 
 def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) -> list[Row]:
-    """Train linear models by DP-SGD at every budget of a study whose images have features, or read what they reach."""
+    """Train linear models by DP-SGD at every budget of a study with image features, or read the kept results."""
     if quick or not study.scattering:
         return []
     line.show("DP-SGD on scattering features")
@@ -329,14 +329,14 @@ def _train(run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], j
 
 
 def _baseline(run: Run, machine: Machine, seed: int, *, quick: bool) -> float:
-    """Measure a model without privacy, or read what it reached."""
+    """Measure a model without privacy, or read its kept accuracy."""
     measure_one = partial(baseline, run.study, run.recorded, machine, seed=seed, quick=quick)
     facts = [array_digest(run.recorded.test_x), seed, quick, recipe_of(run.study.name)]
     return float(run.kept("baseline", facts, measure_one))
 
 
 def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> Measured:
-    """Train and measure one student, or read what it reached."""
+    """Train and measure one student, or read its kept accuracy."""
     arrays = [array_digest(array) for array in (recorded.pool_x, recorded.test_x, labels)]
 
     def train() -> Measured:
@@ -346,7 +346,7 @@ def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick:
 
 
 def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> Row:
-    """Train by DP-SGD at a budget, or read what it reached."""
+    """Train by DP-SGD at a budget, or read the kept result."""
     budget = PrivacyParams(epsilon, study.delta)
     train = partial(dpsgd_accuracy, study, budget, machine, quick=quick)
     return dict(kept(machine.folder / "kept", f"dpsgd-{study.name}", [epsilon, study.delta, quick], train))
