@@ -35,7 +35,7 @@ from experiments.pages import Claim, Row
 
 @dataclass(frozen=True)
 class Shape:
-    """A γ, and how many questions are asked of which models: all that there are, or one-bit ones that agree."""
+    """A γ, the number of questions, and the models: all models, or one-bit ones that agree."""
 
     kind: str  # falling (all models); optimum, unanimity or ramp (the same question)
     shape: str
@@ -71,7 +71,7 @@ def ramp(K: int, epsilon: float, questions: int, *, step: tuple[int, float], ris
 
 
 def optimum(K: int, questions: int) -> Shape:
-    """Take the optimal γ for m = 1 and ε = 0.1, whose certificate says that a question costs at most one voter."""
+    """Take the optimal γ for m = 1 and ε = 0.1; by its certificate a question costs at most one voter."""
     table = optimize_table(Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1))
     return Shape("optimum", "optimum, m = 1", K, 0.1, questions, table.gamma)
 
@@ -159,7 +159,7 @@ def _shifted(laws: Array, answers: tuple[int, ...]) -> Array:
 
 
 def _log_ratio(up: Array, down: Array) -> float:
-    """Return the largest log(up / down); where one is 0 the other is."""
+    """Return the largest log(up / down); both are 0 together."""
     seen = down > 0.0
     return float(np.log(np.max(up[seen] / down[seen], initial=1.0)))
 
@@ -175,7 +175,7 @@ class Search:
     shapes: int  # random starts
 
     def found(self) -> Row:
-        """Climb from every start; return the worst ratio of loss to sum, its γ and what one question costs there."""
+        """Climb from every start; return the worst ratio of loss to sum, its γ and the cost of one question."""
         one, many = AllModels(self.K, 1, self.epsilon), AllModels(self.K, self.questions, self.epsilon)
         rng = np.random.default_rng([self.K, self.questions, self.monotone])
 
@@ -228,7 +228,7 @@ NAME = "boundary"
 
 
 def measure(shape: Shape) -> Row:
-    """Measure what one question and what all of them lose."""
+    """Measure the losses of one question and of all of them."""
     one, many = (
         AllModels(shape.K, count, shape.epsilon).loss(shape.gamma)
         if shape.kind == "falling"
@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def decide(shapes: Sequence[Row], searches: Sequence[Row]) -> list[Claim]:
-    """Decide what the page says about both tables."""
+    """Decide the claims of both tables."""
     over = {kind: [ratio_of(row) for row in shapes if row["kind"] == kind] for kind in KINDS}
     ramps = [row for row in shapes if row["kind"] == "ramp"]
     dearest = min(row["cost"] for row in ramps)

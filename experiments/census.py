@@ -34,7 +34,7 @@ _WORDS = {
     "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
     "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands",
 }
-COLUMNS = {name: words.split() for name, words in _WORDS.items()}  # its categories, none where it is a number
+COLUMNS = {name: words.split() for name, words in _WORDS.items()}  # categories; none of a number
 MISSING, LEFT_OUT = "?", "fnlwgt"
 CLASSES = ("<=50K", ">50K")
 
@@ -87,7 +87,7 @@ def read_rows(content: bytes, where: str) -> tuple[NDArray[np.float32], NDArray[
 
 
 def _parts(column: str, value: str) -> list[float]:
-    """Return the numbers that stand for a value."""
+    """Return the numbers of a value."""
     categories = COLUMNS[column]
     if column == LEFT_OUT:
         return []

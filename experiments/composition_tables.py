@@ -1,8 +1,8 @@
-"""Total privacy loss over Q queries [D, Tables 2, 5, 7 and 9], next to what tighter accounting says.
+"""Total privacy loss over Q queries [D, Tables 2, 5, 7 and 9], next to tighter accounting.
 
 For each row: the pair by general composition with δ′ = 1e-4 as the tables have it, and at the same total δ the optimal
 composition and the privacy loss distribution (PLD), also of the released table's exact privacy profile. These are sums,
-for voters with fresh randomness. The paper's own voters are models: the last column is what is proved for those.
+for voters with fresh randomness. The paper's own voters are models: the last column is the proved bound for those.
 """
 
 import sys
@@ -53,7 +53,7 @@ def rows() -> Iterator[Row]:
 
 
 def row_of(m: int, data_set: str, count: int) -> Row:
-    """Compute a query's pair, and the total ε of so many queries by each way of accounting."""
+    """Compute a query's pair, and the total ε of ``count`` queries by each way of accounting."""
     each = EACH[data_set]
     table = optimize_table(Problem.from_allowance(Voters(K, each), m))
     query = PrivacyParams(m * each.exact_epsilon, m * each.exact_delta)
@@ -86,7 +86,7 @@ def _bounds_of(charge: PrivacyCost, delta: float) -> dict[str, float]:
 
 
 def decide(computed: Sequence[Row]) -> list[Claim]:
-    """Decide what the page says about the tables."""
+    """Decide the claims of the tables."""
     agree = sum(
         f"{ours:.3f}" == f"{printed:.3f}"
         for row in computed

@@ -144,7 +144,7 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
 
 
 def read_mat(content: bytes, where: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read SVHN's cropped digits from a MATLAB file: X (32, 32, 3, n) and y (n, 1), in which 10 stands for 0.
+    """Read SVHN's cropped digits from a MATLAB file: X (32, 32, 3, n) and y (n, 1), in which 10 means 0.
 
     Returns
     -------

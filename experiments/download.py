@@ -40,7 +40,7 @@ def cache_folder() -> Path:
 
 
 def place(file: RemoteFile) -> Path:
-    """Return where a file is looked for: in DARRM_DATA_DIR, or in the cache where that is not set."""
+    """Return the path of a file: in DARRM_DATA_DIR if that is set, else in the cache."""
     return Path(os.environ.get(DATA_VARIABLE) or cache_folder()) / file.folder / file.name
 
 

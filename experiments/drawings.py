@@ -2,8 +2,8 @@
 
     python -m experiments.drawings --output docs/pictures
 
-What a voter's promise allows, with its corners; how the sensitivity sampler reads an empirical distribution backwards;
-the two branches of Lambert's W, of which the operating points take the lower one.
+The region that a voter's guarantee allows, with its corners; the inversion of an empirical distribution by the
+sensitivity sampler; the two branches of Lambert's W, of which the operating points take the lower one.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from darrm.util.figures import BLACK, Axes, saved_figure, style
 from experiments.command_line import CommandLine
 from experiments.sensitivity.mean import RECORDS, exponential
 
-EACH = PrivacyParams("0.7", "0.1")  # large, so that the corners can be told apart
+EACH = PrivacyParams("0.7", "0.1")  # large, so the corners are apart
 GAMMA, SAMPLES, SEED = 0.25, 120, 8
 
 

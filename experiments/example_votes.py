@@ -1,6 +1,6 @@
 """Make the votes under examples/ that the README's commands read: ``python -m experiments.example_votes``.
 
-They are made up from a seed and hold nobody's data. ``votes.csv``: 20 questions, no or yes (0 or 1), to 11 hospitals.
+They are generated from a seed. ``votes.csv``: 20 questions, no or yes (0 or 1), to 11 hospitals.
 ``teachers.csv``: 500 questions to 250 teachers, who choose one of ten classes; a column is the votes of a class.
 Python's own generator makes the same files wherever it runs.
 """

@@ -2,9 +2,9 @@
 
     python -m experiments.explorer_data              # all sizes: some minutes on one core
 
-The packaged noise functions of the sizes that have one for every m, each proved again when it is loaded; and, for each
-of their problems, what is proved of the rivals: by how much `certify` scales subsampling and double subsampling, the
-paper's constant of randomized response, and the largest private constant. A page that is opened as a file cannot fetch
+The packaged noise functions of the sizes that have one for every m, each proved again by loading; and, for each of
+their problems, proved numbers of the rivals: the scales of subsampling and double subsampling, the paper's constant of
+randomized response, and the largest private constant. A page that is opened as a file cannot fetch
 another, so the data are a script that assigns one constant; floats are kept to the last bit, as little-endian bytes in
 base64.
 """
@@ -54,7 +54,7 @@ def proven_rivals(problem: Problem) -> tuple[float, float, float, float]:
 
 
 def numbers_of(settings: Sequence[Setting]) -> tuple[list[float], list[float]]:
-    """List γ at floor(K/2) + 1 … K of tables, in their order, and the proven rivals of their problems, once each."""
+    """List γ at floor(K/2) + 1 … K of tables, and the proven rivals of their problems."""
     gamma = [load_table(setting.problem, shape=setting.shape).gamma.half for setting in settings]
     rivals = [proven_rivals(setting.problem) for setting in settings if setting.shape == SHAPES[0]]
     return np.concatenate(gamma).tolist(), np.concatenate(rivals).tolist()
@@ -82,7 +82,7 @@ def read(path: Path) -> Row:
 
 
 def bundle(page: Path, folder: Path, solver: Path) -> None:
-    """Copy the page, with its solver as a script if npm fetched it: opened as a file a page loads nothing else."""
+    """Copy the page, with its solver as a script if npm fetched it: a page opened as a file loads no other format."""
     shutil.copytree(page, folder, dirs_exist_ok=True)
     if not solver.is_dir():
         return

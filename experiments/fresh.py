@@ -1,14 +1,14 @@
-"""Release what prompts say whose private examples are drawn anew for every question, against rivals at equal budgets.
+"""Release votes of prompts with private examples resampled for every question, against rivals at equal budgets.
 
     python -m experiments.fresh --figure digits                          # seconds, no download
     python -m experiments.fresh --figure mnist --figure fashion-mnist    # minutes
     python -m experiments.fresh --figure adult
 
 No language model is at hand: a prompt answers as the nearest of its few examples. Writes OUTPUT/fresh/NAME.json, the
-picture of all that lie there, and OUTPUT/fresh.md.
+picture of all results in that folder, and OUTPUT/fresh.md.
 
-What is near is computed by random features with a public seed, fitted to nothing. Each person is drawn for a question
-by a coin of their own, and seated by a draw of their own, as `darrm.prompts.ResampledPrompts` does it with exact coins.
+Distances use random features with a public seed, fitted to nothing. Each person is drawn for a question by a separate
+coin, and assigned to a prompt by a separate draw, as in `darrm.prompts.ResampledPrompts` with exact coins.
 The rivals are Gaussian noise on the counts, and one model trained by DP-SGD on all examples; dp_accounting accounts for
 both, as other people would.
 """
@@ -89,7 +89,7 @@ def _features(x: NDArray[np.float32], weights: Features) -> Features:
 
 
 def votes_of(examples: Examples, K: int, rate: float, queries: int, *, rng: np.random.Generator) -> Votes:
-    """Let K prompts vote on the first questions, again from the first where they are fewer; an empty one guesses."""
+    """Let K prompts vote on the first questions, cyclically if there are fewer; an empty one guesses."""
     people, labels = len(examples.x), np.empty((queries, K), dtype=np.int64)
     for query in range(queries):
         drawn = rng.choice(people, rng.binomial(people, rate), replace=False)
@@ -141,7 +141,7 @@ def _accountant(rate: float, noise: float, steps: int) -> Any:  # noqa: ANN401 (
 
 @lru_cache(maxsize=256)
 def least_noise(rate: float, steps: int, epsilon: float, delta: float) -> float:
-    """Find the least noise multiplier of so many Poisson-sampled Gaussian mechanisms, to a hundredth, rounded up."""
+    """Find the least noise multiplier of Poisson-sampled Gaussian mechanisms, rounded up to a hundredth."""
     low, high = 0.2, 0.4
     while _accountant(rate, high, steps).get_epsilon(delta) > epsilon:
         low, high = high, 2.0 * high
@@ -192,7 +192,7 @@ DELTA = "1e-5"
 EPSILONS = (1, 3, 8)
 PRIOR = Dirichlet(0.1)  # prompts agree more often than not: said before any of them is asked
 BY_LABEL = "gnmax"  # the rival whose noise is charged for its labels, as ours
-STILL = ("exponential", BY_LABEL, "lnmax")  # what is tried where examples stay
+STILL = ("exponential", BY_LABEL, "lnmax")  # tried with fixed examples
 PARTS = 16  # of a vote
 RARELY = 0.005  # a person is among the examples of a question
 KINDS = {
@@ -204,7 +204,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """K prompts of so many examples on average, and how many questions."""
+    """K prompts, the average number of examples of each, and the number of questions."""
 
     K: int
     examples: int
@@ -221,7 +221,7 @@ QUICK = (Setting(10, 4, 50),)
 
 
 def settings_of(name: str, *, quick: bool) -> tuple[Setting, ...]:
-    """Choose what is asked of a data set: of few people few questions."""
+    """Choose the settings of a data set: few questions for few people."""
     return QUICK if quick else SMALL if name == "digits" else SETTINGS
 
 
@@ -240,7 +240,7 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
         still = best(Workload(sampled.conditional_on_inclusion, setting.queries, total, examples.classes), STILL)
         sigma = gaussian_counts(float(rate), setting.queries, epsilon, float(DELTA))
         falling = -np.sort(-votes.counts, axis=1)
-        # whole noise on votes of so many parts: ties, which continuous noise has none of, are rare
+        # integer noise on votes of 16 parts: ties, which continuous noise never has, are rare
         noisy = told(votes, answers, winning_probabilities(DiscreteGaussian(PARTS * sigma), PARTS * falling))
         rows.append(
             {
@@ -260,12 +260,12 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
 
 
 def best(workload: Workload, slugs: Sequence[str] | None = None) -> CalibratedMechanism:
-    """Plan with the prior that was said before."""
+    """Plan with the prior that was fixed in advance."""
     return plan(workload, prior=PRIOR, mechanisms=None if slugs is None else list(map(named, slugs))).best
 
 
 def released(option: CalibratedMechanism, votes: Votes, answers: np.ndarray) -> Told:
-    """Add up what a planned release tells of these votes."""
+    """Average the accuracy of a planned release on these votes."""
     if option.law is None:
         raise PlanError(f"{option.name} has no law")
     falling = -np.sort(-votes.counts, axis=1)
@@ -292,7 +292,7 @@ def results_of(folder: Path) -> list[Row]:
 
 
 def claims_of(results: Sequence[Row]) -> list[Claim]:
-    """Compare what was measured with what is aimed at."""
+    """Compare the measured numbers with the aims."""
     rows = [row for result in results for row in result["rows"]]
     aimed = [row for row in rows if row["epsilon"] == 3 and row["queries"] <= 1_000 and row["rate"] <= RARELY]
     kept = [row["ours"]["kept"] for row in aimed]

@@ -1,4 +1,4 @@
-"""Results of long stages, kept under a digest of what they depend on: a stopped run goes on from them."""
+"""Results of long stages, kept by a digest of their inputs: an interrupted run continues from them."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def array_digest(array: NDArray[Any]) -> str:
 
 
 def kept(folder: Path, stage: str, facts: object, compute: Callable[[], Any]) -> Any:  # noqa: ANN401 (plain data)
-    """Return what ``compute`` gives, plain data, or what it gave for the same facts when it was last asked."""
+    """Return the plain data of ``compute``, or those kept for the same facts."""
     path = folder / f"{stage}-{digest_of(facts)}.json"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,9 +35,9 @@ def kept(folder: Path, stage: str, facts: object, compute: Callable[[], Any]) ->
 
 
 def kept_votes(path: Path, train_and_ask: Callable[[], NDArray[np.int8]]) -> tuple[NDArray[np.int8], float]:
-    """Return votes (n, K), or those that lie at ``path``, and how many seconds they took.
+    """Return votes (n, K), or those kept at ``path``, and their seconds.
 
-    Of a training that was killed and continued, its last part; NaN where nobody wrote it down.
+    The seconds of an interrupted training are those of its last part, or NaN.
     """
     facts = path.with_suffix(".json")
     if path.is_file():

@@ -34,7 +34,7 @@ LARGE_EPSILONS = ("0.1", "0.5", "1")
 LARGE_DELTAS = ("0", "1e-5")
 PRIOR = Independent(0.5, 1.0)
 FOLDER = Path(__file__).parent.parent / "darrm" / "tables"
-# above so many voters monotone γ only: the last digits of free ones take minutes where m is small
+# above this K monotone γ only: the last digits of free ones take minutes for small m
 _LARGEST_FREE = 501
 _LARGE = SolveOptions(gap=1e-7)  # a table need not be closer to its bound, and the last digits cost most of the time
 

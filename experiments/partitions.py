@@ -39,7 +39,7 @@ NAMES = {"text": ("no", "yes")}
 
 
 def measure(folder: Path, rows: int) -> Iterator[Row]:
-    """Release the same votes in each way and yield what it took."""
+    """Release the same votes in each way and yield the measurements."""
     problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1")), 10)
     Release(optimize_table(problem, shape="monotone")).table.save(folder / "table.json")
     for kind in KINDS:
@@ -63,7 +63,7 @@ def _write_votes(folder: Path, kind: str, rows: int) -> None:
 
 @contextmanager
 def _engine(workers: int) -> Iterator[tuple[Callable[..., Any], Any]]:
-    """Yield what calls a function, in a fresh process if nobody else works, and the cluster that works."""
+    """Yield a caller of functions, in a new process without workers, and the cluster."""
     if not workers:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             yield lambda *call: pool.submit(*call).result(), None
@@ -79,7 +79,7 @@ def _engine(workers: int) -> Iterator[tuple[Callable[..., Any], Any]]:
 
 
 def _load() -> None:
-    """Import what a worker needs, which is not what is measured."""
+    """Import the libraries of a worker before the measurement."""
     require("pyarrow.parquet")
     require("pyarrow.compute")
 
@@ -159,7 +159,7 @@ def page(data: Row) -> str:
 
 
 def decide(data: Row) -> list[Claim]:
-    """Decide what the page says."""
+    """Decide the claims of the page."""
     one, two = ([seconds_of(row) for row in data["measured"] if row["workers"] == workers] for workers in (1, 2))
     speeds = [alone / both for alone, both in zip(one, two, strict=True)]
     whole = data["rows"] * data["voters"] / 1e6

@@ -1,13 +1,13 @@
-"""Every table, figure, algorithm and theorem of the three papers: where it is, and our number beside the paper's.
+"""Every table, figure, algorithm and theorem of the three papers: its place here, and our number next to the paper's.
 
     python -m experiments.rows --output docs/reproduction
 
-The rows stand in docs/reproduction/rows/page.template. A number is named there by the place where its own page has it,
+The rows are in docs/reproduction/rows/page.template. A number is named there by its place in the data of its own page,
 
     {FOLDER/FILE.step.step:format}      of docs/reproduction/FOLDER/FILE.json
 
-where a step is a key, a place in a list, ``key=value,…`` for the first entry of a list that has such values, or at the
-end ``mean``, that of a list. Collected, they are OUTPUT/rows/rows.json.
+where a step is a key, a place in a list, ``key=value,…`` for the first entry of a list with these values, or at the
+end ``mean`` of a list. All are collected in OUTPUT/rows/rows.json.
 """
 
 import re

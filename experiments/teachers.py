@@ -49,7 +49,7 @@ class Training:
             return how(x, y, shards, self.recipe, build=self.build, seed=self.seed, checkpoints=checkpoints)
 
     def file_name(self, data: LabeledImages) -> str:
-        """Name what this training makes of such data, without a suffix, by the digest of all that it depends on."""
+        """Return the file name of this training on these data, without a suffix, by the digest of all inputs."""
         arrays = [data.train_x, data.train_y, data.test_x]
         digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
         recipe, network = self.recipe.to_dict(), network_digest(self.build)

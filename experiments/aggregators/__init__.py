@@ -1,1 +1,1 @@
-"""Every aggregator side by side at equal budgets, and the page that says how to choose."""
+"""All aggregators at equal budgets, and the page on how to choose."""

@@ -22,7 +22,7 @@ from experiments.pages import Row
 TEACHERS = Voters(250, PrivacyParams("inf"), overlap=1)
 FRESH = Voters(11, PrivacyParams("0.1", "1e-5"))
 _WIDE = "0.5 1 2 4 8"
-PANELS = (  # title, what is released, and every ε
+PANELS = (  # title, arguments of the plan, and every ε
     (
         "11 private voters, ε = 0.1 each, a person in all\none question",
         Workload(FRESH, 1, PrivacyParams(1, "1e-4")),
@@ -39,8 +39,8 @@ PANELS = (  # title, what is released, and every ε
         _WIDE,
     ),
 )
-BEST = "darrm"  # what this library releases first
-# What is drawn, from the back to the front. Colors that the color-blind can tell apart (Okabe and Ito), and a marker.
+BEST = "darrm"  # this library's first choice
+# the lines, from the back to the front: color-blind safe colors (Okabe and Ito), and a marker
 LINES = {
     "randomized response": ("#999999", "x"),
     "subsampling": ("#56B4E9", "v"),

@@ -1,4 +1,4 @@
-"""Every aggregator on one workload, at one budget: how often it tells the truth, and where ours is worse."""
+"""Every aggregator on one workload, at one budget: its accuracy, and the margins at which ours is worse."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -45,13 +45,13 @@ Lead = tuple[float, str]  # by how much, before whom
 class Comparison:
     """One workload's results under one belief, as plain data.
 
-    ``options`` hold one entry for each aggregator, what this library would release first: name, right (its share of
+    ``options`` hold one entry for each aggregator, this library's first choice first: name, right (its share of
     right labels), standard_error, settings, epsilon, bound, released (whether this library draws it); for two classes
     also accuracy and truth, the latter at the numbers of votes that ``levels`` lists, and for all but the first
-    worst_margin and worst_difference: where the first's truth minus theirs is smallest, and that difference. ``absent``
-    (name, reason) of those that do not apply; ``seconds`` how long it took; ``coin`` the share of right labels of a
-    guess. For more classes ``at_most`` is what no private release exceeds, and ``sigma_by_counts`` the least σ of GNMax
-    that the accountant admits by the Rényi curve of its noisy counts.
+    worst_margin and worst_difference: the smallest difference of the first's truth and theirs, and its margin.
+    ``absent`` (name, reason) lists those that do not apply; ``coin`` is the share of right labels of a guess. For more
+    classes ``at_most`` bounds every private release, and ``sigma_by_counts`` is the least σ of GNMax that the
+    accountant admits by the Rényi curve of its noisy counts.
     """
 
     workload: Row
@@ -66,7 +66,7 @@ class Comparison:
 
     @classmethod
     def read(cls, path: Path) -> "list[Comparison]":
-        """Read what a run wrote."""
+        """Read the results of a run."""
         return [cls(**entry) for entry in read_json(path)]
 
     @property
@@ -107,7 +107,7 @@ Mechanisms = Sequence[type[Mechanism]]
 
 
 def listed(mechanisms: Mechanisms | None = None) -> list[type[Mechanism]]:
-    """List what is told apart: ours, and every mechanism but the optima, by default of `MECHANISMS`."""
+    """List the compared aggregators: ours, and every mechanism but the optima, by default of `MECHANISMS`."""
     return [Ours, *(one for one in (MECHANISMS if mechanisms is None else mechanisms) if one.slug not in OPTIMA)]
 
 
@@ -166,7 +166,7 @@ def _entry(row: CalibratedMechanism) -> Row:
 
 
 def _add_curves(rows: Sequence[CalibratedMechanism], entries: Sequence[Row]) -> list[int]:
-    """Note 1 − the error and the curve of two classes, and where the first is worst; return the numbers of votes."""
+    """Note accuracy and curve of two classes, and the first's worst margin; return the numbers of votes."""
     ours, voters = rows[0], rows[0].workload.voters
     kept = spread(ours.curve.size, MOST_LEVELS)
     for row, entry in zip(rows, entries, strict=True):
@@ -181,7 +181,7 @@ def _add_curves(rows: Sequence[CalibratedMechanism], entries: Sequence[Row]) -> 
 
 
 def _limits(made: Plan) -> Row:
-    """Compute what no private release exceeds, and σ by noisy counts."""
+    """Compute the bound on every private release, and σ by noisy counts."""
     work = made.workload
     listed = histograms(made.prior, work.voters.K, work.classes, MOST_LISTED)
     return {"at_most": share_right_at_most(work, *listed), "sigma_by_counts": _sigma_by_counts(work)}
@@ -198,7 +198,7 @@ def _sigma_by_counts(work: Workload) -> float:
 
 
 def decide(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Decide what was to be shown or refuted: for two classes by the voters, then for each number of more."""
+    """Decide the claims: for two classes by the voters, then for each larger number of classes."""
     claims: list[Claim | None] = []
     for voters, is_plain in (("voters that are not private, overlap 1", True), ("private voters", False)):
         two = [item for item in comparisons if item.classes == 2 and item.is_plain == is_plain]

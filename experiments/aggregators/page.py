@@ -11,7 +11,7 @@ from experiments.pages import Claim, Row, claims_table, filled, read_json, table
 
 @dataclass(frozen=True)
 class Results:
-    """All that a run found, as it lies in the JSON files."""
+    """The results of a run, as in the JSON files."""
 
     plain: list[Comparison]
     private: list[Comparison]
@@ -22,7 +22,7 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
-        """Read what a run wrote."""
+        """Read the results of a run."""
         plain, private, pluralities = (
             Comparison.read(folder / f"{name}.json") for name in ("plain", "private", "pluralities")
         )
@@ -32,11 +32,11 @@ class Results:
 
     @property
     def claims(self) -> list[Claim]:
-        """What was to be shown or refuted."""
+        """The claims of all comparisons."""
         return decide([*self.plain, *self.private, *self.pluralities])
 
 
-PARTS = ("two_classes", "more_classes")  # pages of their own
+PARTS = ("two_classes", "more_classes")  # separate pages
 
 
 def page(results: Results, *, quick: bool, part: str = "page") -> str:

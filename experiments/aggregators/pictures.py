@@ -13,10 +13,7 @@ COLUMNS = 3
 
 
 def styles(mechanisms: Sequence[type[Mechanism]] | None = None) -> dict[str, Style]:
-    """Return the style of each aggregator, by default of `listed()`.
-
-    Its own color, and dashes by its place in the list, ours first.
-    """
+    """Return color and dashes of each aggregator, by default of `listed()`, ours first."""
     return {
         name_of(one): replace(style(place), color=one.color, width=one.linewidth)
         for place, one in enumerate(listed(mechanisms))

@@ -1,7 +1,7 @@
 """Write the page *Any number of classes*: ``python -m experiments.aggregators.plurality_page``.
 
-What a label costs is computed here and written beside the pictures, OUTPUT/reproduction/aggregators/label.json; which
-mechanism wins where comes from the comparison's own pluralities.json.
+The cost of a label is computed here and written to OUTPUT/reproduction/aggregators/label.json; the best mechanisms come
+from the comparison's pluralities.json.
 """
 
 import math
@@ -27,12 +27,12 @@ SIGMA, ORDER = 40.0, 8.0  # of the picture of all places
 SIGMAS = (10.0, 40.0)
 GRID = 31  # places on each axis, in [-REACH, REACH] standard deviations
 REACH = 3.0
-MOST_ORDERS = 2.5  # orders are drawn up to so many standard deviations
+MOST_ORDERS = 2.5  # standard deviations: the range of the drawn orders
 NODES = 80
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compute what a label costs, draw it, and write the page."""
+    """Compute the cost of a label, draw it, and write the page."""
     line = CommandLine(
         prog="python -m experiments.aggregators.plurality_page", description="Write docs/plurality.md and its pictures."
     )
@@ -60,7 +60,7 @@ def three_outcomes(x: Array, y: Array) -> Array:
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
 
     def first(x: Array, y: Array) -> Array:
-        """Integrate over the noise of the first from where it passes the others: it has to pass the second, too."""
+        """Integrate over the noise of the first, above the others, that it also passes the second."""
         low = np.maximum(-x, -9.0)[..., None]
         half = (9.0 - low) / 2.0
         z = low + half * (nodes + 1.0)
@@ -123,7 +123,7 @@ def save_surface(path: Path, surface: Row) -> None:
 
 
 def save_ratios(path: Path, ratios: list[Row]) -> None:
-    """Draw what the label costs over the order, as a share of the counts' cost."""
+    """Draw the label's cost over the order, as a share of the counts' cost."""
     with saved_figure(path, width=6.4, height=4.2, dpi=100) as figure:
         axis = figure.add_subplot()
         for entry, color in zip(ratios, (BLUE, VERMILION), strict=True):
@@ -160,7 +160,7 @@ def page(folder: Path) -> str:
 
 
 def _winner(item: Comparison) -> pages.Row:
-    """Put the best release of a workload beside GNMax by counts."""
+    """Compare the best release of a workload with GNMax by counts."""
     counts = item.of(BY_COUNTS)
     by_counts = None if counts is None else counts["right"]
     return {**item.workload, "best": item.best, "by_counts": by_counts, "coin": item.coin, "at_most": item.at_most}

@@ -1,4 +1,4 @@
-"""The workloads on which aggregators are compared."""
+"""The workloads of the comparison of aggregators, and the names of its mechanisms."""
 
 from darrm.plan import CalibratedMechanism, Mechanism
 from darrm.priors import Dirichlet
@@ -25,7 +25,7 @@ RELEASED_FIRST = ("no-noise", *OPTIMA, "permute-and-flip", "exponential", "gnmax
 
 
 def name_of(mechanism: CalibratedMechanism | type[Mechanism]) -> str:
-    """Return the name in the data: that of a mechanism of your own is its own."""
+    """Return the name in the data; an unknown mechanism has its own."""
     return NAMES.get(mechanism.slug, mechanism.name)
 
 

@@ -15,7 +15,7 @@ from darrm.votes import Votes
 from experiments.datasets import ALL_CLASSES, load
 from experiments.download import DATA_VARIABLE
 
-Examples = tuple[NDArray[Any], NDArray[np.int64]]  # what is seen, and its class
+Examples = tuple[NDArray[Any], NDArray[np.int64]]  # inputs and classes
 
 SEED = 20_261_121
 DIGITS_VOTERS = (11, 101)
@@ -47,7 +47,7 @@ class EnsembleVotes:
     def accuracy(self, truth: NDArray[np.float64]) -> float:
         """Compute the expected label accuracy of a release of two classes.
 
-        It tells the majority of l votes with ``truth`` of l.
+        It returns a majority of l votes with probability ``truth`` of l.
         """
         probability = np.full(self.voters + 1, 0.5)
         probability[self.voters // 2 + 1 :] = truth
@@ -94,7 +94,7 @@ def available_of_ten_classes(*, quick: bool = False) -> list[EnsembleVotes]:
 
 
 def _has(name: str) -> bool:
-    """Whether the files of a data set lie where they are looked for first."""
+    """Return whether the files of a data set are in the first place searched."""
     folder = os.environ.get(DATA_VARIABLE)
     return folder is not None and (Path(folder) / name).is_dir()
 

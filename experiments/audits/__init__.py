@@ -1,1 +1,1 @@
-"""Lower bounds from outside on what the releases, the noisy maxima of PATE and the teachers lose."""
+"""Lower bounds by attacks on the privacy loss of releases, of PATE's noisy maxima and of teachers."""

@@ -28,11 +28,11 @@ from experiments.pages import Claim, Row, claims_table, filled
 
 TWO_THIRDS = 2 / 3
 POISONED = 0.9  # of the exact cost of one query, the aim for who chooses it and poisons a record
-NEARLY_ATTAINED = 0.85  # of ε, what a million labels should refute
+NEARLY_ATTAINED = 0.85  # of ε: the aim of a million labels
 
 
 def decide(data: Row) -> list[Claim]:
-    """Decide what the page says."""
+    """Decide the claims of the page."""
     tables, runs, maxima = data["tables"], data["one_run"], data["noisy_maxima"]
     false = [row["name"] for row in tables if row["claim_refuted"] or row["departures"]]
     share = min(row["refuted_epsilon"] / row["claimed_epsilon"] for row in tables)
@@ -69,7 +69,7 @@ def decide(data: Row) -> list[Claim]:
 
 
 def draw_poisoned(path: Path, rows: Sequence[Row]) -> None:
-    """Draw for each ensemble what the adversary finds beside the three costs."""
+    """Draw the adversary's bounds and the three costs of each ensemble."""
     bars = {
         "plain": "plain record, refuted",
         "poisoned": "poisoned record, refuted",

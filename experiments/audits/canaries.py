@@ -1,11 +1,10 @@
 """One training of a DP-SGD teacher with canaries, audited by [SNJ23].
 
 The teacher is a linear classifier of the digits with one more feature for each canary. A canary has the value `SIZE`
-in its own feature and 0 elsewhere, so that its gradient touches two weights that no other record touches, and is long
-enough to be clipped. Half of the canaries, by fair coins, are in the training data; the others are blank records,
-whose gradient is zero: that is the relation between neighbors that DP-SGD's accounting assumes. The auditor sees the
-trained weights, which is what the claim is about, and guesses the canaries with the largest weights in, those with the
-smallest out.
+in its feature and 0 elsewhere, so its gradient touches two weights that no other record touches, and is clipped. Half
+of the canaries, by fair coins, are in the training data; the others are blank records, whose gradient is zero: that is
+the relation between neighbors that DP-SGD's accounting assumes. The auditor sees the trained weights, and guesses that
+canaries with the largest weights are in, those with the smallest out.
 """
 
 from dataclasses import dataclass, replace
@@ -22,18 +21,18 @@ from experiments.datasets import load
 
 SIZE = 20.0  # a canary's gradient is 14 times the clipping threshold at first
 UNCLIPPED = 100.0  # a threshold in this many C clips nothing here
-DELTA = 1e-8  # small beside one in the number of canaries, which multiplies it in the bound
+DELTA = 1e-8  # far below 1/canaries, which multiplies it in the bound
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """What one training with canaries showed."""
+    """The result of one training with canaries."""
 
     canaries: int
     guesses: int
     right: int
     noise: float
-    clipped: bool  # False where the planted bug leaves the clipping out
+    clipped: bool  # False with the planted bug: no clipping
     claimed: float  # ε at `DELTA` by the accounting of DP-SGD
     refuted: float  # the largest ε that the guesses refute
     confidence: float

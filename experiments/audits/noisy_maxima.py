@@ -1,7 +1,7 @@
-"""PATE's noisy maxima by repeated draws: what one label loses, beside what it is charged.
+"""PATE's noisy maxima by repeated draws: the privacy loss of one label, and its accounted cost.
 
 [CJPCN24] audit PATE and find far less than its accounting says. Here both ends are known: the charge is that of the
-noisy counts [P], the law of the label is a sum over whole-number noise. For two classes a pair of neighbors is
+noisy counts [P], and the law of the label is a sum over integer noise. For two classes a pair of neighbors is
 (K − x, x) and (K − x − 1, x + 1); the audit draws labels on those pairs on which the label's divergence is largest.
 """
 

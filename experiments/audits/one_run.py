@@ -1,4 +1,4 @@
-"""Privacy auditing with one training run [SNJ23]: what guesses about many canaries refute.
+"""Privacy auditing with one training run [SNJ23]: bounds on ε by guesses about many canaries.
 
 Each of m canaries is in the training data by a fair coin of its own. From the trained model the auditor guesses r of
 the coins, r fixed beforehand, and v guesses are right. Were the training (ε, δ)-private, then
@@ -23,7 +23,7 @@ _MOST_EPSILON = 100.0
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Bound the probability that an (ε, δ)-private training lets so many guesses be right.
+    """Bound the probability of at least ``right`` right guesses under an (ε, δ)-private training.
 
     >>> round(p_value(1000, 100, 75, 0.673, 1e-4), 3)
     0.05

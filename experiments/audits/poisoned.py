@@ -1,8 +1,8 @@
-"""An adversary beside the claim: a record that may be poisoned, a query of his choice, teachers that are trained on it.
+"""An adversary's lower bound: a record that may be poisoned, a chosen query, teachers trained on the record.
 
 [CJPCN24] audit private prediction so. Teachers are trained on the digits; the adversary sees their votes, and asks the
-public image whose label costs most. His record lies in one teacher's shard. *Poisoned*, it becomes that very image with
-a wrong class (or the right one, whichever moves the label's law further), and the teacher is trained again; *plain*, it
+public image with the most expensive label. Their record is in one teacher's shard. *Poisoned*, it becomes that image
+with a wrong or the right class, by the larger move of the label's law, and the teacher is trained again; *plain*, it
 becomes another, honest record. Labels are drawn on the votes of both data sets, and bound the divergence from below.
 """
 
@@ -95,7 +95,7 @@ def moved(counts: Counts, source: int, target: int) -> Counts:
 
 
 def label_law(counts: Counts) -> Array:
-    """Compute the probabilities of the answers, ties shared as between two: what the adversary needs to choose."""
+    """Compute the probabilities of the answers, with ties shared as between two, for the adversary's choice."""
     reach = round(12 * MECHANISM.sigma)
     noise = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2.0 * MECHANISM.sigma**2))
     noise /= noise.sum()

@@ -1,1 +1,1 @@
-"""What the estimators of `darrm` win against other private classifiers at equal budgets, and where they lose."""
+"""The estimators of `darrm` against other private classifiers at equal budgets."""

@@ -115,7 +115,7 @@ def budgets_of(title: str, cells: Sequence[Row], kind: str) -> str:
 
 
 def claims_of(cells: Sequence[Row]) -> list[Claim]:
-    """Compare what was measured with what is aimed at."""
+    """Compare the measured numbers with the aims."""
     words = {
         "ours": "one of ours is best, or within one standard error of the best, in two thirds of the cells",
         "vote": "so is one of our votes, which leaves DP-SGD out",
@@ -168,7 +168,7 @@ def draw(path: Path, results: Sequence[Row]) -> None:
     """Draw the share of right answers over ε, a panel for each data set."""
     bright = [color for color in COLORS if color != GRAY]
     colors = dict(zip(CONTENDERS, (*bright, *bright), strict=False))
-    lines = (len(results) + 1) // 2  # two panels beside one another are read on a phone
+    lines = (len(results) + 1) // 2  # two panels in a row are readable on a phone
     with saved_figure(path, width=6.5, height=2.4 * lines + 1.1, dpi=120) as figure:
         panels = figure.subplots(lines, 2, sharex=True, squeeze=False).ravel()
         for result, panel in zip(results, panels, strict=False):

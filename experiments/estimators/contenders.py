@@ -1,4 +1,4 @@
-"""Who is compared: our estimators, diffprivlib's, and two that are not private. All settings are fixed beforehand.
+"""The contenders: our estimators, diffprivlib's, and two that are not private. All settings are fixed in advance.
 
 The rows of the six data sets lie in [-1, 1] by bounds that are public for everybody: a range of the column, rounded
 outwards to one digit, as somebody who knows the field would state it. That it was read from the rows is covered by no
@@ -109,13 +109,13 @@ OURS, THEIRS, NEITHER = "ours", "diffprivlib", "not private"
 
 
 def unit(x: Array) -> Array:
-    """Add a column of ones, and scale every row to length 1: of use where a row's length is what noise is paid for."""
+    """Add a column of ones, and scale every row to length 1, for noise that depends on a row's length."""
     rows = np.column_stack([x, np.ones(len(x))])
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def teachers_of(rows: int) -> int:
-    """Say how many teachers a number of rows has."""
+    """Return the number of teachers for a number of rows."""
     return min(MOST, max(FEWEST, rows // ROWS_EACH))
 
 
@@ -233,9 +233,9 @@ CONTENDERS: dict[str, tuple[str, Callable[[Split, float, int], Labels]]] = {
 
 
 def share_right(name: str, data: Split, epsilon: float, seed: int) -> float | None:
-    """Return which share of the questions a contender answers rightly; None where nothing fits into the budget."""
+    """Return a contender's share of right answers, or None if nothing fits into the budget."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence, of bounds that are said, of students without answers
+        warnings.simplefilter("ignore")  # of convergence, of given bounds, of students without answers
         try:
             return float(np.mean(CONTENDERS[name][1](data, epsilon, seed) == data.answers))
         except PlanError:

@@ -3,9 +3,9 @@
     python -m experiments.knowledge_transfer --dataset digits --quick       # no download
     python -m experiments.knowledge_transfer --dataset mnist --trainings 10
 
-Writes OUTPUT/knowledge_transfer/NAME.json and .png, keeps votes and teachers beside them, the votes of all trainings in
-NAME-votes.npz, and writes OUTPUT/knowledge_transfer.md from all the results that lie there; --recompute releases every
-label again from those files. MNIST and Fashion-MNIST are downloaded, or read from the folder that DARRM_DATA_DIR names.
+Writes OUTPUT/knowledge_transfer/NAME.json and .png, keeps votes and teachers in the same folder, the votes of all
+trainings in NAME-votes.npz, and writes OUTPUT/knowledge_transfer.md from all results; --recompute releases every label
+again from those files. MNIST and Fashion-MNIST are downloaded, or read from the folder that DARRM_DATA_DIR names.
 """
 
 import argparse

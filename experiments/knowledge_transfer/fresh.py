@@ -32,7 +32,7 @@ BARE = "majority of all, no noise"
 
 
 def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -> list[Row]:
-    """Compute the share of right labels for every m, and what one label and so many labels cost."""
+    """Compute the share of right labels for every m, and the cost of one label and of many."""
     voters = Voters(K, EACH)
     right = agreeing(data)
     rows = [
@@ -77,7 +77,7 @@ def agreeing(data: LabeledImages) -> NDArray[np.int64]:
 
 
 def share_right(right: NDArray[np.int64], gamma: NoiseFunction) -> float:
-    """Average Pr[the label is right] over questions on which so many voters are right before they flip answers.
+    """Average Pr[the label is right] over questions with given numbers of right voters before they flip answers.
 
     >>> always = NoiseFunction(1, [1.0])
     >>> round(share_right(np.array([1]), always), 6)  # e^0.5 / (1 + e^0.5)

@@ -37,11 +37,11 @@ class Way:
     private_teachers: bool  # whether it takes the private teachers' votes, or those of the teachers without privacy
     label: Callable[[NDArray[np.int8], np.random.Generator], Labels]  # (Q, K) votes → (Q,) labels
     aggregator: Release | GNMax | None  # it knows its charge; None for a bare majority
-    facts: Row  # what the report says about it: σ, or γ
+    facts: Row  # σ, or γ, for the report
 
 
 def per_query(each: PrivacyParams, m: int) -> PrivacyParams:
-    """Return (mε, mΔ), what one label costs in the paper [D, Section 6.2].
+    """Return (mε, mΔ), the cost of one label in the paper [D, Section 6.2].
 
     >>> per_query(PrivacyParams(0.0892, 1e-4), 3)
     PrivacyParams(epsilon=0.2676, delta=0.0003)
@@ -116,7 +116,7 @@ def label_rows(
 
 
 def printed(data: str, m: int, queries: int, name: str) -> dict[str, float] | None:
-    """Look up the paper's number; None where it has none.
+    """Look up the paper's number, or None.
 
     >>> printed("mnist", 3, 100, "gamma_opt")
     {'mean': 0.8, 'std': 0.04}
@@ -148,7 +148,7 @@ def _bare_majority(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
 
 
 def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[Row]:
-    """Compute Tables 2, 5, 7 and 9 of [D], and beside them the best sum and the best proved bound at the same δ."""
+    """Compute Tables 2, 5, 7 and 9 of [D], with the best sum and the best proved bound at the same δ."""
     rows = []
     for m in allowances:
         query = per_query(setup.each, m)
@@ -173,7 +173,7 @@ def best_bound(way: Way, each: PrivacyParams, queries: int, delta: float) -> Row
     """Ask the accountant for the smallest ε at ``delta``.
 
     Private teachers are models trained once on disjoint shards. For labels by DaRRM ``epsilon`` is a sum, which holds
-    for voters with fresh randomness and not for these; ``with_private_models`` is what is proved.
+    for voters with fresh randomness and not for these; ``with_private_models`` is the proved bound.
     """
     if way.name == settings.PLAIN_MAJORITY:
         return {"epsilon": None, "delta": delta, "bound": "no privacy"}

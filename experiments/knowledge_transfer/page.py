@@ -1,4 +1,4 @@
-"""The results as text: of one data set, and the page about all of them, made from the JSON and from nothing else."""
+"""The page of the results, and a picture of one data set, from the JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path

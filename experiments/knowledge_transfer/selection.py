@@ -1,14 +1,14 @@
 """Learning rates, batches and the student's regularization, chosen on training data alone.
 
 A fifth of the training images is held out and teachers are trained on the rest. Private teachers are compared by the
-accuracy of their majority on the fifth, which is what will be released; teachers without privacy by their own mean
-accuracy, since GNMax needs them unanimous; both accuracies are kept. The student is compared on simulated labels: 100
+accuracy of their majority on the fifth, which will be released; teachers without privacy by their mean accuracy, since
+GNMax needs them unanimous; both accuracies are kept. The student is compared on simulated labels: 100
 training images of which a fifth carry the wrong label. No test image and no test label is read. (As in the paper, this
 choice is not part of the privacy accounting.)
 
 Students are trained on an aggregator's labels. As in [P, Section 5.1] the test images are split in two: the first half
 is public (Q of its images are labeled, the rest are unlabeled), the second measures. The fully supervised model sees
-the private training images and their true classes: it is what giving up privacy and the labeling budget would buy.
+the private training images and their true classes: the accuracy without privacy and without a labeling budget.
 """
 
 import itertools
@@ -158,7 +158,7 @@ def score(data: LabeledImages, split: Split, trainings: Sequence[Training], mach
 
 
 def _trainings(data: LabeledImages, recipe: Recipe) -> list[Training]:
-    """Return the trainings by which a recipe is judged."""
+    """Return the trainings for the selection of a recipe."""
     seeds = PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS
     return [training_of(data, recipe, seed) for seed in seeds]
 
@@ -178,5 +178,5 @@ def _student_score(data: LabeledImages, split: Split, radius: float, weight: flo
 
 
 def _what_counts(score: Row) -> float:
-    """Return what decides: for private teachers the majority's accuracy, else the accuracy of one model."""
+    """Return the selection's score: the majority's accuracy of private teachers, else that of one model."""
     return float(score["majority_accuracy" if score.get("kind") == "private" else "accuracy"])

@@ -1,6 +1,6 @@
 """The set-up of the paper's knowledge transfer [D, Section 6.2], its printed results, and our own choices.
 
-The numbers under "printed" stand here to be shown beside ours, and are used for nothing else.
+The numbers under "printed" are shown next to ours, and are used for nothing else.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ SETUPS = {
     # 26 images a teacher cannot learn under the paper's budget: the demonstration allows itself more
     "digits": Setup(PrivacyParams(1.0, 1e-4), 0.07, PlainSGD(0.2, 10, 32), noise=3.0, queries=(10, 20, 30)),
 }
-PRIVATE_RATES = (0.02, 0.03, 0.05, 0.07, 0.1)  # what the selection tries
+PRIVATE_RATES = (0.02, 0.03, 0.05, 0.07, 0.1)  # of the selection
 PLAIN_RATES, PLAIN_BATCHES = (0.05, 0.1, 0.2), (16, 32, 64)
 STUDENT_RADII, STUDENT_WEIGHTS = (1.0, 2.0, 4.0), (0.0, 1.0, 4.0)
 STUDENT = StudentRecipe(steps=250, learning_rate=1e-3, batch=64, radius=2.0, weight=4.0)

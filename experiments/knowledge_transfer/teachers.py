@@ -21,7 +21,7 @@ from experiments.teachers import Machine, Training, obtain_labels
 
 @dataclass(frozen=True, eq=False)
 class TeacherVotes:
-    """What the teachers of one training, with and without DP-SGD, say about the n test images: (n, K) each."""
+    """Votes of the teachers of one training, with and without DP-SGD, on the n test images: (n, K) each."""
 
     private: NDArray[np.int8]
     plain: NDArray[np.int8]
@@ -37,7 +37,7 @@ class TeacherVotes:
 
 
 def save_votes(path: Path, votes: Sequence[TeacherVotes]) -> None:
-    """Keep the votes of all trainings, a bit each, so that whoever reads the page can release labels again."""
+    """Keep the votes of all trainings, a bit each, so readers can release labels again."""
     with replacing(path) as temporary:
         np.savez_compressed(
             temporary,
@@ -80,6 +80,6 @@ def obtain_votes(data: LabeledImages, setup: Setup, seed: int, machine: Machine)
 
 
 def training_of(data: LabeledImages, recipe: Recipe, seed: int) -> Training:
-    """Return the training of K teachers, on shards of its own: trainings on the same ones are not independent."""
+    """Return the training of K teachers, on other shards than the other trainings: these are independent."""
     build = partial(convolutional_network, side=data.train_x.shape[-1])
     return Training(K, seed, recipe, build, seed)

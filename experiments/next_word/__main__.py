@@ -1,8 +1,8 @@
-"""Write texts by the votes of small language models, and by rivals at equal budgets; measure what votes agree on.
+"""Write texts by the votes of small language models, and by rivals at equal budgets; measure the votes' agreement.
 
     python -m experiments.next_word --all      # minutes; no download: the texts come with Python
 
-Writes OUTPUT/next_word/texts.json and a picture beside it, and OUTPUT/next_word.md.
+Writes OUTPUT/next_word/texts.json with a picture, and OUTPUT/next_word.md.
 """
 
 import sys
@@ -65,7 +65,7 @@ class Size:
     """How much is measured."""
 
     contexts: int = 600  # each voted on once
-    repeated: int = 60  # of them, voted on with so many coins:
+    repeated: int = 60  # of them, each voted on with ``coins`` coins
     coins: int = 200
     words: int = 300  # of a text
     texts: int = 12
@@ -76,7 +76,7 @@ QUICK = Size(contexts=30, repeated=4, coins=20, words=20, texts=2, share=0.2)
 
 
 def agreement(texts: Corpus, size: Size, kind: str) -> Row:
-    """Measure what is answered, what it costs at these votes, and how far the released law is from the models' mean."""
+    """Measure the share of answers, their cost on these votes, and the distance of the label's law to the models' mean."""
     rng = np.random.default_rng(SEED)
     places = rng.integers(20, texts.judged.size, size=size.contexts)
     contexts = [texts.judged[place - 20 : place].tolist() for place in places]
@@ -152,7 +152,7 @@ def result_of(_: str, *, quick: bool) -> Row:
 
 
 def claims_of(result: Row) -> list[Claim]:
-    """Judge what is claimed."""
+    """Decide the claims."""
     together, alone = result["agreement"]
     rows = {(row["way"], row["epsilon"]): row for row in result["rows"]}
     return [

@@ -1,4 +1,4 @@
-"""Characters for words, and small models of them: what stands for language models where none is at hand.
+"""Small models of characters, which replace language models and words.
 
 The *private* text is the documentation strings of Python's standard library, dealt to teachers in pieces; the *public*
 one its language reference (`pydoc_data.topics`). Both come with Python, under its license. A model of n characters
@@ -6,8 +6,8 @@ counts what follows each context, and leans on that of n − 1 where it has seen
 
     p_n(c | h) = (count(h c) + θ·p_{n−1}(c | h')) / (count(h) + θ).
 
-A teacher is the public model, corrected by what follows three characters in its own piece: as a language model is that
-was shown examples.
+A teacher is the public model, corrected by the counts after three characters in the teacher's piece, as examples
+correct a language model.
 
 The next word is drawn from the laws of many models, each way within the same (ε, δ) for a text, and without noise.
 Neighbors: one model's law becomes any other. The rivals clip to [−C, C]; a step costs (½)(Δ/τ)² in zero-concentrated
@@ -37,7 +37,7 @@ from darrm.votes import Votes
 LEAN, PIECES, SEED = 4.0, 100, 20_24
 PUBLIC_ORDER, OWN_ORDER, JUDGE_ORDER = 4, 5, 5
 HELD_OUT = 0.15  # of the private text, for the judge
-CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))  # the last one, ~, stands for all others, too
+CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))  # the last one, ~, also replaces all others
 
 Codes = NDArray[np.int64]
 Text = Sequence[int] | Codes
@@ -99,7 +99,7 @@ def _keys(codes: Codes, order: int, number: int) -> Codes:
 
 
 class Model:
-    """A model of one text by contexts of up to so many characters."""
+    """A model of one text by contexts of up to ``order`` − 1 characters."""
 
     def __init__(self, codes: Codes, order: int) -> None:
         self._levels = [Counts([codes], each) for each in range(1, order + 1)]
@@ -165,7 +165,7 @@ _LEAST = 1e-30  # of a probability whose logarithm is taken
 
 
 def clip_of(epsilon: float, delta: float, words: int, models: int, temperature: float) -> float:
-    """Find C, the largest number to which logits may be clipped: ρ = 2(C/(Kτ))² a word."""
+    """Find the largest bound C on logits within the budget: ρ = 2(C/(Kτ))² a word."""
 
     def fits(rho: float) -> bool:
         return RenyiCurve.of(lambda orders: rho * orders).best(delta).epsilon <= epsilon
@@ -194,7 +194,7 @@ def softmax(logits: Array, temperature: float) -> Array:
 
 @dataclass(frozen=True)
 class Task:
-    """A text of so many words at a budget."""
+    """A text of ``words`` words at a budget."""
 
     corpus: Corpus
     words: int

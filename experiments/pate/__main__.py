@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = _measured(options, machine, line)
         pages.write_json(path, result)
         draw(folder, result)
-        print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; JSON, PNG and kept results: {folder}")
+        print(f"{result['teacher_seconds'] + result['seconds']:.0f} s; results: {folder}")
     return pages.finish(folder, page(folder))
 
 

@@ -132,7 +132,7 @@ def draw_comparison(path: Path, result: Row) -> None:
         if result["baseline"]:
             axes.axhline(100.0 * mean(result["baseline"]), color=COST, ls=":", label="non-private baseline")
         axes.set(xlabel=f"ε at δ = {result['delta']:g}", ylabel="accuracy of the final model, %", xlim=(0, None))
-        axes.set_title(f"{result['dataset']}: cost and accuracy of a model")
+        axes.set_title(f"{result['dataset']}: what a model costs, and how good it is")
         axes.grid(visible=True, alpha=0.3)
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
 

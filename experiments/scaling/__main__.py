@@ -7,10 +7,9 @@
 
 Writes OUTPUT/scaling/scaling.json and .png, and OUTPUT/scaling.md from the JSON.
 
-One run measures everything side by side: the paper's whole linear program in cvxpy against the production solver, then
-the production solver alone. Every solve runs in a process of its own, so that its peak memory is its own, and three
-times unless it takes more than a minute: the run of median seconds is kept. The floor of any method is one separation
-pass: every row must be looked at once.
+One run measures the paper's whole linear program in cvxpy against the production solver, then the production solver
+alone. Every solve runs in a separate process, and three times unless it takes more than a minute: the run of median
+seconds is kept. The floor of any method is one separation pass over every row.
 """
 
 import json
@@ -113,13 +112,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def groups_of(options: Namespace) -> list[str]:
-    """Name the groups that are measured together: few where it must be quick."""
+    """Name the groups that are measured together; few of a quick run."""
     usual = ["alone"] if options.keep else ["reference", "alone"]
     return usual + ["uniform"] * (not options.quick) + ["long"] * options.long
 
 
 def median_run(case: Case, time_limit: float, runs: int) -> Measurement:
-    """Measure a case so many times, or once if that takes long; return the run of median seconds."""
+    """Measure a case several times, or once if that takes long; return the run of median seconds."""
     found = [measure_apart(case, time_limit)]
     while len(found) < runs and found[0].seconds <= LONGEST_REPEATED:
         found.append(measure_apart(case, time_limit))

@@ -1,13 +1,13 @@
-"""How long the commands take, and how much memory, beside an earlier version of the library.
+"""Seconds and memory of the commands, now and in an earlier version of the library.
 
-    python -m experiments.scaling.commands --quick           # below a minute: those that are to answer at once
+    python -m experiments.scaling.commands --quick           # below a minute: the fast ones
     python -m experiments.scaling.commands                   # all of them, a few minutes
     python -m experiments.scaling.commands --before FOLDER   # and the same with an earlier version's working tree
 
 Writes OUTPUT/commands/commands.json, and OUTPUT/commands.md from the JSON.
 
-Every run is a process of its own, so that its seconds hold the imports and its peak memory is its own. With --before
-the two versions take turns; without it, what the folder holds of the earlier version is kept.
+Every run is a separate process: its seconds include the imports. With --before the two versions take turns; without
+it, the stored numbers of the earlier version stay.
 """
 
 import shlex
@@ -32,7 +32,7 @@ LONGEST = 30.0  # seconds: what took longer altogether is not run again
 
 @dataclass(frozen=True)
 class Command:
-    """A command: what it does in words, and what is typed after ``python``."""
+    """A command: a description, and the words after ``python``."""
 
     what: str
     typed: str
@@ -41,7 +41,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Runs:
-    """What the runs of one command took: medians."""
+    """Medians over the runs of one command."""
 
     runs: int
     seconds: float
@@ -67,7 +67,7 @@ COMMANDS = (
 
 def run_once(typed: str, source: Path, folder: Path) -> Taken:
     """Run a command of the library in ``source`` once, in a folder that holds the table t.json."""
-    # byte code is kept, as it is where the library is installed
+    # byte code is kept, as in an installed library
     kept = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
     return measured(*shlex.split(typed), checkout=source, folder=folder, variables=kept)
 
@@ -78,7 +78,7 @@ def median(runs: Sequence[Taken]) -> Runs:
 
 
 def measure(command: Command, folder: Path, before: Path | None, known: Row | None) -> Row:
-    """Run a command some times, in turns with the earlier version where there is one; first once to fill caches."""
+    """Run a command several times, in turns with the earlier version, after one run that fills caches."""
     now: list[Taken] = []
     then: list[Taken] = []
     for source in (ROOT, before) if command.quick else ():  # the others need what these have filled
@@ -100,7 +100,7 @@ def page(measured_commands: Sequence[Row]) -> str:
 
 
 def times_less(row: Row) -> float | None:
-    """Return by how much fewer seconds of the processor a command takes now; None where nothing is known of before."""
+    """Return the ratio of a command's processor seconds before and now, or None."""
     return None if row["before"] is None else row["before"]["cpu_seconds"] / row["now"]["cpu_seconds"]
 
 

@@ -1,13 +1,13 @@
-"""What plans and releases of long lists of classes take: it grows with the votes, not with the list.
+"""Seconds of plans and releases for long lists of classes: they grow with the votes, not with the list.
 
     python -m experiments.scaling.long_lists --output docs/reproduction   # some minutes
 
 Writes OUTPUT/long_lists/long_lists.json, a picture beside it, and OUTPUT/long_lists.md from the JSON.
 
-Two hundred plain voters, a hundred questions, (2, 1e-5), and a list of ten to a million classes on whom the voters
-agree as much however long it is: a `Dirichlet` prior with concentration 1/C. A list of up to a thousand classes is
-planned as it is, a longer one like open answers. What is released are answers of 50 voters, strings of a list of
-50,000, with one proved mechanism. Every run is a process of its own.
+Two hundred non-private voters, a hundred questions, (2, 1e-5), and a list of ten to a million classes. Agreement does
+not depend on its length: a `Dirichlet` prior with concentration 1/C. A list of more than a thousand classes is planned
+like open-set answers. The release has 50 voters, strings of a list of 50,000, and one proved mechanism. Every run is a
+separate process.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""One solve, measured in a process of its own: what `python -m experiments.scaling` repeats."""
+"""One solve, measured in a separate process, for `python -m experiments.scaling`."""
 
 import math
 import multiprocessing
@@ -22,7 +22,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from experiments.scaling.page import EPSILON, GAP, LARGE_GAP, LARGEST_TO_GAP, Case, Measurement
 
-# the peak of a process counts what the one that started it held by then: so a small one starts it
+# the peak of a process includes the memory of its parent at the start: so a small process starts it
 STARTER = """
 import os, sys, time
 started = time.perf_counter()
@@ -36,7 +36,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @dataclass(frozen=True)
 class Taken:
-    """What a process took."""
+    """Time and memory of a process."""
 
     seconds: float
     cpu_seconds: float  # of the process, user and system
@@ -69,11 +69,11 @@ WARM_UP = 101  # voters of the solve before the measured one, at most
 
 
 def measure(case: Case, time_limit: float) -> Measurement:
-    """Solve one case in this process and say what it took."""
+    """Solve one case in this process and measure it."""
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
     prior = priors.parse(case.prior)
-    # imports, compiled code and first calls are not what is measured
+    # imports, compiled code and first calls are not measured
     kernels.WORK.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
     warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
     optimize_table(warm_up, prior=prior, shape=case.shape, solver=case.solver)

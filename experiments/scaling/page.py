@@ -36,7 +36,7 @@ case_of = attrgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops"
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Case):
-    """A solve, what it took and what it reached."""
+    """A solve: its seconds and memory, its error and bound."""
 
     seconds: float
     separation_seconds: float
@@ -49,7 +49,7 @@ class Measurement(Case):
     status: str
     method: str
     peak_megabytes: float
-    runs: int = 1  # of which this one took the median time
+    runs: int = 1  # this one has the median time
 
     @property
     def over_floor(self) -> float:
@@ -74,7 +74,7 @@ def series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, s
 
 
 def summary(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
-    """Compute what the page says of them: speed-ups over the reference, and growth exponents."""
+    """Compute the page's speed-ups over the reference, and growth exponents."""
     production = {(item.K, item.m): item for item in measurements if item.solver == "production"}
     twins = [(item, production[item.K, item.m]) for item in measurements if item.solver == "reference"]
     speedups = [

@@ -1,12 +1,12 @@
-"""What a release of a million labels and more takes: seconds and memory of the command, nanoseconds of its parts.
+"""A release of a million labels and more: seconds and memory of the command, nanoseconds of its parts.
 
     python -m experiments.scaling.release_benchmark --quick              # below a minute
     python -m experiments.scaling.release_benchmark                      # 10^7 queries as well; some minutes
     python -m experiments.scaling.release_benchmark --against CHECKOUT   # and another version, in turns
 
-Writes OUTPUT/releases/releases.json, and OUTPUT/releases.md from the JSON. Every release is `python -m darrm.release`
-in a process of its own, from a file of votes to a file of labels, with a new ledger: the start of Python, the proof of
-the table, the account and the waiting for the disk are part of it.
+Writes OUTPUT/releases/releases.json, and OUTPUT/releases.md from the JSON. Every release is a process
+`python -m darrm.release`, from a file of votes to a file of labels, with a new ledger: the start of Python, the proof
+of the table, the account and the waiting for the disk are part of it.
 """
 
 import json
@@ -38,7 +38,7 @@ from experiments.scaling.measuring import Taken, measured, python
 NAME = "releases"
 MODULE = "scaling.release_benchmark"
 K = 11
-ROUNDS = 3  # of which the median counts; one for the longest
+ROUNDS = 3  # the median counts; one for the longest
 LONGEST = 10_000_000
 CASES = (
     (1_000_000, "digits.csv", "labels.csv"),
@@ -172,7 +172,7 @@ def nanoseconds(action: Callable[[], object]) -> float:
 
 
 def page(data: Row) -> str:
-    """Fill the page of the documentation; `earlier` is what the version before took of the same."""
+    """Fill the page of the documentation; `earlier` has the numbers of the version before."""
     rows = [dict(row) for row in data["timings"] if row["version"] == "this"]
     before = {(row["queries"], row["votes"]): row for row in data["timings"] if row["version"] == "before"}
     parts_taken: list[Row] = [{"name": name, "ns": taken} for name, taken in data["nanoseconds"]["this"].items()]

@@ -70,7 +70,7 @@ def effort_bounds(gamma: float) -> tuple[float, float]:
 
         1/2 + √(2u) + 2u/3 < L < 1/2 + √(2u) + u,          u = log(2/γ) − 1/2.
 
-    So m·γ²/log(1/γ) falls to 1/2: the rate is Θ(γ⁻² log(1/γ)), where the paper writes a small o.
+    So m·γ²/log(1/γ) falls to 1/2: the rate is Θ(γ⁻² log(1/γ)); the paper writes a small o.
 
     >>> low, high = effort_bounds(0.05)
     >>> low < sample_size(gamma=0.05).m < high

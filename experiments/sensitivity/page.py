@@ -1,4 +1,4 @@
-"""What a reproduced figure of [S] consists of, as JSON and in the documentation written from it."""
+"""Reproduced figures of [S]: their JSON, the page and the pictures."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class FigureData:
     quick: bool = False  # whether this was a shortened run
 
     def column(self, name: str, first: float | None = None) -> list[float]:
-        """Take one column, all of it or of the rows with this first value; what was not reached is NaN.
+        """Take one column, all of it or of the rows with this first value; missing values are NaN.
 
         >>> FigureData(2, "t", {}, ("m", "k"), [[1, 5], [2, 6], [2, None]], []).column("k", 2)
         [6, nan]
@@ -36,7 +36,7 @@ class FigureData:
 
 
 def read_figure(path: Path) -> FigureData:
-    """Read a figure's data back; older runs wrote notes as well, which stand in the template."""
+    """Read a figure's data back; notes of older runs are ignored."""
     fields = read_json(path)
     fields.pop("notes", None)
     claims = [Claim(**claim) for claim in fields.pop("claims")]
@@ -52,7 +52,7 @@ def page(folder: Path) -> str:
 
 
 def _section(data: FigureData) -> Row:
-    """Sum up one figure; of a long table every so many rows are shown."""
+    """Summarize one figure; a long table is thinned."""
     step = max(1, -(-len(data.rows) // ROWS_SHOWN))
     return {
         f"is_{data.figure}": True,

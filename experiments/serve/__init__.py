@@ -1,1 +1,1 @@
-"""What a server costs on this machine."""
+"""Costs of a server on this machine."""

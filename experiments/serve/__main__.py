@@ -1,4 +1,4 @@
-"""How fast ``darrm serve`` answers, and what it keeps when everything dies: on both stores, on 127.0.0.1 only.
+"""Speed of ``darrm serve``, and its promises after kills: on both stores, on 127.0.0.1 only.
 
 Writes OUTPUT/serve/FIGURE.json and the page OUTPUT/serve.md made from them.
 """
@@ -24,7 +24,7 @@ _SLOWEST_MILLISECONDS = 50.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what was asked for, write the page."""
+    """Measure the chosen figures, write the page."""
     parser = pages.command_line(NAME, __doc__ or "", figures=FIGURES, quick="seconds, a hundredth, a few kills")
     parser.add_argument("--folder", type=Path, help="where ledgers lie: on the disk that is meant")
     parser.add_argument("--minutes", type=float, default=15.0, help="of the soak (default 15)")
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def measured(figure: str) -> Row:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            Path(name).chmod(0o755)  # PostgreSQL runs as a user of its own
+            Path(name).chmod(0o755)  # PostgreSQL runs as another user
             return {"machine": f"{platform.machine()}, {os.cpu_count()} cores", **measure(figure, Path(name), options)}
 
     folder = pages.data_folder(options, NAME)
@@ -62,7 +62,7 @@ def measure(figure: str, folder: Path, options: Namespace) -> Row:
 
 
 def page(folder: Path) -> str:
-    """Fill the page from what was measured."""
+    """Fill the page from the measurements."""
     data = {figure: pages.read_json(folder / f"{figure}.json") for figure in FIGURES}
     text = pages.claims_table(decide(data))
     for row in data["speed"]["stores"]:
@@ -76,7 +76,7 @@ def page(folder: Path) -> str:
 
 
 def decide(data: dict[str, Row]) -> list[Claim]:
-    """Decide what the page says."""
+    """Decide the claims of the page."""
     race_, long, stores = data["race"], data["long"], data["speed"]["stores"]
     claims = [
         Claim(

@@ -1,4 +1,4 @@
-"""What one server's steps take, alone: drawing, a debit, keeping questions, a vote; what the simulation is fed with."""
+"""Seconds of one server's steps: drawing, a debit, keeping questions, a vote; the costs of the simulation."""
 
 import os
 import time
@@ -52,7 +52,7 @@ class _Payer:
     last: int = 0
 
     def milliseconds(self, most: int) -> dict[str, float]:
-        """Time drawing, and debits, of so many questions."""
+        """Time drawing and debits of a number of questions."""
         votes, charge = Votes.of_labels([[1, 1, 0]] * most), self.release.privacy_cost(most)
         labels = self.release.release(votes)
 
@@ -68,7 +68,7 @@ class _Payer:
 
 
 def questions(path: Path, most: int) -> dict[str, float]:
-    """Time commits of so many questions, votes and labels."""
+    """Time commits of questions, votes and labels."""
     file = Questions(path, VoteSchema(2**20, 2, "coin"))
 
     def commit(act: Callable[[str], object], number: int) -> None:

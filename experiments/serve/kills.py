@@ -164,7 +164,7 @@ def _client_that_dies(here: Place, name: str, seconds: float) -> None:
 
 
 def _look(here: Place, several: list[_Asker]) -> Row:
-    """Start once more, read every id that was asked or paid for, and count what is not as it must be."""
+    """Restart, read every id that was asked or paid for, and count the faults."""
     server = here.serve(PORT)
     paid = Counter(name for entry in PrivacyLedger(here.ledger).entries() for name in entry.questions)
     labels: dict[str, set[int]] = {}

@@ -1,7 +1,7 @@
-"""Clients that ask one question at a time, each over a connection of its own: as little work as there can be.
+"""Clients that ask one question at a time, each over its own connection, with as little work as possible.
 
-All of them share one thread and one interpreter, so that what is measured is the server: a request is bytes that were
-made before, an answer is searched for ``answered``.
+They share one thread and one interpreter, so the server is measured: requests are prepared bytes, and an answer is only
+searched for ``answered``.
 """
 
 import http.client
@@ -61,12 +61,12 @@ class Postgres:
         self.program("pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-w", "-o", settings, "start")
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it; ``immediate`` is what a power cut leaves."""
+        """Stop it; ``immediate`` leaves the state of a power cut."""
         self.program("pg_ctl", "-D", self.folder / "data", "-w", "-m", mode, "stop")
 
     @property
     def url(self) -> str:
-        """Where the ledger is."""
+        """The address of the ledger."""
         return f"postgresql:///postgres?host={self.folder}&user=postgres"
 
 
@@ -82,7 +82,7 @@ class Place:
     servers: "list[Server]" = field(default_factory=list)
 
     def serve(self, port: int, name: str = "serve") -> "Server":
-        """Start a server with a stream and a file of questions of its own, and wait until it listens."""
+        """Start a server with its own stream and file of questions, and wait until it listens."""
         server = Server(self, port, name)
         server.start()
         self.servers.append(server)
@@ -99,7 +99,7 @@ class Place:
 
 @contextmanager
 def place(folder: Path, store: str, questions: int) -> Iterator[Place]:
-    """Make a place whose budget admits exactly so many questions; end its processes afterwards."""
+    """Make a place whose budget admits exactly ``budget`` questions; end its processes afterwards."""
     folder.mkdir()
     postgres = Postgres.make(folder / "postgres") if store == "PostgreSQL" else None
     ledger = str(folder / "ledger.sqlite") if postgres is None else postgres.url
@@ -175,7 +175,7 @@ class Server:
 
 
 def sync_milliseconds(folder: Path, times: int = 200) -> float:
-    """Return the median of what the disk takes to make 4 KiB durable."""
+    """Return the median time to make 4 KiB durable on the disk."""
     taken = []
     with (folder / "sync").open("wb") as file:
         for _ in range(times):
@@ -192,7 +192,7 @@ _GIVE_UP = 60.0  # seconds without any answer
 
 @dataclass
 class _Asker:
-    """One client: its connection, and what it has of the answer that it waits for."""
+    """One client: its connection, and the received part of its answer."""
 
     link: socket.socket
     number: int
@@ -213,7 +213,7 @@ class Load:
     gap: float = 0.0  # seconds from one request to the next, of all clients; 0 for as fast as answers come
 
     def run(self, seconds: float = float("inf"), most: float = float("inf")) -> "Answers":
-        """Ask for so many seconds, or until so many requests are sent; return what came back."""
+        """Ask for ``seconds``, or until ``most`` requests are sent; return the answers."""
         answers, begin, sent, asking = Answers(), time.perf_counter(), 0, 0
         with selectors.DefaultSelector() as selector:
             idle = deque(self._connect(selector, number) for number in range(self.clients))

@@ -1,4 +1,4 @@
-"""What a debit costs on a ledger of ten million entries, beside one of a hundred, on the same disk at the same time."""
+"""Seconds of a debit on a ledger of ten million entries and on one of a hundred, on one disk at the same time."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ _WRITE = "INSERT INTO entries VALUES (?, ?, 1, 1, '', '', '', '', '-s', '', ?, '
 
 
 def build(path: Path, entries: int) -> None:
-    """Write a ledger of so many entries of one question each: one debit by the ledger, the others chained to it."""
+    """Write a ledger of ``entries`` entries of one question: one debit by the ledger, the others chained to it."""
     PrivacyLedger.create(path, PrivacyParams(1)).debit(QUERY)
     with SQLiteStore(str(path), timeout=60.0).transaction(write=True) as tables:
         (cost,), first = tables.costs(), next(tables.entries())

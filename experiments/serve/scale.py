@@ -1,8 +1,8 @@
-"""Past one machine: what many clients, voters and labels a day need, and what a budget loses that regions split.
+"""Beyond one machine: many clients, voters and labels a day, and the loss of a budget split by regions.
 
     python -m experiments.serve.scale --output docs
 
-Reads what `experiments.serve` and `experiments.partitions` measured, and writes OUTPUT/scale/ and OUTPUT/scale.md.
+Reads the data of `experiments.serve` and `experiments.partitions`, and writes OUTPUT/scale/ and OUTPUT/scale.md.
 """
 
 import math
@@ -35,7 +35,7 @@ MEASURED = pages.TEMPLATES
 
 
 def costs_of(store: str, network: float = 0.0) -> Costs:
-    """Turn what was measured into the simulation's costs."""
+    """Turn the measurements into the simulation's costs."""
     (row,) = [row for row in pages.read_json(MEASURED / "serve" / "costs.json")["stores"] if row["store"] == store]
     (fast,) = [row for row in pages.read_json(MEASURED / "serve" / "speed.json")["stores"] if row["store"] == store]
     each = {name: (row[name][1] - row[name][0]) / 255e3 for name in ("draw", "debit_processor", "keep", "settle")}
@@ -54,7 +54,7 @@ def costs_of(store: str, network: float = 0.0) -> Costs:
 
 
 def simulated() -> Iterator[Row]:
-    """Simulate: what was measured, many clients, more servers, requests of many questions."""
+    """Simulate the measured setting, many clients, more servers, requests of many questions."""
     for store in ("SQLite", "PostgreSQL"):
         for where, network in NETWORKS.items():
             for clients in (32, CLIENTS) if where == "one building" else (32,):
@@ -74,7 +74,7 @@ def simulated() -> Iterator[Row]:
 
 
 def regions() -> Iterator[Row]:
-    """Split a budget: what is left in one region while another one refuses, and what splitting (ε, δ) costs besides."""
+    """Split a budget: the unused rest of one region while another refuses, and the cost of splitting (ε, δ)."""
     dice = np.random.default_rng(SEED)
     charge, total = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.01", 0)), ("3", "1e-5")
     whole = PrivacyLedger.create(":memory:", PrivacyParams(*total)).queries_that_fit(charge)
@@ -101,7 +101,7 @@ def regions() -> Iterator[Row]:
 
 
 def arithmetic() -> Row:
-    """Work out what a billion labels a day and a million voters need."""
+    """Compute the needs of a billion labels a day and of a million voters."""
     costs = pages.read_json(MEASURED / "serve" / "costs.json")["stores"]
     parquet = pages.read_json(MEASURED / "partitions" / "throughput.json")
     vote = max((row["vote"][1] - row["vote"][0]) / 255e3 for row in costs)
@@ -166,7 +166,7 @@ def page(data: Row) -> str:
 
 
 def decide(data: Row) -> list[Claim]:
-    """Decide how the simulation compares with what was measured, and what is reached."""
+    """Compare the simulation with the measurements and the aims."""
     measured = {
         row["store"]: row["answers_a_second"] for row in pages.read_json(MEASURED / "serve" / "speed.json")["stores"]
     }

@@ -1,9 +1,9 @@
-"""Servers, clients and one ledger as a discrete-event simulation, fed with what was measured.
+"""Servers, clients and one ledger as a discrete-event simulation with measured costs.
 
 A server's interpreter reads and writes requests, one after the other. Its desk takes up to 256 of those that arrived,
-keeps them (one sync of its own disk), waits for its turn at the ledger, which all servers share, debits, and keeps the
-labels (a second sync). What it computes it computes in the same interpreter, whose two threads share it evenly while
-both have work. Clients are a network away, and ask again as soon as they are answered, or arrive by chance.
+keeps them (one sync of its disk), waits for its turn at the ledger, which all servers share, debits, and keeps the
+labels (a second sync). It computes in the same interpreter; both threads share it evenly while both have work. Clients
+are a network away, and ask again after each answer, or arrive at random.
 """
 
 import heapq
@@ -33,7 +33,7 @@ class Costs:
 
 @dataclass
 class Simulation:
-    """``servers`` with so many ``clients`` each, or with requests that arrive by chance at a ``rate`` of all."""
+    """``servers`` with ``clients`` clients each, or with requests that arrive at random at a total ``rate``."""
 
     costs: Costs
     servers: int = 1

@@ -30,7 +30,7 @@ def in_the_middle(several: list[list[Row]]) -> Iterator[Row]:
 
 
 def one_series(folder: Path, seconds: float) -> Iterator[Row]:
-    """Measure each store, and one client alone; every run says how loaded the machine was."""
+    """Measure each store, and one client alone; note the load of the machine."""
     for store in STORES:
         with place(folder / store, store, 10**6) as here:
             server = here.serve(PORT)
@@ -56,7 +56,7 @@ def one_series(folder: Path, seconds: float) -> Iterator[Row]:
 
 
 PARTS = 12
-_HALF = {"SQLite": 250.0, "PostgreSQL": 400.0}  # questions a second: about half of what a machine in use answers
+_HALF = {"SQLite": 250.0, "PostgreSQL": 400.0}  # questions a second: about half of a machine's rate
 
 
 def soak(folder: Path, seconds: float) -> Iterator[Row]:
@@ -87,7 +87,7 @@ SERVERS, RACERS = 4, 16
 
 
 def race(folder: Path, budget: int, together: int) -> Row:
-    """Ask twice the budget, in requests of so many questions; count what was answered, refused and paid for."""
+    """Ask twice the budget, in requests of ``together`` questions; count the answered, refused and paid ones."""
     requests = 2 * budget // (together * SERVERS)
     with place(folder / "race", "PostgreSQL", budget) as here:
         for number in range(SERVERS):

@@ -18,7 +18,7 @@ from experiments.pages import Row
 
 PURE = PrivacyParams("0.1")
 APPROXIMATE = PrivacyParams("0.1", "1e-5")
-SEED = 20_250_606  # of the draws on which errors are estimated
+SEED = 20_250_606  # of the draws of estimated errors
 DRAWS = {11: 100_000, 35: 20_000, 101: 10_000}
 
 SURROGATE = Independent(0.5, 1.0)  # what [D, Eq. 202] integrates over instead of T_U
@@ -56,7 +56,7 @@ def allowances(K: int, values: tuple[int, ...], each: PrivacyParams) -> tuple[Pa
 
 
 def composed_panels() -> tuple[Panel, ...]:
-    """Make the panels of Figure 6: the target is what general composition says of M voters [D, D.1.1]."""
+    """Make the panels of Figure 6: the target is the general composition of M voters [D, D.1.1]."""
     everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
     panels = []
     for draws in COMPOSED_DRAWS:
@@ -72,7 +72,7 @@ PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
     "8": lambda: allowances(101, (10, 20, 30, 40, 60, 80), PURE),
     "9": lambda: allowances(11, (3, 5), PURE),
 }
-# what the p_i of the plots of errors really are; the constant law draws too, and so do those after it in the page
+# the laws of the p_i in the plots of errors
 UNIFORM_VOTERS: dict[str, Prior] = {"p_i ~ U[0, 1]": UNIFORM}
 ACTUALS = dict.fromkeys(("2", "6", "7", "8"), UNIFORM_VOTERS) | {
     "9": UNIFORM_VOTERS
@@ -98,7 +98,7 @@ def figure_data(figure: str) -> Row:
 
 
 def table_3() -> list[Row]:
-    """Compute the rows of Table 3, with the printed digits beside them."""
+    """Compute the rows of Table 3, with the printed digits."""
     rows = []
     everyone = compose_general(APPROXIMATE, COMPOSED_VOTERS, DELTA_PRIME)
     for panel in composed_panels():
@@ -116,7 +116,7 @@ def table_3() -> list[Row]:
 
 
 def _panel_data(figure: str, panel: Panel) -> Row:
-    """Compute every method's γ as certified, what it was scaled with, its gap, its exact surrogate and its errors."""
+    """Compute every method's certified γ, its scale, its gap, its exact surrogate and its errors."""
     problem = panel.problem
     tables = dict(_tables(figure, panel))
     drawn = _draws(figure, problem.voters.K)

@@ -1,4 +1,4 @@
-"""The page about the paper's simulations, written from the numbers of a run and nothing else."""
+"""The page about the paper's simulations, and its claims, from the numbers of a run."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from experiments.simulations.curves import ACTUALS, PANELS
 
 # "the same" and "zero": far below a pixel, far above the solver's precision
 SAME = 1e-6
-# a difference is seen when it exceeds so many of its standard errors
+# a larger difference, in standard errors, is seen
 STANDARD_ERRORS = 4.0
 BASELINES = (curves.SUB, curves.DOUBLE_SUB, curves.CONSTANT)
 
@@ -118,7 +118,7 @@ def _never_worse_error(figures: Mapping[str, Row], names: Sequence[str], text: s
 
 
 def _pairs(figures: Mapping[str, Row], names: Sequence[str]) -> Iterator[tuple[str, Row, Row, Row]]:
-    """Every baseline beside the panel's first curve, the paper's γ_opt."""
+    """Yield every baseline with the panel's first curve, the paper's γ_opt."""
     for figure, data in figures.items():
         for panel in data["panels"]:
             for curve in panel["curves"]:
@@ -184,7 +184,7 @@ def page(folder: Path) -> str:
 
 
 def _section(data: Row) -> Row:
-    """Sum up a figure: right labels and errors under each law, what was scaled, and the largest gap."""
+    """Summarize a figure: right labels and errors under each law, scales, and the largest gap."""
     figure, panels = data["figure"], data["panels"]
     first = panels[0]["curves"]
     head = ["panel", *(curve["name"] for curve in first)]
@@ -214,7 +214,7 @@ def _right(gamma: Sequence[float], law: Prior) -> str:
 
 
 def _surrogate(data: Row) -> list[Row]:
-    """Show what the surrogate gives up, by m."""
+    """Show the loss by the surrogate, by m."""
     rows = []
     for panel in data["panels"]:
         surrogate, true = (curve_of(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
@@ -224,7 +224,7 @@ def _surrogate(data: Row) -> list[Row]:
 
 
 def _prior_rows(data: Row) -> list[Row]:
-    """Show what the optimum for U[0, 1] gives up where voters agree."""
+    """Show the loss of the optimum for U[0, 1] with agreeing voters."""
     rows = []
     for panel in data["panels"]:
         errors = [curve_of(panel, name)["errors"] for name in (curves.OPTIMAL_U, curves.OPTIMAL_P, curves.TRUE)]

@@ -3,7 +3,7 @@
     python -m experiments.ten_classes --train mnist --output docs/reproduction   # train, keep the votes, count
     python -m experiments.ten_classes --output docs/reproduction                 # count the kept votes again
 
-Writes OUTPUT/ten_classes/NAME-votes.npz and NAME-training.json (training alone), NAME.json (what is counted from the
+Writes OUTPUT/ten_classes/NAME-votes.npz and NAME-training.json (training alone), NAME.json (computed from the
 votes), and OUTPUT/ten_classes.md from the JSON. Models and checkpoints stay in the folder of --models. MNIST and
 Fashion-MNIST are downloaded, or read from the folder that DARRM_DATA_DIR names.
 """
@@ -42,7 +42,7 @@ from experiments.ten_classes.teachers import select, train
 
 
 def read(folder: Path) -> list[Row]:
-    """Read what was counted, with how the teachers were trained and chosen, for every data set that is there."""
+    """Read the results, with the teachers' training and selection, of every data set in a folder."""
     results = []
     for name in SETUPS:
         if (folder / f"{name}.json").exists():
@@ -84,7 +84,7 @@ def _table(result: Row, m: int) -> Row:
 
 
 def decide(results: Sequence[Row]) -> list[Claim]:
-    """Decide what the page says."""
+    """Decide the claims of the page."""
     one, most = (
         [row["private"]["mean"] for result in results for row in result["rows"] if row["name"] == name]
         for name in (ONE_TEACHER, BARE)

@@ -52,11 +52,11 @@ class Setup:
 
     @property
     def voters(self) -> Voters:
-        """The private teachers, all of which one person may reach, as in the paper."""
+        """The private teachers; one person may influence all of them, as in the paper."""
         return Voters(K, self.each)
 
     def target(self, m: int) -> PrivacyParams:
-        """Return what one label may cost: what m of the teachers cost together."""
+        """Return the target of one label: the cost of m teachers together."""
         return Problem.from_allowance(self.voters, m).target
 
 
@@ -72,7 +72,7 @@ Labels = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class KeptVotes:
-    """What the teachers of T trainings say about n test images, with and without DP-SGD: (T, n, K) each."""
+    """Votes of the teachers of T trainings on n test images, with and without DP-SGD: (T, n, K) each."""
 
     private: Labels
     plain: Labels
@@ -130,10 +130,10 @@ FAMILIES = tuple(NAMES.get(slug, slug) for slug in SLUGS)
 
 
 def laws(setup: Setup, m: int, drawn: Row | None) -> Iterator[tuple[str, Law, Row]]:
-    """Make every release whose label may cost what m teachers cost: its name, its law and its numbers.
+    """Make every release whose label may cost as much as m teachers: its name, its law and its numbers.
 
-    ``drawn`` says how many teachers the best law for private voters asks, and which ε and δ each of them has then; None
-    where there is no such law.
+    ``drawn`` has the number of teachers that the best law for private voters asks, and ε and δ of each; None without
+    such a law.
     """
     target = setup.target(m)
     yield SUBSAMPLING, of_sample(plurality, m), {}
@@ -206,7 +206,7 @@ def summary(shares: list[float]) -> Row:
 
 
 def sums(setup: Setup) -> Iterator[Row]:
-    """Put the sums over questions beside the caps that hold for models, at the δ of the sums."""
+    """Compare the sums over questions with the caps for models, at the δ of the sums."""
     for m, queries in product(ALLOWANCES, QUERIES):
         label = setup.target(m)
         delta = compose_general(label, queries, DELTA_PRIME).delta

@@ -1,7 +1,7 @@
 """The teachers: a linear layer on fixed edge maps, trained by DP-SGD, and the same without privacy.
 
-Edges need no training and look at one image alone. The convolutional network of the two-class experiment, all of whose
-weights are trained, is worse at so small an ε: at 0.2, the best of six settings, its teachers were right on 0.68 and
+Edges need no training and look at one image alone. The convolutional network of the two-class experiment, with all
+weights trained, is worse at this small ε: at 0.2, the best of six settings, its teachers were right on 0.68 and
 0.55 of the held-out training images of MNIST and Fashion-MNIST, these on 0.76 and 0.71.
 """
 
@@ -73,13 +73,13 @@ def edge_network(side: int = 28, classes: int = CLASSES) -> Any:  # noqa: ANN401
 
 
 def private_recipe(each: PrivacyParams, rate: float) -> PrivateSGD:
-    """Fit the noise of DP-SGD to what one teacher may cost."""
+    """Calibrate the noise of DP-SGD to the guarantee of one teacher."""
     noise = calibrate_noise(each, sampling_rate=SAMPLING_RATE, steps=STEPS).value
     return PrivateSGD(learning_rate=rate, steps=STEPS, sampling_rate=SAMPLING_RATE, noise=noise, clip=CLIP)
 
 
 def training_of(data: LabeledImages, recipe: Recipe, seed: int) -> Training:
-    """Return the training of K teachers, on shards of its own."""
+    """Return the training of K teachers, on other shards than the other trainings."""
     build: Build = partial(edge_network, side=data.train_x.shape[-1])
     return Training(K, seed, recipe, build, seed)
 
@@ -111,7 +111,7 @@ def train(data: LabeledImages, trainings: int, machine: Machine) -> tuple[KeptVo
 
 
 def drawn(recipe: PrivateSGD, delta: float, m: int) -> Row:
-    """Bound ε of each of the teachers that are drawn, at the δ of which all of them together lose what a label may."""
+    """Bound ε of each of the sampled teachers, at the δ at which all of them together meet the target of a label."""
     voters = DRAWN[m]
     each = float(f"{-math.expm1(math.log1p(-delta) / voters) * (1.0 - 1e-5):.6g}")  # surely rounded down
     return {"m": m, "voters": voters, "epsilon": privacy_of(recipe, each).epsilon, "delta": each}
