@@ -76,7 +76,7 @@ QUICK = Size(contexts=30, repeated=4, coins=20, words=20, texts=2, share=0.2)
 
 
 def agreement(texts: Corpus, size: Size, kind: str) -> Row:
-    """Measure the share of answers, their cost on these votes, and the distance of the label's law to the models' mean."""
+    """Measure the share of answers, their cost on these votes, and the distance of their law to the models' mean."""
     rng = np.random.default_rng(SEED)
     places = rng.integers(20, texts.judged.size, size=size.contexts)
     contexts = [texts.judged[place - 20 : place].tolist() for place in places]
