@@ -166,10 +166,6 @@ class TestEveryDoor:
         one_error("", capsys)
 
     @pytest.mark.slow
-    def test_the_front_door_starts_it_without_a_warning(self, door: Door) -> None:
-        assert_one_line(["darrm", door.name])
-
-    @pytest.mark.slow
     def test_it_starts_by_its_own_name_without_a_warning(self, door: Door) -> None:
         assert_one_line([f"darrm.{door.name}"])
 

@@ -23,7 +23,7 @@ from experiments import pages
 from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import budgets
 from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide
-from experiments.aggregators.page import Results, shares_table
+from experiments.aggregators.page import Results
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
 from experiments.aggregators.settings import name_of, plain_workloads, private_workloads
@@ -141,32 +141,6 @@ def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeyp
     monkeypatch.setattr(Axes, "plot", plot)
     save_margins(tmp_path / "margins.png", [found], mechanisms=asked)
     assert sorted(colors) == sorted([Ours.color, *(each.color for each in asked)])
-
-
-def plurality(classes: int, shares: dict[str, float], *, at_most: float = 0.9, sigma: float = 8.0) -> Comparison:
-    settings = {"GNMax by label": {"sigma": sigma}, "GNMax, tight σ": {"sigma": 10.0}}
-    options = [
-        {"name": name, "right": right, "settings": settings.get(name, {}), "released": name != "GNMax, tight σ"}
-        for name, right in shares.items()
-    ]
-    work = {"K": 50, "classes": classes, "queries": 100, "epsilon": 2.0, "delta": 1e-5}
-    absent = [("subsampling", "it is for two")]
-    return Comparison(work, options, absent, 1.0, "dirichlet:1", [], 0.1, at_most, 10.0)
-
-
-def test_claims_about_pluralities_can_fail() -> None:
-    good = {"shaped noise": 0.7, "GNMax by label": 0.6, "GNMax, tight σ": 0.5}
-    assert [claim.holds for claim in decide([plurality(3, good), plurality(10, good)])] == [True] * 8
-    bad = {"shaped noise": 0.4, "GNMax by label": 0.45, "GNMax, tight σ": 0.5}
-    broken = decide([plurality(3, bad, at_most=0.45, sigma=10.5)])
-    assert [claim.holds for claim in broken] == [False] * 5
-    assert broken[0].measured == "0 of 1 workloads; least lead -0.05 (C = 3, K = 50, Q = 100, dirichlet:1)"
-
-
-def test_the_table_of_shares_holds_every_release_and_the_bound() -> None:
-    rows = shares_table([plurality(3, {"a": 0.25, "b": 0.5}), plurality(3, {"b": 0.125})]).splitlines()[2:]
-    cells = [[cell.strip() for cell in row.strip("|").split("|")][1:] for row in rows]
-    assert cells == [["0.1000", "0.2500", "**0.5000**", "0.9000"], ["0.1000", "–", "**0.1250**", "0.9000"]]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import http.server
 import io
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import scipy.io
 
 from experiments import datasets, download
 from experiments.census import load_adult, read_rows
-from experiments.datasets import ALL_CLASSES, LOADERS, load, read_idx, read_mat
+from experiments.datasets import ALL_CLASSES, load, read_idx, read_mat
 from experiments.download import RemoteFile, obtain
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
@@ -236,12 +235,6 @@ def test_digits_split_without_overlap() -> None:
     assert not any(image.tobytes() in images for image in digits.test_x)
     assert set(np.unique(digits.train_y)) == {0, 1}
     assert 0.0 <= digits.train_x.min() < digits.train_x.max() <= 1.0
-
-
-def test_a_loader_of_ones_own_is_asked_for_its_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOADERS, "mine", lambda classes: replace(load("digits", classes[::-1]), name="mine"))
-    assert load("mine", (2, 3)).name == "mine"
-    assert np.array_equal(load("mine", (2, 3)).test_y, load("digits", (3, 2)).test_y)
 
 
 def test_an_unknown_set_is_refused() -> None:

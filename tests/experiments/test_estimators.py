@@ -1,19 +1,11 @@
 """The benchmark of the estimators: what everybody gets, who is called best, and what is claimed of it."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
 from experiments.estimators import contenders
-from experiments.estimators.__main__ import judged, means_of
 from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, share_right, unit
-
-
-def cell(**right: list[float | None]) -> dict[str, Any]:
-    named = {"the_largest_class": [0.4, 0.4], **right}
-    return {"epsilon": 1, "right": {name.replace("_", " "): values for name, values in named.items()}}
 
 
 def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
@@ -33,20 +25,6 @@ def test_rows_of_length_one_keep_apart_what_differs_in_length() -> None:
     rows = unit(np.array([[1.0, 1.0], [0.5, 0.5], [0.0, 0.0]]))
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1.0)
     assert len(np.unique(rows[:, -1])) == 3
-
-
-def test_the_best_is_private_and_an_error_of_it_is_as_good() -> None:
-    found = judged("here", cell(vote=[0.8, 0.9], GaussianNB=[0.9, 0.9], a_model_without_noise=[1, 1]))
-    assert (found["best"], found["level"], found["ours"], found["vote"]) == ("GaussianNB", [], False, False)
-    found = judged("here", cell(vote=[0.8, 0.9], GaussianNB=[0.8, 1.0]))
-    assert (found["best"], found["level"], found["ours"], found["vote"]) == ("GaussianNB", ["vote"], True, True)
-    assert found["error"] == pytest.approx(0.1)
-    assert not found["useless"]
-    assert judged("here", cell(vote=[0.4, 0.4]))["useless"]
-
-
-def test_who_could_not_answer_once_is_left_out() -> None:
-    assert "vote" not in means_of(cell(vote=[0.9, None], GaussianNB=[0.3, 0.5]))
 
 
 @pytest.mark.slow

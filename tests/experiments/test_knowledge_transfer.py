@@ -18,7 +18,6 @@ from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
 from experiments.knowledge_transfer.labels import accuracies, total_rows, ways
 from experiments.knowledge_transfer.page import text
-from experiments.knowledge_transfer.selection import _what_counts
 from experiments.knowledge_transfer.teachers import TeacherVotes, private_recipe
 from experiments.pages import read_json, write_json
 from experiments.pate.settings import TABLE_4
@@ -59,22 +58,6 @@ def test_right_labels_of_flipped_answers_by_enumeration() -> None:
         expected.append(total)
     found = fresh.share_right(np.array([0, 2, 3, 3]), gamma)
     assert found == pytest.approx(np.mean([*expected, expected[-1]]), rel=1e-12)
-
-
-@pytest.mark.slow
-def test_a_second_run_reads_the_votes_and_gives_the_same(quick: tuple[Path, dict[str, Any]]) -> None:
-    folder, result = quick
-    data = folder / "knowledge_transfer"
-    before = {path: path.stat().st_mtime_ns for path in data.glob("votes-*.npy")}
-    assert main([*QUICK, "--no-students", "--output", str(folder)]) == 0
-    again = json.loads((data / "digits.json").read_text())
-    assert before == {path: path.stat().st_mtime_ns for path in data.glob("votes-*.npy")}
-    assert len(before) == 2
-    assert again["labels"] == result["labels"]
-    page = (folder / "knowledge_transfer.md").read_text()
-    shown = result["labels"][0]["all_draws"]["mean"]
-    assert "## digits" in page
-    assert f"{shown:.3f}" in page
 
 
 def test_gnmax_has_the_papers_noise() -> None:
@@ -179,13 +162,6 @@ def test_what_the_page_says_is_so(published: dict[str, dict[str, Any]]) -> None:
     majorities = [one["private_majority"] for one in published["mnist-rate-0.03"]["trainings"]]
     assert sum(majority < 0.7 for majority in majorities) >= 2
     assert np.mean(majorities) < min(one["private_majority"] for one in published["mnist"]["trainings"])
-
-
-def test_the_selection_looks_at_the_released_label() -> None:
-    scores = {"accuracy": 0.7, "majority_accuracy": 0.9}
-    assert _what_counts({"kind": "private", **scores}) == 0.9
-    assert _what_counts({"kind": "plain", **scores}) == 0.7
-    assert _what_counts({"accuracy": 0.6}) == 0.6
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*-votes.npz")), ids=lambda path: str(path.stem))

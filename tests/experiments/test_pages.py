@@ -206,8 +206,8 @@ def held(page: str) -> list[bool]:
 
 
 DECIDED = [name for name in PAGES if held((DOCS / f"{name}.md").read_text(encoding="utf-8"))]
-# decided by the runs, or of many numbers together, and tried by tests of their own
-DECIDED = [name for name in DECIDED if name not in {"sensitivity", "aggregators", "simulations"}]
+DECIDED = [name for name in DECIDED if name not in {"sensitivity", "simulations"}]  # by the runs; see test_simulations
+SEEN_TO_FAIL = {"aggregators": {0}}  # in test_aggregators
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ DECIDED = [name for name in DECIDED if name not in {"sensitivity", "aggregators"
 def test_every_claim_fails_for_some_numbers(name: str, tmp_path: Path) -> None:
     """Numbers of some names are changed at random; a claim that holds whatever was measured would be none."""
     data, failed = stored(name), set[int]()
-    claims = len(held((DOCS / f"{name}.md").read_text(encoding="utf-8")))
+    claims = {*range(len(held((DOCS / f"{name}.md").read_text(encoding="utf-8"))))} - SEEN_TO_FAIL.get(name, set())
     for seed in range(200):
         rng = random.Random(seed)  # noqa: S311 (no secret)
 
@@ -228,6 +228,6 @@ def test_every_claim_fails_for_some_numbers(name: str, tmp_path: Path) -> None:
         with suppress(ArithmeticError, LookupError, ValueError, RuntimeError, StopIteration):  # what cannot be measured
             found = held(written(name, tmp_path / str(seed), changed(data, change, names)))
             failed |= {place for place, holds in enumerate(found) if not holds}
-        if len(failed) == claims:
+        if claims <= failed:
             return
-    assert set(range(claims)) - failed == set()
+    assert claims - failed == set()

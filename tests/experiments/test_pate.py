@@ -25,7 +25,7 @@ from experiments.pages import differences, read_json, write_json
 from experiments.pate import accounting
 from experiments.pate.__main__ import main
 from experiments.pate.accounting import account, by_label, costs, published_by_logarithm, search
-from experiments.pate.page import _epsilon_ratios, page
+from experiments.pate.page import page
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
 from experiments.pate.recorded import Recorded, load_counts
 from experiments.pate.settings import NETWORKS, STUDIES, Study, TwoRounds, VoteSize, Way, pate_like_votes
@@ -94,13 +94,6 @@ def test_two_rounds_cost_the_sum_of_both(run: Run) -> None:
     assert asked == [60, 60]  # kept
     assert again == row
     assert np.array_equal(labels, labels_again)
-
-
-def test_epsilons_are_compared_at_the_same_accuracy() -> None:
-    worse = [{"accuracy": accuracy, "epsilon": epsilon} for accuracy, epsilon in ((0.5, 2.0), (0.9, 8.0), (0.99, 9.0))]
-    # a curve that is no function of accuracy: ε = 6 buys no more than ε = 4
-    better = [{"accuracy": accuracy, "epsilon": epsilon} for accuracy, epsilon in ((0.5, 1.0), (0.9, 6.0), (0.95, 4.0))]
-    assert _epsilon_ratios(worse, better) == pytest.approx([0.5, 0.5])
 
 
 def test_the_committed_numbers_are_those_of_today() -> None:
