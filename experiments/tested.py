@@ -11,7 +11,7 @@ votes of all ensembles are public here: of private ones neither the exact cost n
 import math
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -58,57 +58,42 @@ class Setting:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Voters, δ of their runs, and these.
-
-    ``votes`` reads or makes the votes on a machine, of fewer voters or less trained ones if asked to be quick.
-    """
+    """Voters, the settings of their runs, and δ."""
 
     title: str
-    votes: Callable[[Machine, bool], Votes]
     settings: tuple[Setting, ...]
     delta: float = 1e-5
 
 
-def _ridge(_: Machine, quick: bool) -> Votes:
-    return ten_classes("digits" if quick else "mnist", 50 if quick else 250).votes
-
-
-def _convolutional(machine: Machine, quick: bool) -> Votes:
-    # they need torch
-    from experiments.pate.ensembles import obtain  # noqa: PLC0415
-
-    return obtain(STUDIES["digits" if quick else "mnist"], machine, quick=quick).votes
-
-
-def _agreeing(_: Machine, quick: bool) -> Votes:
-    return Votes.of_counts(pate_like_votes(QUICK_AGREEING if quick else AGREEING))
-
-
-def _glyph(machine: Machine, quick: bool) -> Votes:
-    # they need freetype's outlines
-    from experiments.pate.glyph import obtain_glyph  # noqa: PLC0415
-
-    return obtain_glyph(STUDIES["glyph"], machine, quick=quick).votes
-
-
 ENSEMBLES = {
-    "ridge": Ensemble("linear teachers, MNIST", _ridge, (Setting(400, 200, 150.0, 40.0),)),
+    "ridge": Ensemble("linear teachers, MNIST", (Setting(400, 200, 150.0, 40.0),)),
     "convolutional": Ensemble(
         "convolutional teachers, MNIST",
-        _convolutional,
         (Setting(640, 200, 150.0, 40.0), Setting(2_000, 200, 150.0, 40.0), Setting(2_000, 240, 100.0, 25.0)),
     ),
     "agreeing": Ensemble(
         "simulated teachers that agree",
-        _agreeing,
         (
             Setting(2_000, 3_500, 1_500.0, 200.0),
             Setting(2_000, 3_500, 800.0, 100.0),
             Setting(2_000, 3_000, 1_000.0, 60.0),
         ),
     ),
-    "glyph": Ensemble("discriminants, a stand-in for Glyph", _glyph, (Setting(12_000, 1_000, 500.0, 100.0),), 1e-8),
+    "glyph": Ensemble("discriminants, a stand-in for Glyph", (Setting(12_000, 1_000, 500.0, 100.0),), 1e-8),
 }
+
+
+def votes_of(name: str, machine: Machine, *, quick: bool) -> Votes:
+    """Read or make the votes of an ensemble; ``quick`` takes fewer voters or less training."""
+    if name == "agreeing":
+        return Votes.of_counts(pate_like_votes(QUICK_AGREEING if quick else AGREEING))
+    if name == "ridge":
+        return ten_classes("digits" if quick else "mnist", 50 if quick else 250).votes
+    # these need torch
+    from experiments.pate.students import obtain  # noqa: PLC0415
+
+    study = "glyph" if name == "glyph" else "digits" if quick else "mnist"
+    return obtain(STUDIES[study], machine, quick=quick).votes
 
 
 def scaled(setting: Setting, votes: Votes, voters: int) -> Setting:
@@ -260,9 +245,9 @@ def _name_of(row: Row) -> str:
     return f"{row['voters']:,} {row['title']}\n{row['queries']:,} queries, σ₂ = {row['sigma_answer']:g}"
 
 
-def result_of(ensemble: Ensemble, machine: Machine, *, quick: bool) -> Row:
+def result_of(name: str, machine: Machine, *, quick: bool) -> Row:
     """Read or make the votes of an ensemble and count its runs."""
-    votes = ensemble.votes(machine, quick)
+    ensemble, votes = ENSEMBLES[name], votes_of(name, machine, quick=quick)
     settings = ensemble.settings
     if quick:
         voters = 5_000 if settings[0].threshold > 250 else 250
@@ -280,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     machine = Machine(options.jobs, "cpu", progress=False, folder=pages.data_folder(options, NAME) / "votes")
 
     def counted(name: str) -> Row:
-        return result_of(ENSEMBLES[name], machine, quick=options.quick)
+        return result_of(name, machine, quick=options.quick)
 
     shown = page, lambda folder: draw(folder / PICTURE, rows_of(folder))
     return pages.run_figures(options, NAME, ENSEMBLES, counted, shown)

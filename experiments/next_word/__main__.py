@@ -7,7 +7,7 @@ Writes OUTPUT/next_word/texts.json with a picture, and OUTPUT/next_word.md.
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from experiments.next_word.models import (
     CHARACTERS,
     SEED,
     Corpus,
-    Draw,
     Task,
     corpus,
     decoded,
@@ -43,20 +42,18 @@ CHECKED = ConfidentGNMax(50, 15.0, 6.0)
 NOTHING = ("public model alone", "mean of the models, not private")
 OURS = "coordinated votes, beside the public model"
 RIVALS = ("clipped differences to public logits, τ = 1", "clipped mean logits, τ = 1")
-WAYS: dict[str, Callable[[Task, np.random.Generator], Draw]] = {
-    OURS: lambda task, rng: voting(task, "coordinated", interactive=True, rng=rng),
-    "coordinated votes": lambda task, rng: voting(task, "coordinated", interactive=False, rng=rng),
-    "independent votes": lambda task, rng: voting(task, "independent", interactive=False, rng=rng),
-    "votes for the best word": lambda task, rng: voting(task, "best", interactive=False, rng=rng),
-    "votes for the best word, beside the public model": lambda task, rng: voting(
-        task, "best", interactive=True, rng=rng
-    ),
-    RIVALS[0]: lambda task, rng: sampling(task, "ink", 1.0, rng=rng),
-    "clipped differences to public logits, τ = 0.8": lambda task, rng: sampling(task, "ink", 0.8, rng=rng),
-    RIVALS[1]: lambda task, rng: sampling(task, "amin", 1.0, rng=rng),
-    "clipped mean logits, τ = 0.5": lambda task, rng: sampling(task, "amin", 0.5, rng=rng),
-    NOTHING[0]: lambda task, rng: sampling(task, "public", 1.0, rng=rng),
-    NOTHING[1]: lambda task, rng: sampling(task, "mean", 1.0, rng=rng),
+WAYS: dict[str, tuple[str, bool | float]] = {  # kinds of votes, with the public model or not; of sampling, temperatures
+    OURS: ("coordinated", True),
+    "coordinated votes": ("coordinated", False),
+    "independent votes": ("independent", False),
+    "votes for the best word": ("best", False),
+    "votes for the best word, beside the public model": ("best", True),
+    RIVALS[0]: ("ink", 1.0),
+    "clipped differences to public logits, τ = 0.8": ("ink", 0.8),
+    RIVALS[1]: ("amin", 1.0),
+    "clipped mean logits, τ = 0.5": ("amin", 0.5),
+    NOTHING[0]: ("public", 1.0),
+    NOTHING[1]: ("mean", 1.0),
 }
 
 
@@ -114,7 +111,9 @@ def written(texts: Corpus, size: Size, way: str, epsilon: float) -> Row:
     bits, answered, distinct, first = [], 0, 0, ""
     for number in range(size.texts):
         rng = np.random.default_rng((SEED, number))
-        draw = WAYS[way](Task(texts, size.words, epsilon, DELTA, number), rng)
+        task, (kind, how) = Task(texts, size.words, epsilon, DELTA, number), WAYS[way]
+        voted = isinstance(how, bool)
+        draw = voting(task, kind, interactive=how, rng=rng) if voted else sampling(task, kind, how, rng=rng)
         whole = list(prompt)
         for step in range(size.words):
             word, ours = draw(whole, step)

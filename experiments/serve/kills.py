@@ -1,9 +1,5 @@
-"""Kill servers, clients and PostgreSQL while questions are asked, and count what went wrong.
+"""Kill servers, clients and PostgreSQL while questions are asked, and count the faults."""
 
-A server starts as a fork of a process that has read the library, so that a kill takes a fraction of a second.
-"""
-
-import json
 import os
 import random
 import subprocess
@@ -12,8 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -21,101 +16,16 @@ import httpx
 from darrm import PrivacyLedger
 from darrm.serve.client import ServeClient, ServerRefusedError
 from experiments.pages import Row
-from experiments.serve.load import STORES, Place, Server, place
+from experiments.serve.load import STORES, Place, place
 
 PORT, ASKERS, SEED = 8770, 4, 20
 _LONGEST_LIFE = 0.25  # seconds
 _VICTIMS = {"SQLite": ("server", "client"), "PostgreSQL": ("server", "client", "PostgreSQL")}
-
-
-@dataclass
-class _Asker(threading.Thread):
-    """Asks question after question, each until it has its label, whatever dies, and old ones again."""
-
-    port: int
-    token: str
-    number: int
-    stop: threading.Event
-    labels: list[tuple[str, int]] = field(default_factory=list)
-    asked: int = 0
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    __hash__ = threading.Thread.__hash__
-
-    def run(self) -> None:
-        """Ask until it is stopped."""
-        dice = random.Random(SEED + self.number)  # noqa: S311 (repeated)
-        with ServeClient(f"http://127.0.0.1:{self.port}", self.token, attempts=1, timeout=5.0) as client:
-            while not self.stop.is_set():
-                self.asked += 1
-                numbers = {self.asked, dice.randint(1, self.asked)}
-                rows = [{"id": f"a{self.number}-{number}", "votes": [1, 1, 0]} for number in numbers]
-                while not self.stop.is_set():
-                    try:
-                        answers = client.ask(rows)
-                        self.labels += [(one["id"], one["label"]) for one in answers if one["state"] == "answered"]
-                        break
-                    except (httpx.TransportError, ServerRefusedError):
-                        time.sleep(0.02)
-
-
-@dataclass
-class _Nursery:
-    """A process that forks servers; each is killed by its number."""
-
-    here: Place
-    process: subprocess.Popen[str] = field(init=False)
-    pid: int = 0
-
-    def __post_init__(self) -> None:
-        line = [sys.executable, "-c", "import sys; from experiments.serve.kills import nurse; nurse(sys.stdin)"]
-        self.process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 (ours)
-
-    def start(self) -> None:
-        """Fork a server, and wait until it listens."""
-        words = Server(self.here, PORT, "serve").words()
-        stdin, stdout = self.process.stdin, self.process.stdout
-        if stdin is None or stdout is None:
-            raise SystemExit("the nursery has no pipes")
-        stdin.write(json.dumps(words) + "\n")
-        stdin.flush()
-        self.pid = int(stdout.readline())
-
-    def kill(self) -> None:
-        """End the server as a power cut does."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, 9)
-        if self.process.stdout is not None:
-            self.process.stdout.readline()  # it is dead
-
-    def close(self) -> None:
-        """End the process."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        self.process.wait()
-
-
-def nurse(lines: Sequence[str] | Iterator[str]) -> None:
-    """Fork a server for each line, and say its number, and when it is dead."""
-    import darrm.serve.app  # noqa: PLC0415 (read once, before the forks)
-    import darrm.serve.server  # noqa: PLC0415, F401 (as above)
-    from darrm.serve.__main__ import main  # noqa: PLC0415 (as above)
-
-    for line in lines:
-        pid = os.fork()
-        if not pid:
-            with suppress(BaseException):
-                main(json.loads(line))
-            os._exit(0)
-        print(pid, flush=True)
-        os.waitpid(pid, 0)
-        print("dead", flush=True)
+Labels = list[tuple[str, int]]  # ids and labels
 
 
 def measure(folder: Path, kills: int) -> Iterator[Row]:
-    """Kill each store's processes so often, in turn, and look at every id that was asked."""
+    """Kill ``kills`` processes of each store, in turn, and look at every id that was asked."""
     for store in STORES:
         with place(folder / f"kills{store}", store, 10**7) as here:
             begin = time.perf_counter()
@@ -126,50 +36,63 @@ def measure(folder: Path, kills: int) -> Iterator[Row]:
             }
 
 
-def _kill(here: Place, store: str, kills: int) -> tuple[list[_Asker], dict[str, int]]:
-    """Kill one victim after the other while four askers ask."""
-    stop, dice, nursery = threading.Event(), random.Random(SEED), _Nursery(here)  # noqa: S311 (repeated)
-    several = [_Asker(PORT, here.token, number, stop) for number in range(ASKERS)]
-    nursery.start()
-    for asker in several:
-        asker.start()
+def _kill(here: Place, store: str, kills: int) -> tuple[list[tuple[int, Labels]], dict[str, int]]:
+    """Kill one victim after the other while four threads ask; return their answers, and the victims."""
+    stop, dice, server = threading.Event(), random.Random(SEED), here.serve(PORT)  # noqa: S311 (repeated)
     victims: list[str] = []
-    try:
-        for number in range(kills):
-            victims.append(_VICTIMS[store][number % len(_VICTIMS[store])])
-            time.sleep(dice.uniform(0.02, _LONGEST_LIFE))
-            if victims[-1] == "server":
-                nursery.kill()
-                nursery.start()
-            elif victims[-1] == "client":
-                _client_that_dies(here, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
-            elif here.postgres is not None:
-                here.postgres.stop("immediate")
-                here.postgres.start()
-    finally:
-        stop.set()
-        for asker in several:
-            asker.join()
-        nursery.kill()
-        nursery.close()
+    with ThreadPoolExecutor(ASKERS) as pool:
+        asking = [pool.submit(_ask, here.token, number, stop) for number in range(ASKERS)]
+        try:
+            for number in range(kills):
+                victims.append(_VICTIMS[store][number % len(_VICTIMS[store])])
+                time.sleep(dice.uniform(0.02, _LONGEST_LIFE))
+                if victims[-1] == "server":
+                    server.kill()
+                    server.start()
+                elif victims[-1] == "client":
+                    _client_that_dies(here, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
+                elif here.postgres is not None:
+                    here.postgres.stop("immediate")
+                    here.postgres.start()
+        finally:
+            stop.set()
+        several = [one.result() for one in asking]
+    server.kill()
     return several, dict(Counter(victims))
+
+
+def _ask(token: str, number: int, stop: threading.Event) -> tuple[int, Labels]:
+    """Ask question after question, each until it has its label, and old ones again; return all labels."""
+    dice, asked, labels = random.Random(SEED + number), 0, list[tuple[str, int]]()  # noqa: S311 (repeated)
+    with ServeClient(f"http://127.0.0.1:{PORT}", token, attempts=1, timeout=5.0) as client:
+        while not stop.is_set():
+            asked += 1
+            rows = [{"id": f"a{number}-{each}", "votes": [1, 1, 0]} for each in {asked, dice.randint(1, asked)}]
+            while not stop.is_set():
+                try:
+                    answers = client.ask(rows)
+                    labels += [(one["id"], one["label"]) for one in answers if one["state"] == "answered"]
+                    break
+                except (httpx.TransportError, ServerRefusedError):
+                    time.sleep(0.02)
+    return asked, labels
 
 
 def _client_that_dies(here: Place, name: str, seconds: float) -> None:
     """Start a client that asks as fast as it can, and kill it."""
     words = f"from experiments.serve.load import Load; Load({PORT}, '{here.token}', '{name}', 4).run(60)"
-    with subprocess.Popen([sys.executable, "-S", "-c", words], stderr=subprocess.DEVNULL) as client:  # noqa: S603 (ours)
-        time.sleep(0.1 + seconds)
+    with subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.DEVNULL) as client:  # noqa: S603 (ours)
+        time.sleep(0.5 + seconds)
         client.kill()
 
 
-def _look(here: Place, several: list[_Asker]) -> Row:
+def _look(here: Place, several: Sequence[tuple[int, Labels]]) -> Row:
     """Restart, read every id that was asked or paid for, and count the faults."""
     server = here.serve(PORT)
     paid = Counter(name for entry in PrivacyLedger(here.ledger).entries() for name in entry.questions)
     labels: dict[str, set[int]] = {}
-    for asker in several:
-        for name, label in asker.labels:
+    for _, answers in several:
+        for name, label in answers:
             labels.setdefault(name, set()).add(label)
     lost = 0
     with ServeClient(f"http://127.0.0.1:{server.port}", here.token) as client:
@@ -178,8 +101,8 @@ def _look(here: Place, several: list[_Asker]) -> Row:
             lost += row["state"] != "answered"
             labels.setdefault(name, set()).add(row.get("label", -1))
     return {
-        "asked": sum(asker.asked for asker in several),
-        "answers": sum(len(asker.labels) for asker in several),
+        "asked": sum(asked for asked, _ in several),
+        "answers": sum(len(answers) for _, answers in several),
         "paid": len(paid),
         "paid_twice": sum(times > 1 for times in paid.values()),
         "two_labels": sum(len(each) > 1 for each in labels.values()),

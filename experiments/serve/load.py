@@ -99,7 +99,7 @@ class Place:
 
 @contextmanager
 def place(folder: Path, store: str, questions: int) -> Iterator[Place]:
-    """Make a place whose budget admits exactly ``budget`` questions; end its processes afterwards."""
+    """Make a place whose budget admits exactly ``questions`` questions; end its processes afterwards."""
     folder.mkdir()
     postgres = Postgres.make(folder / "postgres") if store == "PostgreSQL" else None
     ledger = str(folder / "ledger.sqlite") if postgres is None else postgres.url
