@@ -112,8 +112,10 @@ def written(texts: Corpus, size: Size, way: str, epsilon: float) -> Row:
     for number in range(size.texts):
         rng = np.random.default_rng((SEED, number))
         task, (kind, how) = Task(texts, size.words, epsilon, DELTA, number), WAYS[way]
-        voted = isinstance(how, bool)
-        draw = voting(task, kind, interactive=how, rng=rng) if voted else sampling(task, kind, how, rng=rng)
+        if isinstance(how, bool):
+            draw = voting(task, kind, interactive=how, rng=rng)
+        else:
+            draw = sampling(task, kind, how, rng=rng)
         whole = list(prompt)
         for step in range(size.words):
             word, ours = draw(whole, step)
