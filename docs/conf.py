@@ -1,7 +1,7 @@
 # ruff: noqa: INP001 (Sphinx reads it by its path)
 """How the site is built: ``make docs`` writes it to build/docs; warnings are errors, and nothing comes from elsewhere.
 
-Sphinx with MyST, because the pages stay the Markdown that is read beside the code; numpydoc, because the docstrings
+Sphinx with MyST, because the pages stay Markdown that a code host shows; numpydoc, because the docstrings
 are; sphinx-gallery, because a tutorial that is a plain script can be run, tested and read without a notebook.
 """
 
@@ -30,8 +30,8 @@ from experiments import layers
 from experiments.explorer_data import bundle
 
 HERE = Path(__file__).parent
-SOLVER = HERE.parent / "build" / "node_modules" / "highs"  # `make docs` has it fetched, where there is npm
-# Pages that stand at the root of the repository, and the pages of the site that show them
+SOLVER = HERE.parent / "build" / "node_modules" / "highs"  # `make docs` fetches it if npm is installed
+# Pages at the root of the repository, and the pages of the site that show them
 AT_THE_ROOT = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing", "SECURITY": "security"}
 
 project = "darrm"
@@ -74,7 +74,7 @@ autodoc_member_order = "groupwise"
 autodoc_typehints = "signature"
 python_maximum_signature_line_length = 88  # else a line for each parameter
 python_use_unqualified_type_names = True
-default_role = "autolink"  # `Name` in a docstring is a link where there is such a page, and else a name
+default_role = "autolink"  # `Name` in a docstring is a link if there is such a page
 numpydoc_show_class_members = False  # autodoc writes them
 numpydoc_xref_param_type = False
 autosummary_generate = False  # one page a package
@@ -84,7 +84,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",  # written when the site is built, and ignored by git
     "filename_pattern": r"\.py$",  # every tutorial is run
     "abort_on_example_error": True,
-    "capture_repr": (),  # what is printed and drawn, not what a last line returns
+    "capture_repr": (),  # printed text and pictures, not the value of a last line
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "notebook_extensions": set(),
@@ -113,7 +113,7 @@ def links(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def short_types(_app: Sphinx, *about: Any) -> tuple[str, str] | None:  # noqa: ANN401 (whatever autodoc knows)
-    """Write numpy's unions in a signature by their names, and defaults that are made anew as what Python can read."""
+    """Write numpy's unions in a signature by their names, and default factories as `...`."""
     if about[-2] is None:
         return None
     parts = []
@@ -130,7 +130,7 @@ def _array(found: re.Match[str]) -> str:
 
 
 class Names(Autosummary):
-    """``.. names:: PACKAGE``: a table of its public names, each with its first line and a link to where it stands."""
+    """``.. names:: PACKAGE``: a table of its public names, each with its first line and a link."""
 
     required_arguments = 1
 
@@ -149,7 +149,7 @@ class Names(Autosummary):
 
 
 class Help(SphinxDirective):
-    """``{help} COMMAND [JOB]``: what a command of `darrm`, or a job of it, says to ``--help``."""
+    """``{help} COMMAND [JOB]``: the ``--help`` of a command of `darrm`, or of a job of it."""
 
     required_arguments = 1
     optional_arguments = 1
@@ -169,7 +169,7 @@ def of_its_own(app: Sphinx, what: str, name: str, *_rest: object) -> bool | None
 
 
 def fresh_gallery(_app: Sphinx) -> None:
-    """Throw away what tutorials showed with other code; they are run again. What they show with this code is kept."""
+    """Delete results of tutorials for other code, so that they are run again; keep those for this code."""
     sources = [path for root in ("darrm", "lp_models") for path in sorted((HERE.parent / root).rglob("*.py"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     gallery = HERE / sphinx_gallery_conf["gallery_dirs"]
@@ -186,13 +186,13 @@ def draw_layers(_app: Sphinx) -> None:
 
 
 def explorer(app: Sphinx, error: Exception | None) -> None:
-    """Put the explorer, a page of its own, beside the others, with its solver if npm has fetched that."""
+    """Copy the explorer, with its solver if npm has fetched it."""
     if error is None and app.builder.name == "html":
         bundle(HERE / "explorer", Path(app.outdir) / "explorer", SOLVER)
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what stands above."""
+    """Connect the functions above."""
     app.add_directive("names", Names)
     app.add_directive("help", Help)
     app.connect("builder-inited", draw_layers)

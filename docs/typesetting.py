@@ -1,4 +1,4 @@
-# ruff: noqa: INP001 (conf.py reads it from its own folder)
+# ruff: noqa: INP001 (conf.py reads it from this folder)
 """How formulas and sources are set: MathML, which browsers draw themselves, and links from keys to what they name.
 
 A formula on a line of its own is LaTeX in a block of the language math, which code hosts draw as well; a line that
@@ -43,7 +43,7 @@ def formula(latex: str) -> str:
 
 
 def visit_block(translator: HTML5Translator, node: nodes.math_block) -> None:
-    """Write a formula of its own."""
+    """Write a displayed formula."""
     translator.body.append(f'<div class="formula">{formula(node.astext())}</div>\n')
     raise nodes.SkipNode
 
@@ -55,7 +55,7 @@ def visit_inline(translator: HTML5Translator, node: nodes.math) -> None:
 
 
 def shifted(text: str) -> Iterator[nodes.Node]:
-    """Split text into what stands on the line, below and above it.
+    """Split text into parts on the line, below and above it.
 
     >>> [node.astext() for node in shifted("e^{x_i} − α_l")]
     ['e', 'xi', ' − α', 'l']
@@ -74,7 +74,7 @@ def shifted(text: str) -> Iterator[nodes.Node]:
 
 
 def linked(text: str, pattern: re.Pattern[str], address: Callable[[re.Match[str]], str | None]) -> Iterator[nodes.Node]:
-    """Split text into words and links, where there is an address for a match."""
+    """Split text into words, and links for matches with an address."""
     place = 0
     for match in pattern.finditer(text):
         target = address(match)
@@ -87,7 +87,7 @@ def linked(text: str, pattern: re.Pattern[str], address: Callable[[re.Match[str]
 
 
 def typeset(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Set what is above in the text of a page."""
+    """Apply the functions above to the text of a page."""
     keys = set(_LISTED.findall((Path(app.srcdir) / f"{SOURCES}.md").read_text(encoding="utf-8")))
     if page == SOURCES:
         for item in doctree.findall(nodes.list_item):
@@ -131,7 +131,7 @@ def _with_above(node: nodes.Element | None) -> Iterator[nodes.Element]:
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Connect what stands above."""
+    """Connect the functions above."""
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
     app.connect("doctree-resolved", typeset)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,16 +11,15 @@ Private labels from a scikit-learn ensemble
 
 A classifier that was trained on private records can give them away: its answers depend
 on each of them. Here many small classifiers vote instead, and only a noisy majority of
-their votes leaves the house. What leaves is *(ε, δ)-differentially private*: anything
-that the labels may say is at most e^ε times as likely, plus δ, with one person's data
-as with other data in their place.
+their votes is released. The labels are *(ε, δ)-differentially private*: any event is at
+most e^ε times as likely, plus δ, as it would be with other data of one person.
 """
 
 # %%
 # The records and the questions
 # -----------------------------
-# Made up, so that this page may show what would be private elsewhere. The questions are
-# public: inputs that need a label.
+# Simulated, so that this page may show them. The questions are public: inputs that need
+# a label.
 
 import math
 import shutil
@@ -36,7 +35,7 @@ from darrm import PrivacyLedger, PrivacyParams, Voters, Votes, Workload, release
 from darrm.errors import BudgetExceededError
 from darrm.plan import plan
 
-folder = Path(tempfile.mkdtemp())  # for the ledger; a real one stays where it is
+folder = Path(tempfile.mkdtemp())  # for the ledger; keep a real one
 inputs, answers = make_classification(
     13_000,
     n_features=12,
@@ -54,8 +53,8 @@ questions, true_answers = inputs[12_500:12_800], answers[12_500:12_800]
 # ---------------------------
 # Every record goes to exactly one of 250 teachers. It is dealt by its position and not
 # by its content: then changing one person's record changes one teacher, and moves one
-# vote. This is the promise that all of the privacy below rests on (``overlap=1``). If a
-# person has several records, deal persons instead.
+# vote. All privacy below depends on this (``overlap=1``). If people have several
+# records, deal people instead.
 
 K = 250
 teacher_of = np.random.default_rng(1).permutation(len(private_y)) % K
@@ -79,9 +78,9 @@ print(f"their bare majority, which is not private, about {by_all:.3f}")
 # %%
 # A plan within a budget
 # ----------------------
-# 300 answers may cost (2, 1e-5) together. `plan` searches the release that tells the
-# majority most often within that total. It sees no votes: how many voters, how many
-# questions and the budget are all it asks, and all of them are public.
+# 300 answers may cost (2, 1e-5) together. `plan` finds the release with the highest
+# accuracy within that total. It sees no votes, only public numbers: voters, questions
+# and the budget.
 
 budget = PrivacyParams(2, "1e-5")
 workload = Workload(
@@ -93,10 +92,10 @@ print(f"anything is at most {factor:.2f} times as likely, plus {budget.delta:g}"
 print(found.spent)
 
 # %%
-# ``PrivacyParams("inf")`` says that a teacher by itself is not private: all privacy
-# comes from the noise. The plan is a *noise function*, how often the majority is told
-# given how many votes it has. Where all agree it is told almost always; near a tie one
-# person decides, and there the answer must be close to a coin.
+# ``PrivacyParams("inf")`` declares that a teacher is not private: all privacy comes
+# from the noise. The plan is a *noise function*: the probability of returning the
+# majority, given its votes. If all agree it is almost 1; near a tie one person decides,
+# so the answer must be close to a coin.
 
 levels, told = found.best.levels, found.best.curve
 fig, (above, below) = plt.subplots(
@@ -112,7 +111,7 @@ above.annotate(
     ha="right",
     color="#767676",
 )
-above.set_ylabel("Pr[the majority is told]")
+above.set_ylabel("Pr[the majority is returned]")
 below.hist(
     np.maximum(votes.ones, K - votes.ones),
     bins=np.arange(K // 2, K + 5, 5),
@@ -120,12 +119,11 @@ below.hist(
 )
 below.set_ylabel("questions")
 below.set_xlabel(f"votes for the majority, of {K}")
-fig.suptitle("Where the noise acts, and where the votes are")
+fig.suptitle("The noise function, and the votes")
 plt.show()
 
 # %%
-# The lower half is drawn from the votes. Of real records it is private: keep such a
-# picture to yourself.
+# The lower half shows the votes. With real records it is private: do not publish it.
 
 # %%
 # Labels, paid for
@@ -139,12 +137,12 @@ ledger = PrivacyLedger.create(folder / "ledger.sqlite", budget)
 labels = release_debited(found.aggregator, votes, ledger=ledger, note="first questions")
 right = np.mean(labels == true_answers)
 print(f"private labels: right about {right:.3f} of {len(labels)} questions")
-print(f"the majority was told for {np.mean(labels == majority):.3f} of them")
+print(f"the majority was returned for {np.mean(labels == majority):.3f} of them")
 print(ledger.spent)
 
 # %%
-# The budget is spent, and that is what a ledger is for: the next question is refused,
-# nothing is drawn and nothing is paid.
+# The budget is spent, so the ledger refuses the next question: nothing is drawn and
+# nothing is paid.
 
 try:
     release_debited(found.aggregator, votes[:1], ledger=ledger)

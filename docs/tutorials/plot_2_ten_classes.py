@@ -3,20 +3,20 @@ Ten classes
 ===========
 
 | **For whom:** your ensemble chooses among more than two classes.
-| **At the end:** private labels for images of digits, and a feeling for what makes many
-  classes expensive.
+| **At the end:** private labels for images of digits, and why many classes are
+  expensive.
 | **How long:** ten minutes of reading, half a minute of computing.
 | **It needs:** ``python -m pip install -e '.[sklearn,plot]'`` in a checkout.
 
 With two classes a majority is ahead or it is not. With ten, the class with the most
-votes (the *plurality*) may have a quarter of them, and what privacy allows to be told
-depends on its lead over the next one.
+votes (the *plurality*) may have a quarter of them, and the accuracy depends on its lead
+over the next one.
 """
 
 # %%
 # Fifty teachers and their votes
 # ------------------------------
-# scikit-learn's digits stand for private images. As in :doc:`plot_1_private_labels`
+# scikit-learn's digits represent private images. As in :doc:`plot_1_private_labels`
 # they are dealt to the teachers by position, so that one person's image reaches one
 # teacher.
 
@@ -48,17 +48,16 @@ by_all = np.mean(votes.counts.argmax(axis=1) == true_digits)
 print(f"the bare plurality, which is not private, is right about {by_all:.2f}")
 
 # %%
-# The list of classes is said, ``classes=10``, and not found in the votes: found there
-# it would change with one voter.
+# Give the classes, ``classes=10``. If they were found in the votes, they would change
+# with one voter.
 
 # %%
 # Which mechanism?
 # ----------------
 # `plan` calibrates every mechanism that applies to the same total budget. The accuracy
-# is how often a label is the plurality of the votes, expected before any vote is seen:
-# under three reference priors of low, medium and high consensus. The consensus of your
-# teachers must not be looked up in their private votes; ``prior=`` takes what is
-# publicly known.
+# is the probability that a label is the plurality of the votes, under three reference
+# priors of low, medium and high consensus. Never derive the consensus from private
+# votes; ``prior=`` takes public knowledge.
 
 budget = PrivacyParams(2, "1e-5")
 workload = Workload(
@@ -68,9 +67,9 @@ several = plan(workload)
 print(several)
 
 # %%
-# What would help: more teachers, a larger budget, or fewer questions. More teachers are
-# the best of these, as they cost no privacy. `darrm.plan.affordable`, or ``darrm plan
-# --accuracy 0.9``, finds how many of each a wanted accuracy takes.
+# More teachers, a larger budget or fewer questions raise the accuracy. More teachers
+# cost no privacy. `darrm.plan.affordable`, or ``darrm plan --accuracy 0.9``, finds the
+# numbers for a given accuracy.
 
 # %%
 # Labels
@@ -83,8 +82,8 @@ print(ledger.spent)
 
 # %%
 # The teachers' votes are clearer than that belief, so more labels are right than were
-# expected. Who has public votes of the same kind can say so with a prior of recorded
-# votes: :doc:`/how-to/own-prior`.
+# expected. With public votes of the same kind, use a prior of recorded votes:
+# :doc:`/how-to/own-prior`.
 
 # %%
 # Fewer questions
@@ -129,5 +128,5 @@ plt.show()
 # %%
 # What next
 # ---------
-# :doc:`Any number of classes </plurality>` says what a label costs and when which
-# mechanism wins; :doc:`plot_3_student` makes a few labels go a long way.
+# :doc:`Any number of classes </plurality>` compares costs and mechanisms;
+# :doc:`plot_3_student` makes a few labels go a long way.

@@ -4,7 +4,7 @@ PATE: from private labels to a student
 
 | **For whom:** you want a model that may be published and asked for ever, not labels.
 | **At the end:** a student that was trained on private labels alone, and an ε that may
-  stand beside it.
+  be published with it.
 | **How long:** ten minutes of reading, half a minute of computing.
 | **It needs:** ``python -m pip install -e '.[sklearn,plot]'`` in a checkout.
 
@@ -62,20 +62,20 @@ print(votes)
 # %%
 # Ask, and let the aggregator decline
 # -----------------------------------
-# Confident-GNMax answers only where a noisy check finds that many teachers agree. Where
-# they do, an answer costs little and is usually right; a declined question costs next
-# to nothing. Threshold and noise were fixed before any vote was looked at: they are the
-# PATE paper's for 250 teachers.
+# Confident-GNMax answers only if a noisy check finds that many teachers agree. Such an
+# answer costs little and is usually right; a declined question costs next to nothing.
+# Threshold and noise are the PATE paper's for 250 teachers, fixed before looking at
+# votes.
 
 aggregator = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma_answer=40)
 released = aggregator.release(votes)
-answered = released >= 0  # −1 where it declined
+answered = released >= 0  # −1 for declined
 right = np.mean(released[answered] == pool_y[:ASKED][answered])
 print(f"{answered.sum()} of {ASKED} questions answered, {right:.3f} of them right")
 
 # %%
-# What it cost
-# ------------
+# The cost
+# --------
 # The cost is counted from the votes: agreement makes it small. That makes the figure
 # itself private data, and the library warns whenever one is computed. Here the warning
 # is expected and put aside; the records are made up.
@@ -91,9 +91,9 @@ print(
 )
 
 # %%
-# `sanitize` makes a figure of the first kind publishable: it adds noise, and its own
-# price to the total. Once; each further call is another release. Its parameters come
-# from a rule that sees no votes.
+# `sanitize` makes a figure of the first kind publishable: it adds noise, and the cost
+# of this to the total. Call it once; each further call is another release. Its
+# parameters come from a rule that sees no votes.
 
 published = sanitize(analysis, publication_rule(epsilon=2.0, delta=DELTA, safety=2.0))
 print(published)
@@ -101,9 +101,8 @@ print(published)
 # %%
 # The student
 # -----------
-# It sees the public pool and the released labels, nothing else. scikit-learn's
-# semi-supervised models read −1 as "not labeled", which is what the aggregator says
-# when it declines.
+# It sees only the public pool and the released labels. scikit-learn's semi-supervised
+# models read −1, the aggregator's sign for declined, as "not labeled".
 
 labels = np.full(len(pool_x), -1)
 labels[:ASKED] = released
@@ -128,7 +127,7 @@ axis.bar_label(bars, fmt="%.3f", padding=3)
 axis.axvline(1 / CLASSES, color="black", linestyle=":")
 axis.set_xlim(0, 1.08)
 axis.invert_yaxis()
-axis.set_xlabel("share of right answers about inputs that nobody was asked about")
+axis.set_xlabel("share of right answers about inputs that no teacher was asked about")
 axis.set_title("A student may be asked for ever (dotted: a guess)")
 plt.show()
 

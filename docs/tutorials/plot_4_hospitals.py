@@ -10,7 +10,7 @@ Hospitals: voters that are private themselves
 | **It needs:** ``python -m pip install -e '.[plot]'`` in a checkout.
 
 Eleven hospitals are asked whether a drug has a side effect in more than a fifth of
-their patients. Each answers by a test of its own that is (0.1, 1e-5)-differentially
+their patients. Each answers by a separate test that is (0.1, 1e-5)-differentially
 private, with fresh randomness at every question. That alone does not make their
 *majority* (0.1, 1e-5)-private: a person who was treated in three of them moves three
 answers.
@@ -46,7 +46,7 @@ rng = np.random.default_rng(0)
 
 
 def ask_hospitals(share):
-    """What they say about a drug with the side effect in such a share of patients."""
+    """Return their answers about a drug with the side effect in this share of patients."""
     affected = rng.binomial(PATIENTS, share, K)
     noisy = affected + rng.laplace(scale=1 / EACH.epsilon, size=K)
     return (noisy > PATIENTS / 5).astype(int)
@@ -55,10 +55,10 @@ def ask_hospitals(share):
 # %%
 # One release
 # -----------
-# How private does the answer have to be? Say three times what a hospital grants, (0.3,
-# 3e-5). And how many hospitals can one patient's data reach? If nobody knows, all
-# eleven. `optimize_table` finds the best *noise function*: with probability γ(l) the
-# true majority is told when l hospitals say yes, else a fair coin is tossed.
+# Let the answer cost three times as much as a hospital's, (0.3, 3e-5). One patient's
+# data may reach all eleven hospitals if no better bound is known. `optimize_table`
+# finds the best *noise function*: with l yeses it returns the true majority with
+# probability γ(l), else a fair coin.
 
 target = PrivacyParams("0.3", "3e-5")
 voters = Voters(K, EACH)  # overlap=None: a patient may reach all of them
@@ -69,9 +69,9 @@ print(best.optimality)
 print(best.certificate)
 
 # %%
-# That is a proof and no hope: the certificate says how many worst cases were covered,
-# for the very decimals above. Beside it, what simpler rules can do within the same
-# target: ask three hospitals at random, or tell the truth with one fixed probability.
+# The certificate states how many worst cases were covered, for exactly the decimals
+# above. Simpler rules within the same target: ask three hospitals at random, or return
+# the truth with one fixed probability.
 
 rules = {
     "the best γ": best,
@@ -93,8 +93,8 @@ print("more than a fifth?", ["no", "yes"][answer[0]], "|", ledger.spent)
 # %%
 # Who shares patients?
 # --------------------
-# Every bit of knowledge about it is worth a lot. If no patient was in more than t
-# hospitals, ``overlap=t`` covers that case, and needs less noise.
+# Knowledge about this is valuable. If no patient was in more than t hospitals,
+# ``overlap=t`` covers that case, and needs less noise.
 
 reached = np.arange(1, K + 1)
 errors = [
@@ -142,9 +142,9 @@ plt.show()
 # %%
 # Twenty releases
 # ---------------
-# Twenty drugs, and (2, 1e-3) for all answers together. To give each a twentieth of the
-# budget is wasteful, because costs that are added exactly grow more slowly than their
-# sum. `plan` searches the noise function that uses it up.
+# Twenty drugs, and (2, 1e-3) for all answers together. A twentieth of the budget for
+# each is wasteful, because exact totals grow more slowly than sums. `plan` finds the
+# noise function that uses the budget up.
 
 total = PrivacyParams(2, "1e-3")
 found = plan(Workload(voters, 20, total))
@@ -155,7 +155,7 @@ print("planned:     ", found.spent, f"| expected error {found.best.expected_erro
 print(f"a twentieth:  expected error {twentieth.gamma.expected_error(Dirichlet()):.4f}")
 
 # %%
-# The drugs, half of which have the side effect in more than a fifth of the patients:
+# Half of the drugs have the side effect in more than a fifth of the patients:
 
 shares = np.concatenate([np.full(10, 0.12), np.full(10, 0.28)])
 votes = Votes.of_labels([ask_hospitals(share) for share in shares], classes=2)
@@ -169,6 +169,6 @@ print(
 # %%
 # What next
 # ---------
-# These voters look at their data afresh at every question. Models that were trained
-# once do not, and their costs do not add up: :doc:`trained models </trained-models>`.
-# Which mechanism for which voters: :doc:`/which-aggregator`.
+# These voters read their data again for every question. Models that were trained once
+# do not, and their costs do not add up: :doc:`trained models </trained-models>`. Which
+# mechanism for which voters: :doc:`/which-aggregator`.

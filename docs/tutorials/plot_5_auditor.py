@@ -2,23 +2,23 @@
 An auditor's day
 ================
 
-| **For whom:** somebody else released the labels, and you are to say whether their
-  privacy claim holds.
+| **For whom:** another person released the labels, and you decide whether their privacy
+  claim holds.
 | **At the end:** every claim of a table, a ledger and labels judged, four forgeries
   found, and an attack that failed.
 | **How long:** ten minutes of reading, half a minute of computing.
 | **It needs:** ``python -m pip install -e '.[plot]'`` in a checkout.
 
-You get three files: the *table* (the noise function with its claim), the *ledger* (what
-was paid, out of which budget) and the *labels*. You do not have to trust the maker, nor
+You get three files: the *table* (the noise function with its claim), the *ledger*
+(payments and budget) and the *labels*. You do not have to trust the maker, nor
 the program that proved the table: the audit decides privacy in exact arithmetic, by
 code that shares nothing with the prover.
 """
 
 # %%
-# What the maker did
-# ------------------
-# Another desk, some weeks ago.
+# The maker's work
+# ----------------
+# On another computer, some weeks ago.
 
 import hashlib
 import json
@@ -65,7 +65,7 @@ labels = release_debited(
 
 
 def verify(*arguments):
-    """Run ``python -m darrm.verify``; return its status and what it printed."""
+    """Run ``python -m darrm.verify``; return its status and its output."""
     command = [sys.executable, "-m", "darrm.verify", *arguments]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False
@@ -83,9 +83,9 @@ print("status", status)
 # %%
 # *Proved independently* was proved by this program alone, with every rounding bounded.
 # *Consistent* agrees with all else that was given; a careful forger could have written
-# it. *Assumed* is what no file can show: that the voters are as private as they say,
-# that they draw fresh randomness, that the ledger was not truncated (a later ledger
-# digest or receipt checks that). Those are the questions to ask the maker.
+# it. *Assumed* claims cannot be shown by a file: that the voters are as private as
+# stated, that they draw fresh randomness, that the ledger was not truncated (a later
+# ledger digest or receipt checks that). Those are the questions to ask the maker.
 
 # %%
 # Four forgeries
@@ -121,7 +121,7 @@ def louder(data):
 
 
 def louder_and_sealed(data):
-    """The same, by somebody who knows how the checksum is made."""
+    """The same, with a correct checksum."""
     louder(data)
     text = json.dumps(
         {"problem": data["problem"], "gamma": data["gamma"]},
@@ -170,13 +170,13 @@ for word, color in zip(VERDICTS, colors, strict=True):
 axis.invert_yaxis()
 axis.set_xlim(0, 1.03 * left.max())
 axis.set_xlabel("claims")
-axis.set_title("What the audit says about the files and four forged copies")
+axis.set_title("Verdicts on the files and four forged copies")
 fig.legend(loc="outside lower center", ncols=5)
 plt.show()
 
 # %%
-# The forger who seals the checksum anew is found, too, because privacy is proved again
-# from the numbers themselves.
+# A forger who recomputes the checksum is found, too, because privacy is proved again
+# from the numbers.
 
 # %%
 # An attack
@@ -196,11 +196,11 @@ shutil.rmtree(folder)
 
 # %%
 # An attack that refutes nothing proves nothing: it bounds the loss from below. The
-# proof bounds it from above, and between the two there is little room.
+# proof bounds it from above, and the two are close.
 
 # %%
 # What next
 # ---------
 # ``report.html`` is the page to sign. Publish the SHA-256 of the table with the labels:
-# a checksum finds damage, and a published one finds forgery. What no audit can see is
-# listed in :doc:`the sharp edges </sharp-edges>`.
+# a checksum finds damage, and a published one finds forgery. :doc:`The sharp edges
+# </sharp-edges>` lists the limits of audits.

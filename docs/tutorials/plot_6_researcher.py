@@ -2,23 +2,22 @@
 A researcher's own γ, prior and aggregator
 ==========================================
 
-| **For whom:** you have an idea for a better private majority and want to know what it
-  is worth.
+| **For whom:** you have an idea for a better private majority and want to test it.
 | **At the end:** your noise function proved, your belief about voters used, and your
-  mechanism ranked beside the rest.
+  mechanism ranked with the others.
 | **How long:** fifteen minutes of reading, half a minute of computing.
 | **It needs:** ``python -m pip install -e '.[plot]'`` in a checkout.
 
-Everything in the library that is proved, accounted and compared takes pieces of yours
-in place of its own. The details stand on the pages :doc:`/how-to/own-gamma`,
+Everything in the library that is proved, accounted and compared accepts your parts.
+The details are on the pages :doc:`/how-to/own-gamma`,
 :doc:`/how-to/own-prior` and :doc:`/how-to/own-aggregator`.
 """
 
 # %%
 # Your own γ
 # ----------
-# γ(l) is the probability of telling the true majority when l of the K voters say 1. As
-# a list, or as a function of l:
+# γ(l) is the probability of returning the true majority if l of the K voters answer 1.
+# As a list, or as a function of l:
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -51,8 +50,8 @@ print(
 )
 
 # %%
-# A noise function is a proposal, `certify` proves it and scales it down where it has to
-# be. How far from the best is it? The optimum comes with a bound on every other γ:
+# A noise function is a proposal; `certify` proves it and scales it down if necessary.
+# How far from the best is it? The optimum comes with a bound on every other γ:
 
 best = optimize_table(problem, prior=Dirichlet())
 monotone = optimize_table(problem, prior=Dirichlet(), shape="monotone")
@@ -91,15 +90,14 @@ plt.show()
 
 # %%
 # Why does the best one jump? Privacy limits how fast *averages* of γ change, because
-# the number of ones is itself random. Where every value has to make sense to a reader,
-# ask for the monotone one.
+# the number of ones is itself random. If every value must make sense to a reader, use
+# the monotone one.
 
 # %%
 # Your own prior
 # --------------
-# What is best depends on what is believed about the voters. A prior inherits from
-# `Prior`; this one knows easy and hard questions. It must be public: never fitted
-# to private votes.
+# The best γ depends on beliefs about the voters. A prior inherits from `Prior`; this
+# one knows easy and hard questions. It must be public: never fitted to private votes.
 
 
 class EasyAndHard(Prior):
@@ -125,13 +123,13 @@ for name, table in {
     print(f"{name:>24}: expected error {error:.5f} on easy and hard questions")
 
 # %%
-# Both are exactly as private: the prior decides what is told, never what may be.
+# Both are equally private: the prior selects γ and never decides privacy.
 
 # %%
 # Your own mechanism
 # ------------------
-# Say yours tells the majority with probability Φ(slope · lead). To stand beside the
-# others it needs one number, the slope, and the γ that belongs to it:
+# Yours returns the majority with probability Φ(slope · lead). To be ranked it needs one
+# number, the slope, and its γ:
 
 
 def probit(slope):
