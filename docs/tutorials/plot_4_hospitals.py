@@ -46,7 +46,7 @@ rng = np.random.default_rng(0)
 
 
 def ask_hospitals(share):
-    """Return their answers about a drug with the side effect in this share of patients."""
+    """Return their answers if this share of patients has the side effect."""
     affected = rng.binomial(PATIENTS, share, K)
     noisy = affected + rng.laplace(scale=1 / EACH.epsilon, size=K)
     return (noisy > PATIENTS / 5).astype(int)
