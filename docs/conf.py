@@ -87,7 +87,7 @@ sphinx_gallery_conf = {
     "capture_repr": (),  # printed text and pictures, not the value of a last line
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
-    "notebook_extensions": set(),
+    "notebook_extensions": {".py"},  # a notebook to download
     "show_signature": False,
     "write_computation_times": False,
 }

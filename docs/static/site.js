@@ -8,3 +8,18 @@ addEventListener("load", () => {
     if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
   }
 });
+
+/* Every block of code has a button that copies it. */
+addEventListener("load", () => {
+  if (!navigator.clipboard) return;
+  for (const block of document.querySelectorAll("div.highlight")) {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "copy", textContent: "Copy" });
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(block.querySelector("pre").textContent);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+    block.append(button);
+  }
+});
