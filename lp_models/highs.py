@@ -105,7 +105,11 @@ class Master(Solver):
         n, empty = cost.size, np.empty(0, dtype=np.int32)
         self._indices = np.arange(n, dtype=np.int32)
         # a warm start skips presolve anyway; perturbed costs, cleaned up at such tolerances, take three times as long
-        options = {"presolve": "off", "simplex_scale_strategy": 0, "dual_simplex_cost_perturbation_multiplier": 0.0}
+        options: dict[str, float | str] = {
+            "presolve": "off",
+            "simplex_scale_strategy": 0,
+            "dual_simplex_cost_perturbation_multiplier": 0.0,
+        }
         self._highs = _new_solver(**options)
         self._highs.addCols(n, cost, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
         self._row_scales = np.empty(0)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from darrm import priors
-from darrm.majority.error_bound import Row
+from darrm.majority.corners import Row
 from darrm.majority.groups import check_kinds
 from darrm.numerics.exact_sampling import require_generator
 from darrm.priors import Independent, Prior

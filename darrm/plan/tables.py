@@ -87,8 +87,9 @@ class TableProposal(Proposal):
     def shrinking(self, search: Search) -> Mechanism | None:
         """Mix the law with random guessing."""
         law = self.table.law
-        is_mixed = isinstance(law, NoiseFunction | PluralityLaw)
-        return Shrunk(search, search.workload, law, self._own_settings) if is_mixed else None
+        if not isinstance(law, NoiseFunction | PluralityLaw):
+            return None
+        return Shrunk(search, search.workload, law, self._own_settings)
 
 
 class Shrunk(Mechanism):

@@ -28,10 +28,10 @@ def test_the_least_budget_passes_and_one_less_does_not() -> None:
     assert least_budget(split, SETTING, 1e-3, 3.0)[0] > 1.2 * epsilon
 
 
-def test_the_table_is_the_one_of_the_guide_and_marks_the_smaller_guarantee() -> None:
+def test_the_table_is_the_one_of_its_page_and_marks_the_smaller_guarantee() -> None:
     rows = rows_of(DOCS / "reproduction" / "tested")
     assert len(rows) >= 7
-    assert table_of(rows) in (DOCS / "pate.md").read_text(encoding="utf-8")
+    assert table_of(rows) in (DOCS / "reproduction" / "tested.md").read_text(encoding="utf-8")
     for row in rows:
         assert row["exact"] < row["tested"]
         assert row["pass_chance"] == pytest.approx(CHANCE, abs=0.0099)
