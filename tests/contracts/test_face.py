@@ -150,7 +150,7 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("who", "kind"), zip(CALLS, ("labels", "an array", "votes"), strict=True))
+@pytest.mark.parametrize(("who", "kind"), [*zip(CALLS, ("labels", "an array", "votes"), strict=True)])
 def test_a_release_plans_draws_and_pays(who: str, kind: str) -> None:
     labels = [["no", "yes", "yes", "yes", "yes", "yes", "yes", "yes", "yes"]] * 4
     votes: Any = {"labels": labels, "an array": np.array(labels), "votes": Votes.of_labels(labels, ("no", "yes"))}[kind]

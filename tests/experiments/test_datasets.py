@@ -3,7 +3,7 @@ import hashlib
 import http.server
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,17 @@ import numpy as np
 import pytest
 import scipy.io
 
-from experiments import datasets, download
+from experiments import datasets
 from experiments.census import load_adult, read_rows
 from experiments.datasets import ALL_CLASSES, load, read_idx, read_mat
 from experiments.download import RemoteFile, obtain
 
+MAN = (
+    "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
+    "United-States, <=50K"
+)
+WOMAN = "52,?,20,HS-grad,9,Widowed,?,Wife,Other,Female,0,7,45,?,>50K"
+TEST = f"|1x3 Cross validator\n{WOMAN}.\n{MAN}.\n\n".encode()
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9])
 GOOD = gzip.compress(CONTENT, mtime=0)
 
@@ -62,8 +68,19 @@ def mirror() -> Iterator[str]:
     thread.join()
 
 
-def file(*mirrors: str) -> RemoteFile:
-    return RemoteFile("set", "part.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), mirrors)
+def file(*mirrors: str, folder: str = "set", name: str = "part.gz", content: bytes = CONTENT) -> RemoteFile:
+    return RemoteFile(folder, name, len(content), hashlib.sha256(content).hexdigest(), mirrors)
+
+
+def placed(data: str, contents: list[bytes], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put files of a data set into DARRM_DATA_DIR, with their own hashes."""
+    monkeypatch.setenv("DARRM_DATA_DIR", str(folder))
+    (folder / data).mkdir()
+    names = [real.name for real in datasets.FILES[data]]
+    for name, content in zip(names, contents, strict=True):
+        (folder / data / name).write_bytes(content)
+    files = [file(folder=data, name=name, content=content) for name, content in zip(names, contents, strict=True)]
+    monkeypatch.setitem(datasets.FILES, data, tuple(files))
 
 
 def test_a_download_is_checked_kept_and_not_repeated(mirror: str, tmp_path: Path) -> None:
@@ -128,24 +145,6 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.
         load("mnist")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "no IDX file"),
-        (bytes([0, 0, 13, 1, 0, 0, 0, 1, 0]), "no IDX file"),
-        (bytes([1, 0, 8, 1, 0, 0, 0, 1, 0]), "no IDX file"),
-        (bytes([0, 0, 8, 0]), "no IDX file"),
-        (bytes([0, 0, 8, 2, 0, 0]), "truncated within its header"),
-        (CONTENT[:-1], "has 10 bytes where its header says 11"),
-        (CONTENT + b"\0", "has 12 bytes where its header says 11"),
-        (bytes([0, 0, 8, 3, *[255] * 12]), "bytes where its header says"),
-    ],
-)
-def test_bad_idx_files_are_refused(content: bytes, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^here .*{message}"):
-        read_idx(content, "here")
-
-
 def mat(**arrays: Any) -> bytes:
     """A MATLAB file as SVHN's: version 5, compressed."""
     file = io.BytesIO()
@@ -158,74 +157,96 @@ def house_numbers(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, 256, (32, 32, 3, n), dtype=np.uint8), rng.permutation(np.arange(n) % 10 + 1)[:, None]
 
 
-@pytest.fixture
-def svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Tiny files of SVHN's format in DARRM_DATA_DIR, with their own hashes."""
-    monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))
-    (tmp_path / "svhn").mkdir()
-    parts, files = {}, []
-    for seed, (real, n) in enumerate(zip(datasets.FILES["svhn"], (20, 30, 10), strict=True)):
-        parts[real.name] = house_numbers(n, seed)
-        images, labels = parts[real.name]
-        content = mat(X=images, y=labels.astype(np.uint8))
-        (tmp_path / "svhn" / real.name).write_bytes(content)
-        files.append(RemoteFile("svhn", real.name, len(content), hashlib.sha256(content).hexdigest(), real.mirrors))
-    monkeypatch.setitem(datasets.FILES, "svhn", tuple(files))
-    return parts
-
-
-def test_house_numbers_have_channels_first_and_ten_means_zero(svhn: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+def test_house_numbers_have_channels_first_and_ten_means_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, extra, (images, labels) = (house_numbers(n, seed) for seed, n in enumerate((20, 30, 10)))
+    parts = [mat(X=x, y=y.astype(np.uint8)) for x, y in (train, extra, (images, labels))]
+    placed("svhn", parts, tmp_path, monkeypatch)
     data = load("svhn", ALL_CLASSES)
-    images, labels = svhn["test_32x32.mat"]
-    assert data.test_x.shape == (10, 3, 32, 32)
     assert data.test_x.flags.c_contiguous
-    for place in range(10):
-        assert (data.test_x[place] == np.moveaxis(images[..., place], 2, 0).astype(np.float32) / 255).all()
-        assert data.test_y[place] == (0 if labels[place, 0] == 10 else labels[place, 0])
+    assert (data.test_x == images.transpose(3, 2, 0, 1).astype(np.float32) / 255).all()
+    assert data.test_y.tolist() == [0 if label == 10 else label for label in labels[:, 0].tolist()]
     # teachers see the extra images as well, after the others
     assert data.train_x.shape == (50, 3, 32, 32)
-    assert (data.train_x[20, 1] * 255).round().tolist() == svhn["extra_32x32.mat"][0][:, :, 1, 0].tolist()
+    assert (data.train_x[20, 1] * 255).round().tolist() == extra[0][:, :, 1, 0].tolist()
     assert np.bincount(data.train_y).tolist() == [5] * 10
     assert load("svhn", (5, 8)).train_x.shape == (10, 3, 32, 32)
-
-
-def test_damaged_house_numbers_are_named(svhn: dict[str, tuple[np.ndarray, np.ndarray]], tmp_path: Path) -> None:
-    path = tmp_path / "svhn" / "test_32x32.mat"
-    content = path.read_bytes()
-    assert svhn
-    for bad, message in ((content[:-9], "holds"), (content[:-1] + b"\x00", "is corrupt")):
-        path.write_bytes(bad)
+    for bad, message in ((parts[2][:-9], "holds"), (parts[2][:-1] + b"\x00", "is corrupt")):
+        (tmp_path / "svhn" / "test_32x32.mat").write_bytes(bad)
         with pytest.raises(ValueError, match=rf"test_32x32\.mat {message}") as caught:
             load("svhn")
         assert "\n" not in str(caught.value)
 
 
+def census(numbers: dict[int, float], *ones: int) -> list[float]:
+    expected = [0.0] * 104
+    for place, number in (numbers | dict.fromkeys(ones, 1.0)).items():
+        expected[place] = number
+    return expected
+
+
+# where a column starts: 0 age, 1 work, 9 education, 25 its years, 26 marriage, 33 occupation, 47 relationship, 53 race,
+# 58 sex, 60 gain, 61 loss, 62 hours, 63 country
+MANS = census({0: 39, 25: 13, 60: 2174, 62: 40}, 1 + 5, 9 + 0, 26 + 2, 33 + 8, 47 + 3, 53 + 0, 58 + 1, 63 + 0)
+WOMANS = census({0: 52, 25: 9, 61: 7, 62: 45}, 9 + 3, 26 + 4, 47 + 0, 53 + 3, 58 + 0)
+
+
+def test_rows_of_the_census_become_numbers_and_missing_values_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed("adult", [f"{MAN}\n{MAN}\n{WOMAN}\n\n".encode(), TEST], tmp_path, monkeypatch)
+    table = load_adult()
+    assert table.train_x.dtype == np.float32
+    assert (table.train_x.tolist(), table.test_x.tolist()) == ([MANS, MANS, WOMANS], [WOMANS, MANS])
+    assert (table.train_y.tolist(), table.test_y.tolist()) == ([0, 0, 1], [1, 0])
+    (tmp_path / "adult" / "adult.test").write_bytes(TEST[:-1])
+    with pytest.raises(ValueError, match=r"adult/adult\.test holds"):
+        load_adult()
+
+
 IMAGES, CLASSES = house_numbers(4, 0)
 
 
+def third(line: str) -> bytes:
+    return f"|\n{MAN}\n{line}\n".encode()
+
+
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("read", "content", "message"),
     [
-        (b"", "truncated or no MATLAB file"),
-        (b"text, text, text, text" * 20, "truncated or no MATLAB file"),
-        (mat(X=IMAGES, y=CLASSES)[:-40], "truncated or no MATLAB file"),
-        (mat(X=IMAGES), r"has no images X .* with classes y \(n, 1\), but X \(32, 32, 3, 4\) and y \(0,\)"),
-        (mat(y=CLASSES), "has no images X"),
-        (mat(X=IMAGES, y=CLASSES[:3]), "has no images X"),
-        (mat(X=IMAGES.transpose(3, 0, 1, 2), y=CLASSES), "has no images X"),
-        (mat(X=IMAGES.astype(float), y=CLASSES), "has images of float64"),
-        (mat(X=IMAGES, y=CLASSES - 1), "and classes .*, not bytes and 1 … 10"),
+        (read_idx, b"", "no IDX file"),
+        (read_idx, bytes([0, 0, 13, 1, 0, 0, 0, 1, 0]), "no IDX file"),
+        (read_idx, bytes([1, 0, 8, 1, 0, 0, 0, 1, 0]), "no IDX file"),
+        (read_idx, bytes([0, 0, 8, 0]), "no IDX file"),
+        (read_idx, bytes([0, 0, 8, 2, 0, 0]), "truncated within its header"),
+        (read_idx, CONTENT[:-1], "has 10 bytes where its header says 11"),
+        (read_idx, CONTENT + b"\0", "has 12 bytes where its header says 11"),
+        (read_idx, bytes([0, 0, 8, 3, *[255] * 12]), "bytes where its header says"),
+        (read_mat, b"", "truncated or no MATLAB file"),
+        (read_mat, b"text, text, text, text" * 20, "truncated or no MATLAB file"),
+        (read_mat, mat(X=IMAGES, y=CLASSES)[:-40], "truncated or no MATLAB file"),
+        (read_mat, mat(X=IMAGES), r"no images X .* with classes y \(n, 1\), but X \(32, 32, 3, 4\) and y \(0,\)"),
+        (read_mat, mat(y=CLASSES), "has no images X"),
+        (read_mat, mat(X=IMAGES, y=CLASSES[:3]), "has no images X"),
+        (read_mat, mat(X=IMAGES.transpose(3, 0, 1, 2), y=CLASSES), "has no images X"),
+        (read_mat, mat(X=IMAGES.astype(float), y=CLASSES), "has images of float64"),
+        (read_mat, mat(X=IMAGES, y=CLASSES - 1), "and classes .*, not bytes and 1 … 10"),
+        (read_rows, third(MAN.replace("39, ", "")), "^line 3 of here is no row of 14 values"),
+        (read_rows, third(MAN + ", 1"), "is no row of 14 values"),
+        (read_rows, third(MAN.replace("<=50K", "50K")), "is no row of 14 values and one of <=50K, >50K"),
+        (read_rows, third(MAN.replace("State-gov", "Pirate")), "'Pirate' is no category of workclass"),
+        (read_rows, third(MAN.replace("2174", "much")), "could not convert string to float: 'much'"),
+        (read_rows, b"|1x3 Cross validator\n\n", "here has no rows"),
     ],
 )
-def test_other_matlab_files_are_refused(content: bytes, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^here .*{message}") as caught:
-        read_mat(content, "here")
+def test_other_files_are_refused_in_a_line(read: Callable[..., object], content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        read(content, "here")
+    assert "here" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_gzipped_is_taken_as_it_is(mirror: str, tmp_path: Path) -> None:
-    plain = RemoteFile("set", "part.mat", len(GOOD), hashlib.sha256(GOOD).hexdigest(), (f"{mirror}/good/",))
-    assert obtain(plain) == GOOD
+    assert obtain(file(f"{mirror}/good/", name="part.mat", content=GOOD)) == GOOD
     assert (tmp_path / "darrm" / "set" / "part.mat").read_bytes() == GOOD
 
 
@@ -240,71 +261,3 @@ def test_digits_split_without_overlap() -> None:
 def test_an_unknown_set_is_refused() -> None:
     with pytest.raises(ValueError, match="dataset must be one of digits, fashion-mnist, mnist, svhn"):
         load("cifar")
-    assert download.ATTEMPTS > 1
-
-
-MAN = (
-    "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
-    "United-States, <=50K"
-)
-WOMAN = "52,?,20,HS-grad,9,Widowed,?,Wife,Other,Female,0,7,45,?,>50K"
-TEST = f"|1x3 Cross validator\n{WOMAN}.\n{MAN}.\n\n"
-
-
-def row(numbers: dict[int, float], *ones: int) -> list[float]:
-    expected = [0.0] * 104
-    for place, number in (numbers | dict.fromkeys(ones, 1.0)).items():
-        expected[place] = number
-    return expected
-
-
-# where a column starts: 0 age, 1 work, 9 education, 25 its years, 26 marriage, 33 occupation, 47 relationship, 53 race,
-# 58 sex, 60 gain, 61 loss, 62 hours, 63 country
-MANS = row({0: 39, 25: 13, 60: 2174, 62: 40}, 1 + 5, 9 + 0, 26 + 2, 33 + 8, 47 + 3, 53 + 0, 58 + 1, 63 + 0)
-WOMANS = row({0: 52, 25: 9, 61: 7, 62: 45}, 9 + 3, 26 + 4, 47 + 0, 53 + 3, 58 + 0)
-
-
-def test_rows_become_numbers_and_what_is_missing_zeros() -> None:
-    x, y = read_rows(TEST.encode(), "here")
-    assert x.dtype == np.float32
-    assert x.tolist() == [WOMANS, MANS]
-    assert y.tolist() == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (MAN.replace("39, ", ""), "is no row of 14 values"),
-        (MAN + ", 1", "is no row of 14 values"),
-        (MAN.replace("<=50K", "50K"), "is no row of 14 values and one of <=50K, >50K"),
-        (MAN.replace("State-gov", "Pirate"), "'Pirate' is no category of workclass"),
-        (MAN.replace("2174", "much"), "could not convert string to float: 'much'"),
-    ],
-)
-def test_other_rows_are_named(line: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^line 3 of here.*{message}"):
-        read_rows(f"|\n{MAN}\n{line}\n".encode(), "here")
-
-
-def test_a_file_without_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="here has no rows"):
-        read_rows(b"|1x3 Cross validator\n\n", "here")
-
-
-def test_the_table_is_split_as_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))
-    (tmp_path / "adult").mkdir()
-    contents = {"adult.data": f"{MAN}\n{MAN}\n{WOMAN}\n\n".encode(), "adult.test": TEST.encode()}
-    files = []
-    for real in datasets.FILES["adult"]:
-        content = contents[real.name]
-        (tmp_path / "adult" / real.name).write_bytes(content)
-        files.append(RemoteFile("adult", real.name, len(content), hashlib.sha256(content).hexdigest(), real.mirrors))
-    monkeypatch.setitem(datasets.FILES, "adult", tuple(files))
-    table = load_adult()
-    assert table.train_x.tolist() == [MANS, MANS, WOMANS]
-    assert table.test_x.tolist() == [WOMANS, MANS]
-    assert (table.train_y.tolist(), table.test_y.tolist()) == ([0, 0, 1], [1, 0])
-    (tmp_path / "adult" / "adult.test").write_bytes(TEST.encode()[:-1])
-    with pytest.raises(ValueError, match=r"adult/adult\.test holds"):
-        load_adult()
