@@ -164,7 +164,7 @@ def test_a_release_plans_draws_and_pays(who: str, kind: str) -> None:
 def test_more_classes_and_open_answers_are_released() -> None:
     teachers: dict[str, Any] = {"budget": (4, "1e-5"), "non_private": True, "overlap": 1}
     assert release(np.full((3, 12), 2), classes=4, **teachers).labels.shape == (3,)
-    said = [["flu"] * 8] * 2
+    said = [["flu"] * 30] * 2
     assert set(release(said, classes="open", **teachers).labels.tolist()) <= {"flu", "-1"}
 
 
