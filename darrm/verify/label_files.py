@@ -440,7 +440,8 @@ def _numbers_of(rows: list[list[str]]) -> NDArray[np.int64]:
 
 
 def _pieces_of(path: Path, written: Any) -> Iterator[bytes]:  # noqa: ANN401 (of hashlib)
-    """Yield whole lines at a time, with the line ends of a release."""
+    """Yield whole lines at a time, with the line ends of a release; text in quotes stays as it is."""
+    quotes = 0
     with path.open("rb") as file:
         rest, data = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8), b"\n"
         while data:
@@ -451,7 +452,9 @@ def _pieces_of(path: Path, written: Any) -> Iterator[bytes]:  # noqa: ANN401 (of
             if len(rest) > _LONGEST_LINE:
                 raise ValueError(f"a line has more than {_LONGEST_LINE:,} bytes")
             if newline:
-                lines = (whole + newline).replace(b"\r\n", b"\n")
+                parts = (whole + newline).split(b'"')
+                ends = [part if (quotes + n) % 2 else part.replace(b"\r\n", b"\n") for n, part in enumerate(parts)]
+                quotes, lines = quotes + len(parts) - 1, b'"'.join(ends)
                 written.update(lines)
                 try:
                     lines.decode()

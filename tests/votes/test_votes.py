@@ -591,6 +591,7 @@ LABELS = st.one_of(
 
 
 @given(LABELS, st.sampled_from(["labels.csv", "labels.npy"]))
+@example(["\r\n", "a\r\nb"], "labels.csv")
 def test_labels_come_back(values: list, name: str) -> None:
     labels = np.array(values) if values else np.empty(0, dtype=np.int64)
     with tempfile.TemporaryDirectory() as folder:
