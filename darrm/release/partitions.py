@@ -398,7 +398,7 @@ def _missing(found: Survey, ledger: PrivacyLedger, after: int) -> list[tuple[Vot
             missing.append((file, entry.number))
         elif not path.is_file():
             advice = (
-                "put it back; without it, remove the plan beside the output and release all again, which costs again"
+                "put it back; if it is lost, remove the plan next to the output and release all again, at the full cost"
             )
             raise ValueError(f"{str(path)!r} was paid for and delivered, and is gone: {advice}")
     return missing
