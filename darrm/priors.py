@@ -16,27 +16,8 @@ linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``. No sampli
 Independent p_i on both sides of 1/2 have no such weights. `Prior.probabilities` then feeds
 `darrm.majority.noise_function` and the objective ``"expected-error"``.
 
-**A user's prior** inherits from `Prior`; ``tests/contracts/test_priors.py`` lists the requirements. Here p is 0.9 in
-easy questions and 0.6 in hard ones, the same for all voters:
-
->>> class EasyAndHard(Prior):
-...     text = "easy and hard"
-...
-...     def weights(self, K):
-...         return 0.5 * (Point(0.9).weights(K) + Point(0.6).weights(K))
-...
-...     def probabilities(self, K, count, *, rng):
-...         return np.repeat(rng.choice([0.9, 0.6], (count, 1)), K, axis=1)
->>> from darrm import PrivacyParams, Problem, Voters, optimize_table
->>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 2)
->>> table = optimize_table(problem, prior=EasyAndHard())
->>> round(table.optimality.value, 6) == round(table.gamma.expected_error(EasyAndHard()), 6)
-True
-
-A table keeps the name of such a prior and a digest of its coefficients. Privacy does not depend on the prior.
-
->>> to_json(EasyAndHard(), 3)["name"], to_json(Point(0.9), 3)
-('easy and hard', {'kind': 'point', 'p': '0.9'})
+**A user's prior** inherits from `Prior`: see docs/how-to/own-prior.md; ``tests/contracts/test_priors.py`` lists the
+requirements. A table keeps the name of such a prior and a digest of its coefficients. Privacy does not depend on it.
 """
 
 import hashlib
@@ -64,8 +45,7 @@ _TWO, _LISTED, _OPEN_SET, _ANY = "two classes", "listed classes", "open-set answ
 _DIGEST_DRAWS = 100  # draws from a fixed seed, for the digest of a prior without coefficients
 _OTHER = "other"  # the kind of a prior with name and digest in a file
 _MEMBERS = {"log_probabilities", "sample", "weights", "probabilities"}
-_RECORDED = "votes:"  # begins the text of recorded votes
-_LIKE = "like:"  # and that of votes for the fit of `Led`
+_RECORDED, _LIKE = "votes", "like"  # the kinds of texts that name files: recorded votes, and votes for a fit of `Led`
 _FITTED = (-12.0, 12.0)  # logarithms of the fitted numbers
 _COMPASS = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
 _LAST_STEP = 1e-3
@@ -406,11 +386,13 @@ class Spread(_BuiltIn):
 
     def log_probabilities(self, counts: Counts) -> Array:
         """Compute the log of the mean of three laws, (n, C) → (n,)."""
-        return _log_mean([prior.log_probabilities(counts) for prior in columns_of(counts.shape[1]).values()])
+        logs = [prior.log_probabilities(counts) for prior in columns_of(counts.shape[1]).values()]
+        return np.asarray(logsumexp(logs, axis=0) - math.log(3.0))
 
     def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
         """Compute the log of the mean of three of Ewens' laws."""
-        return _log_mean([prior.log_of_partitions(parts) for prior in columns_of(OPEN).values()])
+        logs = [prior.log_of_partitions(parts) for prior in columns_of(OPEN).values()]
+        return np.asarray(logsumexp(logs, axis=0) - math.log(3.0))
 
     def strings(self, K: int) -> Array:
         """Compute the mean of the three expected numbers."""
@@ -432,10 +414,6 @@ class Spread(_BuiltIn):
         """Draw from each of the three in turn."""
         three = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in columns_of(2).values()]
         return np.stack(three, axis=1).reshape(-1, K)[:count]
-
-
-def _log_mean(logs: list[Array]) -> Array:
-    return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
 
 @dataclass(frozen=True)
@@ -507,6 +485,8 @@ class RecordedVotes(Prior):
 class _OfVoters(_BuiltIn):
     """Independent voters with the same mean probability of a 1, for two classes."""
 
+    linear: ClassVar[str] = ""  # which texts of the kind have weights
+
     @property
     def mean(self) -> float:
         """The mean of p_i: the law of the number of ones is Binomial(K, mean)."""
@@ -519,13 +499,26 @@ class _OfVoters(_BuiltIn):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(binomial_pmf(int(counts[0].sum()), self.mean))[counts[:, 1]])
 
+    def weights(self, K: int) -> Array:
+        """Compute ``|Bin(K, μ)(l) − Bin(K, μ)(K − l)|`` with the mean μ, for l > K/2."""
+        checks.integer_at_least(1, K=K)
+        if not self.has_closed_form:
+            advice = "the majority may change sides: the objective expected-error takes this one"
+            checks.fail("the prior", self.text, f"one with a linear expected error{self.linear}", advice)
+        # α_l − α_{K−l} = α_l·(1 − ((1−p)/p)^{2l−K}), without cancellation
+        levels, p = np.arange(K // 2 + 1, K + 1), max(self.mean, 1.0 - self.mean)
+        pmf = binomial_pmf(K, p)[K // 2 + 1 :]
+        if p == 1.0:
+            return pmf
+        return np.asarray(pmf * -np.expm1((2 * levels - K) * (math.log1p(-p) - math.log(p))), dtype=np.float64)
+
 
 @dataclass(frozen=True)
 class Independent(_OfVoters):
     """Independent p_i ~ U[low, high]; with 1/2 ≤ low the paper's surrogate [D, Eq. 202] in closed form.
 
-    The weight of γ(l) is then Bin(K, μ)(l) − Bin(K, μ)(K − l) with the mean μ = (low + high)/2, so intervals with one
-    mean give one result. The paper's T_U is (0, 1), which its objective replaces by (0.5, 1).
+    The weights depend on the mean μ = (low + high)/2 alone, so intervals with one mean give one result. The paper's T_U
+    is (0, 1), which its objective replaces by (0.5, 1).
 
     >>> Independent(0.5, 1.0).weights(3)
     array([0.28125, 0.40625])
@@ -540,6 +533,7 @@ class Independent(_OfVoters):
     high: float = 1.0
     kind: ClassVar[str] = "uniform"
     usage: ClassVar[str] = "uniform, uniform:LOW,HIGH"
+    linear: ClassVar[str] = ", uniform:LOW,HIGH with 0.5 <= LOW <= HIGH and HIGH > 0.5"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -553,18 +547,6 @@ class Independent(_OfVoters):
     def has_closed_form(self) -> bool:
         """Whether no p_i can fall below 1/2."""
         return self.low >= 0.5 and self.high > 0.5
-
-    def weights(self, K: int) -> Array:
-        """Compute Bin(K, μ)(l) − Bin(K, μ)(K − l) for l > K/2."""
-        if not self.has_closed_form:
-            checks.fail(
-                "the prior",
-                self.text,
-                "uniform:LOW,HIGH with 0.5 <= LOW <= HIGH and HIGH > 0.5",
-                "below 1/2 the majority changes sides and the expected error is not linear in γ: "
-                "the objective expected-error takes such priors",
-            )
-        return _binomial_weights(K, self.mean)
 
     @property
     def mean(self) -> float:
@@ -591,6 +573,8 @@ class TwoSided(_OfVoters):
     high: float
     kind: ClassVar[str] = "two-sided"
     usage: ClassVar[str] = "two-sided:LOW,HIGH"
+    has_closed_form: ClassVar[bool] = False  # type: ignore[assignment]  # the majority may fall on either side
+    mean: ClassVar[float] = 0.5  # type: ignore[assignment]  # both sides are equally likely
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -599,22 +583,6 @@ class TwoSided(_OfVoters):
 
     def __str__(self) -> str:
         return f"independent p_i, each 1 − q or q with q uniform on [{', '.join(self._decimals().values())}]"
-
-    @property
-    def has_closed_form(self) -> bool:
-        """No: the majority may fall on either side."""
-        return False
-
-    @property
-    def mean(self) -> float:
-        """1/2, as both sides are equally likely."""
-        return 0.5
-
-    def weights(self, K: int) -> Array:
-        """Refuse: the expected error is not linear in γ."""
-        checks.integer_at_least(1, K=K)
-        advice = "the objective expected-error takes this one"
-        return checks.fail("the prior", self.text, "one with a linear expected error", advice)
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw count × K independent probabilities."""
@@ -643,10 +611,6 @@ class Point(_OfVoters):
     def __str__(self) -> str:
         return f"every p_i = {self._decimals()['p']}"
 
-    def weights(self, K: int) -> Array:
-        """Compute ``|Bin(K, p)(l) − Bin(K, p)(K − l)|`` for l > K/2."""
-        return _binomial_weights(K, max(self.p, 1.0 - self.p))
-
     @property
     def mean(self) -> float:
         """The p."""
@@ -670,16 +634,12 @@ class StoredPrior(Prior):
 
     name: str  # the `text` that the prior had
     digest: str  # its `digest_of`
+    has_closed_form: ClassVar[bool] = False  # type: ignore[misc]  # nothing is known of it
 
     @property
     def text(self) -> str:
         """The name that the prior had."""
         return self.name
-
-    @property
-    def has_closed_form(self) -> bool:
-        """No: nothing is known of it."""
-        return False
 
     def __str__(self) -> str:
         return f"the prior {self.text!r}"
@@ -698,15 +658,6 @@ class StoredPrior(Prior):
 _KINDS: dict[str, type[_BuiltIn]] = {
     prior.kind: prior for prior in (Independent, TwoSided, Point, Spread, Ewens, Dirichlet, Led)
 }
-_OF_FILES = "like:FILE or votes:FILE"
-
-
-def _public_votes(path: str, classes: int) -> Votes:
-    """Read counts, a column a class, or else labels: public votes may be of any number of voters."""
-    try:
-        return Votes.read(path, classes=classes, layout="counts")
-    except ValueError:
-        return Votes.read(path, classes=classes, layout="labels")
 
 
 def parse(text: str, classes: int = 2) -> Prior:
@@ -723,9 +674,12 @@ def parse(text: str, classes: int = 2) -> Prior:
     """
     checks.instance(str, text=text, advice="a prior itself needs no parsing")
     kind, colon, arguments = text.partition(":")
-    if text.startswith((_RECORDED, _LIKE)) and arguments and not is_open(classes):
-        votes = _public_votes(arguments, classes)
-        return Led.fitted(votes) if text.startswith(_LIKE) else RecordedVotes(arguments, votes)
+    if kind in {_RECORDED, _LIKE} and arguments and not is_open(classes):
+        try:  # counts, a column a class, or else labels: public votes may be of any number of voters
+            votes = Votes.read(arguments, classes=classes, layout="counts")
+        except ValueError:
+            votes = Votes.read(arguments, classes=classes, layout="labels")
+        return Led.fitted(votes) if kind == _LIKE else RecordedVotes(arguments, votes)
     if text == _COMMON and is_law_a_gamma(classes):
         return Dirichlet()
     prior, numbers = _KINDS.get(kind), _numbers(arguments) if colon else ()
@@ -733,10 +687,10 @@ def parse(text: str, classes: int = 2) -> Prior:
         has_defaults = all(field.default is not MISSING for field in fields(prior))
         if len(numbers) == len(fields(prior)) or (not colon and has_defaults):
             return prior(*numbers)
-    usages = [prior.usage for prior in _KINDS.values() if prior.is_about(classes)]
+    usages = ", ".join(prior.usage for prior in _KINDS.values() if prior.is_about(classes))
     if is_open(classes):
-        return checks.fail("the prior", text, f"{', '.join(usages)} for open answers", "for example ewens:0.5")
-    allowed = ", ".join([*usages, _OF_FILES])
+        return checks.fail("the prior", text, f"{usages} for open answers", "for example ewens:0.5")
+    allowed = f"{usages}, like:FILE or votes:FILE"
     if is_law_a_gamma(classes):
         return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
     return checks.fail("the prior", text, f"{allowed} for more than two classes", "for example dirichlet:0.5")
@@ -754,6 +708,26 @@ def _numbers(arguments: str) -> tuple[float, ...] | None:
 def parsed(text: str | None, classes: int = 2) -> Prior | None:
     """Read ``--prior``; None if it is not given."""
     return None if text is None else parse(text, classes)
+
+
+def checked(prior: Prior | str, classes: int = 2) -> Prior:
+    """Return a prior for a number of classes, also from its text; `ValueError` for any other.
+
+    >>> checked("uniform"), checked("dirichlet:0.5", classes=10)
+    (Independent(low=0.5, high=1.0), Dirichlet(concentration=0.5))
+    """
+    if isinstance(prior, str):
+        return parse(prior, classes)
+    if not isinstance(prior, Prior):
+        advice = "say Dirichlet() or 'dirichlet'; a prior of one's own inherits from darrm.priors.Prior"
+        checks.fail("prior", prior, "a darrm.priors.Prior, or its text", advice)
+    if isinstance(prior, RecordedVotes):
+        prior.check_classes(classes)
+    if isinstance(prior, _BuiltIn) and not prior.is_about(classes):
+        advice = "say Dirichlet(), the belief that every histogram is equally likely"
+        advice = "say Ewens()" if is_open(classes) else advice
+        checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
+    return prior
 
 
 def default_of(classes: int) -> Prior:
@@ -776,6 +750,15 @@ def is_built_in(prior: object) -> bool:
     (True, False, False)
     """
     return type(prior) in {*_KINDS.values(), RecordedVotes}
+
+
+def in_words(prior: Prior) -> str:
+    """Describe a prior for a report, with the flag for it if there is one.
+
+    >>> in_words(Point(0.8))
+    'every p_i = 0.8 (--prior point:0.8)'
+    """
+    return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
 
 
 def to_json(prior: Prior, K: int, classes: int = 2) -> dict[str, str]:
@@ -806,43 +789,14 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (from JSON)
 
 def digest_of(prior: Prior, K: int, classes: int = 2) -> str:
     """Compute the SHA-256 of a prior's coefficients for K voters, or of a few draws without coefficients."""
+    numbers: NDArray[Any]
     if not is_law_a_gamma(classes):
-        numbers: NDArray[Any] = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
+        numbers = prior.sample(K, classes, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     elif prior.has_closed_form:
         numbers = weights_of(prior, K)
     else:
         numbers = prior.probabilities(K, _DIGEST_DRAWS, rng=np.random.default_rng(0))
     return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
-
-
-def in_words(prior: Prior) -> str:
-    """Describe a prior for a report, with the flag for it if there is one.
-
-    >>> in_words(Point(0.8))
-    'every p_i = 0.8 (--prior point:0.8)'
-    """
-    return f"{prior} (--prior {prior.text})" if is_built_in(prior) else f"the prior {prior.text!r}"
-
-
-def checked(prior: Prior | str, classes: int = 2) -> Prior:
-    """Return a prior for a number of classes, also from its text; `ValueError` for any other.
-
-    >>> checked("uniform"), checked("dirichlet:0.5", classes=10)
-    (Independent(low=0.5, high=1.0), Dirichlet(concentration=0.5))
-    """
-    if isinstance(prior, str):
-        return parse(prior, classes)
-    if not isinstance(prior, Prior):
-        advice = "say Dirichlet() or 'dirichlet'; a prior of one's own inherits from darrm.priors.Prior"
-        checks.fail("prior", prior, "a darrm.priors.Prior, or its text", advice)
-    if isinstance(prior, RecordedVotes):
-        prior.check_classes(classes)
-    if isinstance(prior, _BuiltIn) and not prior.is_about(classes):
-        advice = (
-            "say Ewens()" if is_open(classes) else "say Dirichlet(), the belief that every histogram is equally likely"
-        )
-        checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
-    return prior
 
 
 def weights_of(prior: Prior | str, K: int) -> Array:
@@ -904,12 +858,3 @@ def _climbed(value: Callable[[Array], float], point: Array) -> Array:
         else:
             step /= 2.0
     return point
-
-
-def _binomial_weights(K: int, p: float) -> Array:
-    """Compute α_l − α_{K−l} = α_l·(1 − ((1−p)/p)^{2l−K}) without cancellation, for p > 1/2."""
-    levels = np.arange(K // 2 + 1, K + 1)
-    pmf = binomial_pmf(K, p)[K // 2 + 1 :]
-    if p == 1.0:
-        return pmf
-    return np.asarray(pmf * -np.expm1((2 * levels - K) * (math.log1p(-p) - math.log(p))), dtype=np.float64)
