@@ -33,7 +33,6 @@ from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.report import (
     GammaReport,
-    PluralityReport,
     Report,
     fitted,
     rows_data,
@@ -202,13 +201,13 @@ def optimize(
 
 def _print_report(table: Table, missing: int | None, remark: str, output: Output) -> None:
     """Compare the table with simpler rules, draw and print."""
-    report: Report = PluralityReport(table)
+    report = Report(table)
     if table.problem.has_noise_function:
         with output.status_line() as line:
             numbers = range(0) if missing is None else range(missing + 1)
-            report = of_gamma = GammaReport.of(table, numbers, line.show)
+            report = GammaReport.of(table, numbers, line.show)
         if output.plot is not None:
-            of_gamma.plot(output.plot)
+            report.plot(output.plot)
     output.print(
         text=lambda: report.text(output.path, everything=output.everything, remark=remark),
         document=lambda: report.document(output.path),

@@ -23,7 +23,7 @@ K = 30, and 6 s at C = 10, K = 20.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -282,10 +282,7 @@ class _VoterOracle:
             broken, share = self._look(point, every=None)
         labels = [row for _, row in sorted(broken, key=lambda pair: -pair[0])[:_MOST_AT_ONCE]]
         self.known |= set(labels)
-        matrix = np.array([self._coefficients(row) for row in labels]).reshape(-1, point.size)
-        places, columns = np.nonzero(matrix)
-        rows = SparseRows(places, columns, matrix[places, columns], np.full(len(labels), self.delta))
-        return Separation(rows, rows.limits, (1.0 - share) * point + share / self.problem.classes, thorough, labels)
+        return _mixed(self.problem, point, share, [self._coefficients(row) for row in labels], labels, thorough)
 
     def _look(self, point: Array, *, every: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
         broken, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)
@@ -319,11 +316,17 @@ class _TurnOracle:
             share = max(share, voter_corners.share_for(self.problem, voters.answers, worst))
             if float(row @ point) > delta + _BROKEN:
                 matrix.append(row)
-        labels = [f"{len(matrix)} in turn" for _ in matrix]
-        entries = np.array(matrix).reshape(-1, point.size)
-        places, columns = np.nonzero(entries)
-        rows = SparseRows(places, columns, entries[places, columns], np.full(len(labels), delta))
-        return Separation(rows, rows.limits, (1.0 - share) * point + share / self.problem.classes, True, labels)
+        return _mixed(self.problem, point, share, matrix, [f"{len(matrix)} in turn" for _ in matrix], thorough=True)
+
+
+def _mixed(
+    problem: Problem, point: Array, share: float, matrix: list[Array], labels: Sequence[object], thorough: bool
+) -> Separation:
+    """Return rows, with the point mixed with a share of a random answer, which satisfies them."""
+    entries = np.array(matrix).reshape(-1, point.size)
+    places, columns = np.nonzero(entries)
+    rows = SparseRows(places, columns, entries[places, columns], np.full(len(labels), problem.target.delta))
+    return Separation(rows, rows.limits, (1.0 - share) * point + share / problem.classes, thorough, labels)
 
 
 class _RenyiOracle:

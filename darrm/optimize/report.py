@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +58,17 @@ class Entry:
     expected_error: float | None  # under the same prior
     remark: str  # why it is absent, or how certification changed it; may be empty
 
+    @classmethod
+    def of(cls, name: str, table: Table, prior: Prior) -> Entry:
+        """Evaluate a table under a prior."""
+        scale, gamma = table.certificate.scale, table.gamma
+        remark = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
+        if name == _CONSTANT:
+            remark = f"the best constant, 1 {remark or 'as it stands'}; γ_const is p_const of [D, Lemma A.1]"
+        elif name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
+            remark = f"its theorem covers δ = Δ = 0 and odd K only; {remark or 'certified as it stands'}"
+        return cls(name, table, gamma.share_right(prior), gamma.expected_error(prior), remark)
+
 
 def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
     """Certify the baselines of the optimal table's problem and evaluate all five under a prior.
@@ -79,15 +89,14 @@ def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
         "γ_const": baselines.randomized_response,
         _CONSTANT: baselines.truth,
     }
-    entries = [_entry("γ_opt", optimal, prior, "")]
+    entries = [replace(Entry.of("γ_opt", optimal, prior), remark="")]
     for name, propose in proposals.items():
         try:
             proposal = propose(problem)
         except ValueError as error:
             entries.append(Entry(name, None, None, None, str(error)))
         else:
-            table = certify(problem, proposal)
-            entries.append(_entry(name, table, prior, _remark(name, table)))
+            entries.append(Entry.of(name, certify(problem, proposal), prior))
     return tuple(entries)
 
 
@@ -124,37 +133,39 @@ def with_missing(
     return tuple(rows)
 
 
-def _entry(name: str, table: Table, prior: Prior, remark: str) -> Entry:
-    return Entry(name, table, table.gamma.share_right(prior), table.gamma.expected_error(prior), remark)
-
-
-def _remark(name: str, table: Table) -> str:
-    scale = table.certificate.scale
-    scaled = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
-    if name == _CONSTANT:
-        return f"the best constant, 1 {scaled or 'as it stands'}; γ_const is p_const of [D, Lemma A.1]"
-    if name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
-        return f"its theorem covers δ = Δ = 0 and odd K only; {scaled or 'certified as it stands'}"
-    return scaled
-
-
 @dataclass(frozen=True, eq=False)
-class Report(ABC):
-    """The report of the command on an optimal table."""
+class Report:
+    """The report of the command on a certified law on histograms.
+
+    ``everything`` includes the rules that do not apply and the reasons; ``remark`` is a note on the voters' guarantees.
+    """
 
     table: Table
 
-    @abstractmethod
-    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:
-        """Write the paragraphs for a person.
+    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:  # noqa: ARG002 (the report is always complete)
+        """Write the paragraphs: the accuracy, the answers, the proof."""
+        problem, law, optimality = self.table.problem, self.table.law, self.table.optimality
+        yield plurality_heading(problem, optimality, remark)
+        yield right_labels(problem, law, optimality)
+        yield answers(problem, law)
+        yield plurality_proof(problem, law, self.table.certificate)
 
-        ``everything`` includes the rules that do not apply and the reasons; ``remark`` is a note on the voters'
-        guarantees.
-        """
-
-    @abstractmethod
     def details(self) -> Document:
-        """Write the part of the JSON document that depends on the kind of law."""
+        """Write the accuracy and the answers to a few histograms."""
+        problem, law = self.table.problem, self.table.law
+        shown = shown_histograms(problem.voters.K, problem.classes)
+        answered = share_answered(law, self.table.optimality) if is_open(problem.classes) else None
+        return {
+            "format": "darrm plurality report",
+            "version": 1,
+            "problem": problem.to_json(),
+            "share_right": self.table.share_right,
+            **({"share_answered": answered} if is_open(problem.classes) else {}),
+            "histograms": [
+                {"votes": list(counts), "probabilities": law.probabilities([counts])[0].tolist()} for counts in shown
+            ],
+            "certificate": asdict(self.table.certificate),
+        }
 
     def text(self, output: Path | None, *, everything: bool = False, remark: str = "") -> str:
         """Write the report for a person."""
@@ -235,36 +246,6 @@ class GammaReport(Report):
         plot_noise_functions(self.table.problem, named, path)
 
 
-@dataclass(frozen=True, eq=False)
-class PluralityReport(Report):
-    """The report on a law on histograms."""
-
-    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:  # noqa: ARG002 (the report is always complete)
-        """Write the paragraphs: the accuracy, the answers, the proof."""
-        problem, law, optimality = self.table.problem, self.table.law, self.table.optimality
-        yield plurality_heading(problem, optimality, remark)
-        yield right_labels(problem, law, optimality)
-        yield answers(problem, law)
-        yield plurality_proof(problem, law, self.table.certificate)
-
-    def details(self) -> Document:
-        """Write the accuracy and the answers to a few histograms."""
-        problem, law = self.table.problem, self.table.law
-        shown = shown_histograms(problem.voters.K, problem.classes)
-        answered = share_answered(law, self.table.optimality) if is_open(problem.classes) else None
-        return {
-            "format": "darrm plurality report",
-            "version": 1,
-            "problem": problem.to_json(),
-            "share_right": self.table.share_right,
-            **({"share_answered": answered} if is_open(problem.classes) else {}),
-            "histograms": [
-                {"votes": list(counts), "probabilities": law.probabilities([counts])[0].tolist()} for counts in shown
-            ],
-            "certificate": asdict(self.table.certificate),
-        }
-
-
 def rows_text(tables: Sequence[Table]) -> str:
     """Write the best tables for several privacy allowances, a line each."""
     optimality = tables[0].optimality
@@ -337,18 +318,15 @@ def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
 def _missing(rows: Sequence[WithMissing]) -> str:
     if not rows:
         return ""
-    chosen = [rows[place] for place in spread(len(rows), _MOST_LINES)]
-    lines = [
+    head = [
         "γ_opt where votes are missing and fair coins stand for them (darrm release --missing coin): right is what",
         "most of the votes that are there say, and at a tie both labels are right",
         f"{'missing':>8}{'right':>{_COLUMN}}{'error':>{_COLUMN}}",
     ]
-    for row in chosen:
-        share, error = _short(row.share_right), _short(row.expected_error)
-        lines.append(f"{row.missing:>8}{share:>{_COLUMN}}{error:>{_COLUMN}}")
-    if len(chosen) < len(rows):
-        lines.append(f"  ({len(chosen)} of {len(rows)} lines shown; --format json has all)")
-    return "\n".join(lines)
+    lines = [
+        f"{row.missing:>8}{_short(row.share_right):>{_COLUMN}}{_short(row.expected_error):>{_COLUMN}}" for row in rows
+    ]
+    return "\n".join([*head, *_shortened(lines, "--format json")])
 
 
 def _short(error: float | None) -> str:
@@ -383,10 +361,17 @@ def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
 
 
 def _level_table(levels: Sequence[int], columns: Mapping[str, Array]) -> str:
-    """Tabulate functions of l in at most `_MOST_LINES` lines."""
-    chosen = spread(len(levels), _MOST_LINES)
-    lines = [f"{'l':>8}" + "".join(f"{name:>{_COLUMN}}" for name in columns)]
-    lines += [f"{levels[i]:>8}" + "".join(f"{values[i]:>{_COLUMN}.4f}" for values in columns.values()) for i in chosen]
-    if len(chosen) < len(levels):
-        lines.append(f"  ({len(chosen)} of {len(levels)} lines shown; --output or --format json has all)")
-    return "\n".join(lines)
+    """Tabulate functions of l."""
+    lines = [
+        f"{level:>8}" + "".join(f"{values[place]:>{_COLUMN}.4f}" for values in columns.values())
+        for place, level in enumerate(levels)
+    ]
+    head = f"{'l':>8}" + "".join(f"{name:>{_COLUMN}}" for name in columns)
+    return "\n".join([head, *_shortened(lines, "--output or --format json")])
+
+
+def _shortened(lines: Sequence[str], elsewhere: str) -> list[str]:
+    """Choose at most `_MOST_LINES` lines, and name the output that has all."""
+    chosen = [lines[place] for place in spread(len(lines), _MOST_LINES)]
+    more = [f"  ({len(chosen)} of {len(lines)} lines shown; {elsewhere} has all)"]
+    return chosen if len(chosen) == len(lines) else chosen + more

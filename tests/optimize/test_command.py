@@ -1,5 +1,6 @@
 """The main command as a user meets it: output, files, bad input, and what it imports."""
 
+import json
 import os
 import pty
 import signal
@@ -12,10 +13,13 @@ import pytest
 from darrm import Table
 from darrm.commands.command_line import run
 from darrm.optimize.__main__ import main
+from darrm.release.__main__ import main as release
 from tests.doors import refused, validated
 from tests.optimality import optimality_of
 
 ROOT = Path(__file__).parents[2]
+OF_THREE = ["--classes", "3", "--K", "9", "--non-private", "--overlap", "1", "--target", "0.5,1e-3"]
+OPEN = ["--classes", "open", "--K", "6", "--non-private", "--overlap", "1", "--target", "3,0.05"]
 EXTRAS = ("cvxpy", "dp_accounting", "torch", "matplotlib", "sklearn", "safetensors", "joblib")
 
 
@@ -58,19 +62,8 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
 @pytest.mark.slow
 def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
-    arguments = [
-        "--objective",
-        "expected-error",
-        "--K",
-        "7",
-        "--m",
-        "2",
-        "--draws",
-        "2000",
-        "--output",
-        str(path),
-        "--force",
-    ]
+    arguments = ["--objective", "expected-error", "--K", "7", "--m", "2", "--draws", "2000"]
+    arguments += ["--output", str(path), "--force"]
     assert main(arguments) == 0
     text = capsys.readouterr().out
     assert "--prior uniform:0,1" in text
@@ -83,17 +76,15 @@ def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureF
     assert "each 1 − q or q with q uniform on [0.7, 1]" in capsys.readouterr().out
 
 
-def test_quiet_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: main(["--quiet", "--output", str(tmp_path / "t.json")])) == 0
+def test_quiet_says_nothing_and_writes_a_table_and_a_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, picture = tmp_path / "t.json", tmp_path / "gamma.png"
+    assert run(lambda: main(["--K", "10", "--quiet", "--output", str(table), "--plot", str(picture)])) == 0
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
-    assert (tmp_path / "t.json").exists()
-
-
-def test_a_picture(tmp_path: Path) -> None:
-    path = tmp_path / "gamma.png"
-    assert run(lambda: main(["--K", "10", "--quiet", "--plot", str(path)])) == 0
-    assert path.read_bytes().startswith(b"\x89PNG")
+    assert table.exists()
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_long_table_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
@@ -292,15 +283,96 @@ def test_several_allowances_print_a_row_each(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "--K 5 --target 0.5 1e-4",
-        "--n-voters 5 --target 0.5,1e-4",
-        "--teachers 5 --target 0.5, 1e-4",
-    ],
+    "words", ["--K 5 --target 0.5 1e-4", "--n-voters 5 --target 0.5,1e-4", "--teachers 5 --target 0.5, 1e-4"]
 )
 def test_natural_spellings_mean_the_same(words: str, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     assert main([*words.split(), "-q", "-o", str(path)]) == 0
     problem = Table.load(path).problem
     assert (problem.voters.K, str(problem.target)) == (5, "(0.5, 0.0001)")
+
+
+def test_text_and_json_say_what_the_table_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.json"
+    assert main([*OF_THREE, "--output", str(path)]) == 0
+    text = capsys.readouterr().out
+    table = Table.load(path)
+    validated(path, "plurality_table")
+    assert f"Right labels      {table.share_right:.10g}" in text
+    row = "".join(f"{each:8.4f}" for each in table.plurality.probabilities([[6, 3, 0]])[0])
+    assert row in text
+    assert main([*OF_THREE, "--format", "json", "--output", str(path), "--force"]) == 0
+    report = validated(capsys.readouterr().out, "plurality_report")
+    assert report["share_right"] == table.share_right
+    assert table.optimality is not None
+    assert report["optimality"]["bound"] == table.optimality.bound
+    votes = [shown["votes"] for shown in report["histograms"]]
+    assert [shown["probabilities"] for shown in report["histograms"]] == table.plurality.probabilities(votes).tolist()
+    assert votes[0] == [9, 0, 0]
+    assert votes[-1] == [3, 3, 3]
+
+
+def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
+    shares = []
+    for prior in ("dirichlet:0.2", "dirichlet", "dirichlet:5"):
+        assert main([*OF_THREE, "--prior", prior, "--format", "json"]) == 0
+        shares.append(json.loads(capsys.readouterr().out)["share_right"])
+    assert shares == sorted(shares, reverse=True)  # clear majorities are easier
+
+
+@pytest.mark.parametrize(
+    ("asked", "more", "word"),
+    [
+        (OF_THREE, "--m 3", "--m and --target both set"),
+        (OF_THREE, "--shape monotone", "shape must be left out for 3 classes"),
+        (OF_THREE, "--solver reference", "solver must be left out for 3 classes"),
+        (OF_THREE, "--objective expected-error", "objective must be left out for 3 classes"),
+        (OF_THREE, "--objective expected-error --draws 9", "must be left out for 3 classes"),
+        (OF_THREE, "--plot picture.png", "--plot is about two classes"),
+        (OF_THREE, "--prior common", "the prior must be"),
+        (OF_THREE, "--epsilon 1", "contradict each other"),
+        (OF_THREE, "--K 400 --classes 10", "the number of partitions"),
+        (OF_THREE, "--classes 1", "classes must be"),
+        (OF_THREE, "--classes 65536 --K 5", "classes must be"),
+        (OPEN, "--prior dirichlet", "ewens"),
+        (OPEN, "--plot x.png", "two classes"),
+        (OPEN, "--prior ewens:-1", "positive"),
+        (OPEN, "--prior votes:recorded.csv", "ewens, ewens:THETA for open answers"),
+        (OPEN, "--K 400", "at most 80"),
+    ],
+)
+def test_what_is_refused_of_more_classes(
+    asked: list[str], more: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(main, [*asked, *more.split()], word, capsys)
+
+
+def test_a_time_limit_leaves_a_proven_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*OF_THREE, "--time-limit", "0", "--output", str(tmp_path / "t.json")]) == 0
+    assert "time limit; the proof and the bound above hold" in capsys.readouterr().out
+    table = Table.load(tmp_path / "t.json")
+    assert table.optimality is not None
+    assert not table.optimality.claimed
+    assert table.optimality.bound == pytest.approx(1.0)
+
+
+def test_from_an_open_table_to_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, votes, labels = (tmp_path / name for name in ("table.json", "votes.csv", "labels.csv"))
+    assert main([*OPEN, "--output", str(table)]) == 0
+    shown = capsys.readouterr().out
+    assert "6 voters, open answers" in shown
+    assert "of the questions have an answer" in shown
+    validated(table, "plurality_table")
+    votes.write_text("tea,tea,tea,tea,tea,tea\na,b,c,d,e,f\n")
+    arguments = ["file", str(votes), "--table", str(table), "--classes", "open", "--output", str(labels)]
+    assert release([*arguments, "--ledger", str(tmp_path / "ledger.db"), "--create-budget", "6,0.2"]) == 0
+    answers = labels.read_text().splitlines()
+    assert len(answers) == 2
+    assert answers[0] in {"tea", ""}
+
+
+def test_an_open_report_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*OPEN, "--prior", "ewens:0.5", "--format", "json"]) == 0
+    document = validated(capsys.readouterr().out, "plurality_report")
+    assert document["problem"]["classes"] == "open"
+    assert document["share_right"] <= document["share_answered"] <= 1.0
