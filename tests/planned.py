@@ -13,8 +13,7 @@ import pytest
 from darrm.account.bounds import Bound
 from darrm.errors import PlanError
 from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, Proposal, calibrate, named, plan
-from darrm.plan import accuracy as accuracy_module
-from darrm.plan.accuracy import MOST_LISTED, Accuracy, Law, Measure
+from darrm.plan.accuracy import MOST_LISTED, Accuracy, Law, Measure, sample_of
 from darrm.plan.mechanism import FixedMechanism
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
@@ -87,13 +86,12 @@ class Oracle(FixedMechanism):
 
     slug, name, about, color, linewidth, classes = "oracle", "oracle", "knows the answer.", "gold", 3.0, (2, 2)
 
-    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
+    def propose(self) -> Proposal:
         if self.search.workload.queries > 40:
             raise PlanError("it tires")
-        proposal = Proposal(lambda counts: np.eye(2)[np.argmax(counts, axis=1)], {})
-        proposal.total = Bound("hope", 0.5, "nobody knows")
-        proposal.instructions = ("ask the oracle",)
-        return proposal
+        total = Bound("hope", 0.5, "nobody knows")
+        todo = ("ask the oracle",)
+        return Proposal(lambda counts: np.eye(2)[np.argmax(counts, axis=1)], {}, total=total, instructions=todo)
 
 
 def rivals(workload: Workload) -> Plan:
@@ -115,5 +113,5 @@ def accuracy_of(
     law: Law, K: int, classes: int, prior: Prior, *, draws: int = MOST_LISTED, missing: int = 0
 ) -> Accuracy:
     """The accuracy of a law on sorted histograms, listed, or so many drawn ones."""
-    question = (prior, K - missing, classes, draws, missing)
-    return accuracy_module._mean(accuracy_module._right_of(law, question), question)
+    sample = sample_of(prior, K - missing, classes, draws, missing)
+    return sample.mean(sample.right(law))

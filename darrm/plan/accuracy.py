@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,6 @@ from darrm.commands.command_line import spread
 from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max.noisy_law import WinningLaw
 from darrm.numerics import Array
-from darrm.plan.missing import MOST_ROLLED, Rolled, number_of_rolls, rolled
 from darrm.plurality.partitions import falling_counts, number_of_partitions
 from darrm.priors import (
     Dirichlet,
@@ -45,9 +45,10 @@ MOST_LISTED = 4096  # histograms: of more partitions, as many are drawn
 MOST_COUNTS, LEAST_DRAWN = 2**19, 512  # counts of all drawn histograms; at least these histograms
 MOST_LEVELS = 128  # numbers of votes for the plurality of more than two classes in a curve
 MOST_DRAWN = 256  # rolls of dice for each of these, at most
+MOST_ROLLED = 2**18  # histograms with a roll each: of more, rolls are drawn
 MOST_PLANNED = 1000  # classes: laws are computed class by class
 MOST_OPEN_VOTERS = 5_000  # of open answers: who said something new is drawn voter by voter
-SEED = 20_250_101  # public: the same numbers for everybody
+SEED, SEED_OF_DICE = 20_250_101, 20_250_102  # public: the same numbers for everybody
 CONSENSUS = ("low", "medium", "high")  # the reference priors of `darrm.priors.columns_of`, in its order
 
 
@@ -66,39 +67,88 @@ class Accuracy:
         return {"value": self.value, "standard_error": self.standard_error}
 
 
-_Question = tuple[Prior, int, int, int, int]  # prior, votes that are there, classes, draws, missing votes
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The histograms that an accuracy is a mean over, each with all rolls of the dice for missing votes.
 
+    A release of K votes with r missing is one of K − r votes: each class gets each missing vote with the same
+    probability, and the answer is compared with the votes that are present. A die is independent of the data, so the
+    guarantee is that for K votes. A histogram and a roll of r dice make a histogram of K votes; the law is computed
+    once for each. The histograms of `Spread` are three samples, in turn.
+    """
 
-def _right_of(law: Law, question: _Question) -> Array:
-    """Compute how often the answer is right for each histogram, (n,)."""
-    asked, _, place = _asked(question)
-    right = law.right(asked.asked) if isinstance(law, WinningLaw) and not question[-1] else asked.shares(law)
-    return np.asarray(right if place is None else right[place])
+    asked: NDArray[np.int64]  # (m, C) different histograms of K votes, the largest count first
+    place: NDArray[np.int64]  # (n·R,) which of these each histogram becomes with each roll
+    counts_as: NDArray[np.bool_]  # (n·R, C) correct answers, in the order of `asked`
+    chances: Array  # (R,) of the rolls
+    drawn: int = 0  # how many rolls were drawn for each histogram; 0 where all were listed
+    weights: Array | None = None  # (n,) of the histograms; None for drawn ones
+    samples: int = 1  # of histograms that are drawn
 
+    @classmethod
+    def rolled(cls, counts: NDArray[np.int64], counts_as: NDArray[np.bool_], missing: int, drawn: int = 0) -> "Sample":
+        """List all rolls with their chances, or draw some for each histogram.
 
-def _mean(right: Array, question: _Question) -> Accuracy:
-    """Compute the mean over the histograms of a prior; those of `Spread` are three samples."""
-    asked, weights, _ = _asked(question)
-    if weights is not None:  # a share of rolls has a variance of at most 1/4
-        error = float(np.linalg.norm(weights)) / (2.0 * math.sqrt(asked.drawn)) if asked.drawn else 0.0
-        return Accuracy(min(1.0, float(weights @ right)), error)
-    samples = 3 if isinstance(question[0], Spread) else 1
-    variance = np.mean([right[first::samples].var(ddof=1) for first in range(samples)])
-    return Accuracy(float(right.mean()), math.sqrt(variance / len(right)))
+        Of three votes two are there and agree; the third is as likely for each of three classes:
+
+        >>> sample = Sample.rolled(np.array([[2, 0, 0]]), np.array([[True, False, False]]), 1)
+        >>> sample.asked.tolist(), sample.right(lambda counts: counts / 3.0).round(4)
+        ([[2, 1, 0], [3, 0, 0]], array([0.7778]))
+        """
+        n, C = counts.shape
+        if drawn:
+            rolls = np.random.default_rng(SEED_OF_DICE).multinomial(missing, np.full(C, 1.0 / C), size=(n, drawn))
+            chances = np.full(drawn, 1.0 / drawn)
+        else:
+            dice = combinations_with_replacement(range(C), missing)
+            rolls = np.array([np.bincount(np.array(roll, dtype=np.int64), minlength=C) for roll in dice])[None]
+            ways = [math.factorial(missing) / math.prod(map(math.factorial, roll)) for roll in rolls[0].tolist()]
+            chances = np.array(ways) / float(C) ** missing
+        every = (counts[:, None, :] + rolls).reshape(-1, C)
+        order = np.argsort(-every, axis=1, kind="stable")
+        asked, place = np.unique(np.take_along_axis(every, order, axis=1), axis=0, return_inverse=True)
+        chosen = np.take_along_axis(np.repeat(counts_as, chances.size, axis=0), order, axis=1)
+        return cls(asked, place.reshape(-1), chosen, chances, drawn)
+
+    def right(self, law: Law) -> Array:
+        """Compute how often the answer is right for each histogram: (n,)."""
+        if isinstance(law, WinningLaw) and self.chances.size == 1 and not self.drawn:  # no dice
+            return np.asarray(law.right(self.asked)[self.place])
+        told = np.sum(law(self.asked)[self.place] * self.counts_as, axis=1)
+        return np.asarray(np.clip(told.reshape(-1, self.chances.size) @ self.chances, 0.0, 1.0))
+
+    def mean(self, right: Array) -> Accuracy:
+        """Compute the mean over the histograms."""
+        if self.weights is not None:  # a share of rolls has a variance of at most 1/4
+            error = float(np.linalg.norm(self.weights)) / (2.0 * math.sqrt(self.drawn)) if self.drawn else 0.0
+            return Accuracy(min(1.0, float(self.weights @ right)), error)
+        variance = np.mean([right[first :: self.samples].var(ddof=1) for first in range(self.samples)])
+        return Accuracy(float(right.mean()), math.sqrt(variance / len(right)))
 
 
 @lru_cache(maxsize=8)
-def _asked(question: _Question) -> tuple[Rolled, Array | None, NDArray[np.int64] | None]:
-    """List the histograms for a law, their weights, and the place of each; None if all differ."""
-    prior, K, classes, most, missing = question
+def sample_of(prior: Prior, K: int, classes: int, most: int, missing: int = 0) -> Sample:
+    """Make the sample of a prior on K votes that are there, of at most ``most`` histograms."""
     counts, weights = histograms(prior, K, classes, most)
-    drawn, place = None, None
-    if missing and (weights is None or len(counts) * number_of_rolls(missing, classes) > MOST_ROLLED):
-        drawn = 1 if weights is None else max(1, MOST_ROLLED // len(counts))
-    elif weights is None:  # voters that agree say the same again and again
-        counts, place = np.unique(counts, axis=0, return_inverse=True)
+    winners, samples = counts == counts[:, :1], 3 if isinstance(prior, Spread) else 1
+    if missing:
+        is_listed = weights is not None and len(counts) * number_of_rolls(missing, classes) <= MOST_ROLLED
+        drawn = 0 if is_listed else 1 if weights is None else max(1, MOST_ROLLED // len(counts))
+        return replace(Sample.rolled(counts, winners, missing, drawn), weights=weights, samples=samples)
+    asked, place = counts, np.arange(len(counts))
+    if weights is None:  # voters that agree say the same again and again
+        asked, place = np.unique(counts, axis=0, return_inverse=True)
         place = place.ravel()
-    return rolled(counts, counts == counts[:, :1], missing, drawn=drawn), weights, place
+    return Sample(asked, place, winners, np.ones(1), weights=weights, samples=samples)
+
+
+def number_of_rolls(missing: int, classes: int) -> int:
+    """Count how r dice may fall.
+
+    >>> number_of_rolls(2, 3), number_of_rolls(0, 3)
+    (6, 1)
+    """
+    return math.comb(missing + classes - 1, missing)
 
 
 def coin(counts: NDArray[np.int64]) -> Array:
@@ -227,7 +277,7 @@ class Measure:
         # the ranking is by minimax regret over these
         self.reference_priors = dict(zip(CONSENSUS, columns_of(self.classes).values(), strict=True))
         self.is_regret = isinstance(self.prior, Spread) and not self.is_error
-        self._right: dict[tuple[Law, _Question], Array] = {}
+        self._right: dict[tuple[Law, Prior], Array] = {}
 
     @property
     def linear_prior(self) -> Prior:
@@ -245,7 +295,7 @@ class Measure:
             return np.asarray(0.5 + 0.5 * NoiseFunction(voters, 2.0 * right - 1.0).with_missing(self.missing).half)
         are_few = self.counts.shape[0] * number_of_rolls(self.missing, self.classes) <= MOST_ROLLED
         winner = np.broadcast_to(np.arange(self.classes) == 0, self.counts.shape)
-        return rolled(self.counts, winner, self.missing, drawn=None if are_few else MOST_DRAWN).shares(law)
+        return Sample.rolled(self.counts, winner, self.missing, 0 if are_few else MOST_DRAWN).right(law)
 
     def wrong(self, law: Law) -> float:
         """Compute the objective as a number to minimize: 1 − accuracy, or the expected error."""
@@ -258,8 +308,7 @@ class Measure:
         """Compute the accuracy under the prior; None where its law of the votes is not known."""
         if self.is_binary:
             return accuracy_of_majorities(self.curve(law), self.K, self.prior)
-        question = self._question(self.prior)
-        return _mean(self._right_of(law, question), question)
+        return self._sample(self.prior).mean(self._right_of(law, self.prior))
 
     def expected_error(self, law: Law) -> float | None:
         """Compute the expected error of two classes, counting an answer worse than random guessing as a guess.
@@ -275,15 +324,14 @@ class Measure:
             curve = self.curve(law)
             known = {name: accuracy_of_majorities(curve, self.K, prior) for name, prior in three.items()}
             return {name: accuracy for name, accuracy in known.items() if accuracy is not None}
-        of_all = self._question(Spread())
-        right, is_listed = self._right_of(law, of_all), _asked(of_all)[1] is not None
+        of_all = Spread()
+        right, is_listed = self._right_of(law, of_all), self._sample(of_all).weights is not None
         accuracies = {}
         for place, (name, prior) in enumerate(three.items()):
-            question = self._question(prior)
             if prior == self.prior:
-                accuracies[name] = _mean(self._right_of(law, question), question)
+                accuracies[name] = self._sample(prior).mean(self._right_of(law, prior))
             elif is_listed:
-                accuracies[name] = _mean(right, question)
+                accuracies[name] = self._sample(prior).mean(right)
             else:
                 drawn = right[place :: len(three)]
                 accuracies[name] = Accuracy(float(drawn.mean()), float(drawn.std(ddof=1) / math.sqrt(len(drawn))))
@@ -305,14 +353,13 @@ class Measure:
     def _error(self, law: Law) -> float:
         return NoiseFunction(self.K, np.clip(2.0 * self.curve(law) - 1.0, 0.0, 1.0)).expected_error(self.prior)
 
-    def _question(self, prior: Prior) -> _Question:
-        return prior, self.K, self.classes, MOST_LISTED, self.missing
+    def _sample(self, prior: Prior) -> Sample:
+        return sample_of(prior, self.K, self.classes, MOST_LISTED, self.missing)
 
-    def _right_of(self, law: Law, question: _Question) -> Array:
-        asked = (law, question)
-        if asked not in self._right:  # a search and a report ask about the same law
-            self._right[asked] = _right_of(law, question)
-        return self._right[asked]
+    def _right_of(self, law: Law, prior: Prior) -> Array:
+        if (law, prior) not in self._right:  # a search and a report ask about the same law
+            self._right[law, prior] = self._sample(prior).right(law)
+        return self._right[law, prior]
 
 
 def without_silent_classes(workload: Workload, prior: Prior | str | None) -> tuple[Workload, Prior | None, int]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from darrm.account.bounds import Bound
-from darrm.aggregator import Released
+from darrm.aggregator import Aggregator
 from darrm.errors import PlanError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.plan.accuracy import MOST_PLANNED, Law, Measure
@@ -55,14 +55,15 @@ class Proposal:
     """A mechanism at one value of its parameter; a subclass may compute the cost and the aggregator when asked.
 
     ``law`` maps histograms with the largest count first to the probabilities of the answers, and ``settings`` are the
-    parameters by name. ``cost`` is that of one query, or ``total`` that of all queries if a theorem states it.
+    parameters by name. ``cost`` is that of one query, by default that of the aggregator, or ``total`` that of all
+    queries if a theorem states it.
     """
 
     def __init__(
         self,
         law: Law,
         settings: Mapping[str, float],
-        aggregator: Released | None = None,
+        aggregator: Aggregator | None = None,
         *,
         cost: PrivacyCost | None = None,
         total: Bound | None = None,
@@ -80,6 +81,8 @@ class Proposal:
 
     def compute_cost(self) -> PrivacyCost:
         """Compute the exact cost of one query."""
+        if self._aggregator is not None:
+            return self._aggregator.privacy_cost()
         if self._cost is None:
             raise PlanError("only the cost of all queries together is known")
         return self._cost
@@ -92,7 +95,7 @@ class Proposal:
         """Return the law after its proof, which may change the last digits."""
         return self.law
 
-    def release(self) -> Released | None:
+    def release(self) -> Aggregator | None:
         """Return the aggregator, or None."""
         return self._aggregator
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +116,7 @@ class NoisyMechanism(Mechanism):
     """Noise whose cost takes long: its search needs an estimate."""
 
     is_slow = is_open_set = True
+    is_scale: ClassVar[bool] = True  # the parameter is a scale of the noise
     unused, rough, narrow = 1e-4, ROUGH, 2e-3
 
     def __init__(self, search: Search, workload: Workload | None = None) -> None:
@@ -124,9 +126,11 @@ class NoisyMechanism(Mechanism):
         self.start = first_rate(search.workload)
         self.lost = delta_of_threshold(search.workload) if is_open(search.workload.classes) else 0.0
 
-    def falling(self, rate: float) -> float:
-        """Return 1/rate, rounded up to six digits and within limits."""
+    def value(self, rate: float) -> float:
+        """Return a scale that falls with the rate, 1/rate, rounded up to six digits and within limits; or the rate."""
         least, most = self.limits
+        if not self.is_scale:
+            return super().value(rate)
         return min(max(float(rounded(1.0 / rate, ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
@@ -150,10 +154,6 @@ class GNMax(NoisyMechanism):
         drawn = mechanisms.GNMax(parameter, reached=self.reached)
         return NoisyProposal(self.search.workload, drawn, {"sigma": parameter})
 
-    def value(self, rate: float) -> float:
-        """Return σ."""
-        return self.falling(rate)
-
     def share(self, parameter: float) -> PrivacyCost:
         """Take a part of the Rényi divergence of Gaussian counts."""
         return PrivacyCost("GNMax", renyi=_gaussian_curve(self.reached / parameter), vanishing=self.lost)
@@ -164,7 +164,7 @@ class LNMax(NoisyMechanism):
 
     slug, name, color = "lnmax", "LNMax", ORANGE
     about = "the largest γ that it admits; " + LABEL
-    limits = (1e-9, LARGEST_GAMMA)
+    limits, is_scale = (1e-9, LARGEST_GAMMA), False
 
     def at(self, parameter: float) -> Proposal:
         """Make the noise with γ."""
@@ -240,10 +240,6 @@ class AsymmetricNoiseMax(NoisyMechanism):
         left = float(rounded(parameter * noise.left / noise.right, ROUND_CEILING))
         scaled = AsymmetricNoise(parameter, left, noise.right_power, noise.left_power)
         return NoisyProposal(self.search.workload, AsymmetricMax(scaled, self.reached), asdict(scaled))
-
-    def value(self, rate: float) -> float:
-        """Return the right scale."""
-        return self.falling(rate)
 
     def share(self, parameter: float) -> PrivacyCost:
         """Scale the Rényi divergence of the noise, which falls with the squared scale."""

@@ -54,12 +54,11 @@ class TestedMechanism(FixedMechanism):
     def propose(self) -> Proposal:
         """Find the check and the order with which the run with the least noise is most accurate."""
         search, work = self.search, self.search.workload
-        otherwise = self._answers_otherwise()
         if not (work.voters.are_non_private and work.voters.reached == 1):
             raise PlanError("a test is proved for non-private voters of whom one person reaches one")
         if work.total.delta == 0.0 or work.missing:
             raise PlanError("a test needs a delta, and votes of which none is missing")
-        drawn = _PublicVotes(search)
+        otherwise, drawn = self._answers_otherwise(), _PublicVotes(search)
         scale = math.log(1.0 / work.total.delta) / work.total.epsilon
         orders = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
         checks: list[tuple[int | None, float]] = [(None, 0.0)]
@@ -83,7 +82,7 @@ class TestedMechanism(FixedMechanism):
 
     def _answers_otherwise(self) -> NoisyMaximum | None:
         work = self.search.workload
-        if self.otherwise is None or not work.total.delta:
+        if self.otherwise is None:
             return None
         part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
         rest = calibrate(replace(work, total=part), self.otherwise, measure=self.search.measure)

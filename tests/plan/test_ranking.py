@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from darrm import priors
-from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import Bound, models_bound
 from darrm.errors import PlanError
-from darrm.plan import MECHANISMS, Mechanism, Plan, Proposal, Search, named, plan
+from darrm.plan import MECHANISMS, TESTED, Mechanism, Plan, Proposal, Search, calibrate, named, plan
 from darrm.plan.accuracy import Measure
 from darrm.plan.budget import counted
 from darrm.plan.mechanism import FixedMechanism
@@ -20,6 +19,11 @@ from tests.planned import FRESH, MANY, MODELS, ONE, Oracle, calibrated, complete
 
 MODEL = PrivacyParams("0.0892", "1e-4")
 TOTAL = PrivacyParams(1, "1e-4")
+WORKS = (
+    Workload(Voters(5, PrivacyParams("inf"), overlap=1), 20, PrivacyParams("2", "1e-5")),
+    Workload(Voters(3, PrivacyParams("0.2"), overlap=2), 2, PrivacyParams("1", "1e-3")),
+    Workload(Voters(5, PrivacyParams("inf"), overlap=1), 5, PrivacyParams("2", "1e-5"), classes=3),
+)
 
 
 def of_slugs(*slugs: str) -> list[type[Mechanism]]:
@@ -36,6 +40,8 @@ def test_private_models_on_disjoint_shards_need_no_noise() -> None:
     cap = models_bound(Voters(1, MODEL, models=True), 1e-4)
     assert cap is not None
     assert found.spent.epsilon == cap.epsilon == 0.0892
+    assert found.spent.bound == "private models"
+    assert found.table.gamma.half.tolist() == [1.0] * 3
     assert "No noise is needed" in str(found)
 
 
@@ -51,6 +57,12 @@ def test_models_that_share_people_cost_what_a_person_influences(overlap: int | N
         assert found.spent.epsilon == cap.epsilon
     else:
         assert f"{at_least(cap.epsilon, 6)} together" in dict(found.left_out)["no-noise"]
+
+
+def test_models_are_counted_as_so_many_plain_voters_as_a_person_reaches() -> None:
+    work = Workload(Voters(5, PrivacyParams(1), overlap=2, models=True), 10, PrivacyParams("0.5", "1e-5"))
+    assert counted(work).voters == Voters(5, PrivacyParams("inf"), overlap=2)
+    assert counted(work, one_by_one=True).voters == Voters(5, PrivacyParams("inf"), overlap=1)
 
 
 @pytest.mark.slow
@@ -128,14 +140,29 @@ def test_what_was_not_calibrated_to_the_end_is_not_called_worse() -> None:
 
 
 @pytest.mark.slow
-def test_labels_are_charged_for_all_votes_that_a_person_influences() -> None:
-    found = {row.slug: row for row in completed(FRESH, mechanisms=of_slugs("gnmax", "lnmax")).rows}
-    for slug in ("gnmax", "lnmax"):
-        aggregator = found[slug].aggregator
-        assert aggregator is not None
-        assert aggregator.privacy_cost().reached == FRESH.voters.reached > 1
-        account = PrivacyAccountant(FRESH.voters, [aggregator.privacy_cost(FRESH.queries)])
-        assert account.admits(FRESH.total)
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_the_first_of_a_plan_is_calibrated_to_the_last_digit(work: Workload) -> None:
+    """A mechanism has the same parameter, cost and accuracy alone as first in a plan."""
+    found = plan(work)
+    alone = calibrate(work, named(found.rows[0].slug))
+    assert dict(alone.settings) == dict(found.rows[0].settings)
+    assert (alone.spent.epsilon, alone.accuracy) == (found.rows[0].spent.epsilon, found.rows[0].accuracy)
+    for row in completed(work).rows:
+        assert 0.0 < row.spent.epsilon <= work.total.epsilon * (1 + 1e-12)
+        assert row.is_released == (row.aggregator is not None)
+
+
+@pytest.mark.slow
+def test_the_budget_is_used_up_to_a_hundred_thousandth() -> None:
+    for slug in ("gnmax", "exponential", "permute-and-flip"):
+        assert 1.9999 < calibrate(WORKS[0], named(slug)).spent.epsilon <= 2.0
+
+
+def test_every_mechanism_has_one_slug() -> None:
+    slugs = [mechanism.slug for mechanism in (*MECHANISMS, *TESTED)]
+    assert len(slugs) == len(set(slugs)) == 18
+    with pytest.raises(ValueError, match="the mechanism must be one of"):
+        named("ours")
 
 
 def test_a_mechanism_of_ones_own_is_one_class() -> None:
@@ -152,10 +179,9 @@ class Almost(FixedMechanism):
 
     slug, name, only_compared = "almost", "almost", "nobody can ask it"
 
-    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is one proposal)
-        proposal = Proposal(lambda counts: np.where(counts == counts.max(axis=1)[:, None], 0.99, 0.0), {})
-        proposal.total = Bound("hope", self.search.workload.total.epsilon, "")
-        return proposal
+    def propose(self) -> Proposal:
+        total = Bound("hope", self.search.workload.total.epsilon, "")
+        return Proposal(lambda counts: np.where(counts == counts.max(axis=1)[:, None], 0.99, 0.0), {}, total=total)
 
 
 def test_a_mechanism_that_is_only_compared_is_never_the_best() -> None:

@@ -36,7 +36,7 @@ from tests.planned import ONE, calibrated, planned
 class Nothing(FixedMechanism):
     slug = "nothing"
 
-    def at(self, parameter: float) -> Proposal:  # noqa: ARG002 (there is none)
+    def propose(self) -> Proposal:
         raise PlanError("not tried")
 
 
@@ -269,18 +269,6 @@ def test_private_models_are_planned_for_both_ends(tmp_path: Path, overlap: int) 
     assert "--models" in str(found)
     once = Workload(Voters(3, WITH_DELTA, models=True), 1, PrivacyParams("0.2", "1e-4"))
     assert planned(once).table.problem.voters == once.voters
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("overlap", "total"), [(1, "0.1"), pytest.param(2, "0.2", marks=pytest.mark.slow)])
-def test_models_within_the_budget_need_no_noise(overlap: int, total: str) -> None:
-    asked = Workload(Voters(3, WITH_DELTA, overlap=overlap, models=True), 1000, PrivacyParams(total, "1e-4"))
-    found = plan(asked)
-    assert found.table.gamma.half.tolist() == [1.0] * 2
-    assert found.spent.bound == "private models"
-    assert found.spent.epsilon <= float(total)
-    short = plan(replace(asked, queries=2, total=PrivacyParams(0.99 * float(total), "1e-4")))
-    assert short.best.accuracy < 1.0
 
 
 @pytest.mark.parametrize(("voters", "warned"), [(Voters(25_001, PLAIN, 1), True), (Voters(25_000, PLAIN, 1), False)])

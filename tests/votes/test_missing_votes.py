@@ -411,10 +411,10 @@ def test_shares_of_three_classes_are_those_of_all_labels_and_rolls(
         weight += chance
     if drawn:
         monkeypatch.setattr(accuracy_module, "MOST_ROLLED", 20_000)
-        accuracy_module._asked.cache_clear()
+        accuracy_module.sample_of.cache_clear()
         monkeypatch.setattr(accuracy_module, "number_of_rolls", lambda *_: 10**9)
     found = accuracy_of(law, K, 3, priors.Dirichlet(), missing=missing)
-    accuracy_module._asked.cache_clear()
+    accuracy_module.sample_of.cache_clear()
     assert (found.standard_error > 0.0) == drawn
     assert found.value == pytest.approx(total / weight, abs=6.0 * found.standard_error + 1e-12)
 
