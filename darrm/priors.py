@@ -573,8 +573,8 @@ class TwoSided(_OfVoters):
     high: float
     kind: ClassVar[str] = "two-sided"
     usage: ClassVar[str] = "two-sided:LOW,HIGH"
-    has_closed_form: ClassVar[bool] = False  # type: ignore[assignment]  # the majority may fall on either side
-    mean: ClassVar[float] = 0.5  # type: ignore[assignment]  # both sides are equally likely
+    has_closed_form: ClassVar[bool] = False  # the majority may fall on either side
+    mean: ClassVar[float] = 0.5  # both sides are equally likely
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -634,7 +634,7 @@ class StoredPrior(Prior):
 
     name: str  # the `text` that the prior had
     digest: str  # its `digest_of`
-    has_closed_form: ClassVar[bool] = False  # type: ignore[misc]  # nothing is known of it
+    has_closed_form: ClassVar[bool] = False  # nothing is known of it
 
     @property
     def text(self) -> str:

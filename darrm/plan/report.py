@@ -156,7 +156,7 @@ class Plan:
     def __str__(self) -> str:
         return self.text()
 
-    def document(self, output: Path | None = None) -> Document:
+    def document(self, output: Path | None = None) -> dict[str, Any]:
         """Write the plan as plain data; the schema is ``darrm/schemas/plan_report.json``."""
         measure, guess = self.measure, self.measure.guessing
         return {

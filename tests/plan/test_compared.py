@@ -22,8 +22,8 @@ from tests.planned import FRESH, MANY, ONE, PLAIN, calibrated, planned, rivals
 
 DRAWS = 4_000
 PAPER = "gnmax-paper"
-RIVALS = (PAPER, "gnmax-analytic", "gnmax", "lnmax-counts", "lnmax", "exponential", "permute-and-flip")
-RIVALS += ("randomized-response",)
+NOISY = (PAPER, "gnmax-analytic", "gnmax", "lnmax-counts", "lnmax")
+RIVALS = (*NOISY, "exponential", "permute-and-flip", "randomized-response")
 
 
 def law(truth: np.ndarray, K: int) -> np.ndarray:
