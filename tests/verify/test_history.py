@@ -1,29 +1,36 @@
-"""Every attack on a ledger's past is false as soon as a later head is shown, and cannot be known without one."""
+"""Earlier digests of a ledger and signatures of its entries: without digest and key, nobody can tell a forged one."""
+# ruff: noqa: S608 (statements are a test's own words)
 
 import json
 import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from shutil import copy, copytree
 
 import numpy as np
 import pytest
 
-from darrm.ledger.ledger import PrivacyLedger, StreamCursor
+from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Release, Voters, certify, release_debited
+from darrm.ledger.chain import SigningKey, new_signing_key
+from darrm.ledger.ledger import StreamCursor
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.privacy import PrivacyParams
+from darrm.release.__main__ import main as release
+from darrm.verify import history
+from darrm.verify.__main__ import main
+from darrm.verify.audit import Audit, audit
 from darrm.verify.files import LedgerFaultError
-from darrm.verify.history import judge_history, read_digest
+from darrm.verify.history import judge_history, read_digest, read_public_key
 from darrm.verify.ledger import judge_populations
-from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, LEDGER, PROVED, Verdict
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, LEDGER, PROVED, UNKNOWN, Verdict
 from tests.ledger.test_chain import CHANGES
 from tests.ledger.test_distrust import edit
 from tests.relinked import relink
+from tests.verify.lies import SEQUENCE, changed, forged
 from tests.verify.support import audit_of, ledger_of
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"), table="ab" * 32)
 OTHER = PrivacyCost("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
-SEQUENCE = "UPDATE state SET last_entry = (SELECT count(*) FROM entries)"
 
 
 def made(path: Path) -> PrivacyLedger:
@@ -59,7 +66,7 @@ def merged(path: Path) -> None:
         path,
         "UPDATE entries SET count = 3 WHERE id = 2",
         "DELETE FROM entries WHERE id = 1",
-        *(f"UPDATE entries SET id = {n - 1} WHERE id = {n}" for n in (2, 3, 4)),  # noqa: S608 (a test's own words)
+        *(f"UPDATE entries SET id = {n - 1} WHERE id = {n}" for n in (2, 3, 4)),
         SEQUENCE,
     )
 
@@ -170,3 +177,189 @@ def test_two_courses_of_one_ledger_contradict_each_other_and_copies_do_not(tmp_p
     assert words(list(judge_populations([one, copy])))[-1] == CONSISTENT
     found = [verdict for verdict in judge_populations([one, other]) if verdict.about == LEDGER]
     assert [(verdict.verdict, "entry 5" in verdict.reason) for verdict in found] == [(FALSE, True)]
+
+
+SIGNED = "its entries are signed"
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three signed entries, with labels and receipts of two."""
+    pytest.importorskip("cryptography")
+    root = tmp_path_factory.mktemp("signed")
+    new_signing_key(root / "a.key")
+    new_signing_key(root / "b.key")
+    folder = root / "folder"
+    folder.mkdir()
+    table = certify(Problem.from_allowance(Voters(3, PrivacyParams("0.02")), 3), NoiseFunction(3, [0, 0.05]))
+    table.save(folder / "table.json")
+    ledger = PrivacyLedger.create(folder / "ledger.sqlite", PrivacyParams(9, "1e-2"), signing_key=root / "a.key")
+    rng = np.random.default_rng(3)
+    for name in ("labels.csv", "more.csv", ""):
+        output = folder / name if name else None
+        release_debited(Release(table), rng.integers(0, 2, (5, 3)), ledger=ledger, output=output)
+    return folder
+
+
+def found(honest: Path, to: Path, change: Callable[[Path], object], *keys: str) -> Audit:
+    folder = Path(copytree(honest, to / "folder"))
+    change(folder)
+    return audit([folder], keys=[read_public_key(honest.parent / f"{key}.key.pub") for key in keys])
+
+
+def verdicts_on(audited: Audit, claim: str) -> list[str]:
+    return [one.verdict for one in audited.verdicts if claim in one.claim]
+
+
+def nothing(_folder: Path) -> None:
+    pass
+
+
+def test_signatures_prove_the_whole_past(honest: Path, tmp_path: Path) -> None:
+    audited = found(honest, tmp_path, nothing, "b", "a")
+    assert audited.status == 0
+    assert verdicts_on(audited, SIGNED) == [PROVED]
+    assert verdicts_on(audited, "it is the ledger that it was") == [PROVED] * 3  # two receipts and a signature
+    assert verdicts_on(audited, "the holder of a key signed its digest") == [PROVED] * 2
+    assert verdicts_on(audited, "not truncated after entry 3") == [ASSUMED]
+
+
+def test_without_the_key_it_cannot_be_known(honest: Path, tmp_path: Path) -> None:
+    audited = found(honest, tmp_path, nothing)
+    assert audited.status == 0
+    assert verdicts_on(audited, SIGNED) == [UNKNOWN]
+    assert verdicts_on(audited, "the holder of a key signed its digest") == [UNKNOWN] * 2
+
+
+def by_another_key(folder: Path) -> None:
+    """Change an entry, and sign all of them with a key of one's own."""
+    relink(folder / "ledger.sqlite", "UPDATE entries SET count = 4 WHERE id = 1")
+    ledger, own = PrivacyLedger(folder / "ledger.sqlite"), SigningKey(folder.parents[0] / "own.key")
+    signatures = {number: own.sign(str(ledger.digest(number))) for number in (1, 2, 3)}
+    relink(
+        folder / "ledger.sqlite",
+        *(f"UPDATE entries SET signature = '{one}' WHERE id = {number}" for number, one in signatures.items()),
+    )
+
+
+def own_key(folder: Path) -> None:
+    new_signing_key(folder.parents[0] / "own.key")
+    by_another_key(folder)
+
+
+ROW = (
+    "time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, signature, files, "
+    "labels"
+)
+LIES: dict[str, Callable[[Path], object]] = {
+    "a smaller count": forged("UPDATE entries SET count = 4 WHERE id = 1"),
+    "another note": forged("UPDATE entries SET note = 'a trial' WHERE id = 3"),
+    "a larger budget": forged("UPDATE budget SET epsilon = '10'"),
+    "another identity": forged(f"UPDATE budget SET identity = '{'ab' * 16}'"),
+    "no first entry": forged("DELETE FROM entries WHERE id = 1", "UPDATE entries SET id = id - 1", SEQUENCE),
+    "no signatures": forged("UPDATE entries SET signature = ''"),
+    "no signatures, and a smaller count": forged("UPDATE entries SET signature = '', count = 4"),
+    "no last signature": forged("UPDATE entries SET signature = '' WHERE id = 3"),
+    "no first signature": forged("UPDATE entries SET signature = '' WHERE id = 1"),
+    "one more entry": forged(f"INSERT INTO entries SELECT 4, {ROW} FROM entries WHERE id = 3", SEQUENCE),
+    "a changed signature": forged("UPDATE entries SET signature = replace(signature, 'a', 'b') WHERE id = 2"),
+    "no hexadecimal digits": forged("UPDATE entries SET signature = 'ed25519:xy' WHERE id = 2"),
+    "two signatures exchanged": forged(
+        "UPDATE entries SET signature = (SELECT signature FROM entries c WHERE c.id = 4 - entries.id)"
+    ),
+    "signatures by another key": own_key,
+}
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("name", LIES)
+def test_without_the_key_no_change_is_unseen(name: str, honest: Path, tmp_path: Path) -> None:
+    def tell(folder: Path) -> None:
+        for receipt in folder.glob("*.receipt.json"):  # a head that was copied would show most of it
+            receipt.unlink()
+        LIES[name](folder)
+
+    audited = found(honest, tmp_path, tell, "a")
+    assert FALSE in verdicts_on(audited, "signed")
+
+
+@pytest.mark.parametrize(
+    ("where", "value"), [("signature", lambda old: old.replace("a", "b")), ("signature", "none"), ("signature", "")]
+)
+def test_a_changed_signature_of_a_receipt_is_false(where: str, value: object, honest: Path, tmp_path: Path) -> None:
+    def tell(folder: Path) -> None:
+        changed("labels.csv.receipt.json", where, value, folder)
+        (folder / "ledger.sqlite").unlink()
+
+    audited = found(honest, tmp_path, tell, "a")
+    found_words = verdicts_on(audited, "the holder of a key signed its digest") + verdicts_on(
+        audited, "it is a receipt"
+    )
+    assert sorted(found_words) == sorted([PROVED, FALSE])  # the other receipt is as it was
+
+
+def test_an_older_copy_is_told_from_the_whole_by_a_receipt_only(honest: Path, tmp_path: Path) -> None:
+    older = forged("DELETE FROM entries WHERE id = 3", SEQUENCE)
+    audited = found(honest, tmp_path / "two", older, "a")
+    assert audited.status == 0
+    assert verdicts_on(audited, "not truncated after entry 2") == [ASSUMED]
+    oldest = forged("DELETE FROM entries WHERE id > 1", SEQUENCE)
+    assert found(honest, tmp_path / "one", oldest, "a").status == 1  # the receipt of entry 2 is there
+
+
+def test_a_ledger_written_anew_beside_an_honest_older_copy_is_false(honest: Path, tmp_path: Path) -> None:
+    def tell(folder: Path) -> None:
+        copy(folder / "ledger.sqlite", folder / "older.sqlite")
+        relink(folder / "ledger.sqlite", "UPDATE entries SET signature = '', note = 'a trial' WHERE id = 3")
+        relink(folder / "ledger.sqlite", "UPDATE entries SET signature = ''")
+        for receipt in folder.glob("*.receipt.json"):
+            receipt.unlink()
+
+    audited = found(honest, tmp_path, tell, "a")
+    assert [one.claim for one in audited.verdicts if one.verdict == FALSE] == [
+        f"{tmp_path}/folder/ledger.sqlite and {tmp_path}/folder/older.sqlite are copies of one ledger"
+    ]
+
+
+def test_the_newest_signatures_are_checked_and_all_must_be_there(
+    honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "_MOST_CHECKED", 2)
+    audited = found(honest, tmp_path / "whole", nothing, "a")
+    assert [one.reason.partition(" ")[0] for one in audited.verdicts if SIGNED in one.claim] == ["2"]
+    for number, verdict in ((1, PROVED), (2, FALSE)):
+        change = forged(f"UPDATE entries SET signature = 'ed25519:ab' WHERE id = {number}")
+        assert verdicts_on(found(honest, tmp_path / str(number), change, "a"), SIGNED) == [verdict]
+    bare = forged("UPDATE entries SET signature = '' WHERE id = 1")
+    assert verdicts_on(found(honest, tmp_path / "bare", bare, "a"), SIGNED) == [FALSE]
+
+
+def test_the_command_takes_keys_and_refuses_what_is_none(
+    honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public = str(honest.parent / "a.key.pub")
+    assert main([str(honest), "--public-key", public, "--all"]) == 0
+    assert f"3 signatures checked with {public}" in capsys.readouterr().out
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "a.pub").write_bytes(Path(public).read_bytes())
+    listed = audit([tmp_path / "beside"]).verdicts
+    assert "proves nothing" in listed[0].reason
+    for wrong in (honest.parent / "a.key", honest / "table.json"):
+        assert main([str(honest), "--public-key", str(wrong)]) == 2
+        assert "no Ed25519 public key in PEM" in capsys.readouterr().err
+
+
+def test_a_release_signs_and_the_audit_says_so(
+    honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savetxt(tmp_path / "votes.csv", np.ones((4, 3), dtype=int), fmt="%d", delimiter=",")
+    key, ledger = honest.parent / "b.key", tmp_path / "ledger.sqlite"
+    words = [str(tmp_path / "votes.csv"), "--table", str(honest / "table.json"), "--ledger", str(ledger), "--quiet"]
+    signed = ["--signing-key", str(key)]
+    first = ["--create-budget", "9,1e-2", "--output", str(tmp_path / "a.csv")]
+    assert release([*words, *signed, *first]) == 0
+    assert release([*words, "--output", str(tmp_path / "b.csv")]) == 2
+    assert "its entries are signed" in capsys.readouterr().err
+    assert release([*words, *signed, "--output", str(tmp_path / "b.csv")]) == 0
+    assert main([str(ledger), str(tmp_path / "b.csv.receipt.json"), "--public-key", f"{key}.pub", "--all"]) == 0
+    assert "2 signatures checked" in capsys.readouterr().out
