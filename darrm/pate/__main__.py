@@ -158,7 +158,7 @@ class PublicationOptions:
     section=VOTES,
     help="contents of the file (default auto)",
 )
-@classes_option(CLASSES, "number of classes, or their names (labels: default 2)", section=VOTES)
+@classes_option(CLASSES, "number of classes, or their names (default 2)", section=VOTES)
 @option("--queries", type=Integer(1), section=VOTES, help="use only the first rows (default all)")
 @option("--delta", type=Real(), required=True, section=AGGREGATOR, help="δ of the (ε, δ) statement")
 @option("--threshold", type=Real(-math.inf), section=AGGREGATOR, help="T of the noisy check, in votes")
