@@ -134,7 +134,7 @@ class TestPriors:
                 priors.parse(text)
 
     def test_below_one_half_the_error_is_not_linear(self) -> None:
-        with pytest.raises(ValueError, match="not linear in γ"):
+        with pytest.raises(ValueError, match="must be one with a linear expected error"):
             priors.Independent(0.0, 1.0).weights(11)
 
 
