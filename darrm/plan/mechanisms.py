@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from difflib import get_close_matches
 
 from darrm.majority.noise_function import NoiseFunction
 from darrm.plan.calibration import CalibratedMechanism, calibrate
@@ -53,7 +54,8 @@ def named(slug: str) -> type[Mechanism]:
     """
     every = {mechanism.slug: mechanism for mechanism in (*MECHANISMS, *TESTED)}
     if slug not in every:
-        checks.fail("the mechanism", slug, "one of " + ", ".join(every))
+        close = get_close_matches(str(slug), every, n=1)
+        checks.fail("the mechanism", slug, "one of " + ", ".join(every), f"did you mean {close[0]}?" if close else "")
     return every[slug]
 
 

@@ -36,6 +36,9 @@ class ReleasedLabels:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return f"ReleasedLabels({len(self):,} by {self.plan.best.slug})"
+
     def __str__(self) -> str:
         count = f"{len(self):,} {'label' if len(self) == 1 else 'labels'}"
         return f"{count} by {self.plan.best.name}\nspent: {self.spent}\nbudget: {self.ledger.budget}"
@@ -113,7 +116,11 @@ def release(  # noqa: PLR0913 (options of voters, plan and ledger)
 def _voters(
     K: int, epsilon: Number | None, each_delta: Number, overlap: int | None, *, non_private: bool, models: bool
 ) -> Voters:
-    if (epsilon is None) != non_private:
+    if epsilon is not None and non_private:
+        checks.fail(
+            "epsilon", epsilon, "left out for non-private models", "pass epsilon= or non_private=True, not both"
+        )
+    if epsilon is None and not non_private:
         advice = "pass epsilon=, the guarantee of each model's training, or non_private=True"
         checks.fail("epsilon", epsilon, "stated, unless the models are non-private", advice)
     if epsilon is not None:

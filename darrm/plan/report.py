@@ -6,7 +6,7 @@ import math
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,13 @@ class Plan:
     """A ranking of the mechanisms for a workload; ``print(plan)`` shows what ``darrm plan`` prints."""
 
     workload: Workload
-    measure: Measure = field(repr=False)  # the prior and the objective
+    measure: Measure  # the prior and the objective
     rows: tuple[CalibratedMechanism, ...]  # the best first
     left_out: tuple[tuple[str, str], ...] = ()  # slug and reason of the others
     listed: int = 0  # the number of classes of a list that is planned like open answers; 0 for others
+
+    def __repr__(self) -> str:
+        return f"Plan({', '.join(row.slug for row in self.rows)})"
 
     @property
     def prior(self) -> Prior:

@@ -138,7 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(command.main(words, "darrm verify", standalone_mode=False) or 0)
     except (click.ClickException, ValueError, OSError) as error:
-        message = error.format_message() if isinstance(error, click.ClickException) else error
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename is not None:
+            message = f"{error.filename!r}: {error.strerror}"
         click.echo(f"error: {message}", err=True)
     return 2
 

@@ -158,6 +158,8 @@ def test_a_release_plans_draws_and_pays(who: str, kind: str) -> None:
     assert set(answers.labels.tolist()) <= {"no", "yes"}
     assert answers.spent.queries == answers.plan.workload.queries == len(answers) == 4
     assert 0 < answers.spent.epsilon <= 3
+    assert repr(answers) == f"ReleasedLabels(4 by {answers.plan.best.slug})"
+    assert repr(answers.plan).startswith(f"Plan({answers.plan.rows[0].slug}, ")
     assert str(answers).startswith(f"4 labels by {answers.plan.best.name}\nspent: 4 queries: (")
 
 
@@ -172,7 +174,7 @@ def test_nothing_is_promised_by_default() -> None:
     votes = [[1, 1, 1]]
     calls: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "pass epsilon=, the guarantee of each model's training, or non_private=True"),
-        ({"epsilon": 1, "non_private": True}, "unless the models are non-private"),
+        ({"epsilon": 1, "non_private": True}, "left out for non-private models"),
         ({"non_private": True}, "1 for disjoint shards"),
         ({"epsilon": 1, "queries": 0}, "queries must be an integer of at least 1"),
     )

@@ -233,6 +233,7 @@ SHELL = {
     "release votes.csv --table cut.json --ledger ledger.sqlite --output out.csv": "'cut.json' … no table … wrote",
     "release votes.csv --table edited.json --ledger ledger.sqlite --output out.csv": "changed … optimize again",
     "release votes.csv --table foreign.json --ledger ledger.sqlite --output out.csv": "format … optimize or plan",
+    "verify nosuch.json": "'nosuch.json': No such file or directory",
     "verify votes.csv": "'votes.csv' … one line is one answer",
     "verify --table table.json": "No such option … --table",
     "verify table.json votes.csv": "'votes.csv' … one line is one answer",
