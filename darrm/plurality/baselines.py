@@ -8,8 +8,8 @@ are reached and each is (ε, Δ)-private, then for ε' ≥ min(n, t)·ε every s
 
 *Proof.* Fix who is drawn, which does not depend on the data. The plurality is post-processing of n answers;
 min(n, t) may change: with probability (1 − Δ)^{min(n, t)} none of these says more than a randomized response, and then
-every event is at most e^{min(n, t)·ε} times as likely as on the neighboring data. A random class has |S|/C·(1 −
-e^{ε'}). ∎
+every event is at most e^{min(n, t)·ε} times as likely as on the neighboring data. A random class has #S/C·(1 − e^{ε'}),
+with #S the number of answers in S. ∎
 """
 
 from fractions import Fraction
