@@ -131,7 +131,7 @@ class NoisyMechanism(Mechanism):
         least, most = self.limits
         if not self.is_scale:
             return super().value(rate)
-        return min(max(float(rounded(1.0 / rate, ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
+        return min(max(float(rounded(min(1.0 / rate, 1e300), ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
         """Estimate the cost of the label by its usual share of the cost of the counts."""

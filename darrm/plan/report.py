@@ -334,13 +334,15 @@ def _table(plan: Plan) -> Iterator[str]:
     slug = max(len("slug"), *(len(row.slug) for row in plan.rows))
     heads = [*CONSENSUS, "mean" if measure.is_regret else "prior"]
     heads += ["error"] * (best.expected_error is not None) + ["answered"] * is_open(measure.classes)
-    heading = "".join(f"{head:>8}" for head in heads)
+    widths = [max(8, 1 + len(head)) for head in heads]
+    heading = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
     yield f"  {'mechanism':<{name}}{'slug':<{slug}}{heading} {'ε spent':>7}  bound"
     for row in plan.rows:
         mark = "*" if row is best else "-" if row.only_compared else " "
         values = [*(accuracy.value for accuracy in row.consensus.values()), row.accuracy]
         values += [value for value in (row.expected_error, row.answered) if value is not None]
-        numbers = "".join("       –" if math.isnan(value) else f"{value:>8.4f}" for value in values)
+        texts = ["–" if math.isnan(value) else f"{value:.4f}" for value in values]
+        numbers = "".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=False))
         spent = f"{at_most(row.spent.epsilon, 5):>7}  {row.spent.bound}"
         yield f"{mark} {row.name:<{name}}{row.slug:<{slug}}{numbers} {spent}"
     if (guess := measure.guessing) is not None and not is_open(measure.classes):

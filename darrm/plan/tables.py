@@ -34,7 +34,7 @@ from darrm.plurality import baselines as plurality_baselines
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
 from darrm.plurality.voter_corners import number_of_rows
 from darrm.privacy import PrivacyParams, at_least
-from darrm.problem import Problem, Workload
+from darrm.problem import Problem, Workload, is_open
 from darrm.table.cost import charge_of
 from darrm.table.release import Release
 from darrm.table.table import Table, certify
@@ -87,7 +87,7 @@ class TableProposal(Proposal):
     def shrinking(self, search: Search) -> Mechanism | None:
         """Mix the law with random guessing."""
         law = self.table.law
-        if not isinstance(law, NoiseFunction | PluralityLaw):
+        if is_open(self.table.problem.classes) or not isinstance(law, NoiseFunction | PluralityLaw):
             return None
         return Shrunk(search, search.workload, law, self._own_settings)
 
@@ -412,6 +412,6 @@ def _law_of(proposed: NoiseFunction | Table) -> Law:
     if isinstance(law, NoiseFunction):
         majority = 0.5 * (1.0 + law.signed)
         return lambda counts: majority[counts]
-    if isinstance(law, PluralityLaw):
-        return law.probabilities
-    return lambda counts: np.where(counts > 0, law.probabilities(counts)[:, :-1], 0.0)
+    if isinstance(proposed, Table) and is_open(proposed.problem.classes):  # the last column is no answer
+        return lambda counts: np.where(counts > 0, law.probabilities(counts)[:, :-1], 0.0)
+    return law.probabilities

@@ -53,7 +53,11 @@ class FileDestination(Destination):
         path, self._ids = self.output, getattr(votes, "ids", None)
         check_new(path)
         check_ids(path, self._ids)
-        check_no_receipt(path)
+        try:
+            check_no_receipt(path)
+        except ValueError:
+            check_new(path)  # another release may have published labels and receipt since
+            raise
         queries = getattr(votes, "queries", getattr(votes, "size", 0))
         check_space(path.parent, LEAST_BYTES + queries)  # text may be longer; its length depends on the votes
         with folder_beside(path) as folder:

@@ -219,7 +219,7 @@ def test_a_plan_says_how_many_are_answered(capsys: pytest.CaptureFixture[str]) -
     report = validated(capsys.readouterr().out, "plan_report")
     assert all(0.0 <= row["accuracy"]["value"] <= row["answered"] for row in report["mechanisms"])
     assert main(FLAGS) == 0
-    assert "answered" in capsys.readouterr().out
+    assert " answered " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -212,11 +212,13 @@ def settle(folder: Path, output: str) -> None:
             assert labels_digest(part) == entry.labels
     assert {place: labels[place][: len(before)] for place, before in seen.items()} == seen
     assert sum(map(len, labels.values())) == amount
-    left = [path.name for path in folder.rglob(".*") if path.name != ".l.sqlite.lock"]
-    assert left == []
     if not output.endswith("stream"):
         receipt = json.loads((folder / f"{output}.receipt.json").read_text())
         assert receipt["ledger_digest"]["number"] == entries[-1].number
+
+
+def left_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob(".*") if path.name != ".l.sqlite.lock"]
 
 
 def kill_at_steps(folder: Path, kind: str, stride: int) -> tuple[int, int]:
@@ -232,6 +234,7 @@ def kill_at_steps(folder: Path, kind: str, stride: int) -> tuple[int, int]:
         check_paid(folder, output)
         before, after = before + (not entries_of(folder, output)), after + bool(entries_of(folder, output))
         settle(folder, output)
+        assert left_in(folder) == []
     return before, after
 
 
@@ -259,6 +262,7 @@ def kill_at_moments(folder: Path, kind: str, mode: str, kills: int, seed: int) -
         for output in set(outputs):
             check_paid(folder, output)
             settle(folder, output)
+        assert left_in(folder) == []
     return statuses
 
 
