@@ -227,6 +227,8 @@ def run_command(started: click.Command, arguments: Sequence[str] | None = None) 
 
 def _invoke(started: click.Command, arguments: Sequence[str]) -> int:
     name = "darrm" if started.name == "darrm" else f"darrm {started.name}"
+    if any("\0" in word for word in arguments):  # no file has such a name
+        raise ValueError(f"A word of the command holds a NUL character. See `{name} --help`.")
     try:
         with started.make_context(name, list(arguments)) as ctx:
             status = started.invoke(ctx)

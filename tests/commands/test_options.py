@@ -9,6 +9,7 @@ import pytest
 from darrm import PrivacyParams, Voters
 from darrm.commands.command import Group, command, run_command
 from darrm.commands.options import Output, VoterOptions, argument, option, output_options, total_option, voters_options
+from darrm.show.__main__ import show
 from tests.doors import one_error
 
 SEEN: dict[str, Any] = {}
@@ -151,3 +152,9 @@ def test_a_group_without_a_default_suggests(capsys: pytest.CaptureFixture[str]) 
     one_error("There is no option --neded (did you mean --needed?). See `darrm group second --help`.", capsys)
     assert run_command(group, ["second", "--needed"]) == 2
     one_error("requires an argument. See `darrm group second --help`.", capsys)
+
+
+@pytest.mark.parametrize("words", [["\0"], ["--output", "a\0b"]])
+def test_a_word_with_a_nul_character_is_no_crash(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(show, words) == 2
+    one_error("A word of the command holds a NUL character. See `darrm show --help`.", capsys)
