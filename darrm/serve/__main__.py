@@ -122,7 +122,7 @@ def start(
     """Answer until the process is stopped."""
     require("starlette"), require("uvicorn")
     from darrm.serve.app import Service  # noqa: PLC0415 (the extra's)
-    from darrm.serve.server import check_address, configured, listen  # noqa: PLC0415 (as above)
+    from darrm.serve.server import allow_connections, check_address, configured, listen  # noqa: PLC0415 (as above)
 
     if (tls_certificate is None) != (tls_key is None):
         raise ValueError("--tls-certificate and --tls-key come together: give both or neither")
@@ -133,6 +133,7 @@ def start(
     if any(client.voter > deployment.ballot.voters for client in read_clients(clients)):
         checks.fail("--clients", str(clients), f"of voters up to {deployment.ballot.voters}, as the table has")
     PrivacyLedger(ledger)  # fails now, before questions are kept
+    allow_connections()
     worker = AnswerWorker(deployment, output.note)
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the worker is closed first

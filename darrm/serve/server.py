@@ -1,5 +1,6 @@
 """The web server: uvicorn with its own settings; a reverse proxy handles slow and frequent clients."""
 
+import resource
 import socket
 from pathlib import Path
 
@@ -11,7 +12,16 @@ from darrm.util import checks
 
 _IDLE_SECONDS = 75  # longer than a proxy keeps an idle connection (nginx: 60)
 _STOP_SECONDS = 5
+_MOST_FILES = 8192
 _WAITING = 2048  # connections that are not accepted yet
+
+
+def allow_connections() -> None:
+    """Raise this process's limit of open files, if allowed: each connection is one, and idle ones must stop nobody."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def check_address(host: str, *, certificate: Path | None, behind_proxy: bool) -> None:

@@ -1,5 +1,6 @@
-"""What clients send byte by byte: requests within requests, heads and bodies that are too long."""
+"""What clients send byte by byte: requests within requests, heads and bodies that are too long, idle connections."""
 
+import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="needs the extra serve")
 from darrm.serve import app
+from darrm.serve.server import allow_connections
 from tests.serve.test_app import Endpoint
 
 
@@ -70,3 +72,24 @@ def test_a_gigabyte_and_a_body_that_never_ends_are_refused(server: Endpoint) -> 
         with connected(server) as link:
             link.sendall(b"POST /ask HTTP/1.1\r\n" + known(server) + b"Content-Length: %d\r\n\r\n[" % length)
             assert status in link.recv(4096)[:20]
+
+
+def test_idle_connections_of_strangers_stop_nobody(server: Endpoint) -> None:
+    allow_connections()
+    links = [connected(server) for _ in range(1100)]
+    try:
+        for _ in range(3):
+            assert server.http.get("/health").status_code == 200
+            assert server.call("study", "GET", "/budget").status_code == 200
+    finally:
+        for link in links:
+            link.close()
+
+
+def test_the_limit_of_open_files_is_raised_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: made.append(limits))
+    for soft, hard in ((1024, 524288), (1024, 2048), (1024, resource.RLIM_INFINITY), (65536, 65536)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=(soft, hard): limits)
+        allow_connections()
+    assert made == [(8192, 524288), (2048, 2048), (8192, resource.RLIM_INFINITY)]
