@@ -29,7 +29,7 @@ from darrm.plan.mechanisms import MECHANISMS, RELEASED
 from darrm.plan.report import Plan, Sweep, rank_of, wrong_of
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
-from darrm.problem import MOST_QUERIES, MOST_VOTERS, Workload
+from darrm.problem import MOST_QUERIES, MOST_VOTERS, Workload, is_open
 from darrm.util import checks
 from darrm.util.progress import stoppable_search
 
@@ -229,6 +229,9 @@ def affordable(
     PrivacyParams(epsilon=0.984375, delta=0)
     """
     checks.probability(accuracy=accuracy)
+    guess = 0.0 if is_open(workload.classes) else 1.0 / workload.classes
+    if accuracy <= guess:  # any number of queries would do
+        checks.fail("accuracy", accuracy, f"above {guess:.4g}, that of random guessing")
     checks.one_of(QUANTITIES, what=what)
     if what == "voters" and workload.voters.own is not None:
         checks.fail("what", what, "queries or epsilon", "these voters differ from each other")

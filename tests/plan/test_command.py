@@ -315,6 +315,8 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
         ("--total 1,1e-5 --classes 3 --objective error", "defined for two classes"),
         ("--total 1,1e-5 --mechanism best", "the mechanism must be one of no-noise"),
         ("--total 1,1e-5 --mechanism permutflip", "did you mean permute-and-flip?"),
+        ("--total 1,1e-5 --accuracy 0.5", "accuracy must be above 0.5, that of random guessing, got 0.5"),
+        ("--total 1,1e-5 --accuracy 0 --classes open --non-private --overlap 1", "accuracy must be above 0"),
         ("--total 1,1e-5 --queries -3", "queries must be an integer of at least 1"),
     ],
 )
