@@ -28,7 +28,7 @@ MODELS = Workload(Voters(5, PrivacyParams("0.0892", "1e-4"), models=True), 5, Pr
 OPTIMA = {"optimal", "rdp-optimal"}
 
 _plans: dict[tuple[Workload, Any], Plan] = {}
-_rows: dict[tuple[type[Mechanism], Workload, Any, bool, float], CalibratedMechanism | Exception] = {}
+_rows: dict[tuple[type[Mechanism], Workload, Any, bool, float, bool], CalibratedMechanism | Exception] = {}
 
 
 def default(workload: Workload) -> Prior | None:
@@ -52,13 +52,15 @@ def calibrated(
     return _known(workload, mechanism, Measure(workload, prior or default(workload)), to_beat)
 
 
-def _known(workload: Workload, mechanism: Any, measure: Measure, to_beat: float = math.inf) -> CalibratedMechanism:
+def _known(
+    workload: Workload, mechanism: Any, measure: Measure, to_beat: float = math.inf, *, is_fine: bool = True
+) -> CalibratedMechanism:
     if isinstance(mechanism, str):
         mechanism = named(mechanism)
-    key = mechanism, workload, measure.prior, measure.is_error, to_beat
+    key = mechanism, workload, measure.prior, measure.is_error, to_beat, is_fine
     if key not in _rows:
         try:
-            _rows[key] = calibrate(workload, mechanism, measure=measure, to_beat=to_beat)
+            _rows[key] = calibrate(workload, mechanism, measure=measure, to_beat=to_beat, is_fine=is_fine)
         except (PlanError, ValueError) as error:
             _rows[key] = error
     known = _rows[key]
@@ -68,10 +70,10 @@ def _known(workload: Workload, mechanism: Any, measure: Measure, to_beat: float 
 
 
 def known(
-    workload: Workload, mechanism: Any, *, measure: Any, to_beat: float = math.inf, **_: object
+    workload: Workload, mechanism: Any, *, measure: Any, to_beat: float = math.inf, is_fine: bool = True, **_: object
 ) -> CalibratedMechanism:
     """What `calibrate` says, from memory."""
-    return _known(workload, mechanism, measure, to_beat)
+    return _known(workload, mechanism, measure, to_beat, is_fine=is_fine)
 
 
 def completed(workload: Workload, prior: Any = None, mechanisms: Sequence[type[Mechanism]] | None = None) -> Plan:

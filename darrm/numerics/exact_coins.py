@@ -1,20 +1,18 @@
-"""Exact coins: Bernoulli draws whose probability is the number that was asked for, to the last bit, many at once.
+"""Exact coins: many Bernoulli draws at once, each with exactly the given probability.
 
-A coin with probability p = 0.b₁b₂b₃… (binary) shows heads exactly when a uniform U = 0.u₁u₂u₃… lies below p. The first
-byte of both decides all coins but one in 256; only where the bytes are equal are further words compared, of 64 bits.
-Nothing is rounded, so Pr[heads] = p for every p with finitely many binary digits, which is every float.
+A coin with probability p = 0.b₁b₂b₃… (binary) shows heads if and only if a uniform U = 0.u₁u₂u₃… is below p. The first
+byte of both decides all coins but one in 256. Only if these bytes are equal (a tie), further words of 64 bits are
+compared. Nothing is rounded: Pr[heads] = p for every p with finitely many binary digits, so for every float.
 
-*Proof.* U < p is decided by the first byte or word that differs, whatever follows it; so what is not drawn, or is drawn
-and not looked at, does not change the outcome. If all digits of p are used up without a difference, U ≥ p: tails. Hence
-Pr[heads] = Pr[U < p] = p. ∎
+*Proof.* The first byte or word that differs decides U < p. Later words do not change the outcome, drawn or not. If all
+digits of p are used up without a difference, then U ≥ p: tails. Hence Pr[heads] = Pr[U < p] = p. ∎
 
-**What its time tells.** Whether a coin is a tie, and how long it stays one, does not depend on p: a uniform byte equals
-any given one with probability 1/256. But the label and "it was a tie" together depend on p otherwise than the label
-alone, and one coin in 256 is too many to say nothing about. So a word is drawn for as many coins as n coins tie with
-probability 1 − 2⁻⁶⁴ at least (all of them, for few coins), ties or not, and how many bytes are drawn, in which calls,
-depends on the number of coins and the length of the longest p alone, except with probability 2⁻⁶⁴ for a block of coins,
-and 2⁻⁷² for each. (With words of 64 bits from the start it was 2⁻⁶⁴ for each.) By *Bernstein's inequality* T ties of n
-coins, n/256 on average, are n/256 + t or more with probability exp(−t²/(2·(n/256 + t/3))) at most.
+**Timing.** A uniform byte equals any given byte with probability 1/256, so ties alone do not depend on p. But the pair
+(label, tie) reveals more about p than the label, and one coin in 256 is too often to ignore. So words are drawn for a
+fixed number of coins: as many as n coins tie with probability at least 1 − 2⁻⁶⁴ (all, for few coins). The number of
+bytes and of calls then depends only on the number of coins and on the length of the longest p, except with probability
+2⁻⁶⁴ for a block of coins, and 2⁻⁷² for each. By *Bernstein's inequality* n coins have n/256 + t or more ties with
+probability at most exp(−t²/(2·(n/256 + t/3))).
 """
 
 import math

@@ -1,15 +1,16 @@
-"""A stand-in for Glyph, the data set of [P] that is not public: 28 × 28 pictures of 150 characters, from a seed.
+"""A substitute for Glyph, the data set of [P] that is not public: 28 × 28 images of 150 characters, from a seed.
 
-[P, Section 5.1] says of Glyph: 150 symbols from over 500,000 fonts, some classes five times more frequent, at least a
-tenth mislabeled, some that a human cannot tell apart, and a baseline of 82.2 %. Here 150 symbols come from 21 text
-fonts that matplotlib ships, each scaled to the same length (so that a comma is an apostrophe, and "o" is "O" and
-"0"), turned, sheared, stretched, bent, thickened and covered with noise. The picture of a mislabeled record shows
-another character than its label says, mostly one of `STRANGERS`, which no class has; like a few of the others, it is
-as from an unusual font, deformed much more. `Style` was chosen so that accuracies and agreement are about those that
-[P] prints.
+[P, Section 5.1] describes Glyph: 150 symbols from over 500,000 fonts. Some classes are five times more frequent than
+others, at least a tenth of the labels are wrong, a human cannot distinguish some symbols, and the baseline is 82.2 %.
 
-A record is made from (seed, stream, teacher) alone: nobody stores or sends shards. Pictures are the same on every
-machine on which Pillow's FreeType draws the same outlines and NumPy's generator has the same stream.
+Here 150 symbols come from 21 text fonts of matplotlib, all scaled to the same length, so that a comma equals an
+apostrophe, and "o" equals "O" and "0". They are rotated, sheared, stretched, bent, thickened and covered with noise. A
+mislabeled record shows another character, mostly one of `STRANGERS`, which belongs to no class; it is deformed much
+more, as in an unusual font, and so are a few correct records. `Style` was chosen for accuracies and an agreement near
+those in [P].
+
+A record depends on (seed, stream, teacher) alone, so no shard is stored or sent. Images are equal on all machines whose
+Pillow draws the same outlines by FreeType and whose NumPy generator has the same stream.
 """
 
 from dataclasses import dataclass

@@ -188,7 +188,7 @@ def test_the_data_are_of_the_panels_and_every_name_is_drawn_somewhere() -> None:
 def test_the_data_are_those_of_a_sweep(panel: int, point: int) -> None:
     saved = SAVED[panel]["points"][point]
     (again,) = budgets.points_of(panel, [budgets.PANELS[panel][2].split()[point]])
-    assert again["right"] == pytest.approx(saved["right"], abs=5e-6)  # a search may leave 1e-4 of ε
+    assert again["right"] == pytest.approx(saved["right"], abs=1e-6)
 
 
 def test_three_outcomes_are_those_of_draws() -> None:
