@@ -46,7 +46,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.numerics.bisection import bisect_safe
 from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import classes_in_words, is_open
-from darrm.release.debited import receipt_path, recover, release_debited
+from darrm.release.debited import check_new_labels, receipt_path, recover, release_debited
 from darrm.release.delivery import check_answered
 from darrm.release.one_by_one import AnswerStream
 from darrm.release.partitions import Survey, release_surveyed, survey
@@ -56,7 +56,7 @@ from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, LAYOUTS, MISSING, Classes, Labels, Votes
 from darrm.votes.parquet_file import is_parquet
-from darrm.votes.votes_file import SUFFIXES, check_new, shown
+from darrm.votes.votes_file import SUFFIXES, shown
 
 _SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of a suggested budget
 VOTES, LEDGER, OUTPUT = "Votes", "Ledger", "Output"  # sections of the help
@@ -266,7 +266,7 @@ def file(
         flag = "--force is for labels in one file" if force else "--rows voters is for a survey in a .csv file"
         raise ValueError(f"{flag}: name a new output, and votes with a query in each row")
     if not by_files and not force:
-        check_new(target)
+        check_new_labels(target)
     if not by_files and (keep is not None or jobs != 1):
         raise ValueError("--keep and --jobs are for votes and labels in .parquet files: one column is kept by --id")
     chosen = None if columns is None else columns.split(",")

@@ -51,7 +51,7 @@ class FileDestination(Destination):
     def prepare(self, votes: Votes | None = None) -> Iterator[None]:
         """Check the names, the space and that the folder takes files and links; make an empty temporary file."""
         path, self._ids = self.output, getattr(votes, "ids", None)
-        check_new(path)
+        check_new_labels(path)
         check_ids(path, self._ids)
         try:
             check_no_receipt(path)
@@ -89,6 +89,12 @@ class FileDestination(Destination):
         sync(self.output.parent)
         if self._has_receipt:
             leave_receipt(ledger, number, self.output)
+
+
+def check_new_labels(path: Path) -> None:
+    """Raise `ValueError` unless ``path`` is a new file for labels; remove what killed processes left beside it."""
+    remove_left(Path(os.path.realpath(path)))  # also where another process has published the labels
+    check_new(path)
 
 
 def receipt_path(output: Path) -> Path:
