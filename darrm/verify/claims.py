@@ -96,8 +96,8 @@ def charge_of(cost: Cost, queries: int) -> Charge:
     models = voters if voters.are_private_models else None
     charge = Charge(queries, sampled=voters.sampled, models=models, alone=models is not None)
     if isinstance(answering, Run):
-        count = -(-queries // answering.queries)
-        return replace(charge, count=count, guarantee=answering.budget, labels=answering.queries)
+        count = -(-queries // answering.labels)
+        return replace(charge, count=count, guarantee=answering.budget, labels=answering.labels)
     if isinstance(answering, Mechanism):
         pure = sampling.pure_epsilon(mechanisms.own_epsilon(answering), voters.sampled)
         pair = None if pure == float("inf") else (Fraction(pure), Fraction(0))

@@ -1,17 +1,18 @@
 """Read the files of a release strictly, as docs/reference/formats.md describes each format.
 
-A missing field, an unknown field or a number out of its range raises `ValueError`. Other modules judge the claims.
+Each format is described by data, which `read` follows. A value out of its range, a missing field and an unknown field
+raise `ValueError`. Other modules judge the claims.
 """
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 from darrm.verify.numbers import MOST_EPSILON, Point
 
@@ -25,18 +26,10 @@ RECEIPT_FORMAT, DIGEST_PREFIX = "darrm-receipt 1", "darrm-digest:1:"
 TABLES = (GAMMA, PLURALITY, OPEN_TABLE)
 OPEN = 0  # the number of classes of open-set answers
 WEIGHT_ONE = 2**53  # the sum of the weights of a law on histograms
-_MOST_DEPTH, _MOST_VALUES, _MOST_DIGITS = 32, 2**19, 1000  # of JSON: levels, values, digits of a number
-_MOST_VOTERS, _MOST_CLASSES, _MOST_QUERIES, _MOST_RECORDS, _MOST_THRESHOLD = 10**6, 10**6, 10**12, 100, 2**40
+_MOST_VALUES, _MOST_DIGITS = 2**19, 1000  # of JSON: values, digits of a whole number
+_COUNT, _QUERIES = range(1, 10**6 + 1), range(1, 10**12 + 1)  # of voters or classes
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?|[0-9]+/[0-9]+")
 _MOST_CHARACTERS = 8000  # of a decimal
-_PARAMETERS = {
-    "GNMax": ("sigma",),
-    "LNMax": ("gamma",),
-    "ExponentialMechanism": ("epsilon",),
-    "PermuteAndFlip": ("epsilon",),
-    "AsymmetricMax": ("right", "left", "right_power", "left_power"),
-}
-_SHAPES = ("free", "monotone")
 
 
 @dataclass(frozen=True)
@@ -90,14 +83,11 @@ class Voters:
         return Voters(self.K, ((self.K, None),), reached)
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{count} of them {_guarantee(each)}" for count, each in self.kinds)
-        if len(self.kinds) == 1:
-            kinds = f"each {_guarantee(self.kinds[0][1])}"
+        each = ["without a guarantee" if pair is None else f"({float(pair[0]):.12g}, {float(pair[1]):.12g})-DP"
+                for _, pair in self.kinds]  # fmt: skip
+        counts = [f"{count} of them {pair}" for (count, _), pair in zip(self.kinds, each, strict=True)]
+        kinds = ", ".join(counts) if len(each) > 1 else f"each {each[0]}"
         return f"{self.K:,} voters, {kinds}{', models trained once' if self.models else ''}, overlap {self.reached:,}"
-
-
-def _guarantee(each: Point | None) -> str:
-    return "without a guarantee" if each is None else f"({float(each[0]):.12g}, {float(each[1]):.12g})-DP"
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,27 +123,13 @@ class Mechanism:
 class Run:
     """A propose-test-release run: its labels are released only if a private test passes, for one cost."""
 
-    answer: Mechanism
-    queries: int
+    voters: Voters
+    classes: int
+    labels: int  # at most
     budget: Point
-    digest: str
     may_be_none: bool  # whether a query may have no label
+    digest: str
     what = "run"
-
-    @property
-    def voters(self) -> Voters:
-        """The voters of the run."""
-        return self.answer.voters
-
-    @property
-    def classes(self) -> int:
-        """How many different labels there can be."""
-        return self.answer.classes
-
-    @property
-    def labels(self) -> int:
-        """How many labels the run has at most."""
-        return self.queries
 
 
 Answering = Table | Mechanism | Run  # a release that answers queries
@@ -206,22 +182,19 @@ class Charge:
         return [(Fraction(e), Fraction(d)) for e, d in zip(self.profile[0], self.profile[side], strict=True)]
 
 
-def parse_json(content: bytes) -> Json:
-    """Parse JSON of bounded size, depth and length of numbers; `ValueError` for anything else."""
+def parse_json(content: bytes, *, may_be_infinite: bool = False) -> Json:
+    """Parse JSON of bounded size and length of numbers; `ValueError`, which quotes nothing, for anything else."""
     text = content.decode("utf-8-sig")
     if sum(map(text.count, ",[{")) > _MOST_VALUES:
         raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+    constant = float if may_be_infinite else _float
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=lambda digits: int(_bounded(digits)),
-            parse_float=lambda digits: float(_bounded(digits)),
-            parse_constant=_refuse,
-        )
-        _check_value(value, 0)
+        value = json.loads(text, object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=constant)
+        json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
-        raise ValueError(f"it is nested more than {_MOST_DEPTH} levels deep") from None
+        raise ValueError("its lists are nested too deep") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate pair, which is no text") from None
     return value
 
 
@@ -231,29 +204,17 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return dict(pairs)
 
 
-def _bounded(digits: str) -> str:
+def _int(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"it holds a number of {len(digits):,} characters")
-    return digits
+    return int(digits)
 
 
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-def _check_value(value: Json, depth: int) -> None:
-    if depth > _MOST_DEPTH:
-        raise RecursionError
-    if isinstance(value, dict | list):
-        for entry in (*value, *value.values()) if isinstance(value, dict) else value:
-            _check_value(entry, depth + 1)
-    elif isinstance(value, str) and not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ValueError("it holds half a surrogate pair, which is no text") from None
-    elif isinstance(value, float) and math.isinf(value):
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
         raise ValueError("it holds a number beyond all floats")
+    return value
 
 
 def hash_json(data: Json) -> str:
@@ -265,6 +226,154 @@ def hash_json(data: Json) -> str:
 def join(*fields: object) -> str:
     """Compute the SHA-256 of texts that are joined by U+001F."""
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
+
+
+def read(data: Json, form: Json) -> Json:
+    """Read JSON as ``form`` describes it; `ValueError` if it does not fit.
+
+    A form is `object` (anything), `str`, `float` (a finite number), a range of whole numbers, a set of words, a list
+    of one form or of a form for each value, an object of forms by name (``name?`` may be missing), a pair of None and
+    a form, or a function that reads the value.
+
+    >>> read({"K": 3, "scheme": "fixed"}, {"K": range(1, 9), "scheme": {"fixed"}, "records?": range(1, 9)})
+    {'K': 3, 'scheme': 'fixed'}
+    """
+    if isinstance(form, dict):
+        return _read_object(data, form)
+    if isinstance(form, list) and isinstance(data, list):
+        forms = form * len(data) if len(form) == 1 else form
+        return tuple(read(value, one) for value, one in zip(data, forms, strict=True))
+    if isinstance(form, tuple):
+        return None if data is None else read(data, form[1])
+    if callable(form) and not isinstance(form, type):
+        return form(data)
+    if not _fits(data, form):
+        expected = f"whole number from {form[0]:,} to {form[-1]:,}" if isinstance(form, range) else str(form)
+        raise ValueError(f"{str(data)[:40]!r} is no {expected}")
+    return float(data) if form is float else data
+
+
+def _fits(data: Json, form: Json) -> bool:
+    if isinstance(form, range):
+        return type(data) is int and data in form
+    if isinstance(form, set):
+        return isinstance(data, str | bool) and data in form
+    if form is float:
+        return isinstance(data, int | float) and not isinstance(data, bool) and math.isfinite(data)
+    return form is object or (form is str and isinstance(data, str))
+
+
+def _read_object(data: Json, form: Mapping[str, Json]) -> dict[str, Json]:
+    forms = {name.removesuffix("?"): value for name, value in form.items()}
+    names = data.keys() if isinstance(data, dict) else set()
+    missing, unknown = form.keys() - {f"{name}?" for name in forms} - names, names - forms.keys()
+    if missing or unknown:
+        raise ValueError(f"fields are missing ({', '.join(sorted(missing))}) or unknown ({', '.join(unknown)[:80]!r})")
+    return {name: read(value, forms[name]) for name, value in data.items()}
+
+
+def exact_number(text: Json) -> Fraction:
+    """Read a decimal or a fraction p/q from text, exactly."""
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not _NUMBER.fullmatch(text):
+        raise ValueError(f"{str(text)[:40]!r} is no decimal in text")
+    value = Fraction(text)
+    if value > 10**308:
+        raise ValueError("a number is beyond all floats")
+    return value
+
+
+def _from_0(data: Json, most: float = math.inf) -> float:
+    if not 0.0 <= read(data, float) <= most:
+        raise ValueError(f"{data!r} is no number from 0 to {most:g}")
+    return float(data)
+
+
+def _share(data: Json) -> float:
+    return _from_0(data, 1.0)
+
+
+def _texts(data: Json) -> Json:
+    return read(data, dict.fromkeys(data, str))
+
+
+def read_pair(data: Json) -> Point:
+    """Read an object of ε and δ."""
+    pair = read(data, {"epsilon": exact_number, "delta": exact_number})
+    if pair["delta"] >= 1:
+        raise ValueError("δ is at least 1")
+    return pair["epsilon"], pair["delta"]
+
+
+def _each(data: Json) -> Point | None:
+    if data == {"epsilon": "inf", "delta": "0"}:
+        return None
+    epsilon, delta = read_pair(data)
+    if not epsilon:
+        raise ValueError("voters with ε = 0 carry no information")
+    return epsilon, delta
+
+
+def _kind(data: Json) -> tuple[int, Point | None]:
+    return read(data["voters"], _COUNT), _each({name: data[name] for name in data if name != "voters"})
+
+
+def _classes(data: Json) -> int:
+    classes: int = OPEN if data == "open" else read(data, _COUNT[1:])
+    return classes
+
+
+def _parameter(stored: Json) -> float:
+    value = float(exact_number(stored))
+    if value <= 0.0 or repr(value) != stored:
+        raise ValueError("a parameter is not positive, or not the shortest decimal of a float")
+    return value
+
+
+def read_sampling(data: Json) -> Sampling:
+    """Read the subsampling scheme."""
+    found = read(data, {"rate": exact_number, "scheme": {"poisson", "fixed"}, "records?": range(1, 101)})
+    if not 0 < found["rate"] <= 1:
+        raise ValueError("a rate lies in (0, 1]")
+    return Sampling(found["rate"], found["scheme"], found.get("records", 1))
+
+
+_VOTERS = {"K": _COUNT, "each": _each, "own?": [_kind], "overlap?": _COUNT, "models?": {True},
+           "sampled?": read_sampling}  # fmt: skip
+_VERSION = {"format": str, "version": range(1, 2)}
+_CERTIFICATE = {"worst_cost": float, "budget": float, "rows": range(10**15), "method": object, "scale": _share}
+_OPTIMALITY = {"prior": _texts, "value": float, "bound": float, "status": str, "multipliers": object}
+_OPTIMALITY_OF_GAMMA = {
+    **_OPTIMALITY,
+    "shape": {"free", "monotone"},
+    "objective": {"linear", "expected-error"},
+    "held_out": (None, {"mean": object, "standard_error": object, "draws": object}),
+}
+_PARAMETERS = {
+    "GNMax": ("sigma",),
+    "LNMax": ("gamma",),
+    "ExponentialMechanism": ("epsilon",),
+    "PermuteAndFlip": ("epsilon",),
+    "AsymmetricMax": ("right", "left", "right_power", "left_power"),
+}
+
+
+def read_voters(data: Json) -> Voters:
+    """Read an object that describes voters."""
+    return _voters(read(data, _VOTERS))
+
+
+def _voters(found: Mapping[str, Json]) -> Voters:
+    """Combine the fields of voters, which may be among others of the same object."""
+    K, sampled = found["K"], found.get("sampled")
+    kinds, overlap = found.get("own", ((K, found["each"]),)), found.get("overlap", K)
+    if sum(count for count, _ in kinds) != K or len({pair for _, pair in kinds}) < len(kinds):
+        raise ValueError("the kinds of voters are not K together, or not different")
+    if ("own" in found and len(kinds) < 2) or ("overlap" in found and overlap >= K):
+        raise ValueError("kinds of voters, or an overlap, are written where all voters are the same")
+    is_plain = kinds == ((K, None),) and "models" not in found
+    if sampled is not None and (not is_plain or overlap < min(K, sampled.records)):
+        raise ValueError("voters with resampled examples have no own guarantee, and an overlap for each record")
+    return Voters(K, kinds, overlap, "models" in found, sampled)
 
 
 def read_release(data: Json) -> Answering:
@@ -290,240 +399,113 @@ def _strict(what: str) -> Iterator[None]:
         raise ValueError(f"{what} is malformed ({type(error).__name__}: {error})") from error
 
 
-def _table(data: dict[str, Json], kind: str) -> Table:
+def _table(data: Json, kind: str) -> Table:
     law = "gamma" if kind == GAMMA else "weights"
-    _fields(data, ("format", "version", "problem", law, "checksum", "certificate", "optimality", "provenance"))
-    _version(data)
     digest = hash_json({"problem": data["problem"], law: data[law]})
     if data["checksum"] != digest:
         raise ValueError(f"it was changed: the SHA-256 of problem and {law} is {digest}, not its checksum")
-    problem = data["problem"]
-    voters = read_voters(problem, ("target", "classes"))
-    target, classes = _pair(problem["target"]), _classes(problem.get("classes", 2))
-    if target is None or target[0] > MOST_EPSILON or (kind == GAMMA) != (classes == 2):
+    form = {
+        **_VERSION,
+        "problem": {**_VOTERS, "target": read_pair, "classes?": _classes},
+        law: [_share] if kind == GAMMA else [[range(WEIGHT_ONE + 1)]],
+        "checksum": str,
+        "certificate": _CERTIFICATE,
+        "optimality": (None, _OPTIMALITY_OF_GAMMA if kind == GAMMA else _OPTIMALITY),
+        "provenance": _texts,
+    }
+    found = read(data, form)
+    problem, numbers = found["problem"], found[law]
+    voters, target, classes = _voters(problem), problem["target"], problem.get("classes", 2)
+    if target[0] > MOST_EPSILON or (kind == GAMMA) != (classes == 2) or (kind == OPEN_TABLE) != (classes == OPEN):
         raise ValueError("its target or its classes are not those of such a table")
-    numbers = _gamma(data[law], voters.K) if kind == GAMMA else _weights(data[law], kind, voters, classes)
-    certificate, optimality = data["certificate"], data["optimality"]
-    _fields(certificate, ("worst_cost", "budget", "rows", "method", "scale"))
-    for name in ("worst_cost", "budget", "scale"):
-        _floating(certificate[name])
-    if not 0 <= certificate["scale"] <= 1 or type(certificate["rows"]) is not int:
-        raise ValueError("its certificate holds numbers out of their range")
-    if optimality is not None:
-        _check_optimality(optimality, kind)
-    for text in (*data["provenance"], *data["provenance"].values()):
-        _text(text)
-    return Table(kind, voters, target, classes, numbers, certificate, optimality, digest)
-
-
-def _check_optimality(optimality: Json, kind: str) -> None:
-    more = ("shape", "objective", "held_out") if kind == GAMMA else ()
-    _fields(optimality, ("prior", "value", "bound", "status", "multipliers", *more))
-    for name in ("value", "bound"):
-        _floating(optimality[name])
-    if more and (optimality["shape"] not in _SHAPES or optimality["objective"] not in {"linear", "expected-error"}):
-        raise ValueError("its shape or its objective is none")
-    if more and optimality["held_out"] is not None:
-        _fields(optimality["held_out"], ("mean", "standard_error", "draws"))
-    for text in (*optimality["prior"], *optimality["prior"].values(), optimality["status"]):
-        _text(text)
-
-
-def _gamma(values: Json, K: int) -> tuple[Fraction, ...]:
-    if not isinstance(values, list) or len(values) != K - K // 2:
-        raise ValueError(f"γ has not the {K - K // 2} values that K = {K} needs")
-    half = tuple(Fraction(_floating(value)) for value in values)
-    if not all(0 <= value <= 1 for value in half):
-        raise ValueError("a value of γ is no probability")
-    return half
-
-
-def _weights(weights: Json, kind: str, voters: Voters, classes: int) -> list[list[int]]:
-    K, lists = voters.K, weights
-    if not isinstance(lists, list) or not all(isinstance(part, list) for part in lists):
-        raise ValueError("weights are no lists")
-    if any(type(weight) is not int or not 0 <= weight <= WEIGHT_ONE for part in lists for weight in part):
-        raise ValueError("a weight is no whole number from 0 to 2^53")
-    if kind == OPEN_TABLE:
-        if classes != OPEN or [len(part) for part in lists] != [K - n + 1 for n in range(1, K + 1)]:
-            raise ValueError("weights are not as many as there are votes")
-    elif classes == 2 or any(sum(part) != WEIGHT_ONE for part in lists):
+    K, lengths = voters.K, [1 if kind == GAMMA else len(part) for part in numbers]
+    needed = {GAMMA: [1] * (K - K // 2), OPEN_TABLE: [*range(K, 0, -1)], PLURALITY: lengths}
+    if lengths != needed[kind]:
+        raise ValueError(f"{law} has not the numbers that K = {K} needs")
+    if kind == PLURALITY and any(sum(part) != WEIGHT_ONE for part in numbers):
         raise ValueError("weights of a partition do not sum to 2^53")
-    return lists
+    numbers = tuple(map(Fraction, numbers)) if kind == GAMMA else numbers
+    return Table(kind, voters, target, classes, numbers, found["certificate"], found["optimality"], digest)
 
 
-def _mechanism(data: dict[str, Json]) -> Mechanism:
-    _fields(data, ("format", "version", "voters", "classes", "mechanism"), ("threshold",))
-    _version(data)
-    stored, classes = data["mechanism"], _classes(data["classes"])
-    names = _PARAMETERS[stored["kind"]]
-    _fields(stored, ("kind", *names, "reached"))
-    values = tuple(float(exact_number(stored[name])) for name in names)
-    voters, threshold = read_voters(data["voters"]), data.get("threshold")
-    if min(values) <= 0.0 or [repr(value) for value in values] != [stored[name] for name in names]:
-        raise ValueError("a parameter is not positive, or not the shortest decimal of a float")
-    reached = _whole(stored["reached"], 1, _MOST_VOTERS)
-    if reached < voters.reached:
-        raise ValueError(f"a person moves {voters.reached} votes, and the mechanism is for {reached}")
-    if (classes == OPEN) != (threshold is not None) or (threshold is not None and "e" in stored["kind"][:1]):
+def _mechanism(data: Json) -> Mechanism:
+    kind = data["mechanism"]["kind"]
+    parameters = dict.fromkeys(_PARAMETERS[kind], _parameter)
+    form = {"voters": read_voters, "classes": _classes, "mechanism": {"kind": str, **parameters, "reached": _COUNT}}
+    found = read(data, {**_VERSION, **form, "threshold?": range(1, 2**40 + 1)})
+    voters, mechanism, threshold = found["voters"], found["mechanism"], found.get("threshold")
+    if mechanism["reached"] < voters.reached:
+        raise ValueError(f"a person moves {voters.reached} votes, and the mechanism is for {mechanism['reached']}")
+    if (found["classes"] == OPEN) != (threshold is not None):
         raise ValueError("a threshold belongs to open answers, and to no others")
-    if threshold is not None:
-        _whole(threshold, 1, _MOST_THRESHOLD)
-    return Mechanism(stored["kind"], values, reached, voters, classes, threshold, hash_json(data))
+    values = tuple(mechanism[name] for name in parameters)
+    return Mechanism(kind, values, mechanism["reached"], voters, found["classes"], threshold, hash_json(data))
 
 
-def _run(data: dict[str, Json]) -> Run:
-    _fields(data, ("format", "version", "answer", "check", "queries", "budget", "order", "otherwise"))
-    _version(data)
-    answer, other, check = _mechanism(data["answer"]), data["otherwise"], data["check"]
-    if other is not None and (_mechanism(other).voters, _mechanism(other).classes) != (answer.voters, answer.classes):
+def _run(data: Json) -> Run:
+    form = {
+        **_VERSION,
+        "answer": _mechanism,
+        "check": (None, {"threshold": object, "sigma": exact_number}),
+        "queries": range(1, 10**7 + 1),
+        "budget": read_pair,
+        "order": exact_number,
+        "otherwise": (None, _mechanism),
+    }
+    found = read(data, form)
+    answer, other, budget = found["answer"], found["otherwise"], found["budget"]
+    if other is not None and (other.voters, other.classes) != (answer.voters, answer.classes):
         raise ValueError("what answers otherwise is for other voters or classes")
-    if check is not None:
-        _fields(check, ("threshold", "sigma"))
-        exact_number(check["sigma"])
-    budget, queries = _pair(data["budget"]), _whole(data["queries"], 1, 10**7)
-    if budget is None or not budget[1] or exact_number(data["order"]) <= 1:
+    if not budget[1] or found["order"] <= 1:
         raise ValueError("its budget or its order is out of range")
-    return Run(answer, queries, budget, hash_json(data), check is not None or other is None)
+    may_be_none = found["check"] is not None or other is None
+    return Run(answer.voters, answer.classes, found["queries"], budget, may_be_none, hash_json(data))
 
 
 def read_plan(claims: Json) -> Plan:
     """Read the privacy claims of a plan; `ValueError` if they are malformed."""
     with _strict("it"):
-        workload, spent = claims["workload"], claims["spent"]
-        voters = read_voters(workload, ("queries", "missing", "classes", "total"))
-        total, classes = _pair(workload["total"]), _classes(workload.get("classes", 2))
-        queries = _whole(workload["queries"], 1, _MOST_QUERIES)
-        epsilon, delta = _floating(spent["epsilon"]), _floating(spent["delta"])
-        if total is None or min(epsilon, delta) < 0.0:
-            raise ValueError("what it spends, or its total, is out of range")
-        return Plan(voters, classes, queries, total, epsilon, delta)
-
-
-def read_voters(data: Json, more: Iterable[str] = ()) -> Voters:
-    """Read voters; ``more`` names further fields of the same object."""
-    _fields(data, ("K", "each"), ("own", "overlap", "models", "sampled", *more))
-    K, each = _whole(data["K"], 1, _MOST_VOTERS), _pair(data["each"])
-    kinds: tuple[tuple[int, Point | None], ...] = ((K, each),)
-    if "own" in data:
-        kinds = tuple((_whole(kind["voters"], 1, K), _pair(kind)) for kind in data["own"])
-        if sum(count for count, _ in kinds) != K or len(kinds) < 2 or len({pair for _, pair in kinds}) < len(kinds):
-            raise ValueError("the kinds of voters are not K together, or not different")
-    if any(pair is not None and pair[0] <= 0 for _, pair in kinds):
-        raise ValueError("voters with ε = 0 carry no information")
-    overlap = _whole(data["overlap"], 1, K - 1) if "overlap" in data else K
-    if data.get("models", True) is not True:
-        raise ValueError("'models' is written where it is true only")
-    sampled = read_sampling(data["sampled"]) if "sampled" in data else None
-    if sampled is not None and (kinds != ((K, None),) or "models" in data or overlap < min(K, sampled.records)):
-        raise ValueError(
-            "voters with resampled examples have no guarantee of their own, and an overlap for each record"
-        )
-    return Voters(K, kinds, overlap, "models" in data, sampled)
-
-
-def read_sampling(data: Json) -> Sampling:
-    """Read the subsampling scheme."""
-    _fields(data, ("rate", "scheme"), ("records",))
-    rate, records = exact_number(data["rate"]), _whole(data.get("records", 1), 1, _MOST_RECORDS)
-    if not 0 < rate <= 1 or data["scheme"] not in {"poisson", "fixed"}:
-        raise ValueError("a rate lies in (0, 1], and a scheme is poisson or fixed")
-    return Sampling(rate, data["scheme"], records)
+        form = {**_VOTERS, "queries": _QUERIES, "missing?": object, "classes?": _classes, "total": read_pair}
+        found, spent = read(claims["workload"], form), claims["spent"]
+        epsilon, delta = _from_0(spent["epsilon"]), _from_0(spent["delta"])
+        return Plan(_voters(found), found.get("classes", 2), found["queries"], found["total"], epsilon, delta)
 
 
 def read_charge(text: str) -> Charge:
     """Read the cost of one query from a ledger; `ValueError` if it is malformed."""
     with _strict("the cost of a query"):
-        return _charge(parse_json(text.encode()) if "Infinity" not in text else json.loads(text))
+        return _charge(parse_json(text.encode(), may_be_infinite=True))
+
+
+def _divergence(data: Json) -> float:
+    return math.inf if data == math.inf else _from_0(data)
 
 
 def _charge(data: Json) -> Charge:
-    more = ("estimate", "composes", "labels", "sampled", "vanishing", "voters", "sample", "plain")
-    _fields(data, ("guarantee", "renyi", "profile"), more)
-    pair, curve, profile = data["guarantee"], data["renyi"], data["profile"]
-    models = read_voters(data["voters"]) if "voters" in data else None
-    charge = Charge(
-        guarantee=None if pair is None else (exact_number(pair[0]), exact_number(pair[1])),
-        orders=() if curve is None else tuple(map(_floating, curve[0])),
-        divergences=() if curve is None else tuple(float(value) for value in curve[1]),
-        profile=None if profile is None else tuple(tuple(map(_floating, part)) for part in profile),
-        estimate=None
-        if "estimate" not in data
-        else float(data["estimate"][0])
-        if data["estimate"][0] is not None
-        else 1.0,
-        models=models,
-        plain=tuple((_whole(reached, 1, _MOST_VOTERS), _charge(inner)) for reached, inner in data.get("plain", ())),
-        sample=(_whole(data["sample"][0], 1, _MOST_VOTERS), _floating(data["sample"][1])) if "sample" in data else None,
-        alone=data.get("composes", True) is False or (models is not None and models.are_private_models),
-        labels=_whole(data.get("labels", 1), 1, _MOST_QUERIES),
-        sampled=read_sampling(data["sampled"]) if "sampled" in data else None,
-        vanishing=_floating(data.get("vanishing", 0.0)),
-    )
-    sizes = {len(part) for part in charge.profile or ()}
-    if charge.guarantee is None and not charge.orders and charge.profile is None:
+    form = {
+        "guarantee": (None, [exact_number, exact_number]),
+        "renyi": (None, [[float], [_divergence]]),
+        "profile": (None, [[_from_0]]),
+        "estimate?": [(None, _share), object],
+        "composes?": {True, False},
+        "labels?": _QUERIES,
+        "sampled?": read_sampling,
+        "vanishing?": _share,
+        "voters?": read_voters,
+        "sample?": [_COUNT, float],
+        "plain?": [[_COUNT, _charge]],
+    }
+    found = read(data, form)
+    (orders, divergences), models = found.pop("renyi") or ((), ()), found.pop("voters", None)
+    alone = not found.pop("composes", True) or (models is not None and models.are_private_models)
+    if "estimate" in found:
+        found["estimate"] = 1.0 if found["estimate"][0] is None else found["estimate"][0]
+    charge = Charge(orders=orders, divergences=divergences, models=models, alone=alone, **found)
+    if charge.guarantee is None and not orders and charge.profile is None:
         raise ValueError("nothing bounds the cost of a query")
-    if len(charge.orders) != len(charge.divergences) or len(sizes) > 1 or len(charge.profile or (1, 2)) not in {2, 3}:
+    sizes = {len(part) for part in charge.profile or ()}
+    if len(orders) != len(divergences) or len(sizes) > 1 or len(charge.profile or (1, 2)) not in {2, 3}:
         raise ValueError("a curve or a profile has lists of different lengths")
-    if any(order <= 1.0 for order in charge.orders) or any(
-        math.isnan(value) or value < 0 for value in charge.divergences
-    ):
-        raise ValueError("an order is at most 1, or a divergence is negative")
-    if any(value < 0.0 for part in charge.profile or () for value in part) or not 0 <= charge.vanishing <= 1:
-        raise ValueError("a profile or a probability is out of range")
+    if any(order <= 1.0 for order in orders):
+        raise ValueError("an order of a curve is at most 1")
     return charge
-
-
-def exact_number(text: Json) -> Fraction:
-    """Read a decimal or a fraction p/q from text, exactly."""
-    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or not _NUMBER.fullmatch(text):
-        raise ValueError(f"{str(text)[:40]!r} is no decimal in text")
-    value = Fraction(text)
-    if value > 10**308:
-        raise ValueError("a number is beyond all floats")
-    return value
-
-
-def _pair(data: Json) -> Point | None:
-    if data["epsilon"] == "inf":
-        if exact_number(data["delta"]):
-            raise ValueError("without a guarantee δ is 0")
-        return None
-    pair = exact_number(data["epsilon"]), exact_number(data["delta"])
-    if pair[1] >= 1:
-        raise ValueError("δ is at least 1")
-    return pair
-
-
-def _fields(data: Json, required: Iterable[str], optional: Iterable[str] = ()) -> None:
-    required = set(required)
-    if not isinstance(data, dict) or not required <= data.keys() <= required | set(optional):
-        missing = sorted(required - data.keys()) if isinstance(data, dict) else ["all"]
-        unknown = sorted(data.keys() - required - set(optional)) if isinstance(data, dict) else []
-        raise ValueError(f"fields are missing ({', '.join(missing)}) or unknown ({', '.join(map(repr, unknown))[:80]})")
-
-
-def _version(data: Mapping[str, Json]) -> None:
-    if type(data["version"]) is not int or data["version"] != 1:
-        raise ValueError("its version must be 1")
-
-
-def _classes(data: Json) -> int:
-    return OPEN if data == "open" else _whole(data, 2, _MOST_CLASSES)
-
-
-def _whole(value: Json, least: int, most: int) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{str(value)[:40]} is no whole number from {least:,} to {most:,}")
-    return value
-
-
-def _floating(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{str(value)[:40]} is no finite number")
-    return float(value)
-
-
-def _text(value: Json) -> None:
-    if not isinstance(value, str):
-        raise ValueError(f"{str(value)[:40]} is no text")  # noqa: TRY004 (a bad file, not a bad type)

@@ -363,7 +363,7 @@ LIES_IN_A_TABLE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a relative 1e-11 too much": (slightly_more, "one label is (0.3, 1.5e-05)-DP"),
     "its worst cost": (scaled("certificate", "worst_cost", 1 - 1e-12), "no pair of neighbors"),
     "its budget": (scaled("certificate", "budget", 1 + 1e-12), "the budget of a label"),
-    "its scale": (scaled("certificate", "scale", 3.0), "out of their range"),
+    "its scale": (scaled("certificate", "scale", 3.0), "no number from 0 to 1"),
     "its error": (less_error, "the expected error is"),
     "multipliers that do not prove its bound": (weaker_multipliers, "no private law has a smaller expected error"),
     "a row of four of three voters": (
