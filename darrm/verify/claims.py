@@ -11,7 +11,9 @@ that carries zσS [P, Definition 22], enclosed piece by piece of that interval:
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -29,9 +31,10 @@ from darrm.verify.formats import (
     Voters,
     exact_number,
     parse_json,
+    read_pair,
     read_plan,
 )
-from darrm.verify.history import read_digest
+from darrm.verify.history import LedgerDigest, judge_digests, read_digest
 from darrm.verify.ledger import LedgerAudit
 from darrm.verify.noisy_labels import Between, TooWideError, gaussian, renyi_of_bit
 from darrm.verify.numbers import Point, at_most, ball, conversion, pair_at_most
@@ -42,6 +45,7 @@ from darrm.verify.verdicts import (
     CONSISTENT,
     ESTIMATE,
     FALSE,
+    FILE,
     PLAN,
     PROVED,
     TOTAL,
@@ -113,27 +117,33 @@ def charge_of(cost: Cost, queries: int) -> Charge:
 def read_card(content: bytes) -> Json | None:
     """Read the JSON block of a model card; None if it has no such block. Its prose is not read."""
     for block in _BLOCK.findall(content):
-        try:
-            data = parse_json(block)
-        except ValueError:
-            continue
-        if data.get("format") == CARD_FORMAT:
-            return data
+        with suppress(ValueError):
+            if (data := parse_json(block)).get("format") == CARD_FORMAT:
+                return data
     return None
 
 
-def judge_card(card: Json | None, ledgers: Sequence[LedgerAudit]) -> Iterator[Verdict]:
-    """Judge the stated guarantee and cost of a card against the ledger that paid."""
-    if card is None:
-        return
+def judge_note(
+    content: bytes, digests: Sequence[LedgerDigest], ledgers: Mapping[str, LedgerAudit]
+) -> Iterator[Verdict]:
+    """Judge a text: its digests, and the guarantee and cost that a model card states."""
+    card = read_card(content)
+    yield from judge_digests(digests, ledgers, by_hand=False)
+    if card is not None:
+        yield from _judge_card(card, ledgers)
+    elif not digests:
+        yield Verdict(FILE, "it is not judged", UNKNOWN, "it holds no whole ledger digest")
+
+
+def _judge_card(card: Json, ledgers: Mapping[str, LedgerAudit]) -> Iterator[Verdict]:
     try:
-        guarantee, digest = _pair(card["guarantee"]), card["ledger_digest"]
-        spent = None if card.get("spent") is None else _pair(card["spent"])
+        guarantee, digest = read_pair(card["guarantee"]), card["ledger_digest"]
+        spent = None if card.get("spent") is None else read_pair(card["spent"])
         own = None if not digest else read_digest(digest)
-        claim = f"the described models are {pair_at_most(*guarantee)}-DP"
     except (ValueError, *MALFORMED) as error:
         yield Verdict(CARD, "it states a guarantee", FALSE, f"its block is malformed ({type(error).__name__}: {error})")
         return
+    claim = f"the described models are {pair_at_most(*guarantee)}-DP"
     if own is None:
         yield Verdict(CARD, claim, ASSUMED, "the models are private by themselves: no file can show this")
         return
@@ -143,21 +153,16 @@ def judge_card(card: Json | None, ledgers: Sequence[LedgerAudit]) -> Iterator[Ve
     if spent is None:
         return
     claim = f"it spent {pair_at_most(*spent)}"
-    audit = next((one for one in ledgers if one.ledger.identity == own.identity), None)
+    audit = next((one for one in ledgers.values() if one.ledger.identity == own.identity), None)
     if audit is None or own.number > len(audit.ledger.entries):
         yield Verdict(CARD, claim, UNKNOWN, "its ledger is not among the files: it would decide")
         return
-    counts = dict.fromkeys(audit.ledger.charges, 0)
+    counts = Counter[int]()
     for entry in audit.ledger.entries[: own.number]:
         counts[entry.cost] += entry.count
-    priced = [(charge.repeated(counts[n]), None) for n, charge in audit.ledger.charges.items() if counts[n]]
-    most = float(spent[0]) * _ROUNDED
+    priced = [(audit.ledger.charges[number].repeated(count), None) for number, count in counts.items()]
     found = smallest_total(priced, spent[1], enough=float(spent[0]))
-    yield judge_total(claim, found, (most, spent[1]), apart=_APART, about=CARD)
-
-
-def _pair(data: Json) -> Point:
-    return exact_number(data["epsilon"]), exact_number(data["delta"])
+    yield judge_total(claim, found, (float(spent[0]) * _ROUNDED, spent[1]), apart=_APART, about=CARD)
 
 
 def read_members(path: Path) -> dict[str, Point | None]:

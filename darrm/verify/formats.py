@@ -231,9 +231,9 @@ def join(*fields: object) -> str:
 def read(data: Json, form: Json) -> Json:
     """Read JSON as ``form`` describes it; `ValueError` if it does not fit.
 
-    A form is `object` (anything), `str`, `float` (a finite number), a range of whole numbers, a set of words, a list
-    of one form or of a form for each value, an object of forms by name (``name?`` may be missing), a pair of None and
-    a form, or a function that reads the value.
+    A form is a type (`float`: a finite number), a range of whole numbers, a set of words, a list of one form or of a
+    form for each value, an object of forms by name (``name?`` may be missing), a pair of None and a form, or a function
+    that reads the value.
 
     >>> read({"K": 3, "scheme": "fixed"}, {"K": range(1, 9), "scheme": {"fixed"}, "records?": range(1, 9)})
     {'K': 3, 'scheme': 'fixed'}
@@ -260,7 +260,7 @@ def _fits(data: Json, form: Json) -> bool:
         return isinstance(data, str | bool) and data in form
     if form is float:
         return isinstance(data, int | float) and not isinstance(data, bool) and math.isfinite(data)
-    return form is object or (form is str and isinstance(data, str))
+    return isinstance(data, form)
 
 
 def _read_object(data: Json, form: Mapping[str, Json]) -> dict[str, Json]:

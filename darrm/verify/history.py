@@ -12,14 +12,15 @@ cut off at the end, or the whole ledger rewritten: the verdict is then *assumed*
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from darrm.verify.files import Ledger
-from darrm.verify.formats import DIGEST_PREFIX, Json, parse_json
+from darrm.verify.formats import DIGEST_PREFIX, MALFORMED, Json, parse_json, read
 from darrm.verify.label_files import LabelsFile
 from darrm.verify.ledger import LedgerAudit, numbered
 from darrm.verify.numbers import counted
@@ -27,7 +28,8 @@ from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, HISTORY, LABELS, P
 
 SIGNED, _END = "ed25519:", ".receipt.json"
 _DIGEST = re.compile(r"darrm-digest:1:[0-9A-Za-z:.%_/-]+")
-_WORDS, _CHECK = 8, 8  # of a digest's text, and the digits of its check
+_LINE = re.compile(DIGEST_PREFIX + r"([^:]*):(\d{1,18}):(\d{1,18}):([^:]*):([^:]*):([^:]*):([^:]*):([^:]*)")
+_CHECK = 8  # digits that check a line
 _MOST_KEY_BYTES, _MOST_CHECKED = 2**16, 50_000  # signatures: ten seconds
 _WHOLE = "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
 _NOT_CUT = "the ledger was not truncated"
@@ -68,23 +70,15 @@ def read_digest(text: str, source: str = "a digest") -> LedgerDigest:
     if line.startswith("{"):
         try:
             data = parse_json(line.encode())
-        except (ValueError, RecursionError):
-            raise ValueError(f"{source} is no digest of a ledger: it is no JSON, or nested too deep") from None
-        data = data.get("ledger_digest", data)
-        line = data.get("text", "") if isinstance(data, dict) else data
+            line = data.get("ledger_digest", data)["text"]
+        except (ValueError, *MALFORMED):
+            raise ValueError(f"{source} is no digest of a ledger, and no JSON that holds one") from None
     body, _, check = str(line).rpartition(":")
-    words = body.removeprefix(DIGEST_PREFIX).split(":")
     is_whole = hashlib.sha256(body.encode()).hexdigest()[:_CHECK] == check
-    if (
-        not body.startswith(DIGEST_PREFIX)
-        or len(words) != _WORDS
-        or not is_whole
-        or not (words[1] + words[2]).isdecimal()
-    ):
+    if not is_whole or not (found := _LINE.fullmatch(body)):
         raise ValueError(f"{source} is no digest of a ledger, or was miscopied: it is a line {DIGEST_PREFIX}…")
-    identity, number, queries, epsilon, delta, composition, population, entry_hash = words
-    numbers = int(number), int(queries)
-    return LedgerDigest(identity, *numbers, epsilon, delta, composition, unquote(population), entry_hash, source)
+    identity, number, queries, *budget, population, entry_hash = found.groups()
+    return LedgerDigest(identity, int(number), int(queries), *budget, unquote(population), entry_hash, source)
 
 
 def _digest_of(ledger: Ledger, number: int, source: str) -> LedgerDigest:
@@ -94,7 +88,7 @@ def _digest_of(ledger: Ledger, number: int, source: str) -> LedgerDigest:
 
 def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequence["PublicKey"]) -> Iterator[Verdict]:
     """Judge a ledger against its earlier digests and its signatures."""
-    shown, last = sorted(digests, key=lambda digest: digest.number), len(ledger.entries)
+    shown, last = sorted(digests, key=attrgetter("number")), len(ledger.entries)
     signatures = [entry.signature for entry in ledger.entries]
     signed = judge_signatures(signatures, lambda number: _digest_of(ledger, number, "").to_text(), keys)
     yield from signed
@@ -200,6 +194,10 @@ def judge_keys(keys: Sequence[PublicKey], verdicts: Sequence[Verdict]) -> list[V
     return [Verdict(HISTORY, claim, FALSE, "no ledger has a signed entry")] if keys and found == {UNKNOWN} else []
 
 
+class ReceiptFaultError(ValueError):
+    """A receipt contradicts itself, or is none."""
+
+
 @dataclass(frozen=True)
 class Receipt:
     """The contents of a receipt: an entry, and the digest of the ledger at it."""
@@ -216,27 +214,27 @@ class Receipt:
         return self.path.removesuffix(_END)
 
 
-def read_receipt(path: str, content: bytes) -> Receipt | Verdict:
-    """Read a receipt, or return the verdict that it is none."""
+def read_receipt(path: str, content: bytes) -> Receipt:
+    """Read a receipt; `ReceiptFaultError` if it is none."""
     try:
-        data = parse_json(content)
-        digest = read_digest(content.decode("utf-8-sig"), Path(path).name)
-        _check_repeats(data, digest)
-        return Receipt(path, digest, dict(data["entry"]), dict(data.get("files", {})), str(data.get("signature", "")))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StopIteration) as error:
-        return Verdict(RECEIPT, "it is a receipt", FALSE, f"{type(error).__name__}: {error}")
+        data = read(parse_json(content), _FORM)
+        digest = read_digest(data["ledger_digest"]["text"], Path(path).name)
+    except (ValueError, *MALFORMED) as error:
+        raise ReceiptFaultError(f"{type(error).__name__}: {error}") from error
+    fields = {name: value for name, value in vars(digest).items() if name != "source"}
+    budget = {name: fields.pop(name) for name in ("epsilon", "delta")}
+    if data["ledger_digest"] != {**fields, "budget": budget, "text": digest.to_text()}:
+        raise ReceiptFaultError("the fields of its digest are not what its line says")
+    return Receipt(path, digest, data["entry"], data.get("files", {}), data.get("signature", ""))
 
 
-def _check_repeats(data: Mapping[str, Json], digest: LedgerDigest) -> None:
-    required = {"format", "ledger_digest", "entry"}
-    if not required <= data.keys() <= required | {"files", "signature"}:
-        raise ValueError("a receipt has a format, a digest, an entry, and optional files and a signature")
-    if not str(data.get("signature", SIGNED)).startswith(SIGNED):
+def _signature(data: Json) -> str:
+    if not str(data).startswith(SIGNED):
         raise ValueError("its signature is none")
-    told = data["ledger_digest"] | data["ledger_digest"]["budget"]
-    names = [one.name for one in fields(LedgerDigest) if one.name != "source"]
-    if any(told[name] != getattr(digest, name) for name in names) or len(data["ledger_digest"]["budget"]) != 2:
-        raise ValueError("the fields of its digest are not what its line says")
+    return str(data)
+
+
+_FORM = {"format": str, "ledger_digest": dict, "entry": dict, "files?": dict, "signature?": _signature}
 
 
 def judge_receipt(
@@ -299,24 +297,26 @@ def _compared(receipt: Receipt, ledger: Ledger) -> tuple[str, bool]:
     return (f"other than there: {', '.join(wrong)}" if wrong else "time, count, cost and digests are equal"), not wrong
 
 
-def digests_in(path: str, content: bytes) -> Iterator[LedgerDigest | Verdict]:
+def digests_in(path: str, content: bytes) -> tuple[list[LedgerDigest], list[Verdict]]:
     """Read every digest in a text: a model card, a report, or a note; a miscopied digest is false."""
+    digests, wrong = list[LedgerDigest](), list[Verdict]()
     for line in sorted(set(_DIGEST.findall(content.decode("utf-8", errors="replace")))):
         try:
-            yield read_digest(line, Path(path).name)
+            digests.append(read_digest(line, Path(path).name))
         except ValueError as error:
-            yield Verdict(HISTORY, f"it holds the digest {line}", FALSE, str(error))
+            wrong.append(Verdict(HISTORY, f"it holds the digest {line}", FALSE, str(error)))
+    return digests, wrong
 
 
 def judge_digests(
-    digests: Sequence[LedgerDigest], ledgers: Sequence[LedgerAudit], *, by_hand: bool
+    digests: Sequence[LedgerDigest], ledgers: Mapping[str, LedgerAudit], *, by_hand: bool
 ) -> Iterator[Verdict]:
     """Judge that digests of a text or of the command line belong to ledgers among the files."""
-    known = {audit.ledger.identity for audit in ledgers}
+    known = {audit.ledger.identity for audit in ledgers.values()}
     for digest in digests:
         claim = f"{digest.source} is of a ledger among the files"
-        if digest.identity in known and not by_hand:
-            yield Verdict(HISTORY, claim, CONSISTENT, f"the ledger {digest.identity}, at entry {digest.number}")
-        elif digest.identity not in known:
+        if digest.identity not in known:
             reason = f"it is of the ledger {digest.identity}: give it to decide"
             yield Verdict(HISTORY, claim, FALSE if known and by_hand else UNKNOWN, reason)
+        elif not by_hand:
+            yield Verdict(HISTORY, claim, CONSISTENT, f"the ledger {digest.identity}, at entry {digest.number}")

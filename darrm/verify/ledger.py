@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
@@ -50,7 +50,7 @@ class LedgerAudit:
 
     path: str
     ledger: Ledger
-    answerings: Sequence[Answering] = ()
+    answerings: list[Answering] = field(default_factory=list)
 
     @cached_property
     def priced(self) -> list[Priced]:
@@ -124,6 +124,23 @@ class LedgerAudit:
         """The differences between neighboring data sets that its costs are about."""
         charges = self.ledger.charges.values()
         return frozenset("change one person" if one.sampled is None else one.sampled.neighbors for one in charges)
+
+
+def assign_releases(audits: Sequence[LedgerAudit], releases: Mapping[str, Answering]) -> dict[str, Answering]:
+    """Give each ledger the releases that its entries name; return those that answered for no ledger.
+
+    A release that no entry names may have answered entries whose release is absent, or not named.
+    """
+    named = {digest for audit in audits for digest in audit.ledger.digests}
+    idle = {path: one for path, one in releases.items() if one.digest not in named}
+    known = {one.digest for one in releases.values()}
+    for audit in audits:
+        entries, own = audit.ledger.entries, audit.ledger.digests
+        audit.answerings = [one for one in releases.values() if one.digest in own]
+        if own - known or not all(entry.table for entry in entries) or not entries:
+            audit.answerings += idle.values()
+            idle = {}
+    return idle
 
 
 def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:

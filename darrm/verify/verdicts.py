@@ -1,6 +1,6 @@
 """The verdict on one claim: one of five."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 MEANINGS = {
     "proved independently": "by this verifier alone, in exact or ball arithmetic",
@@ -38,10 +38,6 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{self.verdict.upper() if self.verdict == FALSE else self.verdict:<22}{self.claim} ({self.reason})"
-
-    def of(self, file: str) -> "Verdict":
-        """Add the file with the claim, unless the verdict has one."""
-        return self if self.file else replace(self, file=file)
 
 
 def judged(about: str, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:

@@ -25,7 +25,7 @@ from darrm.account.meaning import power_of_test
 from darrm.aggregator import load_release
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.files import LedgerFaultError, pieces_of, read_ledger
-from darrm.verify.history import Receipt, judge_history, judge_receipt, read_receipt
+from darrm.verify.history import ReceiptFaultError, judge_history, judge_receipt, read_receipt
 from darrm.verify.label_files import read_labels
 from darrm.verify.ledger import judge_labels
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, Verdict
@@ -299,8 +299,9 @@ class OfParquet(Damage):
 class OfReceipts(Damage):
     def verdicts(self, content: bytes) -> list[Verdict] | None:
         path = str(self.folder / "labels.csv.receipt.json")
-        receipt = read_receipt(path, content)
-        if not isinstance(receipt, Receipt):
+        try:
+            receipt = read_receipt(path, content)
+        except ReceiptFaultError:
             return None
         ledgers = list(self.ledgers.values())
         heads = list(judge_history(ledgers[0].ledger, [receipt.digest], []))
