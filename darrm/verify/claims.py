@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
 
 from flint import arb, ctx
@@ -24,6 +25,7 @@ from darrm.verify import mechanisms, sampling
 from darrm.verify.costs import Cost, looks_at_few
 from darrm.verify.formats import (
     MALFORMED,
+    NO_GUARANTEE,
     Charge,
     Json,
     Mechanism,
@@ -60,7 +62,6 @@ _BLOCK = re.compile(rb"```json\s*(\{.*?\})\s*```", re.DOTALL)
 _APART, _ROUNDED = 1.05, 1.0001  # relative: a larger sum refutes a claim; digits that a card leaves out
 _MOST_SAMPLED, _DISTANCE = 200, 1e-12  # voters, of two laws that are meant to be equal
 _MOST_BYTES = 2**24  # of a file of voters
-_NONE = (Fraction(10**400), Fraction(1))  # no guarantee
 _PIECES, _BITS = 1024, 128
 _NEAR = 1e-8  # relative: floats on either side, and β that the prover makes larger
 _NUMBERS = ("epsilon", "delta", "order", "noisy_cost", "public_cost", "failure_probability")
@@ -165,18 +166,18 @@ def _judge_card(card: Json, ledgers: Mapping[str, LedgerAudit]) -> Iterator[Verd
     yield judge_total(claim, found, (float(spent[0]) * _ROUNDED, spent[1]), apart=_APART, about=CARD)
 
 
-def read_members(path: Path) -> dict[str, Point | None]:
+def read_members(path: Path) -> dict[str, Point]:
     """Read lines of name,epsilon,delta; `ValueError` for any other line."""
     where, write = f"--voters {str(path)!r}", "lines of name,epsilon,delta"
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         raise ValueError(f"{where} is no small file: give {write}")
-    members: dict[str, Point | None] = {}
+    members: dict[str, Point] = {}
     for number, row in enumerate(csv.reader(path.read_text(encoding="utf-8-sig").splitlines(), strict=True), 1):
         if number == 1 and row == ["name", "epsilon", "delta"]:
             continue
         try:
             name, epsilon, delta = [*(field.strip() for field in row), "0"][:3]
-            pair = None if epsilon == "inf" else (exact_number(epsilon), exact_number(delta or "0"))
+            pair = NO_GUARANTEE if epsilon == "inf" else (exact_number(epsilon), exact_number(delta or "0"))
         except ValueError:
             raise ValueError(f"{where}, line {number}: write {write}") from None
         if name in members:
@@ -187,26 +188,27 @@ def read_members(path: Path) -> dict[str, Point | None]:
     return members
 
 
-def judge_members(members: Mapping[str, Point | None], voters: Voters) -> Iterator[Verdict]:
+def judge_members(members: Mapping[str, Point], voters: Voters) -> Iterator[Verdict]:
     """Judge for each named voter whether a table counts them as no more private than they are.
 
     Match greedily, weakest member first; each gets the most private voter that covers them.
     """
-    counted = sorted((each or _NONE for count, each in voters.kinds for _ in range(count)), reverse=True)
+    counted = voters.pairs
     if len(members) != len(counted):
         reason = f"the table is about {len(counted)} voters, and {len(members)} are named"
         yield from (judged(VOTERS, f"{name!r} is counted", reason, holds=False) for name in members)
         return
     matched: dict[str, Point] = {}
-    for name, each in sorted(members.items(), key=lambda member: member[1] or _NONE, reverse=True):
-        own = each or _NONE
+    for name, own in sorted(members.items(), key=itemgetter(1), reverse=True):
         fitting = [place for place, one in enumerate(counted) if one[0] >= own[0] and one[1] >= own[1]]
         if fitting:
             matched[name] = counted.pop(fitting[-1])
-    for name, each in members.items():
+    for name, own in members.items():
         one = matched.get(name)
-        shown = "anyone" if one is None else "without a guarantee" if one == _NONE else f"{pair_at_most(*one)}-DP"
-        reason = f"the file promises {'no guarantee' if each is None else pair_at_most(*each)}"
+        shown = (
+            "anyone" if one is None else "without a guarantee" if one == NO_GUARANTEE else f"{pair_at_most(*one)}-DP"
+        )
+        reason = f"the file promises {'no guarantee' if own == NO_GUARANTEE else pair_at_most(*own)}"
         yield judged(VOTERS, f"{name!r} is counted as {shown}", reason, holds=one is not None)
 
 

@@ -25,6 +25,7 @@ GAMMA, PLURALITY, OPEN_TABLE, RELEASE, RUN = (
 RECEIPT_FORMAT, DIGEST_PREFIX = "darrm-receipt 1", "darrm-digest:1:"
 TABLES = (GAMMA, PLURALITY, OPEN_TABLE)
 OPEN = 0  # the number of classes of open-set answers
+NO_GUARANTEE = (Fraction(10**400), Fraction(1))  # more than any (ε, δ)
 WEIGHT_ONE = 2**53  # the sum of the weights of a law on histograms
 _MOST_VALUES, _MOST_DIGITS = 2**19, 1000  # of JSON: values, digits of a whole number
 _COUNT, _QUERIES = range(1, 10**6 + 1), range(1, 10**12 + 1)  # of voters or classes
@@ -72,6 +73,11 @@ class Voters:
     def are_private(self) -> bool:
         """Whether some voter has a guarantee."""
         return any(each is not None for _, each in self.kinds)
+
+    @property
+    def pairs(self) -> list[Point]:
+        """The (ε, δ) of each voter, the least private first."""
+        return sorted((each or NO_GUARANTEE for count, each in self.kinds for _ in range(count)), reverse=True)
 
     @property
     def are_private_models(self) -> bool:

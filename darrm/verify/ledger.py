@@ -1,5 +1,6 @@
 """Judge a ledger: it is whole, its costs are true, it keeps to its budget, and paid for exactly these labels."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,6 @@ from darrm.verify.numbers import counted, float_up, pair_at_most
 from darrm.verify.totals import (
     Priced,
     Total,
-    exact_sum,
     filter_admits,
     filter_order,
     judge_total,
@@ -41,7 +41,6 @@ _RESERVE = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ
 _APART = 1.02  # relative: a larger sum refutes the budget; below it, bounds may differ
 _CLOCK_SECONDS = 60.0  # that clocks of machines may differ
 _SHOWN = 5  # entries by their numbers
-_NO_GUARANTEE = (Fraction(10**9), Fraction(1))  # larger than any
 
 
 @dataclass(eq=False)
@@ -87,7 +86,6 @@ class LedgerAudit:
     def _filtered(self) -> tuple[str, str]:
         """Judge a budget of kinds that were chosen after earlier answers: by sums, or by a Rényi filter."""
         (epsilon, delta), share = self.ledger.budget, _RESERVE[self.ledger.composition]
-        proves = [cost is not None and cost.proves(charge) for charge, cost in self.priced]
         charges = [charge for charge, _ in self.priced]
         if any(charge.alone for charge in charges):
             found = smallest_total([(charge, None) for charge in charges], delta, enough=float(epsilon))
@@ -95,21 +93,23 @@ class LedgerAudit:
                 return PROVED, found.how
         if any(charge.alone or charge.vanishing for charge in charges):
             return UNKNOWN, "no filter of the independent checker covers costs of models or open answers"
-        simple = exact_sum(self.priced)
-        if simple is not None and simple[0] <= epsilon and simple[1] <= share * delta:
-            return PROVED if all(proves) else CONSISTENT, f"the sums are {pair_at_most(*simple)}"
         room = epsilon * (1 + Fraction(1, 10**9))
-        # a divergence grows with its order
-        order, proved = float_up(filter_order(room, delta * (1 - share))), list[Charge]()
-        for (charge, cost), is_proved in zip(self.priced, proves, strict=True):
-            own = None if cost is None else cost.renyi(order)
-            curve = ((), ()) if own is None or own.high == float("inf") else ((order,), (own.high,))
-            proved.append(Charge(charge.count, charge.guarantee if is_proved else None, *curve))
-        if filter_admits(proved, room, delta, share):
-            return PROVED, "its Rényi filter admits all queries"
-        if filter_admits(charges, room, delta, share):
-            return CONSISTENT, "its Rényi filter admits all queries, if the costs in the ledger are true"
+        for how, costs in self._filter_costs(float_up(filter_order(room, delta * (1 - share)))):
+            if reason := filter_admits(costs, room, delta, share):
+                return how, reason
         return FALSE, "neither the sums nor the Rényi filter of the budget admit all queries"
+
+    def _filter_costs(self, order: float) -> Iterator[tuple[str, list[Charge]]]:
+        """Yield costs for a filter: the proved (ε, δ), then Rényi divergences too, then those in the ledger."""
+        pairs = [
+            Charge(charge.count, charge.guarantee if cost is not None and cost.proves(charge) else None)
+            for charge, cost in self.priced
+        ]
+        yield PROVED, pairs
+        found = [None if cost is None else cost.renyi(order) for _, cost in self.priced]
+        curves = [((), ()) if own is None or math.isinf(own.high) else ((order,), (own.high,)) for own in found]
+        yield PROVED, [Charge(one.count, one.guarantee, *curve) for one, curve in zip(pairs, curves, strict=True)]
+        yield CONSISTENT, [charge for charge, _ in self.priced]
 
     @property
     def adds_up(self) -> str:
@@ -243,11 +243,8 @@ def _covers(answering: Answering, charge: Charge) -> bool:
     models, voters = charge.models, answering.voters
     if models is None or models.K != voters.K or models.reached > voters.reached or models.sampled != voters.sampled:
         return False
-    theirs, own = (
-        sorted((each or _NO_GUARANTEE for count, each in one.kinds for _ in range(count)), reverse=True)
-        for one in (models, voters)
-    )
-    return all(a[0] <= b[0] and a[1] <= b[1] for a, b in zip(theirs, own, strict=True))
+    pairs = zip(models.pairs, voters.pairs, strict=True)
+    return all(theirs[0] <= own[0] and theirs[1] <= own[1] for theirs, own in pairs)
 
 
 def numbered(numbers: Sequence[int]) -> str:

@@ -46,7 +46,7 @@ from flint import arb, ctx
 
 from darrm.verify import mechanisms, sampling
 from darrm.verify.costs import Cost, looks_at_few
-from darrm.verify.formats import Charge, Mechanism, Run, Table, Voters
+from darrm.verify.formats import NO_GUARANTEE, Charge, Mechanism, Run, Table, Voters
 from darrm.verify.numbers import (
     MOST_EPSILON,
     NEAR,
@@ -124,8 +124,9 @@ def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterato
         yield from ((float_up(epsilon), how) for epsilon, how in found if epsilon is not None)
     if sum(charge.count for charge, _ in priced) > 1 and any(charge.alone for charge, _ in priced):
         return
-    if (simple := _simple(priced, delta)) is not None:
-        yield simple, "the sum of ε and δ"
+    epsilons, deltas = exact_sum([charge for charge, _ in priced])
+    if deltas <= delta:
+        yield float_up(epsilons), "the sum of ε and δ"
     if (found_renyi := _renyi(priced, delta, enough)) is not None:
         yield found_renyi
     drawn = any(charge.sampled is not None for charge, _ in priced)
@@ -134,18 +135,11 @@ def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterato
             yield losses, "privacy losses added in whole numbers"
 
 
-def exact_sum(priced: Sequence[Priced]) -> Point | None:
-    """Add up ε and δ of all queries; None if one has no (ε, δ)."""
-    pairs = [(charge.guarantee, charge.count) for charge, _ in priced]
-    if any(pair is None for pair, _ in pairs):
-        return None
-    sums = [sum((pair[part] * count for pair, count in pairs if pair), Fraction(0)) for part in (0, 1)]
-    return sums[0], sums[1]
-
-
-def _simple(priced: Sequence[Priced], delta: Fraction) -> float | None:
-    total = exact_sum(priced)
-    return None if total is None or total[1] > delta else float_up(total[0])
+def exact_sum(charges: Sequence[Charge]) -> Point:
+    """Add up ε and δ of all queries; δ is at least 1 if one has no (ε, δ)."""
+    pairs = [(charge.guarantee or NO_GUARANTEE, charge.count) for charge in charges]
+    epsilon, delta = (sum((pair[part] * count for pair, count in pairs), Fraction(0)) for part in (0, 1))
+    return epsilon, delta
 
 
 def _renyi(priced: Sequence[Priced], delta: Fraction, enough: float) -> tuple[float, str] | None:
@@ -353,26 +347,27 @@ def _joint(models: Voters, priced: Sequence[Priced], delta: Fraction, x: Fractio
     return total is not None and total <= y
 
 
-def filter_admits(costs: Sequence[Charge], epsilon: Fraction, delta: Fraction, set_aside: Fraction) -> bool:
+def filter_admits(costs: Sequence[Charge], epsilon: Fraction, delta: Fraction, set_aside: Fraction) -> str:
     """Prove that a budget (ε, δ) admits queries whose kinds were chosen on the way, δ·``set_aside`` for their own δ.
 
-    A hundred queries of ε = 0.1:
+    Returns the proof in words, empty without one. A hundred queries of ε = 0.1:
 
     >>> hundred = [Charge(100, guarantee=(Fraction(1, 10), Fraction(0)))]
     >>> [filter_admits(hundred, Fraction(epsilon), Fraction(1, 100), Fraction(1, 2)) for epsilon in ("2.97", "2.98")]
-    [False, True]
+    ['', 'its Rényi filter admits all queries']
     """
     aside = delta * set_aside
-    pairs = [(cost.guarantee, cost.count) for cost in costs if cost.guarantee is not None]
-    pairs_count = sum((own[1] * count for own, count in pairs), Fraction(0)) <= aside
-    if pairs_count and len(pairs) == len(costs) and sum(own[0] * count for own, count in pairs) <= epsilon:
-        return True
+    epsilons, deltas = exact_sum([cost for cost in costs if cost.guarantee is not None])
+    pairs_count = deltas <= aside
+    if pairs_count and epsilons <= epsilon and all(cost.guarantee is not None for cost in costs):
+        return f"the sums are {pair_at_most(epsilons, deltas)}"
     if delta <= aside or epsilon <= 0:
-        return not costs
+        return ""
     with ctx.workprec(_BITS):
         order = filter_order(epsilon, delta - aside)
         used = _used(costs, order, pairs_count=pairs_count)
-        return used is not None and bool(used + conversion(order, delta - aside) <= ball(epsilon))
+        admits = used is not None and bool(used + conversion(order, delta - aside) <= ball(epsilon))
+    return "its Rényi filter admits all queries" if admits else ""
 
 
 def filter_order(epsilon: Fraction, rest: Fraction) -> Fraction:

@@ -26,6 +26,7 @@ from darrm.table.table import certify
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit
 from darrm.verify.claims import judge_figure, judge_members, publication_cost, read_card
+from darrm.verify.formats import NO_GUARANTEE
 from darrm.verify.verdicts import ASSUMED, CARD, CONSISTENT, FALSE, PROVED, UNKNOWN
 from darrm.votes import Votes
 from tests.doors import validated
@@ -98,7 +99,10 @@ def test_all_members_are_covered_exactly_if_the_voters_are(
 ) -> None:
     verdicts = list(
         judge_members(
-            {str(n): (each.exact_epsilon, each.exact_delta) if each.is_private else None for n, each in enumerate(own)},
+            {
+                str(n): (each.exact_epsilon, each.exact_delta) if each.is_private else NO_GUARANTEE
+                for n, each in enumerate(own)
+            },
             voters_of(Voters.of(counted)),
         )
     )
