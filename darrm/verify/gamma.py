@@ -10,7 +10,7 @@ and (0,0) (1,1) (1,0) (0,1) for voters without a guarantee. With c = e^ε' the r
     f = E_p[g(L)] − c·E_{p'}[g(L)]  ≤  c − 1 + 2δ'    for all pairs of all voters        [D, Lemma 3.4],
 
 where L is the number of ones, g(l) = γ(l) above K/2, −γ(l) below and 0 at a tie. f is linear in each voter's pair, so
-corners are enough [D, Lemma 5.1]; a voter outside of the overlap has p = p', so (0,0) or (1,1).
+corners are enough [D, Lemma 5.1]; the K − t voters outside of the overlap t have p = p', so (0,0) or (1,1).
 
 **Theorem 1 (two chains).** No row with voters at both (hi,lo) and (lo,hi) costs more than every row without such a
 pair. *Proof.* hi + lo = 1, so the number x of ones among the two has the same law under p and p'. Given x they are as
@@ -18,15 +18,16 @@ two voters at (0,0) or (1,1), and f is the average over x of costs of such rows.
 j at (lo,hi), and all others near 0 or 1. With T_j(s) = E[g(s + Bin(j, hi))], T_{j+1}(s) = lo·T_j(s) + hi·T_j(s+1), and
 g odd about K/2, E[g(s + Bin(j, lo))] = −T_j(K − j − s).
 
-**Theorem 2 (voters near 0 and 1, overlap K).** Let N = K − j, n of them near 1. Under p any a of the others
-may have Δ and any b of the n may have 1 − Δ, and under p' independently: (Δ,Δ) is a point of the polygon. With
-V(n) = max and W(n) = min over a ≤ N − n, b ≤ n of φ(a, b) = E[T_j(n + Bin(a, Δ) − Bin(b, Δ))], the largest cost is the
-larger of V(n) + c·V(N − n) and −W(N − n) − c·W(n). In a and in b the second differences of φ are Δ²·E[T''], so where
-T'' ≥ −M, φ is at most its largest value on a grid of steps u and v plus Δ²M(u² + v²)/8; where T rises, it is largest at
-a = N − n, b = 0. The grid {0, N − n} × {0, n} is refined until the bound decides, at last to every a and b.
+**Theorem 2 (voters near 0 and 1).** Let N = t − j be the other voters of the overlap, n of them near 1, and k of the
+K − t certain voters at 1. Under p any a of the N − n may have Δ and any b of the n may have 1 − Δ, and under p'
+independently: (Δ,Δ) is a point of the polygon. With V(n, k) the largest φ(a, b) = E[T_j(n + k + Bin(a, Δ) − Bin(b, Δ))]
+over a ≤ N − n, b ≤ n, the largest cost is V(n, k) + c·V(N − n, K − t − k); for the other chain the same with −T_j. In a
+and in b the second differences of φ are Δ²·E[T_j''], so where T_j'' ≥ −M, φ is at most its largest value on a grid of
+steps u and v plus Δ²M(u² + v²)/8; where T_j rises or falls it is largest at a corner. The grid {0, N − n} × {0, n} is
+refined until the bound decides, at last to every a and b.
 
 **Theorem 3 (monotone γ).** If g never falls, E[g] rises with every p_i, so every pair has one with no smaller p and no
-larger p' on the chain (Δ,0) – (hi,lo) – (1,1−Δ): those, with (0,0) and (1,1), are enough.
+larger p' on the chain (Δ,0) – (hi,lo) – (1,1−Δ): the first chain is enough, with a = N − n and b = 0.
 
 **Voters that differ** are placed kind by kind, in every multiset of corners, each by one average of neighboring values.
 
@@ -35,13 +36,14 @@ larger p' on the chain (Δ,0) – (hi,lo) – (1,1−Δ): those, with (0,0) and 
 sum to 1 is added as an error, |g| ≤ 1. Results enclose the true numbers; tests compare them with exact fractions.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import comb, lcm
 from operator import mul
+from typing import TypeVar
 
 from darrm.verify.numbers import BITS, ONE, Enclosure, Point, exponential, units
 
@@ -55,10 +57,12 @@ _FINE = 256  # bits behind the point along chains
 _UNIT = 1 << _FINE
 _TAIL = _FINE - 128  # a binomial is cut off at a tail below 2^-128
 _MOST_REFINED = 200_000  # evaluations of refined grids
-_DECIDED = Fraction(1, 2**56)  # the tolerance of an upper bound
+_TOLERANCE = _UNIT >> 56  # of an upper bound
 
 _Pair = tuple[int, int]
-_Kind = tuple[int, list[_Pair]]
+_Place = tuple[int, int, int]  # n + k, N − n and n
+_Corner = TypeVar("_Corner")
+_State = TypeVar("_State")
 
 
 @dataclass(frozen=True)
@@ -99,118 +103,106 @@ def worst_costs(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] |
     (0.10517091807564763, 0.10517091807564763)
     """
     ratios = [exponential(epsilon) for epsilon in epsilons]
-    if len(gamma.kinds) > 1:
-        return _enumerated(gamma, ratios)
-    delta = Fraction(0) if gamma.kinds[0][1] is None else gamma.kinds[0][1][1]
-    if not delta or gamma.is_monotone or gamma.reached == gamma.K:
-        return _Chains(gamma, delta).worst(ratios)
-    return _enumerated(gamma, ratios)
+    return _Chains(gamma).worst(ratios) if len(gamma.kinds) == 1 else _enumerated(gamma, ratios)
 
 
 def divergences(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
     """Enclose the smallest δ with which the release is (ε, δ)-private: max(0, (1 − e^ε + max f)/2) for each ε."""
-    found = worst_costs(gamma, epsilons)
-    if found is None:
+    costs = worst_costs(gamma, epsilons)
+    if costs is None:
         return None
     zero = Fraction(0)
     return [
         Enclosure(max(zero, (1 - c.upper + worst.lower) / 2), max(zero, (1 - c.lower + worst.upper) / 2), worst.rows)
-        for worst, c in zip(found, map(exponential, epsilons), strict=True)
+        for worst, c in zip(costs, map(exponential, epsilons), strict=True)
     ]
 
 
-class _Chains:
-    """The rows of theorems 1 to 3, level by level; numbers in units of 2^-256."""
+@dataclass
+class _Largest:
+    """The largest cost of one c: a lower and an upper bound, and the rows to refine."""
 
-    def __init__(self, gamma: Gamma, delta: Fraction) -> None:
-        self.K, self.reached, self.monotone = gamma.K, gamma.reached, gamma.is_monotone
+    attained: int = -_UNIT << 2
+    above: int = -_UNIT << 2
+    waiting: list[tuple[int, int, int, _Place]] = field(default_factory=list)  # bound, j, sign of T, place
+
+
+class _Chains:
+    """The rows of theorems 1 to 3 for voters that do not differ; numbers in units of 2^-256."""
+
+    def __init__(self, gamma: Gamma) -> None:
+        self.K, self.reached, self.is_monotone = gamma.K, gamma.reached, gamma.is_monotone
         self.g = [units(value, _FINE) for value in gamma.signed]
-        each = gamma.kinds[0][1]
-        self.hi = _UNIT
-        if each is not None:
+        self.hi, self.delta = _UNIT, 0
+        if (each := gamma.kinds[0][1]) is not None:
             growth = exponential(each[0]).lower
-            self.hi = units((growth + delta) / (growth + 1), _FINE)
-        self.delta = units(delta, _FINE)
+            self.hi, self.delta = units((growth + each[1]) / (growth + 1), _FINE), units(each[1], _FINE)
+        self.is_free = bool(self.delta) and not self.is_monotone
         self._weights: dict[int, list[int]] = {0: [_UNIT]}
         self._lack = 0  # the largest mass that a product of binomials lacks
-        self._powers, self._left = [_UNIT], 0
+        self._powers, self._left = [_UNIT], _MOST_REFINED
 
     def worst(self, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
-        """Enclose the largest cost for each c."""
-        terms = len(self._binomial(self.K)) if self.delta else 1
-        free = bool(self.delta) and not self.monotone
+        """Enclose the largest cost for each c; None if there are too many rows."""
+        terms = len(self._binomial(self.reached)) if self.delta else 1
         rows = (self.K - self.reached + 1) * (self.reached + 1) * (self.reached + 2) // 2
-        if rows * (len(ratios) + (4 + terms) * terms if free else len(ratios) + 2 * terms) > MOST_WORK:
+        if rows * (len(ratios) + ((4 + terms) * terms if self.is_free else 2 * terms)) > MOST_WORK:
             return None
         factors = [units(ratio.lower, _FINE) for ratio in ratios]
         bounds = [_Largest() for _ in factors]
         for j, T in self._levels():
-            if not self.delta:
-                self._certain(T, factors, bounds)
-            elif self.monotone:
-                self._monotone(j, T, factors, bounds)
-            else:
-                self._free(j, T, factors, bounds)
-        family = MONOTONE if self.monotone else CHAINS
+            self._bound_level(j, T, list(zip(factors, bounds, strict=True)))
         result = []
         for ratio, factor, largest in zip(ratios, factors, bounds, strict=True):
-            if free:
-                self._refine(factor, largest)
+            self._refine(factor, largest)
             error = self.K * 8 + (2 + self.K * self.K) * self._lack + 8  # of one expectation, in units
             slack = (2 + factor // _UNIT) * error + 2 * units(ratio.upper - ratio.lower, _FINE, up=True) + 4
             lower, upper = largest.attained - slack, max(largest.attained, largest.above) + slack
-            result.append(Enclosure(Fraction(lower, _UNIT), Fraction(upper, _UNIT), family))
+            rows_examined = MONOTONE if self.is_monotone else CHAINS
+            result.append(Enclosure(Fraction(lower, _UNIT), Fraction(upper, _UNIT), rows_examined))
         return result
 
     def _levels(self) -> Iterator[tuple[int, list[int]]]:
-        T, hi, lo = self.g, self.hi, _UNIT - self.hi
+        T, lo = self.g, _UNIT - self.hi
         for j in range(self.reached + 1):
             yield j, T
-            T = [(lo * low + hi * high) >> _FINE for low, high in pairwise(T)]
+            T = [(lo * low + self.hi * high) >> _FINE for low, high in pairwise(T)]
 
-    def _certain(self, T: list[int], factors: Sequence[int], bounds: Sequence["_Largest"]) -> None:
-        mirrored = T[::-1]
-        for factor, largest in zip(factors, bounds, strict=True):
-            costs = [(own << _FINE) + factor * other for own, other in zip(T, mirrored, strict=True)]
-            largest.attained = max(largest.attained, max(costs) >> _FINE, -min(costs) >> _FINE)
-
-    def _monotone(self, j: int, T: list[int], factors: Sequence[int], bounds: Sequence["_Largest"]) -> None:
-        moved = self.reached - j
-        for ones in range(moved + 1):
-            up, down = self._binomial(moved - ones), self._binomial(ones)
-            for start in range(ones, ones + self.K - self.reached + 1):
-                # under p' the j voters have lo: E[g(s + Bin(j, lo))] = −T_j(N − s), and s + Bin(n, 1 − Δ) ones besides
-                own, other = _product(up, T[start:]), _product(down, T[self.K - j - start :])
-                for factor, largest in zip(factors, bounds, strict=True):
-                    largest.attained = max(largest.attained, (own + (factor * other >> _FINE)) >> _FINE)
-
-    def _free(self, j: int, T: list[int], factors: Sequence[int], bounds: Sequence["_Largest"]) -> None:
-        N = self.K - j
-        values = [[self._mean(T, n, a, b) for a in {0, N - n} for b in {0, n}] for n in range(N + 1)]
-        most, least = [max(each) for each in values], [min(each) for each in values]
-        rooms = [[self._room(bend, N - n, n) for n, bend in enumerate(bends)] for bends in self._bends(T)]
-        for factor, largest in zip(factors, bounds, strict=True):
-            for n in range(N + 1):
-                high = most[n] + (factor * most[N - n] >> _FINE)
-                low = -least[N - n] - (factor * least[n] >> _FINE)
-                for cost, (room, other), is_high in ((high, (n, N - n), True), (low, (N - n, n), False)):
-                    largest.attained = max(largest.attained, cost)
-                    above = cost + rooms[not is_high][room] + (factor * rooms[not is_high][other] >> _FINE) + 2
+    def _bound_level(self, j: int, T: list[int], bounds: list[tuple[int, _Largest]]) -> None:
+        N = self.reached - j if self.delta else 0  # voters near 0 or 1; all others are certain
+        places = [(n + k, N - n, n) for n in range(N + 1) for k in range(len(T) - N)]
+        corners = [self._at_corners(T, *place) for place in places] if N else []
+        for side, bends in enumerate(self._bends(T) if self.is_free else ([],)):
+            values = [ends[side] for ends in corners] if N else T
+            rooms = [self._room(bends[start], *steps) for start, *steps in places] if N and bends else []
+            for factor, largest in bounds:
+                # (N − n, K − t − k) is the reversed place; a row of the other chain costs −V(n, k) − c·V(…) or more
+                costs = [V + (factor * W >> _FINE) for V, W in zip(values, values[::-1], strict=True)]
+                largest.attained = max(largest.attained, *(max(costs), -min(costs)))
+                for place, cost, room, other in zip(places, costs, rooms, rooms[::-1], strict=False):
+                    above = cost + room + (factor * other >> _FINE) + 2
                     if above > largest.attained:
-                        largest.waiting.append((above, j, n, is_high))
+                        largest.waiting.append((above, j, 1 - 2 * side, place))
+
+    def _at_corners(self, T: list[int], start: int, near_zero: int, near_one: int) -> _Pair:
+        """Compute the largest φ, and the largest −φ, of the corners of its domain; if T rises, φ at the largest one."""
+        if self.is_monotone:
+            return self._mean(T, start, near_zero, 0), 0
+        corners = [self._mean(T, start, a, b) for a in {0, near_zero} for b in {0, near_one}]
+        return max(corners), -min(corners)
 
     def _bends(self, T: list[int]) -> tuple[list[int], list[int]]:
-        """Bound how far T bends down, and up, around each place; 0 if T rises, as φ is then largest at a corner."""
-        near = len(self._binomial(self.K))
+        """Bound how far T, and −T, bends down around each place; 0 if it is monotone: φ is then largest at a corner."""
+        near = len(self._binomial(self.reached))
         slopes = [after - before for before, after in pairwise(T)]
-        bends = [after - before for before, after in pairwise(slopes)]
+        falls = [before - after for before, after in pairwise(slopes)]
         down, up = list[int](), list[int]()
-        for n in range(len(T)):
-            start = max(0, n - near)
-            around = bends[start : n + near] or [0]
-            rises = min(slopes[start : n + near], default=0) >= 0
-            down.append(0 if rises else max(0, -min(around)))
-            up.append(0 if rises else max(0, *around))
+        for place in range(len(T)):
+            start, end = max(0, place - near), place + near
+            steps, around = slopes[start:end] or [0], falls[start:end] or [0]
+            is_monotone = min(steps) >= 0 or max(steps) <= 0
+            down.append(0 if is_monotone else max(0, *around))
+            up.append(0 if is_monotone else max(0, -min(around)))
         return down, up
 
     def _room(self, bend: int, u: int, v: int) -> int:
@@ -218,57 +210,55 @@ class _Chains:
         steps = u * u * int(u > 1) + v * v * int(v > 1)
         return ((self.delta * self.delta >> _FINE) * bend * steps // 8 >> _FINE) + 1 if bend and steps else 0
 
-    def _mean(self, T: list[int], n: int, a: int, b: int) -> int:
-        """Compute E[T(n + Bin(a, Δ) − Bin(b, Δ))], up to the missing mass of the weights."""
+    def _mean(self, T: list[int], start: int, a: int, b: int) -> int:
+        """Compute E[T(start + Bin(a, Δ) − Bin(b, Δ))], up to the missing mass of the weights."""
         up, down = self._binomial(a), self._binomial(b)
         if len(down) == 1:
-            return _product(up, T[n:]) >> _FINE
+            return _product(up, T[start:]) >> _FINE
         if len(up) == 1:
-            return _product(down, T[n::-1]) >> _FINE
-        return sum(weight * (_product(up, T[n - i :]) >> _FINE) for i, weight in enumerate(down)) >> _FINE
+            return _product(down, T[start::-1]) >> _FINE
+        return sum(weight * (_product(up, T[start - i :]) >> _FINE) for i, weight in enumerate(down)) >> _FINE
 
-    def _refine(self, factor: int, largest: "_Largest") -> None:
+    def _refine(self, factor: int, largest: _Largest) -> None:
         """Refine the rows whose bound exceeds the largest attained cost."""
-        tolerance, self._left = int(_UNIT * _DECIDED), _MOST_REFINED
-        waiting = sorted((row for row in largest.waiting if row[0] > largest.attained + tolerance), reverse=True)
+        self._left = _MOST_REFINED
+        waiting = sorted((row for row in largest.waiting if row[0] > largest.attained + _TOLERANCE), reverse=True)
         numbers = {row[1] for row in waiting}
         levels = {j: T for j, T in self._levels() if j in numbers} if waiting else {}
-        for above, j, n, is_high in waiting:
-            if above <= largest.attained + tolerance:
+        for above, j, sign, (start, near_zero, near_one) in waiting:
+            if above <= largest.attained + _TOLERANCE:
                 break
-            N, T = self.K - j, levels[j] if is_high else [-value for value in levels[j]]
-            bends = self._bends(T)[0]
-            cost = bound = 0
-            for place, weight in ((n, _UNIT), (N - n, factor)) if is_high else ((N - n, _UNIT), (n, factor)):
-                value, most = self._most(T, place, N - place, bends[place], tolerance // 8)
-                cost, bound = cost + (weight * value >> _FINE), bound + (weight * most >> _FINE) + 1
-            largest.attained, largest.above = max(largest.attained, cost), max(largest.above, bound)
+            T = [sign * value for value in levels[j]]
+            cost, bound = self._largest_mean(T, start, near_zero, near_one)
+            other = self._largest_mean(T, len(T) - 1 - start, near_one, near_zero)
+            largest.attained = max(largest.attained, cost + (factor * other[0] >> _FINE))
+            largest.above = max(largest.above, bound + (factor * other[1] >> _FINE) + 2)
 
-    def _most(self, T: list[int], n: int, others: int, bend: int, tolerance: int) -> tuple[int, int]:
-        """Compute a lower and an upper bound of V(n), by halving the cells of a grid."""
-        known: dict[tuple[int, int], int] = {}
+    def _largest_mean(self, T: list[int], start: int, near_zero: int, near_one: int) -> _Pair:
+        """Bound V from below and above, by halving the cells of a grid."""
+        known: dict[_Pair, int] = {}
 
         def value(a: int, b: int) -> int:
             if (a, b) not in known:
-                known[a, b] = self._mean(T, n, a, b)
+                known[a, b] = self._mean(T, start, a, b)
                 self._left -= 1
             return known[a, b]
 
-        cells = [(0, others, 0, n)]
-        best = bound = max(value(a, b) for a in {0, others} for b in {0, n})
+        cells, bend = [(0, near_zero, 0, near_one)], self._bends(T)[0][start]
+        best = bound = max(value(a, b) for a in {0, near_zero} for b in {0, near_one})
         while cells:
-            start, end, first, last = cells.pop()
-            corners = [value(a, b) for a in {start, end} for b in {first, last}]
+            left, right, first, last = cells.pop()
+            corners = [value(a, b) for a in {left, right} for b in {first, last}]
             best = max(best, *corners)
-            most = max(corners) + self._room(bend, end - start, last - first)
-            if most <= best + tolerance or self._left <= 0:
+            most = max(corners) + self._room(bend, right - left, last - first)
+            if most <= best + _TOLERANCE // 8 or self._left <= 0:
                 bound = max(bound, most)
-            elif end - start >= last - first:
-                middle = (start + end) // 2
-                cells += [(start, middle, first, last), (middle, end, first, last)]
+            elif right - left >= last - first:
+                middle = (left + right) // 2
+                cells += [(left, middle, first, last), (middle, right, first, last)]
             else:
                 middle = (first + last) // 2
-                cells += [(start, end, first, middle), (start, end, middle, last)]
+                cells += [(left, right, first, middle), (left, right, middle, last)]
         return best, max(best, bound)
 
     def _binomial(self, n: int) -> list[int]:
@@ -293,29 +283,42 @@ def _product(weights: list[int], values: list[int]) -> int:
     return sum(map(mul, weights, values))
 
 
-class _Largest:
-    """The largest cost of one c: a lower and an upper bound, and the rows to refine."""
-
-    def __init__(self) -> None:
-        self.attained, self.above = -_UNIT << 2, -_UNIT << 2
-        self.waiting: list[tuple[int, int, int, bool]] = []
+def placements(
+    kinds: Sequence[tuple[int, Sequence[tuple[_Corner, _Corner]]]],
+    reached: int,
+    values: _State,
+    average: Callable[[_State, _Corner], _State],
+) -> Iterator[tuple[int, _State, _State]]:
+    """Yield every multiset of at most ``reached`` voters at corners: its size, and the averages on both data sets."""
+    waiting = [(0, 0, 0, 0, values, values)]
+    while waiting:
+        kind, placed, of_kind, start, first, second = waiting.pop()
+        voters, corners = kinds[kind]
+        if kind + 1 == len(kinds):
+            yield placed, first, second
+        else:
+            waiting.append((kind + 1, placed, 0, 0, first, second))
+        if placed < reached and of_kind < voters:
+            waiting += [
+                (kind, placed + 1, of_kind + 1, index, average(first, p), average(second, p_prime))
+                for index, (p, p_prime) in enumerate(corners[start:], start)
+            ]
 
 
 def _enumerated(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
-    if (listed := _states_of(gamma)) is None:
+    if (listed := _placements(gamma)) is None:
         return None
     scale, states = listed
-    rounded = [units(ratio.lower) for ratio in ratios]
-    largest: dict[tuple[int, int], int] = {}
+    factors = [units(ratio.lower) for ratio in ratios]
+    largest: dict[_Pair, int] = {}
     for placed, first, second in states:
-        for index, ratio in enumerate(rounded):
-            found = max((own << BITS) - ratio * other for own, other in zip(first, second, strict=True))
-            if found > largest.get((index, placed), found - 1):
-                largest[index, placed] = found
+        for index, factor in enumerate(factors):
+            cost = max((own << BITS) - factor * other for own, other in zip(first, second, strict=True))
+            largest[index, placed] = max(cost, largest.get((index, placed), cost))
     worst = []
-    for index, exact in enumerate(ratios):
+    for index, ratio in enumerate(ratios):
         highest = max(Fraction(value, scale << (BITS * (n + 1))) for (at, n), value in largest.items() if at == index)
-        slack = Fraction(4 * gamma.reached, ONE) * (1 + exact.upper) + exact.upper - exact.lower + Fraction(1, ONE)
+        slack = Fraction(4 * gamma.reached, ONE) * (1 + ratio.upper) + ratio.upper - ratio.lower + Fraction(1, ONE)
         worst.append(Enclosure(highest - slack, highest + slack, ALL))
     return worst
 
@@ -329,7 +332,7 @@ def label_laws(gamma: Gamma) -> Iterator[tuple[list[list[float]], list[list[floa
     >>> [law for law in label_laws(one) if law[0] != law[1]]
     [([[0.75, 0.25]], [[0.25, 0.75]]), ([[0.25, 0.75]], [[0.75, 0.25]])]
     """
-    if (listed := _states_of(gamma)) is None:
+    if (listed := _placements(gamma)) is None:
         return None
     scale, states = listed
 
@@ -352,44 +355,21 @@ def _corners(each: Point | None) -> list[_Pair]:
     return corners
 
 
-def _states_of(gamma: Gamma) -> tuple[int, Iterator[tuple[int, list[int], list[int]]]] | None:
-    """Return the unit of γ and the states of all multisets of corners; None if there are too many."""
+def _placements(gamma: Gamma) -> tuple[int, Iterator[tuple[int, list[int], list[int]]]] | None:
+    """Return the unit of γ and, for all multisets of n corners, E[g(s + L)] for all s in units of 2^(−128·n)."""
     kinds = [(count, _corners(each)) for count, each in gamma.kinds]
-    if _work(gamma, kinds) > MOST_WORK:
+    ways = [1]  # by the number of placed voters
+    for voters, corners in kinds:
+        own = [comb(j + len(corners) - 1, j) for j in range(min(voters, gamma.reached) + 1)]
+        ways = [
+            sum(ways[n - j] * own[j] for j in range(max(0, n - len(ways) + 1), min(n, len(own) - 1) + 1))
+            for n in range(min(gamma.reached, len(ways) + len(own) - 2) + 1)
+        ]
+    if sum(count * (gamma.K - n + 1) for n, count in enumerate(ways)) * (20 + gamma.reached) > MOST_WORK:
         return None
     scale = lcm(*(value.denominator for value in gamma.half))
-    return scale, _states(kinds, gamma.reached, [int(value * scale) for value in gamma.signed])
 
+    def average(values: list[int], p: int) -> list[int]:
+        return [(ONE - p) * low + p * high for low, high in pairwise(values)]
 
-def _states(kinds: list[_Kind], reached: int, g: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield every multiset's size, and E_p[g(s + L)] and E_{p'}[g(s + L)] for all s in units of 2^(−128·size)."""
-    waiting = [(0, 0, 0, 0, g, g)]
-    while waiting:
-        kind, placed, of_kind, start, first, second = waiting.pop()
-        voters, corners = kinds[kind]
-        if kind + 1 == len(kinds):
-            yield placed, first, second
-        else:
-            waiting.append((kind + 1, placed, 0, 0, first, second))
-        if placed < reached and of_kind < voters:
-            waiting += [
-                (kind, placed + 1, of_kind + 1, index, _average(first, p), _average(second, p_prime))
-                for index, (p, p_prime) in enumerate(corners[start:], start)
-            ]
-
-
-def _average(values: list[int], p: int) -> list[int]:
-    rest = ONE - p
-    return [rest * low + p * high for low, high in pairwise(values)]
-
-
-def _work(gamma: Gamma, kinds: list[_Kind]) -> int:
-    ways = [1]
-    for voters, corners in kinds:
-        own = [comb(j + len(corners) - 1, j) for j in range(voters + 1)]
-        grown = [0] * (min(gamma.reached, len(ways) - 1 + voters) + 1)
-        for placed, count in enumerate(ways):
-            for j, states in enumerate(own[: len(grown) - placed]):
-                grown[placed + j] += count * states
-        ways = grown
-    return sum(count * (gamma.K - placed + 1) for placed, count in enumerate(ways)) * (20 + gamma.reached)
+    return scale, placements(kinds, gamma.reached, [int(value * scale) for value in gamma.signed], average)

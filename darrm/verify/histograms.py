@@ -10,31 +10,31 @@ For open-set answers a list has no zeros, and its last number is the probability
 for t strings without votes in n. The answer always has votes, so h_c = 0 if n_c = 0.
 
 Private voters are at corners: on the two data sets a voter returns (a, b) with probabilities (hi, lo) and (lo, hi), and
-with probability Δ u and v instead. Every multiset of them is examined, voter by voter, as a law on histograms; with hi
-and Δ rounded either way the result is enclosed.
+with probability Δ u and v instead. Every multiset of at most t of them is examined, voter by voter, as averages of h;
+all others are certain. With hi and Δ rounded either way the result is enclosed.
 """
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
 from math import comb, lcm, prod
 
 import numpy as np
 
 from darrm.verify.formats import OPEN, OPEN_TABLE, WEIGHT_ONE, Table
+from darrm.verify.gamma import placements
 from darrm.verify.noisy_labels import Between, between, divergence
-from darrm.verify.numbers import ONE, Enclosure, Point, exponential, largest_sums
+from darrm.verify.numbers import ONE, Enclosure, Laws, Point, exponential, largest_sums, units
 from darrm.verify.verdicts import TooLargeError
 
 MOST_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
 MOST_PAIRS = 200_000  # of laws that are listed, in whole numbers: some seconds
 _MOST_PARTITIONS, _MOST_VOTERS, _MOST_CLASSES = 5000, 10_000, 100
-_GRAIN = 2**64
 _NO_ANSWER = -1  # in place of the votes for it
 
 Histogram = tuple[int, ...]
-_Weights = dict[Histogram, int]
+_Values = dict[Histogram, list[int]]  # of every label
 _Corner = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -48,23 +48,27 @@ def worst_differences(table: Table, epsilons: Sequence[Fraction], reached: int) 
 
 def worst_of_private_voters(table: Table, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
     """Enclose the largest Σ_c max(0, Pr[c] − e^ε·Pr'[c]) for each ε; None if there are too many multisets."""
-    K, C, kinds = table.voters.K, table.classes, table.voters.kinds
-    ends = [[_corners(each, C, up=up) for _, each in kinds] for up in (False, True)]
-    multisets = prod(comb(n + len(corners) - 1, n) for (n, _), corners in zip(kinds, ends[0], strict=True))
+    K, C, reached = table.voters.K, table.classes, table.voters.reached
+    ends = [[(count, _corners(each, C, up=up)) for count, each in table.voters.kinds] for up in (False, True)]
+    multisets = prod(comb(count + len(corners) - 1, count) for count, corners in ends[0])
     if multisets * comb(K + C - 1, K) * 4 > MOST_WORK:
         return None
-    common, law = common_unit(table), _law(table)
-    ratios, bits = [exponential(epsilon) for epsilon in epsilons], 1 << 128
-    worst, nobody = [[0, 0] for _ in epsilons], ({(0,) * C: 1}, {(0,) * C: 1})
-    for end, corners in enumerate(ends):
-        grown = [int(ratio.lower * bits) if end else int(ratio.upper * bits) + 1 for ratio in ratios]
-        for before, after in _laws_of_histograms([n for n, _ in kinds], corners, table.voters.reached, nobody):
-            sides = [[_mean(side, law, label) for label in range(C)] for side in (before, after)]
-            for at, ratio in enumerate(grown):
-                total = sum(max(0, p * bits - ratio * q) for p, q in zip(*sides, strict=True))
-                worst[at][end] = max(worst[at][end], total)
-    unit = common * WEIGHT_ONE * bits * _GRAIN**K
-    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners") for low, high in worst]
+    law = _law(table)
+    values = {counts: [own[votes] for votes in counts] for part, own in law.items() for counts in permutations(part)}
+
+    def laws(kinds: Sequence[tuple[int, Sequence[_Corner]]]) -> Iterator[Laws]:
+        movers = [(count, [(p, q) for p, q in corners if p != q]) for count, corners in kinds]
+        for placed, first, second in placements(movers, reached, values, _average):
+            rest = ONE ** (reached - placed)
+            for counts, before in first.items():
+                yield [rest * x for x in before], [rest * y for y in second[counts]]
+
+    lowest, highest = (largest_sums(laws(kinds), epsilons) for kinds in ends)
+    unit = common_unit(table) * WEIGHT_ONE * ONE ** (reached + 1)
+    return [
+        Enclosure(Fraction(low, unit), Fraction(high, unit), "all multisets of corners")
+        for (low, _), (_, high) in zip(lowest, highest, strict=True)
+    ]
 
 
 def weights_of(table: Table) -> list[list[int]]:
@@ -156,58 +160,34 @@ def renyi(table: Table, order: float, reached: int) -> Between | None:
 
 
 def _corners(each: Point | None, C: int, *, up: bool) -> list[_Corner]:
-    """List the corners of a voter in units of 2^-64, with hi and Δ rounded up or down."""
-    high, moved = Fraction(1), Fraction(0)
+    """List the corners of a voter in units of 2^-128, with hi and Δ rounded up or down."""
+    main, moved = ONE, 0
     if each is not None:
-        growth, moved = exponential(each[0]), each[1]
+        growth, moved = exponential(each[0]), units(each[1], up=up)
         end = growth.upper if up else growth.lower
-        high = end / (1 + end)
-    delta = int(moved * _GRAIN) + (up and moved > 0)
-    rest = _GRAIN - delta
-    first = min(rest, int(high * rest) + (up and high < 1))
+        main = units((ONE - moved) * end / (1 + end), 0, up=up)
     corners = set()
     for a, b, u, v in product(range(C), repeat=4):
-        p, q = [0] * C, [0] * C
-        for law, main, other, more in ((p, a, b, u), (q, b, a, v)):
-            law[main] += first
-            law[other] += rest - first
-            law[more] += delta
-        corners.add((tuple(p), tuple(q)))
+        laws = [0] * C, [0] * C
+        for law, first, second, third in zip(laws, (a, b), (b, a), (u, v), strict=True):
+            law[first] += main
+            law[second] += ONE - moved - main
+            law[third] += moved
+        corners.add((tuple(laws[0]), tuple(laws[1])))
     return sorted(corners)
 
 
-def _laws_of_histograms(
-    sizes: Sequence[int],
-    corners: Sequence[Sequence[_Corner]],
-    reached: int,
-    both: tuple[_Weights, _Weights],
-    first: int = 0,
-) -> Iterator[tuple[_Weights, _Weights]]:
-    if not any(sizes):
-        yield both
-        return
-    kind = next(number for number, left in enumerate(sizes) if left)
-    left = [size - (number == kind) for number, size in enumerate(sizes)]
-    for place in range(first, len(corners[kind])):
-        p, q = corners[kind][place]
-        if p == q or reached:
-            grown = (_with_one_more(both[0], p), _with_one_more(both[1], q))
-            after = place if left[kind] else 0
-            yield from _laws_of_histograms(left, corners, reached - (p != q), grown, after)
-
-
-def _with_one_more(law: _Weights, voter: Sequence[int]) -> _Weights:
-    grown: _Weights = {}
-    for counts, weight in law.items():
+def _average(values: _Values, voter: Sequence[int]) -> _Values:
+    """Average over one voter, by the histogram of the others."""
+    fewer: _Values = {}
+    for counts, weights in values.items():
         for c, share in enumerate(voter):
-            if share:
-                key = (*counts[:c], counts[c] + 1, *counts[c + 1 :])
-                grown[key] = grown.get(key, 0) + weight * share
-    return grown
-
-
-def _mean(side: _Weights, law: dict[Histogram, dict[int, int]], label: int) -> int:
-    return sum(weight * law[tuple(sorted(counts, reverse=True))][counts[label]] for counts, weight in side.items())
+            if counts[c]:
+                others = (*counts[:c], counts[c] - 1, *counts[c + 1 :])
+                sums = fewer.setdefault(others, [0] * len(counts))
+                for label, weight in enumerate(weights):
+                    sums[label] += share * weight
+    return fewer
 
 
 def partitions(K: int, C: int, most: int) -> Iterator[tuple[int, ...]]:
