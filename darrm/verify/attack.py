@@ -3,28 +3,22 @@
 With P and P' the probabilities of an event on two neighboring votes, a claim (ε, δ) means P ≤ e^ε·P' + δ, and the same
 with P and P' exchanged.
 
-**Theorem (Clopper and Pearson).** If N of n independent draws fall into an event of probability P, then
-
-    Pr[P < a(N)] ≤ β  with a(N) the β-quantile of Beta(N, n − N + 1), a(0) = 0,
-
-and 1 − a(n − N) is an upper bound in the same sense. *Proof.* a(N) grows with N, and Pr[Bin(n, P) ≥ N] = β at
-P = a(N). So a(N) > P implies Pr[Bin(n, P) ≥ N] < β, and Pr[Pr[Bin(n, P) ≥ N] < β] ≤ β for every law. ∎ With
+**Bounds.** If N of n independent draws fall into an event of probability P, then P < a(N) with probability at most β,
+a(N) the β-quantile of Beta(N, n − N + 1) and a(0) = 0, and P > 1 − a(n − N) likewise [Clopper and Pearson]. With
 β = (1 − confidence)/(number of bounds), over all events, sides and pairs of neighbors, all bounds hold at once with the
-stated confidence. Let a be a lower bound on P and b an upper bound on P'. Then log((a − δ)/b) < ε for any true claim
-(ε, δ). D_α(Bern(P) ‖ Bern(P')) is at least its value at the two nearest points of the intervals, because it grows as P
-or P' moves away from the other. By data processing it is a lower bound on the divergence of the labels.
+stated confidence. For a lower bound a on P and an upper bound b on P', log((a − δ)/b) < ε for any true claim (ε, δ).
+D_α(Bern(P) ‖ Bern(P')) grows as P or P' moves away from the other, so it is at least its value at the two nearest
+points of the intervals, and at most the divergence of the labels.
 
 **Events.** A second label is released with every label: that of a fixed vote, a near tie on both sides. It costs
-nothing, so the claim about one label bounds any event of both. If a release reuses random bits, or lets one label
-depend on another, the second label reveals it. The events are each label, alone and jointly with whether the second
-label is the same; and, for every claim, the set {P > e^ε·P'}. The first half of the draws chooses this set. The second
-half, which is independent of the choice, is counted.
+nothing, and reveals a release that reuses random bits or lets one label depend on another. The events are each label,
+alone and jointly with whether the second label is the same; and, for every claim, the set {P > e^ε·P'}, which the first
+half of the draws chooses and the second half counts.
 
 **Neighbors.** A γ gets the pair of its largest cost, and the costliest pair of a majority without noise, which reveals
 a release with too little noise. Any other release gets the costliest of many near ties and clear leads. A private voter
-is at a corner of `darrm.plurality.voter_corners`; a non-private voter of the overlap votes for another class on the
-neighboring data. If voters resample examples per query, the votes of one side include the person with the declared
-probability, and those of the other side never do.
+is at a corner of `darrm.plurality.voter_corners`; a non-private voter of the overlap votes for another class. If voters
+resample examples per query, only the votes of one side include the person, with the declared probability.
 
 **The law.** With U uniform in [0, 1], which is how early a class comes or who wins a tie, a class of n votes is
 answered with probability
@@ -32,9 +26,8 @@ answered with probability
     Σ_v f(v − n)·E[Π (F(v − 1 − n_j) + U·f(v − n_j))]    or    e^{−r·lag}·E[Π (1 − U·e^{−r·lag_j})],
 
 products over the other classes: by noise of mass f and distribution function F on every count, and by permute and flip.
-Both are polynomials of U, which Gauss's rule integrates without error. Of noise, v are left out where Π F(v − n_j) or
-the mass beyond is below e^{−50}. For private voters, labels are averaged over all possible votes. A probability outside
-of its bounds shows that the labels come from another mechanism.
+Both are polynomials of U, which Gauss's rule integrates without error. A probability outside of its bounds shows that
+the labels come from another mechanism.
 """
 
 import json
@@ -42,7 +35,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -56,7 +49,7 @@ from darrm.majority.full_set import FullSet
 from darrm.majority.groups import KindSet
 from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max.mechanisms import NoisyMax
-from darrm.noisy_max.selection import ExponentialMechanism
+from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.numerics.integer_noise import IntegerNoise
@@ -89,6 +82,17 @@ Histogram = NDArray[np.int64]  # (C,); several are (n, C)
 Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
 _Seat = tuple[int, PrivacyParams, tuple[int, int, int, int]]  # number, guarantee, corner (a, b, u, v)
 _nodes = lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)
+
+
+def renyi_divergence(P: Array, Q: Array, order: float) -> Array:
+    """Compute D_α(P ‖ Q) = log Σ P^α Q^{1−α}/(α − 1) of laws along the last axis.
+
+    >>> renyi_divergence(np.array([0.75, 0.25]), np.array([0.25, 0.75]), 2.0).round(6)
+    np.float64(0.847298)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(P > 0.0, order * np.log(P) + (1.0 - order) * np.log(Q), -np.inf)
+        return np.asarray(np.maximum(0.0, np.logaddexp.reduce(terms, axis=-1) / (order - 1.0)))
 
 
 class TooLongError(ValueError):
@@ -411,17 +415,6 @@ def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.G
     return pairs | {name: replace(pair, rate=rate) for name, pair in others.items()}
 
 
-def renyi_divergence(P: Array, Q: Array, order: float) -> Array:
-    """Compute D_α(P ‖ Q) = log Σ P^α Q^{1−α}/(α − 1) of laws along the last axis.
-
-    >>> renyi_divergence(np.array([0.75, 0.25]), np.array([0.25, 0.75]), 2.0).round(6)
-    np.float64(0.847298)
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(P > 0.0, order * np.log(P) + (1.0 - order) * np.log(Q), -np.inf)
-        return np.asarray(np.maximum(0.0, np.logaddexp.reduce(terms, axis=-1) / (order - 1.0)))
-
-
 def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
     """Yield neighbors with their names: classes tied up to a lead of the first, and voters who leave it."""
     t = voters.reached
@@ -545,15 +538,9 @@ def law_of(aggregator: Released) -> Law:
         return aggregator.table.law.probabilities
     mechanism = aggregator.mechanism
     if isinstance(mechanism, NoisyMax):
-        of_votes = _of_noise(mechanism.law)
+        of_votes = partial(_by_noise, _masses(mechanism.law))
     else:
-        rate, is_exponential = mechanism.epsilon / (2 * mechanism.reached), isinstance(mechanism, ExponentialMechanism)
-
-        def of_votes(votes: Histogram, classes: Histogram) -> Array:
-            heads = np.exp(rate * (votes - votes[-1]))
-            if is_exponential:
-                return np.asarray(heads / (heads @ classes))
-            return -_of_first(np.ones((heads.size, 1)), -heads[:, None], classes)
+        of_votes = partial(_by_odds, mechanism)
 
     def of_row(row: Histogram) -> Array:
         votes, place, classes = np.unique(row, return_inverse=True, return_counts=True)
@@ -562,28 +549,33 @@ def law_of(aggregator: Released) -> Law:
     return lambda rows: np.array([of_row(row) for row in rows])
 
 
-def _of_noise(noise: IntegerNoise) -> Callable[[Histogram, Histogram], Array]:
-    """Return one class's probability as a function of the different numbers of votes, and how many have each."""
+def _by_odds(mechanism: ExponentialMechanism | PermuteAndFlip, votes: Histogram, classes: Histogram) -> Array:
+    """Compute one class's probability for each number of votes, which rise, and how many classes have it."""
+    odds = np.exp(mechanism.epsilon / (2 * mechanism.reached) * (votes - votes[-1]))
+    if isinstance(mechanism, ExponentialMechanism):
+        return np.asarray(odds / (odds @ classes))
+    return -_of_first(np.ones((odds.size, 1)), -odds[:, None], classes)
+
+
+def _masses(noise: IntegerNoise) -> Array:
+    """Compute f, as far as its logarithm is above −50."""
     reach = 1
     while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
         reach *= 2
         if reach > _MOST_TERMS:
             raise TooLongError("the noise is too wide to be summed")
     weights = np.exp(noise.log_weights(np.arange(-reach, reach + 1)))
-    masses = np.append(weights / np.sum(weights), 0.0)
-    below = np.append(0.0, np.cumsum(masses[:-1]))
-    with np.errstate(divide="ignore"):
-        logs = np.log(np.append(below[1:], 1.0))  # of F
-    last = int(np.searchsorted(below, -math.expm1(_LEAST_LOG_WEIGHT)))
+    return np.asarray(weights / np.sum(weights))
 
-    def of_votes(votes: Histogram, classes: Histogram) -> Array:
-        # the winning noisy count is at least the least one of the leader, and no noisy count exceeds it
-        lags, others = votes[-1] - votes, max(1, int(classes.sum()) - 1)
-        first = max(-1, int(np.searchsorted(logs, _LEAST_LOG_WEIGHT / others)) - int(lags[0]))
-        places = np.minimum(np.arange(max(0, first), last + 1) + lags[:, None], 2 * reach + 1)
-        return _of_first(below[places], masses[places], classes)
 
-    return of_votes
+def _by_noise(masses: Array, votes: Histogram, classes: Histogram) -> Array:
+    """Compute the same for noise of these masses."""
+    lags, below = votes[-1] - votes, np.append(0.0, np.cumsum(masses))
+    # the winning noisy count is at least the least one of the leader, and no noisy count exceeds it
+    least = math.exp(_LEAST_LOG_WEIGHT / max(1, int(classes.sum()) - 1))
+    start, last = int(np.searchsorted(below[1:], least)) - int(lags[0]), int(np.searchsorted(below, 1.0))
+    places = np.minimum(np.arange(max(0, start), last + 1) + lags[:, None], masses.size)
+    return _of_first(below[places], np.append(masses, 0.0)[places], classes)
 
 
 def _of_first(starts: Array, slopes: Array, classes: Histogram) -> Array:
