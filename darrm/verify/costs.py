@@ -13,12 +13,10 @@ from functools import lru_cache
 from itertools import takewhile
 from math import comb, lcm
 
-import numpy as np
-
 from darrm.verify import gamma, histograms, mechanisms, sampling
 from darrm.verify.formats import GAMMA, WEIGHT_ONE, Answering, Charge, Mechanism, Run, Table, Voters
 from darrm.verify.gamma import Gamma
-from darrm.verify.noisy_labels import Between, between, divergence
+from darrm.verify.noisy_labels import Between
 from darrm.verify.numbers import Enclosure, Laws, Point, at_most, pair_at_most
 from darrm.verify.verdicts import ASSUMED, COST, FALSE, PROVED, UNKNOWN, Verdict, judged
 
@@ -77,7 +75,7 @@ class Cost:
         drawn = self.voters.sampled
         laws = self._laws() if drawn is not None and drawn.is_directed else None
         if drawn is not None and laws is not None:
-            return sampling.renyi_of_laws(*laws, drawn, order)
+            return sampling.renyi_of_laws(*laws, order, drawn)
         certain = self._certain_renyi(order)
         return certain if drawn is None or certain is None else sampling.of_convexity(certain, drawn, order)
 
@@ -155,10 +153,8 @@ def _divergences(numbers: Gamma, epsilons: tuple[Fraction, ...]) -> list[Enclosu
 
 @lru_cache(maxsize=64)
 def _renyi(numbers: Gamma, order: float) -> Between | None:
-    found = gamma.label_laws(numbers)
-    if found is None:
-        return None
-    return between(max(divergence(np.array(first), np.array(second), order) for first, second in found))
+    laws = gamma.label_laws(numbers)
+    return None if laws is None else sampling.renyi_of_laws(*laws, order)
 
 
 def looks_at_few(sample: tuple[int, float] | None, cost: Cost | None) -> bool:

@@ -45,7 +45,7 @@ from math import comb, lcm
 from operator import mul
 from typing import TypeVar
 
-from darrm.verify.numbers import BITS, ONE, Enclosure, Point, exponential, units
+from darrm.verify.numbers import BITS, ONE, Enclosure, Laws, Point, exponential, units
 
 MOST_WORK = 100_000_000  # about twenty seconds
 ALL, CHAINS, MONOTONE = (
@@ -323,23 +323,27 @@ def _enumerated(gamma: Gamma, ratios: Sequence[Enclosure]) -> list[Enclosure] | 
     return worst
 
 
-def label_laws(gamma: Gamma) -> Iterator[tuple[list[list[float]], list[list[float]]]] | None:
-    """Yield the laws of the label on both data sets, for every multiset of corners; None if there are too many.
+def label_laws(gamma: Gamma) -> tuple[Iterator[Laws], int] | None:
+    """List the laws of the label on both data sets, for all multisets of corners, and their unit; None if too many.
 
     A divergence that is jointly convex is largest at one of them: it is convex in each voter's pair.
 
-    >>> one = Gamma(1, (Fraction(1, 2),), ((1, None),), 1)
-    >>> [law for law in label_laws(one) if law[0] != law[1]]
-    [([[0.75, 0.25]], [[0.25, 0.75]]), ([[0.25, 0.75]], [[0.75, 0.25]])]
+    >>> laws, unit = label_laws(Gamma(1, (Fraction(1, 2),), ((1, None),), 1))
+    >>> [([x / unit for x in p], [y / unit for y in q]) for p, q in laws if p != q]
+    [([0.75, 0.25], [0.25, 0.75]), ([0.25, 0.75], [0.75, 0.25])]
     """
     if (listed := _placements(gamma)) is None:
         return None
     scale, states = listed
+    unit = scale << (BITS * gamma.reached)
 
-    def laws(values: list[int], unit: int) -> list[list[float]]:
-        return [[(unit - value) / (2 * unit), (unit + value) / (2 * unit)] for value in values]
+    def laws() -> Iterator[Laws]:
+        for n, first, second in states:
+            shift = BITS * (gamma.reached - n)
+            for x, y in zip(first, second, strict=True):
+                yield (unit - (x << shift), unit + (x << shift)), (unit - (y << shift), unit + (y << shift))
 
-    return ((laws(first, scale << (BITS * n)), laws(second, scale << (BITS * n))) for n, first, second in states)
+    return laws(), 2 * unit
 
 
 @lru_cache(maxsize=64)

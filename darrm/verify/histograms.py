@@ -20,12 +20,11 @@ from functools import lru_cache
 from itertools import permutations, product
 from math import comb, lcm, prod
 
-import numpy as np
-
 from darrm.verify.formats import OPEN, OPEN_TABLE, WEIGHT_ONE, Table
 from darrm.verify.gamma import placements
-from darrm.verify.noisy_labels import Between, between, divergence
+from darrm.verify.noisy_labels import Between
 from darrm.verify.numbers import ONE, Enclosure, Laws, Point, exponential, largest_sums, units
+from darrm.verify.sampling import renyi_of_laws
 from darrm.verify.verdicts import TooLargeError
 
 MOST_WORK = 24_000_000  # classes of pairs of histograms: about twenty seconds
@@ -154,9 +153,7 @@ def renyi(table: Table, order: float, reached: int) -> Between | None:
     """Enclose the Rényi divergence of a label; None if there are too many pairs."""
     if number_of_pairs(table, reached) * _places(table, reached) > MOST_WORK:
         return None
-    unit = float(common_unit(table) * WEIGHT_ONE)
-    before, after = (np.array(side, dtype=float) / unit for side in zip(*pairs(table, reached), strict=True))
-    return between(divergence(before, after, order))
+    return renyi_of_laws(pairs(table, reached), common_unit(table) * WEIGHT_ONE, order)
 
 
 def _corners(each: Point | None, C: int, *, up: bool) -> list[_Corner]:

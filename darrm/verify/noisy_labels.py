@@ -136,21 +136,8 @@ class Between:
     high: float
 
 
-def divergence(p: Array, q: Array, order: float) -> float:
-    """Compute the largest D_α of rows of outcomes, (n, C) each, with probabilities exact up to float rounding."""
-    if np.any((p > 0.0) & (q == 0.0)):
-        return math.inf
-    with np.errstate(divide="ignore", invalid="ignore"):
-        losses = np.where(p > 0.0, np.log(p) - np.log(q), -_EXPONENT)
-        if np.max(losses) * order < _EXPONENT:
-            terms = np.where(p > 0.0, q * RenyiPenalty(order).of(losses), q * (order - 1.0))
-            return float(np.max(np.log1p(terms.sum(axis=-1)))) / (order - 1.0)
-        logs = np.where(p > 0.0, order * losses + np.log(q), -np.inf)
-    return float(np.max(np.logaddexp.reduce(logs, axis=-1))) / (order - 1.0)
-
-
 def between(value: float) -> Between:
-    """Enclose the result of `divergence`."""
+    """Enclose a number that is exact but for the rounding of floats."""
     return Between(value * (1.0 - _OF_FLOATS), value * (1.0 + _OF_FLOATS))
 
 

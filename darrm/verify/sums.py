@@ -38,7 +38,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, takewhile
-from math import ceil, exp, floor, inf, lcm, log, sqrt
+from math import ceil, exp, floor, lcm, log, sqrt
 from operator import itemgetter
 
 from flint import ctx, fmpz_poly
@@ -46,6 +46,7 @@ from flint import ctx, fmpz_poly
 from darrm.verify.numbers import BITS, Point, ball, exponential, upper_end
 
 Kind = tuple[Sequence[Point], int]  # proved points of one query, and the number of queries
+_Corner = tuple[float, float]  # e^ε and δ, in floats
 _Law = tuple[int, list[int]]  # the lowest loss in steps, and the masses from there on
 _MOST_POWERS = 1000  # of a fraction, so that its digits stay few
 _NOTHING = Fraction(0)
@@ -292,12 +293,6 @@ def _settled(values: Iterator[Fraction | None], gain: Fraction, enough: Fraction
     return best
 
 
-@dataclass(frozen=True)
-class _Corner:
-    t: float  # e^ε
-    height: float  # δ
-
-
 def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[list[Point]]:
     """Choose two to ``most`` points of each kind: those that matter most for the ε of all queries at this δ.
 
@@ -311,49 +306,38 @@ def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[li
     >>> [[float(epsilon) for epsilon, _ in points] for points in telling_points([(line, 9)], Fraction(1, 1000), 3)]
     [[0.0, 0.5, 1.0]]
     """
-    spread = sum(count * _second_moment(_floats(points)) for points, count in kinds)
+    profiles = [sorted(dict(sorted(points, reverse=True)).items()) for points, _ in kinds]
+    spread = sum(count * _second_moment(points) for points, (_, count) in zip(profiles, kinds, strict=True))
     tilt = sqrt(2.0 * log(1.0 / delta) / spread) if spread > 0.0 and 0 < delta < 1 else 0.0
-    return [_thinned(_distinct(points), tilt, max(2, most)) for points, _ in kinds]
+    return [_thinned(points, tilt, max(2, most)) for points in profiles]
 
 
 def _thinned(points: list[Point], tilt: float, most: int) -> list[Point]:
     """Drop points one after the other, each time the one whose absence adds least to the moment."""
-    corners, kept = _floats(points), list(range(len(points)))
     tilt = min(tilt, max(0.0, _MOST_EXPONENT / (1.0 + float(points[-1][0])) - 1.0))
-    growths = [inf, *(_growth(corners[at - 1 : at + 2], tilt) for at in kept[1:-1]), inf]
+    kept, corners = list(points), [(exp(epsilon), float(delta)) for epsilon, delta in points]
     while len(kept) > most:
-        place = growths.index(min(growths))
-        del kept[place], growths[place]
-        for near in (place - 1, place):
-            if 0 < near < len(kept) - 1:
-                growths[near] = _growth([corners[at] for at in kept[near - 1 : near + 2]], tilt)
-    return [points[place] for place in kept]
+        growths = [_growth(corners[at : at + 3], tilt) for at in range(len(kept) - 2)]
+        place = 1 + growths.index(min(growths))
+        del kept[place], corners[place]
+    return kept
 
 
 def _growth(three: Sequence[_Corner], tilt: float) -> float:
+    """Compute how much the moment grows if the chord passes the masses of the middle one on."""
     before, own, after = three
-    share = (after.t - own.t) / (after.t - before.t)
-    chord = share * _moment(before.t, tilt) + (1.0 - share) * _moment(after.t, tilt)
-    return max(0.0, _slope_of(own, after) - _slope_of(before, own)) * (chord - _moment(own.t, tilt))
+    low, middle, high = (t ** (1.0 + tilt) + t**-tilt for t, _ in three)
+    share = (after[0] - own[0]) / (after[0] - before[0])
+    rise = _slope(own, after) - _slope(before, own)
+    return float(max(0.0, rise) * (share * low + (1.0 - share) * high - middle))
 
 
-def _moment(t: float, tilt: float) -> float:
-    return float(t ** (1.0 + tilt) + t**-tilt)
-
-
-def _second_moment(corners: Sequence[_Corner]) -> float:
-    slopes = [*(_slope_of(*pair) for pair in pairwise(corners)), 0.0]
+def _second_moment(points: Sequence[Point]) -> float:
+    corners = [(exp(epsilon), float(delta)) for epsilon, delta in points]
+    slopes = [*(_slope(*pair) for pair in pairwise(corners)), 0.0]
     rises = [max(0.0, after - before) for before, after in pairwise(slopes)]
-    return sum(log(corner.t) ** 2 * (corner.t + 1.0) * rise for corner, rise in zip(corners[1:], rises, strict=True))
+    return sum(log(t) ** 2 * (t + 1.0) * rise for (t, _), rise in zip(corners[1:], rises, strict=True))
 
 
-def _slope_of(first: _Corner, last: _Corner) -> float:
-    return (last.height - first.height) / (last.t - first.t)
-
-
-def _floats(points: Sequence[Point]) -> list[_Corner]:
-    return [_Corner(exp(epsilon), float(height)) for epsilon, height in _distinct(points)]
-
-
-def _distinct(points: Sequence[Point]) -> list[Point]:
-    return sorted(dict(sorted(points, reverse=True)).items())
+def _slope(first: _Corner, last: _Corner) -> float:
+    return (last[1] - first[1]) / (last[0] - first[0])
