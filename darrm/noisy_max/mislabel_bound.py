@@ -56,32 +56,13 @@ _STEPS_A_VOTE = 32
 _MOST_LEVELS = 40.0  # deviations: more levels, for higher orders, would fill the memory
 
 
-class QueryBound:
-    """A bound on the cost of a query at one order, and its change by one vote."""
-
-    order: float
-
-    def cost(self, missed: Array, plurality: NDArray[np.int64] | None = None) -> Array:
-        """Bound costs by the probabilities of missing the likeliest class, and the votes of the plurality if needed."""
-        raise NotImplementedError
-
-    @property
-    def after_one_vote(self) -> Curve:
-        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing U with U(0) = 0."""
-        raise NotImplementedError
-
-    @property
-    def least(self) -> float:
-        """About the least cost of a query; smaller ones count as this."""
-        raise NotImplementedError
-
-
-class MislabelBound(QueryBound):
+class MislabelBound:
     """c(q) at one order, and its change by one vote."""
 
     noise: IntegerNoise
+    order: float
 
-    def cost(self, missed: Array, _plurality: NDArray[np.int64] | None = None) -> Array:
+    def cost(self, missed: Array) -> Array:
         """Bound the cost of labels by their probabilities of missing the likeliest class, elementwise; increasing."""
         costs = np.log1p(self.excess(missed)) / (self.order - 1.0)
         return np.asarray(np.minimum(costs, self.ceiling))
@@ -102,13 +83,16 @@ class MislabelBound(QueryBound):
 
     @cached_property
     def after_one_vote(self) -> Curve:
-        """Bound the cost after one vote; as U(0) = 0, n·U(G/n) grows with n, and covers runs of fewer queries."""
+        """Bound the cost after one vote moved by the cost before: vertices of a concave increasing U with U(0) = 0.
+
+        As U(0) = 0, n·U(G/n) grows with n, and covers runs of fewer queries.
+        """
         low, high, shift = self.costs_at_places
         return majorant(np.append(0.0, low[shift + 1 :]), np.append(0.0, high[: -shift - 1]))
 
     @property
     def least(self) -> float:
-        """About the least cost of a label."""
+        """About the least cost of a label; smaller ones count as this."""
         return float(self.costs_at_places[0][-1])
 
     @cached_property

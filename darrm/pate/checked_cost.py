@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.noisy_max.cost_given_votes import LEAST_MISSED
-from darrm.noisy_max.mislabel_bound import Curve, GaussianMislabelBound, QueryBound, majorant
+from darrm.noisy_max.mislabel_bound import Curve, GaussianMislabelBound, majorant
 from darrm.numerics import Array
 from darrm.pate.confident import EXACT_ROUNDING, NoisyCheck
 from darrm.util import checks
@@ -36,7 +36,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class CheckedCost(QueryBound):
+class CheckedCost:
     """F(m, q), and its change by one vote.
 
     Examples
@@ -59,14 +59,12 @@ class CheckedCost(QueryBound):
             checks.fail("the check", self.check, "of discrete noise that can be summed")
 
     @property
-    def order(self) -> float:  # type: ignore[override]
+    def order(self) -> float:
         """The order of the divergence."""
         return self.label.order
 
-    def cost(self, missed: Array, plurality: NDArray[np.int64] | None = None) -> Array:
+    def cost(self, missed: Array, plurality: NDArray[np.int64]) -> Array:
         """Bound the cost of queries by their probabilities of another label and their pluralities, elementwise."""
-        if plurality is None:
-            raise TypeError("the cost of a query with a check needs the votes of its plurality")
         return self._of(plurality, self.label.cost(missed))
 
     @cached_property

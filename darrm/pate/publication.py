@@ -13,21 +13,23 @@ public or simulated votes: parameters chosen on private votes reveal something a
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from operator import attrgetter
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import CONVERSIONS, RenyiCurve
-from darrm.noisy_max.cost_given_votes import WIDEST, LabelCosts
+from darrm.noisy_max.cost_given_votes import WIDEST
 from darrm.noisy_max.mechanisms import LNMax
+from darrm.noisy_max.mislabel_bound import tightest_mislabel_bound
 from darrm.pate.analysis import Analysis, answer_of
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
 from darrm.pate.smooth_sensitivity import ConditionError, SmoothCost, smooth_cost
 from darrm.pate.theorem_6 import answer_independent
-from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run, vote_scale
+from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale
 from darrm.privacy import PrivacyParams, at_most
 from darrm.util import checks
 from darrm.util.files import Document
@@ -138,26 +140,29 @@ def sanitize(
         checks.fail("parameters", parameters, "PublicationParameters or GnssParameters", advice)
     if analysis.answered is None:
         raise ValueError("sanitize needs the pattern of answers: analyze(..., answered=labels >= 0)")
-    order = parameters.order
-    weights = analysis.answered.astype(np.float64)
-    chance = failure_probability(parameters.safety)
-    run: Document = {"mechanism": repr(analysis.aggregator), "queries": analysis.queries, "check": analysis.check}
-    run["parameters"] = vars(parameters)
+    order, weights = parameters.order, analysis.answered.astype(np.float64)
     if isinstance(parameters, PublicationParameters):
-        scale, label = _scale_of(analysis, order, int(weights.sum()))
-        noisy = scale.published(mark_of_run(scale, label, weights), parameters, rng=rng)
-        public = exact_checks(analysis, order) + parameters.cost
-        epsilon = epsilon_at(analysis, order, noisy + public)
-        return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, chance, run)
-    smooth = smooth_cost(analysis, order, parameters.smoothness)
-    sensitivity = smooth.sensitivity(weights, parameters.smoothness)
-    noisy = noisy_value(smooth.value(weights), sensitivity, parameters, rng=rng)
-    public_checks, largest_checks = _checks_costs(analysis, order)
-    per_answer = float(answer_independent(answer_of(analysis.aggregator), [order])[0])
-    noisy = min(max(noisy, 0.0), float(weights.sum()) * per_answer + largest_checks)
-    public = public_checks + parameters.cost
-    epsilon = epsilon_at(analysis, order, noisy + public)
-    return Sanitized(epsilon, analysis.delta, order, analysis.conversion, noisy, public, chance, run)
+        on_votes = _OnVotes(analysis, order)
+        checks_cost, noisy = on_votes.checks, on_votes.scale.published(on_votes.mark, parameters, rng=rng)
+    else:
+        smooth = smooth_cost(analysis, order, parameters.smoothness)
+        sensitivity = smooth.sensitivity(weights, parameters.smoothness)
+        noisy = noisy_value(smooth.value(weights), sensitivity, parameters, rng=rng)
+        checks_cost, most_checks = _checks_costs(analysis, order)
+        most_answers = float(weights.sum()) * float(answer_independent(answer_of(analysis.aggregator), [order])[0])
+        noisy = min(max(noisy, 0.0), most_answers + most_checks)
+    public = checks_cost + parameters.cost
+    run: Document = {"mechanism": repr(analysis.aggregator), "queries": analysis.queries, "check": analysis.check}
+    return Sanitized(
+        epsilon=epsilon_at(analysis, order, noisy + public),
+        delta=analysis.delta,
+        order=order,
+        conversion=analysis.conversion,
+        noisy_cost=noisy,
+        public_cost=public,
+        failure_probability=failure_probability(parameters.safety),
+        run={**run, "parameters": vars(parameters)},
+    )
 
 
 def failure_probability(safety: float) -> float:
@@ -181,6 +186,11 @@ class Expected(Generic[Parameters]):
     epsilon: float  # sanitized
     deviation: float  # standard deviation of its noise, σ_SS·SS; on the scale of votes, the cost of s more votes
     sensitivity: float  # SS_β; on the scale of votes, the cost of one more vote
+
+    @property
+    def loss(self) -> float:
+        """The expected ε plus two standard deviations of its noise, which a search minimizes [P, Section B.6]."""
+        return self.epsilon + 2.0 * self.deviation
 
 
 def expected_publication(
@@ -230,12 +240,12 @@ def search_parameters(
             break
     if not choices:
         raise refused[0]
-    return min(choices, key=_with_two_deviations)
+    return min(choices, key=attrgetter("loss"))
 
 
 def expected_on_vote_scale(analysis: Analysis, parameters: PublicationParameters) -> Expected[PublicationParameters]:
     """Compute the result of `sanitize` on the scale of votes with zero noise and the expected number of answers."""
-    return _on_vote_scale(analysis, parameters, *_expected_mark(analysis, parameters.order))
+    return _OnVotes(analysis, parameters.order).expected(parameters)
 
 
 def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> Expected[PublicationParameters]:
@@ -246,18 +256,41 @@ def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> E
     if orders is None:
         if analysis.exact is None:
             raise ValueError(_NEEDS_EXACT)
-        curve = analysis.exact.curve
-        epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
-        best = float(curve.orders[int(np.argmin(epsilons))])
+        best = analysis.exact.curve.best(analysis.delta, conversion=analysis.conversion).order
         orders = 1.0 + (best - 1.0) * _ORDERS_AROUND
-    choices: list[Expected[PublicationParameters]] = []
-    for order in map(float, np.asarray(orders, dtype=np.float64)):
-        scale, mark = _expected_mark(analysis, order)
-        choices += [
-            _on_vote_scale(analysis, PublicationParameters(order, deviation), scale, mark)
-            for deviation in _DEVIATIONS.tolist()
-        ]
-    return min(choices, key=_with_two_deviations)
+    choices = [
+        on_votes.expected(PublicationParameters(on_votes.order, deviation))
+        for on_votes in (_OnVotes(analysis, float(order)) for order in np.asarray(orders, dtype=np.float64))
+        for deviation in _DEVIATIONS.tolist()
+    ]
+    return min(choices, key=attrgetter("loss"))
+
+
+class _OnVotes:
+    """The exact cost of a run on the scale of votes, at one order: **private data**."""
+
+    def __init__(self, analysis: Analysis, order: float) -> None:
+        answer = answer_of(analysis.aggregator)
+        if isinstance(answer, LNMax):
+            checks.fail("the aggregator", analysis.aggregator, "of the GNMax kind", "LNMax has no scale of votes")
+        if analysis.label is None:
+            raise ValueError(_NEEDS_EXACT)
+        if analysis.check == "data-dependent":
+            checks.fail("check", analysis.check, "data-independent", "the scale of votes covers answers only")
+        self.analysis, self.order = analysis, order
+        self.checks = exact_checks(analysis, order)
+        bound, label = tightest_mislabel_bound(answer.law, order), analysis.label
+        self.scale = VoteScale(bound, round(analysis.expected_answered))
+        self.mark = self.scale.mark_of(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
+
+    def expected(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
+        """Compute the published figure without noise."""
+        mark, cost_at = self.mark, self.scale.cost_at
+        here = cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
+        higher = cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
+        epsilon = epsilon_at(self.analysis, self.order, here + self.checks + parameters.cost)
+        one_vote = cost_at(mark + MARKS_A_VOTE) - cost_at(mark)
+        return Expected(parameters, cost_at(mark) + self.checks, epsilon, higher - here, one_vote)
 
 
 def exact_checks(analysis: Analysis, order: float) -> float:
@@ -271,33 +304,6 @@ def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
     """Convert a Rényi cost at one order to ε, at the δ and by the conversion of the analysis."""
     curve = RenyiCurve(np.array([order]), np.array([renyi]))
     return curve.best(analysis.delta, conversion=analysis.conversion).epsilon
-
-
-def _scale_of(analysis: Analysis, order: float, answers: int) -> tuple[VoteScale, LabelCosts]:
-    answer = answer_of(analysis.aggregator)
-    if isinstance(answer, LNMax):
-        checks.fail("the aggregator", analysis.aggregator, "of the GNMax kind", "LNMax has no scale of votes")
-    if analysis.label is None:
-        raise ValueError(_NEEDS_EXACT)
-    if analysis.check == "data-dependent":
-        checks.fail("check", analysis.check, "data-independent", "the scale of votes covers answers only")
-    return vote_scale(answer.sigma, order, answers), analysis.label
-
-
-def _expected_mark(analysis: Analysis, order: float) -> tuple[VoteScale, int]:
-    scale, label = _scale_of(analysis, order, round(analysis.expected_answered))
-    return scale, mark_of_run(scale, label, analysis.probabilities)
-
-
-def _on_vote_scale(
-    analysis: Analysis, parameters: PublicationParameters, scale: VoteScale, mark: int
-) -> Expected[PublicationParameters]:
-    public = exact_checks(analysis, parameters.order)
-    here = scale.cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
-    higher = scale.cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
-    epsilon = epsilon_at(analysis, parameters.order, here + public + parameters.cost)
-    one_more = scale.cost_at(mark + MARKS_A_VOTE) - scale.cost_at(mark)
-    return Expected(parameters, scale.cost_at(mark) + public, epsilon, higher - here, one_more)
 
 
 def _checks_costs(analysis: Analysis, order: float) -> tuple[float, float]:
@@ -316,11 +322,7 @@ def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, 
         sensitivity = _mean_sensitivity(smooth, patterns, smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
         choices.append(_expected(analysis, smooth, sensitivity, GnssParameters(order, smoothness, scale)))
-    return min(choices, key=_with_two_deviations)
-
-
-def _with_two_deviations(one: Expected[Any]) -> float:
-    return one.epsilon + 2.0 * one.deviation
+    return min(choices, key=attrgetter("loss"))
 
 
 def _patterns(analysis: Analysis, simulations: int, seed: int) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from darrm.errors import TableError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.noisy_max.cost_given_votes import WIDEST, missed_probabilities
 from darrm.noisy_max.mechanisms import GNMax, NoisyMax
-from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, QueryBound, tightest_mislabel_bound
+from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, MislabelBound, tightest_mislabel_bound
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import uniform_below
@@ -128,7 +128,7 @@ class TestedRun:
         return self.budget
 
     @cached_property
-    def bound(self) -> QueryBound:
+    def bound(self) -> MislabelBound | CheckedCost:
         """The bound on the cost of one answer, and its change by one vote."""
         if self.check is None:
             return tightest_mislabel_bound(self.mechanism.law, self.order)
@@ -158,7 +158,10 @@ class TestedRun:
 
     def costs_of(self, counts: NDArray[np.int64]) -> Array:
         """Bound the cost of each query at its votes, (Q, C) → (Q,) nats at the order: **private data**."""
-        return self.bound.cost(missed_probabilities(self.mechanism.law, counts), counts.max(axis=1))
+        missed = missed_probabilities(self.mechanism.law, counts)
+        if isinstance(self.bound, CheckedCost):
+            return self.bound.cost(missed, counts.max(axis=1))
+        return self.bound.cost(missed)
 
     def level_of(self, total: float | Array) -> NDArray[np.int64]:
         """Find the level of runs by their total cost, elementwise: **private data**."""

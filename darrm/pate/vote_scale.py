@@ -5,7 +5,7 @@ queries, with the bound c of `darrm.noisy_max.mislabel_bound`: G bounds the exac
 with mark_{j+16} = n·U(mark_j/n), φ(G) = min{j : G ≤ mark_j} changes by at most 16 between neighbors. *Proof.* One vote
 in every query changes each q_i = t(κ_i) to at most t(κ_i − 2), so each cost g to at most U(g), a concave increasing
 function. By Jensen's inequality G becomes at most n·U(G/n) for n answers, or fewer, as U(0) = 0. So G ≤ mark_j gives
-G' ≤ mark_{j+16}; exchange both data sets for the other direction. ∎ (`tests/pate/test_vote_scale_lemmas.py`)
+G' ≤ mark_{j+16}; exchange both data sets for the other direction. ∎ (`tests/pate/test_vote_scale.py`)
 
 So φ + N, with N a discrete Gaussian of 16·s, costs λ/(2s²) at every order λ [CKS20, Proposition 5], and mark_{φ+N} may
 be published, without conditions, smoothing, or noise that depends on the votes. Sixteen marks to a vote keep the
@@ -14,14 +14,14 @@ rounding up small. A budget test needs no noise on the mark, see `darrm.pate.tes
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
-from darrm.noisy_max.cost_given_votes import LabelCosts
-from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, QueryBound
+from darrm.noisy_max.mislabel_bound import MislabelBound
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
+from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.gnss import check_publication, order_for
 from darrm.privacy import exact_number
 from darrm.util import checks
@@ -88,12 +88,13 @@ def publication_rule(epsilon: float, delta: float, *, safety: float = 0.0) -> Pu
 class VoteScale:
     """The public marks of the costs of a number of answers, at one order.
 
+    >>> from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
     >>> scale = VoteScale(GaussianMislabelBound(40.0, 16.0), answers=360)
     >>> bool(scale.cost_at(scale.mark_of(0.1)) >= 0.1), scale.mark_of(0.1) - scale.mark_of(0.09) < MARKS_A_VOTE * 2
     (True, True)
     """
 
-    bound: QueryBound
+    bound: MislabelBound | CheckedCost
     answers: int
     least: float = _SMALLEST_MARK
 
@@ -129,14 +130,3 @@ class VoteScale:
 
     def _after(self, total: float) -> float:
         return self.answers * float(np.interp(total / self.answers, *self.bound.after_one_vote)) * (1.0 + _ROUNDING)
-
-
-@lru_cache(maxsize=64)
-def vote_scale(sigma: float, order: float, answers: int) -> VoteScale:
-    """Return the cached scale of the labels of GNMax."""
-    return VoteScale(GaussianMislabelBound(sigma, order), answers)
-
-
-def mark_of_run(scale: VoteScale, label: LabelCosts, answered: Array) -> int:
-    """Return φ of a run of a noisy maximum whose labels have the weights ``answered``: **private data**."""
-    return scale.mark_of(float(label.times(answered) @ scale.bound.cost(label.missed)))

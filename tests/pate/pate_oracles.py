@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from darrm.noisy_max.mislabel_bound import MislabelBound
 from darrm.pate.analysis import Analysis, analyze
-from darrm.pate.vote_scale import VoteScale
 from darrm.votes import Votes
 
 
@@ -119,9 +117,3 @@ def true_renyi(log_p: np.ndarray, order: float) -> np.ndarray:
     """D_λ between the rows of log_p, all pairs."""
     left, right = log_p[:, np.newaxis], log_p[np.newaxis]
     return np.logaddexp.reduce(order * left - (order - 1.0) * right, axis=2) / (order - 1.0)
-
-
-def bound_of(scale: VoteScale) -> MislabelBound:
-    """Return the bound of a scale of labels, which have no check."""
-    assert isinstance(scale.bound, MislabelBound)
-    return scale.bound

@@ -27,7 +27,7 @@ from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters, VoteScale
 from darrm.privacy import at_most
 from darrm.votes import Votes
-from tests.pate.pate_oracles import bound_of, quiet
+from tests.pate.pate_oracles import quiet
 
 RNG = np.random.default_rng(9)
 COUNTS = np.array([RNG.multinomial(250, [s, *[(1 - s) / 3] * 3]) for s in RNG.beta(6.0, 1.2, size=60)])
@@ -136,9 +136,10 @@ def table_2_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
 
 def vote_scale_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
     """What each line about the scale of votes must say for the parameters, from the marks."""
-    scale = VoteScale(GaussianMislabelBound(40.0, ORDER), round(float(analysis.probabilities.sum())))
+    bound = GaussianMislabelBound(40.0, ORDER)
+    scale = VoteScale(bound, round(float(analysis.probabilities.sum())))
     assert analysis.label is not None
-    total = float(analysis.probabilities @ bound_of(scale).cost(analysis.label.missed[analysis.label.which]))
+    total = float(analysis.probabilities @ bound.cost(analysis.label.missed[analysis.label.which]))
     mark = int(np.searchsorted(scale.marks, total))
     public = 0.0
     if isinstance(analysis.aggregator, ConfidentGNMax):

@@ -12,14 +12,15 @@ from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.publication import epsilon_at, expected_on_vote_scale, sanitize, search_publication
-from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale, mark_of_run
+from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale
 from tests.noisy_max.oracles import histograms, neighbors
-from tests.pate.pate_oracles import bound_of, quiet
+from tests.pate.pate_oracles import quiet
 
 RNG = np.random.default_rng(6)
 VOTES = np.array([RNG.multinomial(250, [share, *[(1 - share) / 4] * 4]) for share in RNG.beta(6.0, 1.2, size=40)])
 ANSWERED = np.arange(40) % 2 == 0
 PARAMETERS = PublicationParameters(order=14.0, deviation=3.0)
+BOUND = GaussianMislabelBound(40.0, 14.0)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +67,9 @@ def test_one_vote_in_every_query_moves_the_mark_by_at_most_one_vote(
 def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
     noise: DiscreteGaussian | DiscreteLaplace, order: float
 ) -> None:
-    scale = VoteScale(tightest_mislabel_bound(noise, order), 10_000_000)
-    (low, high, shift), (places, _) = bound_of(scale).costs_at_places, bound_of(scale).places
+    bound = tightest_mislabel_bound(noise, order)
+    scale = VoteScale(bound, 10_000_000)
+    (low, high, shift), (places, _) = bound.costs_at_places, bound.places
     told = np.flatnonzero(places >= LEAST_MISSED)[shift + 1 :: 5]
     moved_most = 0
     for queries in np.geomspace(1, 10_000_000, 30).astype(int).tolist():
@@ -77,9 +79,9 @@ def test_a_run_of_fewer_queries_than_the_scale_is_for_moves_no_farther(
 
 
 def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -> None:
-    scale = VoteScale(GaussianMislabelBound(40.0, 14.0), 20)
+    scale = VoteScale(BOUND, 20)
     assert released.label is not None
-    mark = mark_of_run(scale, released.label, ANSWERED.astype(float))
+    mark = scale.mark_of(float(ANSWERED @ BOUND.cost(released.label.missed[released.label.which])))
     exact = np.minimum(released.label.both[released.label.which], 1.0)[ANSWERED]
     assert scale.cost_at(mark) > np.interp(14.0, released.label.orders, exact.sum(axis=0))
     draws = [sanitize(released, PARAMETERS, rng=np.random.default_rng(seed)) for seed in range(300)]
@@ -97,26 +99,25 @@ def test_what_is_published_is_the_noisy_mark_and_its_parts(released: Analysis) -
 def test_safety_shifts_the_mark_and_costs_nothing(released: Analysis) -> None:
     safe = PublicationParameters(14.0, 3.0, safety=4.0)
     assert safe.cost == PARAMETERS.cost == 14.0 / 18.0
-    scale = VoteScale(GaussianMislabelBound(40.0, 14.0), 20)
     assert released.label is not None
-    total = float(ANSWERED @ bound_of(scale).cost(released.label.missed[released.label.which]))
+    total = float(ANSWERED @ BOUND.cost(released.label.missed[released.label.which]))
     drawn = [sanitize(released, safe, rng=np.random.default_rng(seed)) for seed in range(50)]
     assert all(one.noisy_cost >= total for one in drawn)
     assert drawn[0].failure_probability == pytest.approx(3.17e-5, rel=1e-2)
 
 
 def test_nothing_more_than_the_worst_case_and_nothing_less_than_the_first_mark_is_published() -> None:
-    scale = VoteScale(GaussianMislabelBound(40.0, 14.0), 20)
+    scale = VoteScale(BOUND, 20)
     wide = PublicationParameters(14.0, 1e6)
     found = {scale.published(100, wide, rng=np.random.default_rng(seed)) for seed in range(20)}
-    assert found == {float(scale.marks[0]), 20 * bound_of(scale).ceiling}
-    assert VoteScale(GaussianMislabelBound(40.0, 14.0), 0).marks.tolist() == [0.0]
+    assert found == {float(scale.marks[0]), 20 * BOUND.ceiling}
+    assert VoteScale(BOUND, 0).marks.tolist() == [0.0]
 
 
 def test_the_marks_end_where_q_alone_bounds_less_than_the_ceiling() -> None:
-    scale = VoteScale(GaussianMislabelBound(16.0, 97.0), 3)
-    assert bound_of(scale).cost(np.ones(1))[0] < bound_of(scale).ceiling
-    assert scale.marks[-1] == 3 * bound_of(scale).cost(np.ones(1))[0]
+    bound = GaussianMislabelBound(16.0, 97.0)
+    assert bound.cost(np.ones(1))[0] < bound.ceiling
+    assert VoteScale(bound, 3).marks[-1] == 3 * bound.cost(np.ones(1))[0]
 
 
 @pytest.mark.slow
@@ -131,11 +132,24 @@ def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -
 
 def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() -> None:
     scale = VoteScale(GaussianMislabelBound(40.0, 20.0), 100)
-    marks, (before, after) = scale.marks, bound_of(scale).after_one_vote
+    marks, (before, after) = scale.marks, scale.bound.after_one_vote
     moved = 100 * np.interp(marks / 100, before, after)
     later = marks[MARKS_A_VOTE:-1]
     assert later.size > 100
     assert np.all(later >= moved[: later.size] * (1.0 + 5e-10))  # what is rounded is on the safe side
+
+
+def test_equal_answers_move_the_mark_by_one_vote_and_unequal_ones_no_farther() -> None:
+    scale = VoteScale(GaussianMislabelBound(40.0, 16.0), answers=20)
+    places, values = scale.bound.after_one_vote
+    for mark in (5, 40, 200):
+        total = scale.cost_at(mark)
+        moved = 20 * float(np.interp(total / 20, places, values))
+        assert scale.mark_of(moved * (1.0 - 1e-9)) - mark == MARKS_A_VOTE
+        for share in (0.3, 0.9):
+            parts = total * share / 10, total * (1.0 - share) / 10
+            unequal = sum(10 * float(np.interp(part, places, values)) for part in parts)
+            assert scale.mark_of(unequal * (1.0 - 1e-9)) - mark <= MARKS_A_VOTE
 
 
 def test_what_has_no_scale_of_votes_is_refused() -> None:
