@@ -16,14 +16,8 @@ S is a sum of positive numbers along a diagonal i − j, so its rounding is rela
 (i − 1, j + 1). `TwoClasses` computes the laws before and after.
 
 **Theorem (monotone losses).** Let the noise be log-concave and L_o = log Pr[o | before]/Pr[o | after] for o = a, b,
-other. All three are non-increasing in i and non-decreasing in j and z. *Proof.* Pr[a] = S(i, j + z) =
-Σ_u f(u − i)·G(u − j − z) over u ≥ 0. For log-concave f and G the summand is totally positive of order 2 in the pairs
-(u, i) and (u, j), so S is log-concave in i and in j, and log-supermodular in (i, j) (Karlin and Rinott: marginals keep
-it). With ℓ = log S, L_a(i + 1, j) − L_a(i, j) = [ℓ(i + 1, j) − ℓ(i, j)] − [ℓ(i, j + 1) − ℓ(i − 1, j + 1)] ≤ 0: the
-second bracket is at least that at j by supermodularity, and at an i lower by one by log-concavity. Likewise in j, and
-z is one more j. L_b is −L_a of the exchanged pair. L_other = log G(−i − 1)/G(−i) + log G(−j − 1)/G(−j − 2), with log G
-concave. ∎ In the same way Pr[a] grows in i and falls in j and z, Pr[b] the other way round, and Pr[other] falls in
-both.
+other. All three are non-increasing in i and non-decreasing in j and z. Pr[a] grows in i and falls in j and z, Pr[b] the
+other way round, and Pr[other] falls in both.
 
 **Branch and bound.** For q_o = Pr[o | after] both Σ q_o = 1 and Σ q_o·e^{L_o} = 1. With
 φ(L) = e^{αL} − 1 − α(e^L − 1) ≥ 0, which falls for L < 0 and rises for L > 0, exp((α − 1)·D_α) = 1 + Σ q_o·φ(L_o); the
@@ -32,23 +26,10 @@ largest at a corner, which bounds all points of the block. A block is finished w
 value by less than the tolerance; other blocks are halved, down to single (i, j), whose two corners are its two points.
 Whenever the search ends, the largest bound of a finished or remaining block is valid.
 
-**Outside.** f is tiny beyond −`left` and `right`. For log-concave f let T_r(k) = Σ_{w ≥ k} f(w)^α·f(w + 1)^{1−α} and
-T_l the same for the mirrored noise, H = T_r(−∞), and Γ = max_t G(t)^α·G(t − 1)^{1−α}. Hölder's inequality bounds the
-terms of sums, Pr[a]^α·… ≤ Σ f(w)^α f(w + 1)^{1−α} · G(…)^α G(… − 1)^{1−α}.
-
-- i < −right: a adds at most Γ·T_r(right); b and other are one bit whose threshold moves by one vote, up to a factor
-  1 − e^{−40}: a supremum in one dimension. j < −right: likewise, and b adds at most its probability, below e^{−40}.
-- i − j > left + right: a wins except with a probability below e^{−39}. i − j < −left − right: a adds at most
-  H·T_l(left) + Γ·T_r(right), other T_l(left), b at most 1.
-- i and j at least `near`: with w = −i and d = i − j, L_a is log E[G(w + d)/G(w + d − 2) | w ≥ −i], which grows with i
-  as the ratio falls in w, plus −log of one minus the hazard of w at −i, which grows with d and falls with i. So L_a is
-  at most its limit for i → ∞ at the same d plus −log(1 − f(−near)/Pr[X ≥ −near]), and L_b at least its limit minus the
-  same: blocks of a line. The third outcome adds at most G(−near) times its contribution for one bit, for i and for j.
-
-T_r(k) is bounded geometrically from its first terms: with v(w) = log f(w)/f(w + 1), log-summands change by
-v(w)·((α − 1)(v(w + 1)/v(w) − 1) − 1). **The noise must have tails in which v(w + 1)/v(w) does not grow**, on both sides
-beyond `left` and `right`: true for e^{−|x/s|^p} with p ≥ 1, and for linear log f. Where the geometric sum does not
-converge, only the bound by counts holds.
+`docs/theory/plurality.md` proves the theorem, and bounds places outside the blocks: beyond −`left` and `right`, where
+f is tiny, and for i and j above `near`, where the third outcome nearly vanishes and blocks of a line are enough. **The
+noise must have tails in which v(w + 1)/v(w) does not grow**, v(w) = log f(w)/f(w + 1), on both sides beyond `left` and
+`right`: true for e^{−|x/s|^p} with p ≥ 1, and for linear log f.
 
 Tests compare blocks with all their points, and suprema with small electorates (`tests/noisy_max/test_label_cost.py`,
 `test_subsampled_supremum.py`).
@@ -184,9 +165,9 @@ class Measure:
         """Compute φ(L) of one of them; ∞ beyond the floats."""
         raise NotImplementedError
 
-    def log_most(self, losses: Array, index: int) -> Array:
+    def log_most(self, losses: Array, _index: int) -> Array:
         """Bound log φ(L), where φ(L) is no float."""
-        raise NotImplementedError
+        return losses
 
     def enough(self, values: Array) -> Array:
         """Compute the bounds at which a block is finished, from the best known values."""
@@ -219,7 +200,7 @@ class Renyi(Measure):
         return np.asarray(np.expm1((1.0 + tolerance) * np.log1p(values)))
 
     def outside(self, laws: TwoClasses, bits: Array) -> Array:
-        """Bound it as the module says."""
+        """Bound it by the tails of the noise."""
         right, left = _tail(laws, self.orders, +1), _tail(laws, self.orders, -1)
         gamma = 1.0 + bits
         with np.errstate(over="ignore", invalid="ignore"):
@@ -274,16 +255,12 @@ class HockeyStick(Measure):
         epsilon = self.epsilons[index]
         return np.asarray(np.exp(epsilon) * np.expm1(np.clip(losses - epsilon, 0.0, _LARGEST_LOG - epsilon)))
 
-    def log_most(self, losses: Array, _index: int) -> Array:
-        """Bound log φ(L)."""
-        return losses  # unused, as φ is a float
-
     def enough(self, values: Array) -> Array:
         """Allow the tolerance."""
         return (1.0 + DELTA_TOLERANCE) * values
 
     def outside(self, _laws: TwoClasses, _bits: Array) -> Array:
-        """Bound it as the module says."""
+        """Bound it by rounding: δ is a probability, and the tails are below e^{−39}."""
         return np.full(self.size, _ROUNDING)
 
 
@@ -416,18 +393,7 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
         places, active = places[:, inside], active[:, inside]
         i, j = places
         blocks = _Blocks.of(laws, places, (side, 1 if far else side), farther)
-        left = np.zeros(measure.size)
-        for index, here in enumerate(active):
-            at = np.flatnonzero(here)
-            if not at.size:
-                continue
-            bounds = blocks.bounds(measure, index, at)
-            likely = at[np.argpartition(bounds, -min(_COMPARED, at.size))[-_COMPARED:]]
-            best[index] = np.fmax(best[index], np.fmax.reduce(_values(blocks.low, measure, index, likely)))
-            done = bounds <= measure.enough(best)[index]
-            here[at[done]] = False
-            bound[index] = np.max(bounds, where=done, initial=bound[index])
-            left[index] = np.max(bounds, where=~done, initial=0.0)
+        left = _finish_blocks(blocks, measure, active, best, bound)
         for index in np.argsort(-active.sum(axis=1)):  # too many blocks: those with the most keep their bound
             if _affordable(laws, measure, i - j, np.any(active, axis=0)):
                 break
@@ -439,6 +405,23 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
         steps = [(0, 0), (side, 0)] if far else [(0, 0), (side, 0), (0, side), (side, side)]
         places = np.concatenate([places + np.array(step)[:, None] for step in steps], axis=1)
         active = np.concatenate([active] * len(steps), axis=1)
+
+
+def _finish_blocks(blocks: _Blocks, measure: Measure, active: NDArray[np.bool_], best: Array, bound: Array) -> Array:
+    """Update the best values, move finished blocks from ``active`` to ``bound``, return the largest bounds left."""
+    left = np.zeros(measure.size)
+    for index, here in enumerate(active):
+        at = np.flatnonzero(here)
+        if not at.size:
+            continue
+        bounds = blocks.bounds(measure, index, at)
+        likely = at[np.argpartition(bounds, -min(_COMPARED, at.size))[-_COMPARED:]]
+        best[index] = np.fmax(best[index], np.fmax.reduce(_values(blocks.low, measure, index, likely)))
+        done = bounds <= measure.enough(best)[index]
+        here[at[done]] = False
+        bound[index] = np.max(bounds, where=done, initial=bound[index])
+        left[index] = np.max(bounds, where=~done, initial=0.0)
+    return left
 
 
 def _affordable(laws: TwoClasses, measure: Measure, diagonals: Integers, active: NDArray[np.bool_]) -> bool:

@@ -128,20 +128,13 @@ class NoisyMaximum:
         advice = "the noisy votes that an answer needs; darrm.plan finds one"
         checks.integer_at_least(1, most=MOST_THRESHOLD, threshold=self.threshold, advice=advice)
         object.__setattr__(self, "threshold", int(self.threshold or 0))
-        if self._noisy is None:
+        if not isinstance(self.mechanism, NoisyMax):
             checks.fail(
                 "mechanism", type(self.mechanism).__name__, "GNMax, LNMax or AsymmetricMax for open-set answers"
             )
-        check_width(self._noisy[0].law)
+        check_width(self.mechanism.law)
         if self.voters.sampled is not None:
             checks.fail("voters", checks.Found("resampled"), "the same for every open question", "leave --sampled out")
-
-    @property
-    def _noisy(self) -> tuple[NoisyMax, int] | None:
-        """The mechanism and the threshold for open-set answers."""
-        if self.threshold is None or not isinstance(self.mechanism, NoisyMax):
-            return None
-        return self.mechanism, self.threshold
 
     @property
     def guarantee(self) -> PrivacyParams | RenyiCurve:
@@ -169,10 +162,9 @@ class NoisyMaximum:
         cost = self.mechanism.subsampled_cost(self.voters, self.classes, queries)
         name = f"{cost.what} over {self.voters.K} voters"
         cost = replace(cost, what=name, voters=self.voters, table=self.digest)
-        if self._noisy is not None:
-            mechanism, threshold = self._noisy
-            lost = vanishing(mechanism.law, threshold, moved=mechanism.reached)
-            name = f"{name}, open answers from {threshold} noisy votes on"
+        if self.threshold is not None and isinstance(self.mechanism, NoisyMax):
+            lost = vanishing(self.mechanism.law, self.threshold, moved=self.mechanism.reached)
+            name = f"{name}, open answers from {self.threshold} noisy votes on"
             return replace(cost, what=name, guarantee=None, vanishing=lost)
         if not self.voters.are_private_models:
             return cost
@@ -185,9 +177,8 @@ class NoisyMaximum:
         Missing votes, if allowed, are imputed by fresh random ones.
         """
         votes = of_classes(votes, self.classes).of_voters(self.voters.K)
-        if self._noisy is not None:
-            mechanism, threshold = self._noisy
-            places = partial(noisy_answer, threshold=threshold, draw=mechanism.draw(rng))
+        if self.threshold is not None and isinstance(self.mechanism, NoisyMax):
+            places = partial(noisy_answer, threshold=self.threshold, draw=self.mechanism.draw(rng))
             return votes.labeled(columns_of(votes, places, uniform_below(rng)))
         return self.mechanism.release(votes.impute_missing(rng=rng), rng=rng)
 

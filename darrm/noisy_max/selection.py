@@ -21,7 +21,7 @@ t moves are one move with tε. (`tests/noisy_max/test_label_cost.py` tries all w
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,12 +136,8 @@ class _Selection(LabelMechanism):
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
         """Return the cost of ``queries`` answers, whatever the votes."""
-        name = f"{type(self).__name__}(epsilon={at_most(self.epsilon, 6)})"
-        curve, profile = self._costs()
-        return PrivacyCost(name, self.guarantee, curve, profile, count=queries, reached=self.reached)
-
-    def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
-        return RenyiCurve.of_pure(self.epsilon), None
+        name, pure = f"{type(self).__name__}(epsilon={at_most(self.epsilon, 6)})", RenyiCurve.of_pure(self.epsilon)
+        return PrivacyCost(name, self.guarantee, pure, count=queries, reached=self.reached)
 
     def _amplify(self, cost: PrivacyCost, _voters: Voters, _classes: int, sampling: Subsampling) -> PrivacyCost:
         return amplified(cost, sampling, None)
@@ -204,8 +200,10 @@ class ExponentialMechanism(_Selection):
 
     proposes_again = True
 
-    def _costs(self) -> tuple[RenyiCurve, PrivacyProfile | None]:
-        return exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
+    def privacy_cost(self, queries: int = 1) -> PrivacyCost:
+        """Return the cost of ``queries`` answers, whatever the votes."""
+        curve, profile = exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
+        return replace(super().privacy_cost(queries), renyi=curve, profile=profile)
 
     def _amplify(self, cost: PrivacyCost, _voters: Voters, _classes: int, sampling: Subsampling) -> PrivacyCost:
         return amplified(cost, sampling, exponential_label_curve(self.epsilon, rate=rate_of(sampling)))
