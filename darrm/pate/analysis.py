@@ -33,7 +33,7 @@ from darrm.noisy_max.cost_given_votes import LabelCosts, exactly_charged, label_
 from darrm.noisy_max.label_cost import knots, largest_order
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.numerics import Array
-from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax, NoisyCheck
+from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax
 from darrm.pate.theorem_6 import answer_independent, gaussian_renyi, laplace_log_q, laplace_renyi, log_q
 from darrm.privacy import at_most
 from darrm.util import checks
@@ -322,16 +322,14 @@ def analyze(
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     answer = answer_of(aggregator)
     statistic = _statistic(votes, aggregator, scores)
-    pattern = None if answered is None else _pattern(answered, counts.shape[0], needed=statistic is None)
-    probabilities = np.ones(counts.shape[0]) if pattern is None else pattern.astype(np.float64)
-    one_check = in_theorem = exact_forward = exact_both = RenyiCurve(grid, np.zeros_like(grid))
-    if isinstance(aggregator, CheckedGNMax) and statistic is not None:
-        if pattern is None:
-            probabilities = np.exp(aggregator.check.log_probabilities(statistic)[0])
-        one_check = _on(grid, aggregator.check.guarantee, aggregator.check.independent(grid))
-        in_theorem, exact_forward, exact_both = _checks_costs(aggregator.check, statistic, one_check, check)
+    queries = len(counts)
+    pattern = _pattern(answered, queries, is_checked=statistic is not None)
+    probabilities = np.ones(queries) if pattern is None else pattern.astype(np.float64)
+    if isinstance(aggregator, CheckedGNMax) and statistic is not None and pattern is None:
+        probabilities = np.exp(aggregator.check.log_probabilities(statistic)[0])
+    one_check, in_theorem, exact_forward, exact_both = _check_costs(aggregator, statistic, grid, check)
     one_answer = _on(grid, answer.guarantee, answer_independent(answer, grid))
-    exact, forward, label = None, None, None
+    label = exact = forward = None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
         exact = Evidence.of(EXACT, ExactAnswers(label, label.both, one_answer), exact_both, probabilities)
@@ -342,16 +340,15 @@ def analyze(
         conversion=conversion,
         histograms=counts,
         statistic=statistic,
-        answered=np.ones(counts.shape[0], dtype=bool) if statistic is None else pattern,
+        answered=pattern,
         probabilities=probabilities,
         check=check,
         theorem_6=Evidence.of(THEOREM_6, AnswersByTheorem6(answer, counts, grid), in_theorem, probabilities),
         exact=exact,
         forward=forward,
         label=label,
-        independent_curve=one_check.repeated(counts.shape[0])
-        + RenyiCurve(grid, probabilities.sum() * one_answer.values),
-        worst_curve=RenyiCurve(grid, counts.shape[0] * (one_check.values + one_answer.values)),
+        independent_curve=RenyiCurve(grid, queries * one_check + probabilities.sum() * one_answer.values),
+        worst_curve=RenyiCurve(grid, queries * (one_check + one_answer.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
     analysis.curve.convert(delta, conversion=conversion)  # warns if the best order is at the edge
@@ -383,12 +380,14 @@ def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | Non
     return aggregator.statistic(votes) if isinstance(aggregator, ConfidentGNMax) else None
 
 
-def _pattern(answered: ArrayLike, queries: int, *, needed: bool) -> NDArray[np.bool_]:
+def _pattern(answered: ArrayLike | None, queries: int, *, is_checked: bool) -> NDArray[np.bool_] | None:
+    if answered is None:
+        return None if is_checked else np.ones(queries, dtype=bool)
     pattern = np.asarray(answered)
     if pattern.dtype != bool or pattern.shape != (queries,):
         shape = f"{pattern.dtype} {pattern.shape}"
         checks.fail("answered", shape, f"{queries} booleans, one for each query", "for labels pass labels >= 0")
-    if needed and not pattern.all():
+    if not is_checked and not pattern.all():
         raise ValueError("answered must be all True: this aggregator answers every query")
     return pattern
 
@@ -397,21 +396,25 @@ def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float6
     return RenyiCurve(grid, np.minimum(curve.bounds_at(grid), counted))
 
 
-def _checks_costs(
-    check: NoisyCheck, statistic: NDArray[np.int64], one: RenyiCurve, counting: str
-) -> tuple[RenyiCurve, RenyiCurve, RenyiCurve]:
-    """Sum the costs of the checks: by Theorem 6, exact in one direction, and exact in both."""
-    grid = one.orders
-    values, counts = np.unique(statistic, return_counts=True)
-    most = RenyiCurve(grid, statistic.size * one.values)
+def _check_costs(
+    aggregator: PateAggregator, statistic: NDArray[np.int64] | None, grid: Array, counting: str
+) -> tuple[Array, RenyiCurve, RenyiCurve, RenyiCurve]:
+    """Bound one check, whatever the votes; and sum all by Theorem 6, exactly in one direction, and in both."""
+    if not isinstance(aggregator, CheckedGNMax) or statistic is None:
+        free = np.zeros_like(grid)
+        return free, *(RenyiCurve(grid, free),) * 3
+    check = aggregator.check
+    one = _on(grid, check.guarantee, check.independent(grid)).values
+    most = RenyiCurve(grid, statistic.size * one)
     if counting == "data-independent":
-        return RenyiCurve(grid, statistic.size * check.independent(grid)), most, most
+        return one, RenyiCurve(grid, statistic.size * check.independent(grid)), most, most
+    values, counts = np.unique(statistic, return_counts=True)
     in_theorem = RenyiCurve(grid, np.asarray(counts @ check.dependent(values, grid)))
     if not check.is_summed(statistic):
-        return in_theorem, most, most
-    forward, both = (np.minimum(costs, one.values) for costs in check.exact(values, grid))
+        return one, in_theorem, most, most
     times = counts.astype(np.float64)
-    return in_theorem, RenyiCurve(grid, times @ forward), RenyiCurve(grid, times @ both)
+    forward, both = (RenyiCurve(grid, times @ np.minimum(costs, one)) for costs in check.exact(values, grid))
+    return one, in_theorem, forward, both
 
 
 def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:

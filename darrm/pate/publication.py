@@ -13,6 +13,7 @@ public or simulated votes: parameters chosen on private votes reveal something a
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -27,7 +28,7 @@ from darrm.noisy_max.mislabel_bound import tightest_mislabel_bound
 from darrm.pate.analysis import Analysis, answer_of
 from darrm.pate.confident import CheckedGNMax
 from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
-from darrm.pate.smooth_sensitivity import ConditionError, SmoothCost, smooth_cost
+from darrm.pate.smooth_sensitivity import ConditionError, smooth_cost
 from darrm.pate.theorem_6 import answer_independent
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale
 from darrm.privacy import PrivacyParams, at_most
@@ -40,7 +41,8 @@ _ORDERS_AROUND = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the
 _DEVIATIONS = np.geomspace(1.0, 64.0, 49)  # votes
 _NEEDS_EXACT = f"the scale of votes needs exact costs: use discrete noise of a deviation of at most {WIDEST:g} votes"
 # of the largest possible β; smaller ones need larger distances for nearly the same noise
-_SMOOTHNESS_RANGE = (0.3, 0.98)
+_SMOOTHNESS = np.linspace(0.3, 0.98, 40)
+_SIMULATIONS = 20  # of the outcomes of a check
 _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite for constant costs
 
 
@@ -140,17 +142,13 @@ def sanitize(
         checks.fail("parameters", parameters, "PublicationParameters or GnssParameters", advice)
     if analysis.answered is None:
         raise ValueError("sanitize needs the pattern of answers: analyze(..., answered=labels >= 0)")
-    order, weights = parameters.order, analysis.answered.astype(np.float64)
+    order = parameters.order
     if isinstance(parameters, PublicationParameters):
         on_votes = _OnVotes(analysis, order)
         checks_cost, noisy = on_votes.checks, on_votes.scale.published(on_votes.mark, parameters, rng=rng)
     else:
-        smooth = smooth_cost(analysis, order, parameters.smoothness)
-        sensitivity = smooth.sensitivity(weights, parameters.smoothness)
-        noisy = noisy_value(smooth.value(weights), sensitivity, parameters, rng=rng)
-        checks_cost, most_checks = _checks_costs(analysis, order)
-        most_answers = float(weights.sum()) * float(answer_independent(answer_of(analysis.aggregator), [order])[0])
-        noisy = min(max(noisy, 0.0), most_answers + most_checks)
+        smooth = _BySensitivity(analysis, order, parameters.smoothness)
+        checks_cost, noisy = smooth.checks, smooth.draw(parameters, rng)
     public = checks_cost + parameters.cost
     run: Document = {"mechanism": repr(analysis.aggregator), "queries": analysis.queries, "check": analysis.check}
     return Sanitized(
@@ -193,36 +191,23 @@ class Expected(Generic[Parameters]):
         return self.epsilon + 2.0 * self.deviation
 
 
-def expected_publication(
-    analysis: Analysis, parameters: GnssParameters, *, simulations: int = 20, seed: int = 0
-) -> Expected[GnssParameters]:
+def expected_publication(analysis: Analysis, parameters: GnssParameters) -> Expected[GnssParameters]:
     """Compute the average result of `sanitize`, as in [P, Table 2].
 
-    f is an exact expectation, SS_β an average over simulated outcomes of the check if no pattern is given.
+    f is an exact expectation, SS_β an average over 20 simulated outcomes of the check if no pattern is given.
     """
-    smooth = smooth_cost(analysis, parameters.order, parameters.smoothness)
-    sensitivity = _mean_sensitivity(smooth, _patterns(analysis, simulations, seed), parameters.smoothness)
-    return _expected(analysis, smooth, sensitivity, parameters)
+    return _BySensitivity(analysis, parameters.order, parameters.smoothness).expected(parameters)
 
 
 def search_parameters(
-    analysis: Analysis,
-    order: float | None = None,
-    *,
-    simulations: int = 20,
-    grid: int = 40,
-    seed: int = 0,
-    report: Callable[[str], None] | None = None,
+    analysis: Analysis, order: float | None = None, *, report: Callable[[str], None] | None = None
 ) -> Expected[GnssParameters]:
     """Search (λ, β, σ_SS) with the smallest expected ε plus two standard deviations of its noise [P, Section B.6].
 
     For public or simulated votes: parameters chosen on private votes reveal something about them. By default λ is the
     best among the `ORDERS_TRIED` orders of the grid with the smallest ε that satisfy [P, Section B.2]; `ConditionError`
-    if there is none. ``grid`` is the number of values of β, and ``report`` receives the progress. `ValueError` for
-    `LNMax`.
+    if there is none. ``report`` receives the progress. `ValueError` for `LNMax`.
     """
-    checks.integer_at_least(1, grid=grid)
-    patterns = _patterns(analysis, simulations, seed)
     curve = analysis.theorem_6.curve
     epsilons = CONVERSIONS[analysis.conversion](curve.orders, curve.values, analysis.delta)
     candidates = curve.orders[np.argsort(epsilons)].tolist() if order is None else [order]
@@ -233,7 +218,7 @@ def search_parameters(
         if report is not None:
             report(f"{len(choices)} of {wanted} orders")
         try:
-            choices.append(_search_at(analysis, patterns, candidate, grid))
+            choices.append(_search_at(analysis, candidate))
         except ConditionError as error:
             refused.append(error)
         if len(choices) == wanted:
@@ -306,41 +291,54 @@ def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
     return curve.best(analysis.delta, conversion=analysis.conversion).epsilon
 
 
-def _checks_costs(analysis: Analysis, order: float) -> tuple[float, float]:
-    """Return the public cost of the checks, and the largest data-dependent cost."""
-    if not isinstance(analysis.aggregator, CheckedGNMax):
-        return 0.0, 0.0
-    total = analysis.queries * float(analysis.aggregator.check.independent([order])[0])
-    return (0.0, total) if analysis.check == "data-dependent" else (total, 0.0)
+class _BySensitivity:
+    """The cost of a run by Theorem 6 and its smooth sensitivity, at one order: **private data**."""
+
+    def __init__(self, analysis: Analysis, order: float, smoothness: float) -> None:
+        """Compute them for the ``smoothness``, or a larger one."""
+        self.analysis, self.order = analysis, order
+        self.cost = smooth_cost(analysis, order, smoothness)
+        self.checks = self._private_checks = 0.0
+        if isinstance(analysis.aggregator, CheckedGNMax):
+            total = analysis.queries * float(analysis.aggregator.check.independent([order])[0])
+            is_private = analysis.check == "data-dependent"
+            self.checks, self._private_checks = (0.0, total) if is_private else (total, 0.0)
+
+    def draw(self, parameters: GnssParameters, rng: np.random.Generator | None) -> float:
+        """Draw the noisy cost, clipped to the range over all votes."""
+        answered = self.analysis.probabilities
+        sensitivity = self.cost.sensitivity(answered, parameters.smoothness)
+        noisy = noisy_value(self.cost.value(answered), sensitivity, parameters, rng=rng)
+        per_answer = float(answer_independent(answer_of(self.analysis.aggregator), [self.order])[0])
+        return min(max(noisy, 0.0), float(answered.sum()) * per_answer + self._private_checks)
+
+    def sensitivity(self, smoothness: float) -> float:
+        """Compute SS_β, on average over simulated outcomes of the check."""
+        return float(np.mean([self.cost.sensitivity(answered, smoothness) for answered in self._patterns]))
+
+    def expected(self, parameters: GnssParameters, sensitivity: float | None = None) -> Expected[GnssParameters]:
+        """Compute the published figure without noise."""
+        if sensitivity is None:
+            sensitivity = self.sensitivity(parameters.smoothness)
+        renyi = self.cost.value(self.analysis.probabilities) + self.checks
+        deviation = parameters.noise_scale * sensitivity
+        epsilon = epsilon_at(self.analysis, self.order, renyi + parameters.cost + parameters.safety * deviation)
+        return Expected(parameters, renyi, epsilon, deviation, sensitivity)
+
+    @cached_property
+    def _patterns(self) -> NDArray[np.float64]:
+        if self.analysis.answered is not None:
+            return self.analysis.answered[np.newaxis].astype(np.float64)
+        draws = np.random.default_rng(0).random((_SIMULATIONS, self.analysis.queries))
+        return (draws < self.analysis.probabilities).astype(np.float64)
 
 
-def _search_at(analysis: Analysis, patterns: NDArray[np.float64], order: float, grid: int) -> Expected[GnssParameters]:
-    candidates = largest_smoothness(order) * np.linspace(*_SMOOTHNESS_RANGE, grid)
-    smooth = smooth_cost(analysis, order, float(candidates[0]))
+def _search_at(analysis: Analysis, order: float) -> Expected[GnssParameters]:
+    candidates = largest_smoothness(order) * _SMOOTHNESS
+    smooth = _BySensitivity(analysis, order, float(candidates[0]))
     choices: list[Expected[GnssParameters]] = []
     for smoothness in candidates.tolist():
-        sensitivity = _mean_sensitivity(smooth, patterns, smoothness)
+        sensitivity = smooth.sensitivity(smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
-        choices.append(_expected(analysis, smooth, sensitivity, GnssParameters(order, smoothness, scale)))
+        choices.append(smooth.expected(GnssParameters(order, smoothness, scale), sensitivity))
     return min(choices, key=attrgetter("loss"))
-
-
-def _patterns(analysis: Analysis, simulations: int, seed: int) -> NDArray[np.float64]:
-    checks.integer_at_least(1, simulations=simulations)
-    if analysis.answered is not None:
-        return analysis.answered[np.newaxis].astype(np.float64)
-    draws = np.random.default_rng(seed).random((simulations, analysis.queries))
-    return (draws < analysis.probabilities).astype(np.float64)
-
-
-def _mean_sensitivity(smooth: SmoothCost, patterns: NDArray[np.float64], smoothness: float) -> float:
-    return float(np.mean([smooth.sensitivity(pattern, smoothness) for pattern in patterns]))
-
-
-def _expected(
-    analysis: Analysis, smooth: SmoothCost, sensitivity: float, parameters: GnssParameters
-) -> Expected[GnssParameters]:
-    renyi = smooth.value(analysis.probabilities) + _checks_costs(analysis, parameters.order)[0]
-    deviation = parameters.noise_scale * sensitivity
-    total = renyi + parameters.cost + parameters.safety * deviation
-    return Expected(parameters, renyi, epsilon_at(analysis, parameters.order, total), deviation, sensitivity)

@@ -94,7 +94,6 @@ def table_2_row(
     analysis: Analysis,
     parameters: GnssParameters | None,
     *,
-    simulations: int = 20,
     report: Callable[[str], None] | None = None,
 ) -> Document:
     """Return the row of Table 2 of [P]: the publication of the cost by Theorem 6, or the reason of a refusal.
@@ -105,9 +104,9 @@ def table_2_row(
         return {"refused": "LNMax has no smooth sensitivity: publish the data-independent epsilon"}
     try:
         if parameters is None:
-            choice = search_parameters(analysis, simulations=simulations, report=report)
+            choice = search_parameters(analysis, report=report)
         else:
-            choice = expected_publication(analysis, parameters, simulations=simulations)
+            choice = expected_publication(analysis, parameters)
     except (ConditionError, ValueError) as error:  # too many distances raise ValueError
         return {"refused": str(error)}
     used = choice.parameters

@@ -175,13 +175,16 @@ def test_the_search_beats_its_neighbors_and_the_rules_of_thumb(released: Analysi
 
 
 @pytest.mark.slow
-def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_conditions() -> None:
+def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_conditions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def at(orders: list[float]) -> Analysis:
         return quiet(VOTES, CONFIDENT, 1e-5, answered=ANSWERED, conversion="classic", orders=orders)
 
+    monkeypatch.setattr(publication, "_SMOOTHNESS", np.linspace(0.3, 0.98, 5))
     analysis = at([13.0, 15.0, 17.0, 19.0, 21.0, 40.0])  # ε grows from 40, where C6 fails, down to 13
-    one = {order: search_parameters(analysis, order, grid=5) for order in (15.0, 17.0, 19.0, 21.0)}
-    found = search_parameters(analysis, grid=5)
+    one = {order: search_parameters(analysis, order) for order in (15.0, 17.0, 19.0, 21.0)}
+    found = search_parameters(analysis)
     assert found == one[17.0]  # the third; 15 would be the fourth, and better
     assert min(one, key=lambda order: one[order].epsilon + 2.0 * one[order].deviation) == 15.0
     with pytest.raises(ConditionError, match="C6"):
@@ -191,7 +194,7 @@ def test_the_search_takes_the_best_of_the_three_first_orders_that_meet_the_condi
 @pytest.mark.slow
 def test_expectations_are_averages_over_the_check() -> None:
     planned = quiet(VOTES, CONFIDENT, 1e-5)
-    found = expected_publication(planned, PARAMETERS, simulations=10)
+    found = expected_publication(planned, PARAMETERS)
     answers = planned.probabilities @ planned.theorem_6.answers.at(14.0)
     assert found.renyi == pytest.approx(answers + 200 * 14.0 / 45000)
     tight = math.log1p(-1 / 14) - (math.log(1e-5) + math.log(14)) / 13
