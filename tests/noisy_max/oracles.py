@@ -33,6 +33,11 @@ def law_of(noise: IntegerNoise, reach: int = REACH) -> tuple[np.ndarray, Array]:
     return points, np.asarray(logs - np.logaddexp.reduce(logs))
 
 
+def wide_law_of(noise: IntegerNoise) -> tuple[np.ndarray, Array]:
+    """Return the law up to forty deviations, for tails that a test compares."""
+    return law_of(noise, math.ceil(40.0 * noise.deviation) + 30)
+
+
 def divergences(p: Array, q: Array, orders: Array = ORDERS) -> Array:
     """D_α at each order; impossible outcomes of p add nothing."""
     seen = p > 0.0

@@ -246,13 +246,3 @@ def test_labels_of_narrow_laplace_noise_cost_what_they_cost_at_every_order() -> 
         assert forward <= found.forward[0, place] <= forward * 1.001 + 1e-10
         assert reverse <= found.reverse[0, place] <= reverse * 1.001 + 1e-10
     assert found.forward[0, 1] < 1e-10  # what a label of agreeing voters costs, not what its noise may cost
-
-
-@pytest.mark.parametrize("gamma", [0.2, 1.0, 4.0])
-def test_the_tails_of_two_laplace_noises_are_summed_in_closed_form(gamma: float) -> None:
-    x = np.arange(-400, 401)
-    masses = np.exp(-gamma * np.abs(x))
-    masses /= masses.sum()
-    tails = np.cumsum(np.convolve(masses, masses)[::-1])[::-1][800:]  # Pr[D >= g] from 0 on
-    found = cost_given_votes._tables_of(DiscreteLaplace(gamma), 2).log_tails[:12]
-    assert np.exp(found) == pytest.approx(tails[:12], rel=1e-9)

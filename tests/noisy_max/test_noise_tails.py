@@ -10,7 +10,8 @@ from darrm.noisy_max.noise_tails import (
     laplace_log_tails,
     sum_of_tails,
 )
-from tests.pate.pate_oracles import gaussian_log_mass, laplace_log_mass
+from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
+from tests.noisy_max.oracles import wide_law_of
 
 
 def difference_log_survival(log_mass: np.ndarray, largest: int) -> np.ndarray:
@@ -23,7 +24,7 @@ def difference_log_survival(log_mass: np.ndarray, largest: int) -> np.ndarray:
 @pytest.mark.parametrize("sigma", [0.5, 0.7, 1.0, 3.0, 40.0])
 def test_the_discrete_gaussian_tail_is_bounded_closely(sigma: float) -> None:
     largest = math.ceil(8 * sigma)
-    true = difference_log_survival(gaussian_log_mass(sigma), largest)
+    true = difference_log_survival(wide_law_of(DiscreteGaussian(sigma))[1], largest)
     bound = gaussian_log_tails(np.arange(largest + 1), sigma, "discrete")
     assert np.all(bound[1:] >= true[1:])
     if sigma >= 3.0:  # and looser by the midpoint rule's error only: about (g/σ²)²/96, relative
@@ -34,7 +35,7 @@ def test_the_discrete_gaussian_tail_is_bounded_closely(sigma: float) -> None:
 
 @pytest.mark.parametrize("gamma", [0.05, 0.5, 2.0])
 def test_the_discrete_laplace_tail_is_exact(gamma: float) -> None:
-    true = difference_log_survival(laplace_log_mass(gamma), 30)
+    true = difference_log_survival(wide_law_of(DiscreteLaplace(gamma))[1], 30)
     assert np.allclose(laplace_log_tails(np.arange(31), gamma, "discrete"), true, rtol=1e-9, atol=1e-12)
 
 
@@ -49,7 +50,7 @@ def test_tails_of_almost_endless_noise_are_a_coin() -> None:
 
 
 def test_survival_of_one_draw() -> None:
-    log_mass = gaussian_log_mass(3.0)
+    log_mass = wide_law_of(DiscreteGaussian(3.0))[1]
     middle = log_mass.size // 2
     true = np.logaddexp.accumulate(log_mass[::-1])[::-1][middle - 20 : middle + 21]
     assert np.allclose(discrete_gaussian_log_survival(np.arange(-20, 21), 3.0), true, rtol=1e-11, atol=1e-13)

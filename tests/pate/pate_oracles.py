@@ -1,7 +1,6 @@
 """Slow, obviously correct versions of the PATE modules."""
 
 import functools
-import itertools
 import math
 import warnings
 
@@ -10,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
+from darrm.numerics.integer_noise import IntegerNoise
 from darrm.pate.analysis import Analysis, analyze
 from darrm.votes import Votes
+from tests.noisy_max import oracles
 
 
 def digits(log_q: float) -> int:
@@ -61,8 +62,7 @@ def lnmax_moments(log_q: float, gamma: float, order: float) -> mpmath.mpf:
 
 def histograms(voters: int, classes: int) -> np.ndarray:
     """All vote counts of a number of voters."""
-    every = itertools.product(range(voters + 1), repeat=classes)
-    return np.array([row for row in every if sum(row) == voters])
+    return np.array(oracles.histograms(voters, classes))
 
 
 def distances(rows: np.ndarray) -> np.ndarray:
@@ -85,32 +85,10 @@ def log_win_probabilities(rows: np.ndarray, sigma: float) -> np.ndarray:
     return result
 
 
-def log_lattice_win_probabilities(rows: np.ndarray, log_mass: np.ndarray) -> np.ndarray:
-    """Log Pr[class i wins] for whole-number noise with the given masses on −R … R; ties go to the lower class."""
-    reach = log_mass.size // 2
-    below_or_at = np.logaddexp.accumulate(log_mass)
-    result = np.empty(rows.shape)
-    noise = np.arange(-reach, reach + 1)
-    for winner in range(rows.shape[1]):
-        total = np.broadcast_to(log_mass, (rows.shape[0], log_mass.size)).copy()
-        for rival in range(rows.shape[1]):
-            if rival != winner:
-                most = (rows[:, winner] - rows[:, rival])[:, np.newaxis] + noise - (rival < winner)
-                total += np.where(most < -reach, -np.inf, below_or_at[np.clip(most + reach, 0, log_mass.size - 1)])
-        result[:, winner] = np.logaddexp.reduce(total, axis=1)
-    return result
-
-
-def gaussian_log_mass(sigma: float) -> np.ndarray:
-    reach = math.ceil(40 * sigma) + 30
-    logs = -(np.arange(-reach, reach + 1) ** 2) / (2.0 * sigma**2)
-    return logs - np.logaddexp.reduce(logs)
-
-
-def laplace_log_mass(gamma: float) -> np.ndarray:
-    reach = math.ceil(800 / gamma)
-    logs = -gamma * np.abs(np.arange(-reach, reach + 1))
-    return logs - np.logaddexp.reduce(logs)
+def log_lattice_win_probabilities(rows: np.ndarray, noise: IntegerNoise) -> np.ndarray:
+    """Log Pr[class i wins] for whole-number noise; ties go to the lower class."""
+    reach = math.ceil(40.0 * noise.deviation) + 30
+    return np.log([oracles.label_laws(noise, tuple(row), fair=False, reach=reach) for row in rows.tolist()])
 
 
 def true_renyi(log_p: np.ndarray, order: float) -> np.ndarray:

@@ -10,8 +10,8 @@ from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, Disc
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
 from darrm.privacy import PrivacyParams
 from darrm.votes import ABSTAIN, Votes
-from tests.noisy_max.oracles import label_laws
-from tests.pate.pate_oracles import gaussian_log_mass, log_win_probabilities
+from tests.noisy_max.oracles import label_laws, wide_law_of
+from tests.pate.pate_oracles import log_win_probabilities
 
 ROW = np.array([[6, 4, 2]])
 SHAPED = AsymmetricNoise(4.0, 6.0, 2.5, 2.0)
@@ -68,10 +68,9 @@ def test_a_check_passes_at_the_threshold_itself() -> None:
     # discrete noise: Pr[X >= 0] where the statistic equals T, and more than half
     check = NoisyCheck(6, 2.0)
     at, below = check.log_probabilities(np.array([6, 5]))[0]
-    mass = np.exp(gaussian_log_mass(2.0))
-    middle = mass.size // 2
-    assert math.exp(at) == pytest.approx(mass[middle:].sum(), rel=1e-10)
-    assert math.exp(below) == pytest.approx(mass[middle + 1 :].sum(), rel=1e-10)
+    points, logs = wide_law_of(DiscreteGaussian(2.0))
+    assert math.exp(at) == pytest.approx(np.exp(logs[points >= 0]).sum(), rel=1e-10)
+    assert math.exp(below) == pytest.approx(np.exp(logs[points > 0]).sum(), rel=1e-10)
     assert NoisyCheck(5.5, 2.0).log_probabilities(np.array([5]))[0][0] == pytest.approx(below)
 
 

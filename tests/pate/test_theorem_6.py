@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.smooth_sensitivity import CostShape
 from darrm.pate.theorem_6 import _theorem_6_applies, gaussian_renyi, laplace_log_q, laplace_renyi, log_q
 from tests.pate.pate_oracles import (
     distances,
-    gaussian_log_mass,
     histograms,
-    laplace_log_mass,
     lnmax_moments,
     log_lattice_win_probabilities,
     log_win_probabilities,
@@ -78,10 +77,10 @@ def test_bounds_dominate_the_true_divergence(law: str, voters: int, classes: int
     if law == "Gaussian":
         log_p, logs = log_win_probabilities(rows, parameter), log_q(rows, parameter)
     elif law == "discrete Gaussian":
-        log_p = log_lattice_win_probabilities(rows, gaussian_log_mass(parameter))
+        log_p = log_lattice_win_probabilities(rows, DiscreteGaussian(parameter))
         logs = log_q(rows, parameter, noise="discrete")
     else:
-        log_p = log_lattice_win_probabilities(rows, laplace_log_mass(parameter))
+        log_p = log_lattice_win_probabilities(rows, DiscreteLaplace(parameter))
         logs = laplace_log_q(rows, parameter, noise="discrete")
         renyi, orders = laplace_renyi, (1.2, 2.0, 5.0, 40.0)
     for order in orders:
@@ -95,8 +94,11 @@ def test_bounds_dominate_the_true_divergence(law: str, voters: int, classes: int
 @pytest.mark.parametrize("noise", ["continuous", "discrete"])
 def test_q_bounds_the_probability_of_another_answer(noise: str) -> None:
     rows, sigma = histograms(12, 3), 1.5
-    mass = gaussian_log_mass(sigma)
-    log_p = log_win_probabilities(rows, sigma) if noise == "continuous" else log_lattice_win_probabilities(rows, mass)
+    log_p = (
+        log_win_probabilities(rows, sigma)
+        if noise == "continuous"
+        else log_lattice_win_probabilities(rows, DiscreteGaussian(sigma))
+    )
     plurality = rows.argmax(axis=1)
     log_other = np.log(np.where(np.arange(3) == plurality[:, np.newaxis], 0.0, np.exp(log_p)).sum(axis=1))
     found = log_q(rows, sigma, noise=noise)
@@ -109,7 +111,7 @@ def test_q_bounds_the_probability_of_another_answer(noise: str) -> None:
 
 def test_q_of_laplace_noise_is_exact_for_two_classes() -> None:
     rows, gamma = histograms(12, 2), 0.4
-    log_p = log_lattice_win_probabilities(rows, laplace_log_mass(gamma))
+    log_p = log_lattice_win_probabilities(rows, DiscreteLaplace(gamma))
     found = laplace_log_q(rows, gamma, noise="discrete")
     second_first = rows[:, 1] > rows[:, 0]  # ties go to class 0, so class 0 wins ties against it: the bound is exact
     assert np.allclose(found[second_first], log_p[second_first, 0], rtol=1e-10)
