@@ -103,7 +103,15 @@ def calibrate(
     """
     mechanism.check_classes(workload.classes)
     search = Search(workload, measure or Measure(workload, None), to_beat, report, is_fine)
-    trials = [_Trial(search, instance) for instance in mechanism.instances(search)]
+    instances, reason = list[Mechanism](), ""
+    for release in mechanism.releases(workload):
+        try:
+            instances += mechanism.instances(search, release)
+        except PlanError as error:
+            reason = str(error)
+    if not instances:
+        raise PlanError(reason)
+    trials = [_Trial(search, instance) for instance in instances]
     if len(trials) > 1:
         trials.sort(key=_Trial.wrong)
     followed = trials[: trials[0].mechanism.followed]

@@ -5,7 +5,7 @@ Costs grow with the rate of a search. A mechanism converts a rate to its paramet
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -130,15 +130,18 @@ class Mechanism:
     followed: int = 3  # instances that are calibrated to the end, best start first
     is_refined: bool = False  # `finish` makes a proposal more accurate: a trial does not show what is reached
 
-    def __init__(self, search: Search, workload: Workload | None = None) -> None:
-        self.search = search
-        self.workload = counted(search.workload) if workload is None else workload
+    def __init__(self, search: Search, workload: Workload) -> None:
+        self.search, self.workload = search, workload
 
     @classmethod
-    def instances(cls, search: Search) -> "Sequence[Mechanism]":
-        """Return the instances to calibrate; the best counts. `PlanError` if the mechanism does not apply."""
-        releases = releases_of(search.workload) if cls.is_table else [counted(search.workload)]
-        return possible(lambda release: cls(search, release), releases)
+    def releases(cls, workload: Workload) -> Sequence[Workload]:
+        """List the workloads to calibrate for: those whose queries add up."""
+        return releases_of(workload) if cls.is_table else [counted(workload)]
+
+    @classmethod
+    def instances(cls, search: Search, release: Workload) -> "Sequence[Mechanism]":
+        """Return the instances to calibrate for a release; `PlanError` if the mechanism does not apply."""
+        return [cls(search, release)]
 
     @classmethod
     def applies_to(cls, workload: Workload) -> bool:  # noqa: ARG003 (overridden)
@@ -182,16 +185,3 @@ class FixedMechanism(Mechanism):
     def propose(self) -> Proposal:
         """Make the only proposal; `PlanError` if there is none."""
         raise NotImplementedError
-
-
-def possible(make: Callable[[Workload], Mechanism], releases: Iterable[Workload]) -> list[Mechanism]:
-    """Make an instance for each workload where that is possible; `PlanError` if it never is."""
-    made, reasons = [], []
-    for release in releases:
-        try:
-            made.append(make(release))
-        except PlanError as error:
-            reasons.append(str(error))
-    if not made:
-        raise PlanError(reasons[-1])
-    return made

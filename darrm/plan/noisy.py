@@ -119,7 +119,7 @@ class NoisyMechanism(Mechanism):
     is_scale: ClassVar[bool] = True  # the parameter is a scale of the noise
     unused, rough, narrow = 1e-4, ROUGH, 2e-3
 
-    def __init__(self, search: Search, workload: Workload | None = None) -> None:
+    def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
         self.reached = search.workload.voters.reached
         self.hope = 1.0 if search.workload.has_noise_function else HOPE
@@ -188,9 +188,9 @@ class AsymmetricNoiseMax(NoisyMechanism):
     about = "the best shape at the cost of GNMax; " + LABEL
     classes = (3, MOST_PLANNED)
 
-    def __init__(self, search: Search, noise: AsymmetricNoise) -> None:
+    def __init__(self, search: Search, workload: Workload, noise: AsymmetricNoise) -> None:
         work = search.workload
-        super().__init__(search, work if is_open(work.classes) else None)
+        super().__init__(search, workload)
         self._noise, self._curve = noise, AsymmetricMax(noise, self.reached).guarantee
         widest = WIDEST / noise.deviation
         if is_open(work.classes):
@@ -204,19 +204,23 @@ class AsymmetricNoiseMax(NoisyMechanism):
         self.hope = math.inf
 
     @classmethod
-    def instances(cls, search: Search) -> Sequence[Mechanism]:
+    def releases(cls, workload: Workload) -> Sequence[Workload]:
+        """List the workload that is charged."""
+        return [workload if is_open(workload.classes) else counted(workload)]
+
+    @classmethod
+    def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
         """Choose the shapes: one for listed classes, and one for each ratio of scales for open answers."""
         if search.workload.voters.sampled is not None:
             raise PlanError("its shape is not known for voters that resample their examples, which need less noise")
         if not is_open(search.workload.classes):
-            return [cls(search, cls._best_noise(search))]
+            return [cls(search, release, cls._best_noise(search, release))]
         noises = [AsymmetricNoise(KNOWN_SCALE, KNOWN_SCALE * ratio, STEEPEST, STEEPEST) for ratio in OPEN_SET_RATIOS]
-        return [cls(search, noise) for noise in noises]
+        return [cls(search, release, noise) for noise in noises]
 
     @staticmethod
-    def _best_noise(search: Search) -> AsymmetricNoise:
-        work, gaussian = search.workload, GNMax(search)
-        release = gaussian.workload
+    def _best_noise(search: Search, release: Workload) -> AsymmetricNoise:
+        work, gaussian = search.workload, GNMax(search, release)
         if release.total.exact_delta == 0:
             raise PlanError("its Rényi curve gives no (epsilon, 0)")
         rate = largest_rate(
@@ -320,7 +324,7 @@ class LNMaxByCounts(ByCounts):
     about = "the largest γ that the accountant admits; counted by its noisy counts, which cost more than the label."
     limits, is_exact = (LEAST_COUNT_GAMMA, LARGEST_COUNT_GAMMA), True
 
-    def __init__(self, search: Search, workload: Workload | None = None) -> None:
+    def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
         self.start = first_rate(search.workload)
 

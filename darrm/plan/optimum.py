@@ -30,8 +30,7 @@ from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
 from darrm.optimize.request import default_shape
-from darrm.plan.budget import releases_of
-from darrm.plan.mechanism import Mechanism, Proposal, Search, possible, rounded
+from darrm.plan.mechanism import Mechanism, Proposal, Search, rounded
 from darrm.plan.noisy import ByCounts
 from darrm.plan.tables import (
     Shrunk,
@@ -72,17 +71,17 @@ class Optimal(Mechanism):
 
     slug, name, color, linewidth = "optimal", "optimal per query", VERMILION, 2.0
     about = "the best of one query, with the largest ε that the accountant admits."
-    is_slow = is_best_of_one = is_open_set = True
+    is_slow = is_best_of_one = is_open_set = is_table = True
 
     @classmethod
-    def instances(cls, search: Search) -> Sequence[Mechanism]:
+    def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
         """Make one for each way to split δ and each shape of γ, or a program of more classes."""
-        work, releases = search.workload, releases_of(search.workload)
+        work = search.workload
         if not work.has_noise_function:
-            return possible(lambda release: _OptimalLaw(search, release), releases)
+            return [_OptimalLaw(search, release)]
+        followed = FOLLOWED * len(cls.releases(work))
         made = [
-            _OptimalGamma(search, release, delta, shape, followed=FOLLOWED * len(releases))
-            for release in releases
+            _OptimalGamma(search, release, delta, shape, followed=followed)
             for delta in _deltas(release)
             for shape in _shapes(release)
         ]
@@ -179,11 +178,15 @@ class PaperDaRRM(ByCounts):
     is_slow, only_compared = True, ""
 
     @classmethod
-    def instances(cls, search: Search) -> Sequence[Mechanism]:
-        """Make the optimum for voters without disjoint shards."""
-        check_private(search.workload)
-        voters = replace(search.workload.voters, overlap=None)
-        return Optimal.instances(replace(search, workload=replace(search.workload, voters=voters)))
+    def releases(cls, workload: Workload) -> Sequence[Workload]:
+        """List that of voters without disjoint shards, if the voters' own privacy counts."""
+        check_private(workload)
+        return [replace(workload, voters=replace(workload.voters, overlap=None))]
+
+    @classmethod
+    def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
+        """Make the optimum."""
+        return Optimal.instances(replace(search, workload=release), release)
 
 
 def _deltas(workload: Workload) -> list[Fraction]:
@@ -207,15 +210,14 @@ class RDPOptimal(Mechanism):
 
     slug, name, color, linewidth = "rdp-optimal", "RDP-optimal", BLACK, 2.4
     about = "the best under a Rényi budget of one order, the best of the accountant's orders."
-    is_slow = True
+    is_slow = is_table = True
 
     @classmethod
-    def instances(cls, search: Search) -> Sequence[Mechanism]:
-        """Make one for each workload that a table may be calibrated for, or for orders where voters resample."""
-        if search.workload.voters.sampled is not None:
+    def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
+        """Make the best law under a Rényi budget, or those of neighboring orders where voters resample."""
+        if release.voters.sampled is not None:
             return _resampled_orders(search)
-        best = _best_gamma if search.workload.has_noise_function else _best_law
-        return possible(lambda release: best(search, release), releases_of(search.workload))
+        return [(_best_gamma if release.has_noise_function else _best_law)(search, release)]
 
 
 class _UnderRenyi(Shrunk):

@@ -7,7 +7,7 @@ has the allowance m; randomized response has a constant γ, one probability of t
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING
 from fractions import Fraction
 from functools import cached_property
@@ -28,7 +28,7 @@ from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.plan.accuracy import Law
 from darrm.plan.budget import counted, releases_of
-from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, possible, rounded
+from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, rounded
 from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, exponential_law, first_rate, permute_and_flip_law
 from darrm.plurality import baselines as plurality_baselines
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
@@ -152,21 +152,28 @@ class Selection(Mechanism):
     drawn: ClassVar[type[selection.ExponentialMechanism | selection.PermuteAndFlip]]
     limits = (1e-12, LARGEST_EPSILON)
 
-    def __init__(self, search: Search, workload: Workload | None = None) -> None:
+    def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
-        self.start = first_rate(search.workload)
+        self.start = first_rate(workload)
+        if workload.has_noise_function:  # a table, whose γ is a function of εM/(2t)
+            self.is_exact, t = True, workload.voters.reached
+            self.limits, self.start = (LEAST_RATE * t, MOST_RATE * t), t * self.start
 
     @classmethod
-    def instances(cls, search: Search) -> Sequence[Mechanism]:
-        """Make a table for two classes, a selection for more."""
-        if not search.workload.has_noise_function:
-            return [cls(search)]
-        return possible(lambda release: _by_lead(search, release, cls.gamma), releases_of(search.workload))
+    def releases(cls, workload: Workload) -> Sequence[Workload]:
+        """List those of a table for two classes, of a selection for more."""
+        return releases_of(workload) if workload.has_noise_function else [counted(workload)]
 
     def at(self, parameter: float) -> Proposal:
         """Make the mechanism with ε."""
-        work, t = self.search.workload, self.search.workload.voters.reached
-        return NoisyProposal(work, self.drawn(parameter, t), {"epsilon": parameter}, self.law(parameter, t))
+        work, settings = self.search.workload, {"epsilon": parameter}
+        if not work.has_noise_function:
+            t = work.voters.reached
+            return NoisyProposal(work, self.drawn(parameter, t), settings, self.law(parameter, t))
+        voters = self.workload.voters
+        leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
+        gamma = NoiseFunction(voters.K, self.gamma(parameter / (2.0 * voters.reached) * leads))
+        return TableProposal(self.workload, settings, gamma)
 
     @staticmethod
     def law(epsilon: float, overlap: int) -> Law:
@@ -203,50 +210,35 @@ class PermuteAndFlip(Selection):
         return np.asarray(-np.expm1(-exponents))
 
 
-class _Gammas(Mechanism):
-    """Turn up the parameter of a family of noise functions."""
-
-    is_exact = True
-
-    def __init__(self, search: Search, workload: Workload, name: str, gammas: Callable[[float], Array]) -> None:
-        super().__init__(search, workload)
-        self.start = first_rate(workload)
-        self._name, self._gammas = name, gammas
-
-    def at(self, parameter: float) -> Proposal:
-        gamma = NoiseFunction(self.workload.voters.K, self._gammas(parameter))
-        return TableProposal(self.workload, {self._name: parameter}, gamma)
-
-
-def _by_lead(search: Search, workload: Workload, gamma: Callable[[Array], Array]) -> Mechanism:
-    """Turn up the ε of a γ that is a function of εM/(2t)."""
-    voters, t = workload.voters, workload.voters.reached
-    leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
-    made = _Gammas(search, workload, "epsilon", lambda epsilon: gamma(epsilon / (2.0 * t) * leads))
-    made.limits, made.start = (LEAST_RATE * t, MOST_RATE * t), t * made.start
-    return made
-
-
 class RandomizedResponse(Mechanism):
     """Turn up a constant γ for two classes, and a mixture with random guessing for more."""
 
     slug, name, color = "randomized-response", "randomized response", GRAY
     about = "one probability of the majority, " + TABLE
+    is_table = True
 
     @classmethod
-    def instances(cls, search: Search) -> Sequence[Mechanism]:
+    def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
         """Make a constant γ, or a mixture."""
-        make = _constant if search.workload.has_noise_function else _ConstantMixture
-        return possible(lambda release: make(search, release), releases_of(search.workload))
+        check_private_enough(release)
+        return [(_ConstantGamma if release.has_noise_function else _ConstantMixture)(search, release)]
 
 
-def _constant(search: Search, workload: Workload) -> Mechanism:
-    check_private_enough(workload)
-    made = _Gammas(search, workload, "gamma", np.ones(workload.voters.num_upper_levels).__mul__)
-    made.limits, made.start, made.rough = (0.0, 1.0), min(1.0, made.start), 0.0
-    if workload.queries == 1:  # the cost takes no time
-        made.unused = made.narrow = 1e-12
-    return made
+class _ConstantGamma(Mechanism):
+    """Turn up the γ of all numbers of votes."""
+
+    limits, rough, is_exact = (0.0, 1.0), 0.0, True
+
+    def __init__(self, search: Search, workload: Workload) -> None:
+        super().__init__(search, workload)
+        self.start = min(1.0, first_rate(workload))
+        if workload.queries == 1:  # the cost takes no time
+            self.unused = self.narrow = 1e-12
+
+    def at(self, parameter: float) -> Proposal:
+        voters = self.workload.voters
+        gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
+        return TableProposal(self.workload, {"gamma": parameter}, gamma)
 
 
 class _ConstantMixture(Mechanism):
@@ -254,7 +246,6 @@ class _ConstantMixture(Mechanism):
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
-        check_private_enough(workload)
         check_rows(workload)
         self._least = least_epsilon(workload)
         most = float(min(LARGEST_TARGET, max(self._least, largest_epsilon(workload))))
@@ -280,9 +271,9 @@ class Subsampling(Mechanism):
         self.limits = (1.0, float(workload.voters.K))
 
     @classmethod
-    def instances(cls, search: Search) -> Sequence[Mechanism]:
-        """Make one for the voters as they are, whose privacy counts."""
-        return [cls(search, search.workload)]
+    def releases(cls, workload: Workload) -> Sequence[Workload]:
+        """List the voters as they are, whose privacy counts."""
+        return [workload]
 
     def value(self, rate: float) -> float:
         """Return m."""
