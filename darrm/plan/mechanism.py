@@ -5,7 +5,8 @@ Costs grow with the rate of a search. A mechanism converts a rate to its paramet
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -34,6 +35,18 @@ def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
     exact = Fraction(value)
     context = Context(prec=DIGITS, rounding=rounding)
     return Fraction(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
+
+
+@contextmanager
+def as_plan_error() -> Iterator[None]:
+    """Make the `ValueError` of a check of ranges or sizes the reason for which a plan leaves a mechanism out.
+
+    Nothing else belongs inside: any other error in a mechanism ends the plan.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise PlanError(str(error)) from error
 
 
 def no_report(_: str) -> None:

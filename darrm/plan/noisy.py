@@ -44,7 +44,7 @@ from darrm.numerics.special import softmax
 from darrm.plan.accuracy import MOST_PLANNED, Law
 from darrm.plan.budget import account_of, counted
 from darrm.plan.calibration import largest_rate
-from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, rounded
+from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.privacy import PrivacyParams
 from darrm.problem import Workload, is_open
 from darrm.util.figures import BLUE, ORANGE, VERMILION
@@ -92,10 +92,8 @@ class NoisyProposal(Proposal):
         threshold = None
         if is_open(workload.classes):
             noise = _noise_of(drawn)
-            try:
+            with as_plan_error():
                 threshold = least_threshold(noise, delta_of_threshold(workload), moved=drawn.reached)
-            except ValueError as error:
-                raise PlanError(str(error)) from error
             settings = {**settings, "threshold": threshold}
             law = partial(answering_probabilities, noise, threshold=threshold)
         super().__init__(law or WinningLaw(_noise_of(drawn)), settings)
@@ -124,14 +122,18 @@ class NoisyMechanism(Mechanism):
         self.reached = search.workload.voters.reached
         self.hope = 1.0 if search.workload.has_noise_function else HOPE
         self.start = first_rate(search.workload)
-        self.lost = delta_of_threshold(search.workload) if is_open(search.workload.classes) else 0.0
+        self.lost = 0.0
+        if is_open(workload.classes):
+            if workload.voters.sampled is not None:
+                raise PlanError("open questions are for voters that are the same for every question")
+            self.lost = delta_of_threshold(search.workload)
 
     def value(self, rate: float) -> float:
         """Return a scale that falls with the rate, 1/rate, rounded up to six digits and within limits; or the rate."""
         least, most = self.limits
         if not self.is_scale:
             return super().value(rate)
-        return min(max(float(rounded(min(1.0 / rate, 1e300), ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
+        return min(max(float(rounded(1.0 / max(rate, 1e-300), ROUND_CEILING)), 1.0 / most), 1.0 / max(least, 1e-300))
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
         """Estimate the cost of the label by its usual share of the cost of the counts."""
@@ -272,13 +274,11 @@ class ByCounts(Mechanism):
         work = self.workload
         if self.search.workload.total.exact_delta == 0:
             raise PlanError("Gaussian noise gives no (epsilon, 0)")
-        try:
+        with as_plan_error():
             if not is_analytic:
                 return renyi_sigma(work.total, work.queries).value
             reached = self.search.workload.voters.reached
             return analytic_sigma(work.total, sensitivity=SENSITIVITY * math.sqrt(work.queries) * reached).value
-        except ValueError as error:
-            raise PlanError(str(error)) from error
 
 
 class PaperGNMax(ByCounts, FixedMechanism):

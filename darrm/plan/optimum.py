@@ -26,11 +26,17 @@ from darrm.majority.closed_form import best_for_non_private_voters, best_under_r
 from darrm.majority.noise_function import NoiseFunction
 from darrm.majority.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.open_set.optimum import MOST_PLANNED
+from darrm.open_set.optimum import check_size as check_open_size
 from darrm.optimize import SolveOptions
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.plurality import optimize_plurality, optimize_plurality_under_renyi
+from darrm.optimize.plurality import (
+    MOST_LISTED_VOTERS,
+    check_size,
+    optimize_plurality,
+    optimize_plurality_under_renyi,
+)
 from darrm.optimize.request import default_shape
-from darrm.plan.mechanism import Mechanism, Proposal, Search, rounded
+from darrm.plan.mechanism import Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.plan.noisy import ByCounts
 from darrm.plan.tables import (
     Shrunk,
@@ -45,6 +51,7 @@ from darrm.plan.tables import (
 )
 from darrm.plurality.partitions import partitions_of
 from darrm.plurality.plurality_law import PluralityLaw
+from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Workload, is_open
 from darrm.table.table import certify
@@ -106,7 +113,8 @@ class _OptimalOfOne(Mechanism):
         raise NotImplementedError
 
     def _guarantee(self, parameter: float) -> PrivacyParams:
-        return PrivacyParams(self._epsilon(parameter), self._delta)
+        with as_plan_error():  # floats hold no smaller ε
+            return PrivacyParams(self._epsilon(parameter), self._delta)
 
     def estimate(self, parameter: float) -> PrivacyCost | None:
         guarantee, sampling = self._guarantee(parameter), self.workload.voters.sampled
@@ -264,6 +272,7 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
         raise PlanError("for more than two classes it is known for non-private voters only")
     _check_terms(workload)
     budgets, prior = budgets_of(workload), search.measure.prior
+    _check_known(prior, workload)
 
     def best(order: float, options: SolveOptions) -> tuple[float, PluralityLaw]:
         search.report(f"rdp-optimal: order {order:.6g}")
@@ -343,10 +352,19 @@ def best_order(budgets: dict[float, float], error: Callable[[float], float]) -> 
 
 def _check_solvable(search: Search, work: Workload) -> None:
     """Raise `PlanError` unless the program of one query can be solved, and its voters' own privacy be afforded."""
+    voters, prior = work.voters, search.measure.prior
     if is_open(work.classes):
-        if work.queries > 1 or work.voters.K > MOST_PLANNED:
+        if work.queries > 1 or voters.K > MOST_PLANNED:
             raise PlanError(f"the best open answer is found for one question of up to {MOST_PLANNED} voters")
+        with as_plan_error():
+            if voters.K > MOST_LISTED_VOTERS:
+                check_open_size(work.problem(work.total))
+                prior.strings(voters.K)
+            else:
+                check_size(voters, work.classes)
+                prior.log_of_partitions([(voters.K,)])
     else:
+        _check_known(prior, work)
         _check_terms(work)
         _check_terms(search.workload)  # the table is proved for these voters in the end
     if not _deltas(work):
@@ -354,9 +372,17 @@ def _check_solvable(search: Search, work: Workload) -> None:
         raise PlanError(f"{work.queries} queries of voters that are {each}-private do not compose within {work.total}")
 
 
+def _check_known(prior: Prior, work: Workload) -> None:
+    """Raise `PlanError` for a prior that only samples."""
+    with as_plan_error():
+        prior.log_probabilities(work.voters.K * np.eye(1, work.classes, dtype=np.int64))
+
+
 def _check_terms(workload: Workload) -> None:
     """Raise `PlanError` if a program for more than two classes is too large for a search."""
     voters = workload.voters
+    with as_plan_error():
+        check_size(voters, workload.classes)
     if not voters.are_non_private:
         check_rows(workload)
         return

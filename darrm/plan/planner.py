@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from darrm.errors import PlanError
+from darrm.errors import CertificationError, PlanError
 from darrm.loss.composition import TooManyKindsError
 from darrm.majority.closed_form import has_closed_form
 from darrm.numerics.bisection import bisect_safe
@@ -134,7 +134,7 @@ class _Ranking:
             to_beat = best if mechanism.is_slow and not self.complete else math.inf
             try:
                 row = self.calibrated(mechanism, to_beat=to_beat, is_fine=False)
-            except (PlanError, TooManyKindsError, ValueError) as error:  # one out of its range leaves the others
+            except (PlanError, CertificationError, TooManyKindsError) as error:  # meant: others may be calibrated
                 self.left_out[mechanism.slug] = str(error)
                 continue
             self.rows.append(row)

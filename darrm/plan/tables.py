@@ -28,11 +28,12 @@ from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.plan.accuracy import Law
 from darrm.plan.budget import counted, releases_of
-from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, rounded
+from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, exponential_law, first_rate, permute_and_flip_law
 from darrm.plurality import baselines as plurality_baselines
+from darrm.plurality.partitions import partitions_of
 from darrm.plurality.plurality_law import PluralityLaw, true_plurality
-from darrm.plurality.voter_corners import number_of_rows
+from darrm.plurality.voter_corners import check_size, number_of_rows
 from darrm.privacy import PrivacyParams, at_least
 from darrm.problem import Problem, Workload, is_open
 from darrm.table.cost import charge_of
@@ -247,6 +248,8 @@ class _ConstantMixture(Mechanism):
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
         check_rows(workload)
+        with as_plan_error():
+            self._law = true_plurality(workload.voters.K, workload.classes)
         self._least = least_epsilon(workload)
         most = float(min(LARGEST_TARGET, max(self._least, largest_epsilon(workload))))
         self.start, self.limits = float(self._least), (float(self._least), most)
@@ -254,7 +257,7 @@ class _ConstantMixture(Mechanism):
     def at(self, parameter: float) -> Proposal:
         work = self.workload
         problem = work.problem(PrivacyParams(max(self._least, rounded(parameter)), delta_of_one(work)))
-        table = certify(problem, true_plurality(work.voters.K, work.classes))
+        table = certify(problem, self._law)
         return TableProposal(work, {"gamma": table.certificate.scale}, table)
 
 
@@ -263,11 +266,13 @@ class Subsampling(Mechanism):
 
     slug, name, color = "subsampling", "subsampling", GREEN
     about = "the allowance: " + TABLE
-    is_double: ClassVar[bool] = False
+    gamma = staticmethod(baselines.subsampling)
+    plurality = staticmethod(plurality_baselines.subsampled_plurality)
 
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
         check_private(workload)
+        check_listed(workload)
         self.limits = (1.0, float(workload.voters.K))
 
     @classmethod
@@ -285,20 +290,17 @@ class Subsampling(Mechanism):
         problem = Problem.from_allowance(work.voters, int(parameter), classes=work.classes)
         if problem.target.exact_epsilon > work.total.exact_epsilon * work.queries:
             raise PlanError(f"not even the majority of one voter (m = 1) composes within {work.total}")
-        law: NoiseFunction | PluralityLaw
-        if work.has_noise_function:
-            law = (baselines.double_subsampling if self.is_double else baselines.subsampling)(problem)
-        elif self.is_double:
-            law = plurality_baselines.double_subsampled_plurality(problem)
-        else:
-            law = plurality_baselines.subsampled_plurality(problem)
+        with as_plan_error():  # laws for more than two classes list the histograms of m votes
+            law = (self.gamma if work.has_noise_function else self.plurality)(problem)
         return TableProposal(work, {"m": parameter}, certify(problem, law))
 
 
 class DoubleSubsampling(Subsampling):
     """Turn up the integer m of γ_DSub [D, Theorem 4.1]; of more classes the plurality of 2m − 1 voters answers."""
 
-    slug, name, is_double = "double-subsampling", "double subsampling", True
+    slug, name = "double-subsampling", "double subsampling"
+    gamma = staticmethod(baselines.double_subsampling)
+    plurality = staticmethod(plurality_baselines.double_subsampled_plurality)
 
 
 def check_private(workload: Workload) -> None:
@@ -307,8 +309,22 @@ def check_private(workload: Workload) -> None:
         raise PlanError("it rests on the voters' own privacy, which is not counted here")
 
 
+def check_listed(workload: Workload) -> None:
+    """Raise `PlanError` if the proof of a law for more than two classes lists too many histograms, or pairs of them."""
+    voters = workload.voters
+    if workload.has_noise_function:
+        return
+    with as_plan_error():
+        partitions = partitions_of(voters.K, workload.classes)
+        if voters.are_non_private:
+            partitions.pairs(voters.reached)
+        else:
+            check_size(voters, workload.classes)
+
+
 def check_rows(workload: Workload) -> None:
     """Raise `PlanError` if a proof for more than two classes takes too long for a search."""
+    check_listed(workload)
     voters = workload.voters
     if workload.has_noise_function or voters.are_non_private or workload.queries == 1:
         return

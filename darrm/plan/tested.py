@@ -56,6 +56,8 @@ class TestedMechanism(FixedMechanism):
         search, work = self.search, self.search.workload
         if not (work.voters.are_non_private and work.voters.reached == 1):
             raise PlanError("a test is proved for non-private voters of whom one person reaches one")
+        if self.has_check and work.voters.K == 1:
+            raise PlanError("a check of the largest count needs at least two voters")
         if work.total.delta == 0.0 or work.missing:
             raise PlanError("a test needs a delta, and votes of which none is missing")
         otherwise, drawn = self._answers_otherwise(), _PublicVotes(search)

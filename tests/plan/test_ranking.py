@@ -14,7 +14,8 @@ from darrm.plan.budget import counted
 from darrm.plan.mechanism import FixedMechanism
 from darrm.plurality.bounds import right_at_most
 from darrm.privacy import PrivacyParams, at_least
-from darrm.problem import Voters, Workload
+from darrm.problem import OPEN, Voters, Workload
+from darrm.votes import Votes
 from tests.planned import FRESH, MANY, MODELS, ONE, Oracle, calibrated, completed, planned, rivals
 
 MODEL = PrivacyParams("0.0892", "1e-4")
@@ -203,6 +204,50 @@ def test_a_plan_for_more_classes_bounds_every_release() -> None:
     rows = [(a, b, 8 - a - b) for a in range(9) for b in range(9 - a)]
     assert 0.0 <= limit - float(np.mean(right_at_most(rows, work.total))) <= 1e-5
     assert all(row.accuracy <= limit for row in found.rows)
+
+
+class Broken(Mechanism):
+    """Fails like a bug of ours."""
+
+    slug = "broken"
+
+    def at(self, parameter: float) -> Proposal:
+        raise ValueError(f"no law at {parameter}")
+
+
+def test_only_a_refusal_that_is_meant_leaves_a_mechanism_out() -> None:
+    with pytest.raises(ValueError, match="no law at"):
+        plan(ONE, mechanisms=[*of_slugs("exponential"), Broken])
+
+
+@pytest.mark.parametrize(
+    ("work", "slug", "reason"),
+    [
+        (Workload(Voters(250, PrivacyParams("inf"), 1), 9, TOTAL, 3), "randomized-response", "partitions of 250 votes"),
+        (Workload(Voters(12, PrivacyParams("inf"), 2), 9, TOTAL, 10), "randomized-response", "histograms of 12 votes"),
+        (Workload(Voters(60, PrivacyParams("0.1")), 1, TOTAL, 1000), "subsampling", "at most 100"),
+        (Workload(Voters(60, PrivacyParams("0.1")), 1, TOTAL, 1000), "optimal", "at most 100"),
+        (Workload(Voters(3, PrivacyParams("0.1")), 10**6, PrivacyParams("1e-320", "1e-300")), "gnmax", "no parameter"),
+        (Workload(Voters(3, PrivacyParams("0.1")), 10**6, PrivacyParams("1e-320", "1e-300")), "optimal", "1e-323"),
+        (Workload(Voters.non_private(30, 1, sampled="0.1"), 9, TOTAL, OPEN), "gnmax", "the same for every question"),
+        (Workload(Voters(1, PrivacyParams("inf"), 1), 9, TOTAL, 3), "confident-tested", "at least two voters"),
+    ],
+    ids=str,
+)
+def test_what_is_out_of_range_is_a_reason(work: Workload, slug: str, reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        plan(work, mechanisms=of_slugs(slug))
+
+
+def test_a_prior_that_only_samples_leaves_the_optimum_out() -> None:
+    seen = priors.RecordedVotes("seen", Votes.of_counts([[3, 1, 1], [2, 2, 1]]))
+    found = plan(
+        replace(WORKS[2], voters=Voters(9, PrivacyParams("inf"), 1)),
+        prior=seen,
+        mechanisms=of_slugs("exponential", "optimal", "rdp-optimal"),
+    )
+    assert "only samples" in dict(found.left_out)["optimal"]
+    assert dict(found.left_out)["optimal"] == dict(found.left_out)["rdp-optimal"]
 
 
 def test_a_budget_that_floats_hardly_hold_is_planned_for() -> None:
