@@ -113,7 +113,6 @@ class _BuiltIn(Prior):
     """A prior of this module: its fields are its decimals, and its text determines it."""
 
     kind: ClassVar[str]  # what its text begins with
-    usage: ClassVar[str]  # the texts that `parse` reads
     classes: ClassVar[str] = _TWO  # which classes it is about
     positive: ClassVar[bool] = False  # whether its fields are positive numbers, or else probabilities
 
@@ -142,6 +141,22 @@ class _BuiltIn(Prior):
         return {"kind": self.kind, **self._decimals()}
 
     @classmethod
+    def usage(cls) -> str:
+        """List the texts that `parse` reads.
+
+        >>> Independent.usage(), Point.usage()
+        ('uniform, uniform:LOW,HIGH', 'point:P')
+        """
+        names = ",".join(field.name.upper() for field in fields(cls))
+        texts = [cls.kind] * cls.has_defaults() + [f"{cls.kind}:{names}"] * bool(names)
+        return ", ".join(texts)
+
+    @classmethod
+    def has_defaults(cls) -> bool:
+        """Whether the kind alone is a text."""
+        return all(field.default is not MISSING for field in fields(cls))
+
+    @classmethod
     def is_about(cls, classes: int) -> bool:
         """Whether it is a prior for a number of classes, or for open-set answers."""
         if is_open(classes):
@@ -166,7 +181,6 @@ class Dirichlet(_BuiltIn):
 
     concentration: float = 1.0
     kind: ClassVar[str] = "dirichlet"
-    usage: ClassVar[str] = "dirichlet, dirichlet:CONCENTRATION"
     classes: ClassVar[str] = _LISTED
     positive: ClassVar[bool] = True
 
@@ -225,7 +239,6 @@ class Led(_BuiltIn):
     leader: float
     others: float
     kind: ClassVar[str] = "led"
-    usage: ClassVar[str] = "led:LEADER,OTHERS"
     classes: ClassVar[str] = _LISTED
     positive: ClassVar[bool] = True
 
@@ -287,7 +300,6 @@ class Ewens(_BuiltIn):
 
     theta: float = 1.0
     kind: ClassVar[str] = "ewens"
-    usage: ClassVar[str] = "ewens, ewens:THETA"
     classes: ClassVar[str] = _OPEN_SET
     positive: ClassVar[bool] = True
 
@@ -349,70 +361,65 @@ class Ewens(_BuiltIn):
         return -np.sort(-counts, axis=1)
 
 
-# concentrations times C, and θ
-_COLUMNS = {"divided": 10.0, "mixed": 1.0, "agreeing": 0.1}
-
-
-def columns_of(classes: int) -> Mapping[str, _BuiltIn]:
-    """Return the three reference priors: voters that are divided, mixed, or agree.
+def reference_priors(classes: int) -> Mapping[str, _BuiltIn]:
+    """Return the three reference priors, of low, medium and high consensus.
 
     For C classes these are Dirichlet laws of concentration 1, 1/C and 1/(10C); for open-set answers Ewens laws of
     θ = 10, 1 and 0.1.
 
-    >>> {name: prior.text for name, prior in columns_of(10).items()}
-    {'divided': 'dirichlet:1', 'mixed': 'dirichlet:0.1', 'agreeing': 'dirichlet:0.01'}
+    >>> {name: prior.text for name, prior in reference_priors(10).items()}
+    {'low': 'dirichlet:1', 'medium': 'dirichlet:0.1', 'high': 'dirichlet:0.01'}
     """
     if is_open(classes):
-        return {name: Ewens(theta) for name, theta in _COLUMNS.items()}
-    return dict(zip(_COLUMNS, (Dirichlet(), Dirichlet(1.0 / classes), Dirichlet(0.1 / classes)), strict=True))
+        return {"low": Ewens(10.0), "medium": Ewens(), "high": Ewens(0.1)}
+    return {"low": Dirichlet(), "medium": Dirichlet(1.0 / classes), "high": Dirichlet(0.1 / classes)}
 
 
 @dataclass(frozen=True)
 class Spread(_BuiltIn):
-    """The mean of the three reference priors of `columns_of`. A sample has a third from each, in turn.
+    """The mean of the three `reference_priors`. A sample has a third from each, in turn.
 
     >>> np.exp(Spread().log_probabilities(np.array([[2, 0], [1, 1]]))).round(6)  # thirds of 1/3, 3/8 and 21/44
     array([0.395202, 0.209596])
     >>> str(parse("spread", classes=10))
-    'voters that are divided, mixed or agreeing, each as likely'
+    'the mean of priors of low, medium and high consensus'
     """
 
     kind: ClassVar[str] = "spread"
-    usage: ClassVar[str] = "spread"
     classes: ClassVar[str] = _ANY
 
     def __str__(self) -> str:
-        return f"voters that are {', '.join(list(_COLUMNS)[:-1])} or {list(_COLUMNS)[-1]}, each as likely"
+        return "the mean of priors of low, medium and high consensus"
 
     def log_probabilities(self, counts: Counts) -> Array:
         """Compute the log of the mean of three laws, (n, C) → (n,)."""
-        logs = [prior.log_probabilities(counts) for prior in columns_of(counts.shape[1]).values()]
+        logs = [prior.log_probabilities(counts) for prior in reference_priors(counts.shape[1]).values()]
         return np.asarray(logsumexp(logs, axis=0) - math.log(3.0))
 
     def log_of_partitions(self, parts: Sequence[tuple[int, ...]]) -> Array:
         """Compute the log of the mean of three of Ewens' laws."""
-        logs = [prior.log_of_partitions(parts) for prior in columns_of(OPEN).values()]
+        logs = [prior.log_of_partitions(parts) for prior in reference_priors(OPEN).values()]
         return np.asarray(logsumexp(logs, axis=0) - math.log(3.0))
 
     def strings(self, K: int) -> Array:
         """Compute the mean of the three expected numbers."""
-        return np.asarray(np.mean([prior.strings(K) for prior in columns_of(OPEN).values()], axis=0))
+        return np.asarray(np.mean([prior.strings(K) for prior in reference_priors(OPEN).values()], axis=0))
 
     def weights(self, K: int) -> Array:
         """Compute the mean of three weights."""
-        return np.asarray(np.mean([prior.weights(K) for prior in columns_of(2).values()], axis=0))
+        return np.asarray(np.mean([prior.weights(K) for prior in reference_priors(2).values()], axis=0))
 
     def sample(self, K: int, classes: int, count: int, *, rng: np.random.Generator) -> Counts:
         """Draw from each of the three in turn; those of open answers have zeros last."""
         checks.integer_at_least(1, K=K, count=count)
-        three = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in columns_of(classes).values()]
+        three = [prior.sample(K, classes, -(-count // 3), rng=rng) for prior in reference_priors(classes).values()]
         wide = max(drawn.shape[1] for drawn in three)
         padded = [np.pad(drawn, ((0, 0), (0, wide - drawn.shape[1]))) for drawn in three]
         return np.stack(padded, axis=1).reshape(-1, wide)[:count]
 
     def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> Array:
         """Draw from each of the three in turn."""
-        three = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in columns_of(2).values()]
+        three = [prior.probabilities(K, -(-count // 3), rng=rng) for prior in reference_priors(2).values()]
         return np.stack(three, axis=1).reshape(-1, K)[:count]
 
 
@@ -532,7 +539,6 @@ class Independent(_OfVoters):
     low: float = 0.5
     high: float = 1.0
     kind: ClassVar[str] = "uniform"
-    usage: ClassVar[str] = "uniform, uniform:LOW,HIGH"
     linear: ClassVar[str] = ", uniform:LOW,HIGH with 0.5 <= LOW <= HIGH and HIGH > 0.5"
 
     def __post_init__(self) -> None:
@@ -572,7 +578,6 @@ class TwoSided(_OfVoters):
     low: float
     high: float
     kind: ClassVar[str] = "two-sided"
-    usage: ClassVar[str] = "two-sided:LOW,HIGH"
     has_closed_form: ClassVar[bool] = False  # the majority may fall on either side
     mean: ClassVar[float] = 0.5  # both sides are equally likely
 
@@ -601,7 +606,6 @@ class Point(_OfVoters):
 
     p: float
     kind: ClassVar[str] = "point"
-    usage: ClassVar[str] = "common, point:P"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -684,16 +688,18 @@ def parse(text: str, classes: int = 2) -> Prior:
         return Dirichlet()
     prior, numbers = _KINDS.get(kind), _numbers(arguments) if colon else ()
     if prior is not None and prior.is_about(classes) and numbers is not None:
-        has_defaults = all(field.default is not MISSING for field in fields(prior))
-        if len(numbers) == len(fields(prior)) or (not colon and has_defaults):
+        is_complete = len(numbers) == len(fields(prior))
+        if is_complete or (not colon and prior.has_defaults()):
             return prior(*numbers)
-    usages = ", ".join(prior.usage for prior in _KINDS.values() if prior.is_about(classes))
+    allowed = [prior.usage() for prior in _KINDS.values() if prior.is_about(classes)]
     if is_open(classes):
-        return checks.fail("the prior", text, f"{usages} for open answers", "for example ewens:0.5")
-    allowed = f"{usages}, like:FILE or votes:FILE"
+        return checks.fail("the prior", text, f"{', '.join(allowed)} for open answers", "for example ewens:0.5")
     if is_law_a_gamma(classes):
-        return checks.fail("the prior", text, allowed, "for example uniform:0.7,1")
-    return checks.fail("the prior", text, f"{allowed} for more than two classes", "for example dirichlet:0.5")
+        allowed, example, what = [*allowed, _COMMON], "uniform:0.7,1", ""
+    else:
+        example, what = "dirichlet:0.5", " for more than two classes"
+    words = f"{', '.join(allowed)}, like:FILE or votes:FILE{what}"
+    return checks.fail("the prior", text, words, f"for example {example}")
 
 
 def _numbers(arguments: str) -> tuple[float, ...] | None:
@@ -703,11 +709,6 @@ def _numbers(arguments: str) -> tuple[float, ...] | None:
     except ValueError:
         return None
     return None if any(map(math.isnan, numbers)) else numbers
-
-
-def parsed(text: str | None, classes: int = 2) -> Prior | None:
-    """Read ``--prior``; None if it is not given."""
-    return None if text is None else parse(text, classes)
 
 
 def checked(prior: Prior | str, classes: int = 2) -> Prior:

@@ -153,7 +153,7 @@ def time_limit_option(about: str) -> Decorator:
 
 
 def prior_option(default: str) -> Decorator:
-    """Add ``--prior``; `darrm.priors.parsed` reads its text."""
+    """Add ``--prior``; `darrm.priors.parse` reads its text."""
     return option(
         "--prior",
         metavar="PRIOR",
@@ -189,6 +189,12 @@ class VoterOptions:
             return ""
         missing = [name for name, typed in (("ε", self.epsilon), ("Δ", self.each_delta)) if typed is None]
         return "" if not missing else " (default)" if len(missing) > 1 else f" ({missing[0]}: default)"
+
+    @property
+    def remark_on_K(self) -> str:
+        """Say that the number of voters is a default, for the report."""
+        is_listed = self.voters_file is not None or len(self.epsilon or []) > 1 or len(self.each_delta or []) > 1
+        return "" if self.K is not None or is_listed else f" (K = {DEFAULT_K}: default)"
 
     def voters(self) -> Voters:
         """Return the voters; `ValueError` where an option is missing or contradicts another."""
@@ -329,7 +335,10 @@ def _voters_file(flag: str, text: str) -> Path:
 
 
 def workload_options() -> Decorator:
-    """Add the options of many queries within one budget; the command receives ``workload: Workload``."""
+    """Add the options of many queries within one budget.
+
+    The command receives ``workload: Workload`` and ``remark: str``, a note on the voters for the report.
+    """
     options = [
         voters_options(),
         option(
@@ -356,7 +365,8 @@ def workload_options() -> Decorator:
             voters = who.voters()
             if missing >= voters.K:
                 checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
-            return function(workload=Workload(voters, queries, typed.pop("total"), classes, missing), **typed)
+            workload = Workload(voters, queries, typed.pop("total"), classes, missing)
+            return function(workload=workload, remark=who.remark_on_K, **typed)
 
         return add_options(with_workload, options)
 

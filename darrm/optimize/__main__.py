@@ -170,7 +170,7 @@ def optimize(
         raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
     if missing is not None and missing >= voters.K:
         checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
-    belief = priors.parsed(prior, classes)
+    belief = None if prior is None else priors.parse(prior, classes)
     with output.status_line() as line:
         tables = [
             optimize_table(

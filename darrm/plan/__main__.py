@@ -27,7 +27,7 @@ from darrm.optimize.report import fitted
 from darrm.plan import planner
 from darrm.plan.mechanisms import MECHANISMS, TESTED, named
 from darrm.plan.report import Plan, Sweep, affordable_text, csv_text
-from darrm.priors import Prior, parsed
+from darrm.priors import Prior, parse
 from darrm.problem import Workload
 from darrm.util import checks
 from darrm.util.files import write_text
@@ -106,6 +106,7 @@ darrm release releases labels from the file of --output."""
 def plan(
     *,
     workload: Workload,
+    remark: str,
     prior: str | None,
     votes_look_like: str | None,
     slug: str | None,
@@ -146,19 +147,19 @@ def plan(
         write_text(csv, csv_text([made] if isinstance(made, Plan) else made.plans))
     if output.plot is not None:
         made.plot(output.plot)
-    output.print(text=lambda: text + made.text(output.path), document=lambda: made.document(output.path))
+    output.print(text=lambda: text + made.text(output.path, remark), document=lambda: made.document(output.path))
 
 
 def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:
     if votes_look_like is None:
-        return parsed(text, classes)
+        return None if text is None else parse(text, classes)
     if text is not None:
         raise ValueError("--votes-look-like is a prior, too: leave --prior out")
     file = Path(votes_look_like)
     if file.suffix and ":" not in votes_look_like and not file.exists():
         allowed = "an existing file of public votes, or a prior like dirichlet:0.01"
         checks.fail("--votes-look-like", votes_look_like, allowed)
-    return parsed(f"votes:{votes_look_like}" if file.exists() else votes_look_like, classes)
+    return parse(f"votes:{votes_look_like}" if file.exists() else votes_look_like, classes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,9 +30,9 @@ from darrm.priors import (
     Prior,
     RecordedVotes,
     Spread,
-    columns_of,
     law_of_ones,
     log_arrangements,
+    reference_priors,
     weights_of,
 )
 from darrm.problem import OPEN, Workload, is_open
@@ -49,7 +49,6 @@ MOST_ROLLED = 2**18  # histograms with a roll each: of more, rolls are drawn
 MOST_PLANNED = 1000  # classes: laws are computed class by class
 MOST_OPEN_VOTERS = 5_000  # of open answers: who said something new is drawn voter by voter
 SEED, SEED_OF_DICE = 20_250_101, 20_250_102  # public: the same numbers for everybody
-CONSENSUS = ("low", "medium", "high")  # the reference priors of `darrm.priors.columns_of`, in its order
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
     """List sorted histograms with their probabilities, or draw some."""
     checks.integer_at_least(1, K=K)
     if isinstance(prior, Spread):
-        first, *others = columns_of(classes).values()
+        first, *others = reference_priors(classes).values()
         rows, weights = histograms(first, K, classes, most)
         if weights is not None:  # the rows of the others are the same
             all_weights = [weights for _, weights in (histograms(one, K, classes, most) for one in (first, *others))]
@@ -275,7 +274,7 @@ class Measure:
         self.levels = self.counts[:, 0]  # the numbers of votes for the winner at which `curve` is computed
         self.name = "expected error" if self.is_error else "accuracy"
         # the ranking is by minimax regret over these
-        self.reference_priors = dict(zip(CONSENSUS, columns_of(self.classes).values(), strict=True))
+        self.reference_priors = reference_priors(self.classes)
         self.is_regret = isinstance(self.prior, Spread) and not self.is_error
         self._right: dict[tuple[Law, Prior], Array] = {}
 

@@ -15,7 +15,7 @@ from darrm.account.accountant import Spent
 from darrm.aggregator import Released, save_release
 from darrm.commands.command_line import numbered
 from darrm.errors import PlanError
-from darrm.plan.accuracy import CONSENSUS, MOST_LISTED, Measure, histograms
+from darrm.plan.accuracy import MOST_LISTED, Measure, histograms
 from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.calibration import CalibratedMechanism
 from darrm.plurality.bounds import share_right_at_most
@@ -144,8 +144,11 @@ class Plan:
             )
         return (*make, release_command(output, work))
 
-    def text(self, output: Path | None = None) -> str:
-        """Write the ranking, the reason for the first, the commands to release it, and the mechanisms left out."""
+    def text(self, output: Path | None = None, remark: str = "") -> str:
+        """Write the ranking, the reason for the first, the commands to release it, and the mechanisms left out.
+
+        ``output`` is the file that the best mechanism was written to, ``remark`` a note on the voters.
+        """
         parts = [
             [f"Plan for {subject(self.workload)} within {self.workload.total}"],
             list(_table(self)),
@@ -153,7 +156,7 @@ class Plan:
             list(_release(self, output)),
             ["Left out:", *(_wrapped(f"  {slug}: {reason}") for slug, reason in self.left_out)] * bool(self.left_out),
         ]
-        parts[0] += [_wrapped(f"  {line}") for line in _about(self)]
+        parts[0] += [_wrapped(f"  {line}") for line in _about(self, remark)]
         return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
     def __str__(self) -> str:
@@ -217,14 +220,14 @@ class Sweep:
         """The accuracy of the best released mechanism at each total ε."""
         return {plan.workload.total.epsilon: plan.best.accuracy for plan in self.plans}
 
-    def text(self, _output: Path | None = None) -> str:
+    def text(self, _output: Path | None = None, remark: str = "") -> str:
         """Write a line a mechanism and a column a total ε."""
         last = self.plans[-1]
         work, best = last.workload, self.best
         winners = ", ".join(f"{plan.best.slug} at {plan.workload.total.epsilon:g}" for plan in self.plans)
         lines = [
             f"Accuracy over the total ε, δ = {work.total.delta:g}, for {subject(work)}",
-            f"  {work.voters}",
+            f"  {work.voters}{remark}",
             f"  under {'the mean of the reference priors' if last.measure.is_regret else in_words(last.prior)}",
             "",
             f"{'total ε':<22}" + "".join(f"{epsilon:>9.4g}" for epsilon in best),
@@ -301,11 +304,11 @@ def _command(words: str) -> str:
     return "\n".join(lines)
 
 
-def _about(plan: Plan) -> Iterator[str]:
+def _about(plan: Plan, remark: str) -> Iterator[str]:
     """Write the voters, the prior, and the assumptions."""
     work, measure = plan.workload, plan.measure
     K, missing, release = work.voters.K, work.missing, counted(work)
-    yield str(work.voters)
+    yield f"{work.voters}{remark}"
     reference = ", ".join(f"{name} {prior.rounded}" for name, prior in measure.reference_priors.items())
     if measure.is_regret:
         yield f"no prior: minimax regret over the reference priors of consensus ({reference})"
@@ -332,7 +335,7 @@ def _table(plan: Plan) -> Iterator[str]:
     best, measure = plan.best, plan.measure
     name = max(len("mechanism"), *(len(row.name) for row in plan.rows)) + 1
     slug = max(len("slug"), *(len(row.slug) for row in plan.rows))
-    heads = [*CONSENSUS, "mean" if measure.is_regret else "prior"]
+    heads = [*measure.reference_priors, "mean" if measure.is_regret else "prior"]
     heads += ["error"] * (best.expected_error is not None) + ["answered"] * is_open(measure.classes)
     widths = [max(8, 1 + len(head)) for head in heads]
     heading = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))

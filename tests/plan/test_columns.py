@@ -10,7 +10,7 @@ import pytest
 from darrm.plan import Plan, plan
 from darrm.plan.accuracy import Measure
 from darrm.plan.mechanisms import named
-from darrm.priors import Ewens, Spread, columns_of, parse, to_json
+from darrm.priors import Ewens, Spread, parse, reference_priors, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Voters, Workload
 from tests.planned import accuracy_of
@@ -64,7 +64,7 @@ def test_drawn_columns_are_samples_of_their_own() -> None:
     work = Workload(Voters(60, PLAIN, overlap=1), 50, PrivacyParams(2, "1e-5"), 8)
     best = plan(work, mechanisms=[named("exponential")]).best
     assert best.law is not None
-    for name, prior in zip(("low", "medium", "high"), columns_of(8).values(), strict=True):
+    for name, prior in reference_priors(8).items():
         column, alone = best.consensus[name], accuracy_of(best.law, 60, 8, prior)
         assert 0.0 < column.standard_error < 0.02
         assert abs(column.value - alone.value) < 5.0 * np.hypot(column.standard_error, alone.standard_error)

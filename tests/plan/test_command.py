@@ -101,25 +101,6 @@ def test_the_written_table_releases_all_queries_within_the_budget(
     assert np.load(tmp_path / "l.npy").shape == (40,)
 
 
-@pytest.mark.slow
-def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "plan.json"
-    one = ["--mechanism", "permute-and-flip"]
-    for arguments in (
-        MANY_FLAGS,
-        ["--K", "5", *PRIVATE.split(), "--queries", "30", "--total", "3,1e-3", "--prior", "uniform", *one],
-        ["--total", "0.3,1e-4", "--K", "5", *PRIVATE.split()],
-        [*MODELS.split(), *one],
-    ):
-        assert run(partial(main, [*arguments, "--format", "json", "--output", str(path), "--force"])) == 0
-        report = validated(capsys.readouterr().out, "plan_report")
-        best = report["mechanisms"][0]
-        assert report["best"] == best["mechanism"]
-        assert best["curve"] == pytest.approx(curve_of(Table.load(path)), abs=1e-15)
-        assert float(best["spent"]["epsilon"]) <= float(report["workload"]["total"]["epsilon"]) * (1 + 1e-12)
-        assert len(best["curve"]) == len(report["levels"])
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("work", [MANY, pytest.param(FRESH, marks=pytest.mark.slow), FEW_MODELS, ONE], ids=str)
 def test_every_number_of_the_text_is_the_plans(work: Workload) -> None:
@@ -155,7 +136,8 @@ def test_every_number_of_the_text_is_the_plans(work: Workload) -> None:
 @pytest.mark.parametrize("work", [MANY, FRESH], ids=str)
 def test_every_number_of_the_json_is_the_plans(work: Workload) -> None:
     plan, K = planned(work), work.voters.K
-    report = plan.document()
+    report = validated(json.dumps(plan.document()), "plan_report")
+    assert report["best"] == report["mechanisms"][0]["mechanism"] == plan.best.slug
     assert report["levels"] == list(range(K // 2 + 1, K + 1))
     assert Workload(Voters.from_json(report["workload"]), report["workload"]["queries"], work.total) == work
     assert PrivacyParams.from_json(report["workload"]["total"]) == work.total
@@ -205,7 +187,8 @@ def test_two_queries_to_models_are_not_summed(capsys: pytest.CaptureFixture[str]
     [
         (MODELS, "planned as non-private voters", "new randomness"),
         ("--K 3 --non-private --queries 2 --total 1,1e-5", "one person may change all votes", "new randomness"),
-        ("--K 3 --non-private --overlap 1 --queries 2 --total 1,1e-5", "2 majority votes", "one person may change all"),
+        ("--K 3 --non-private --overlap 1 --queries 2 --total 1,1e-5", "2 majority votes", "default"),
+        ("--non-private --overlap 1 --total 1,1e-5", "at most 1 of them (K = 11: default)", "change all"),
     ],
 )
 def test_what_is_assumed_is_said(words: str, said: str, unsaid: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,9 +285,7 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
         ("", "--total EPS,DELTA is required: the budget of all answers tog"),
         ("--total 1", "--total must be EPS,DELTA"),
         ("--total 0,0.1", "epsilon of the total must be in (0, 700]"),
-        ("--total 1e308,0.1", "epsilon of the total must be in"),
         ("--total nan,0.1", "epsilon must be a finite number"),
-        ("--total inf,0", "epsilon must be a finite number"),
         ("--total 1,1", "delta must be in [0, 1)"),
         ("--total 1,1e-5 --queries 0", "queries must be an integer of at least 1"),
         ("--total 1,1e-5 --non-private --epsilon 1", "contradict each other"),
@@ -317,22 +298,11 @@ def test_a_prior_of_ones_own_is_planned_with_in_python(tmp_path: Path, monkeypat
         ("--total 1,1e-5 --mechanism permutflip", "did you mean permute-and-flip?"),
         ("--total 1,1e-5 --accuracy 0.5", "accuracy must be above 0.5, that of random guessing, got 0.5"),
         ("--total 1,1e-5 --accuracy 0 --classes open --non-private --overlap 1", "accuracy must be above 0"),
-        ("--total 1,1e-5 --queries -3", "queries must be an integer of at least 1"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     refused(main, arguments if "--non-private" in arguments else f"{PRIVATE} {arguments}", message, capsys)
 
 
-@pytest.mark.parametrize(
-    ("who", "message"),
-    [
-        ("", "Write --epsilon and --each-delta of each, or --non-private."),
-        ("--K 200 --overlap 1", "Write --epsilon and --each-delta of each, or --non-private."),
-        ("--each-delta 1e-5", "Write --epsilon and --each-delta of each, or --non-private."),
-        ("--models", "Write --epsilon and --each-delta of each, or --non-private."),
-        ("--epsilon 0.1", "--each-delta is missing"),
-    ],
-)
-def test_nothing_is_promised_of_voters_unasked(who: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(main, f"{who} --queries 5 --total 2,1e-5", message, capsys)
+def test_nothing_is_promised_of_voters_unasked(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(main, "--K 200 --overlap 1 --total 2,1e-5", "Write --epsilon and --each-delta of each", capsys)

@@ -231,21 +231,6 @@ def test_models_that_are_private_enough_need_no_noise() -> None:
         _ = found.aggregator
 
 
-@pytest.mark.slow
-def test_a_plan_ranks_by_accuracy_and_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_noise(monkeypatch)
-    found = plan(WORK, prior=Dirichlet())
-    accuracies = [option.accuracy for option in found.rows]
-    assert accuracies == sorted(accuracies, reverse=True)
-    left_out = dict(found.left_out)
-    assert set(left_out) == {"optimal", "rdp-optimal", "subsampling", "double-subsampling", "darrm-paper"}
-    assert "two classes" in left_out["darrm-paper"]
-    assert "own privacy" in left_out["subsampling"]
-    assert all(f"\n  {slug}: " in str(found) for slug in left_out)
-    pure = plan(Workload(WORK.voters, 12, PrivacyParams(3), 4))
-    assert dict(pure.left_out)["gnmax-analytic"] == "Gaussian noise gives no (epsilon, 0)"
-
-
 class TestCommands:
     @pytest.fixture(autouse=True)
     def quick(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
