@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 (private attributes of the estimators of this package)
 """Model cards: the guarantee of an estimator, its neighbors and its assumptions, from public facts only."""
 
 import json
@@ -62,7 +63,7 @@ def describe_vote(vote: Untyped) -> str:
             "as stated by its maker; this is not checked here."
         )
     trained, assumptions = "one for each shard", [promise]
-    if vote._overlap is not None:  # noqa: SLF001 (one package)
+    if vote._overlap is not None:
         trained = "trained elsewhere"
         reach = f"The data of one person influence at most {voters.reached} of the {voters.K} models"
         assumptions.append(f"{reach}; this is not checked here.")
@@ -113,7 +114,7 @@ def _fill(
     limit: str = "",
 ) -> str:
     """Fill the template; without a budget of answers, the cost of the models is the claim."""
-    grouped, names = model._grouped, [str(name) for name in model.classes_.tolist()]  # noqa: SLF001
+    grouped, names = model._grouped, [str(name) for name in model.classes_.tolist()]
     cost = {"epsilon": at_most(spent.epsilon), "delta": at_most(spent.delta)}
     claims = {
         "format": FORMAT,
@@ -123,7 +124,7 @@ def _fill(
     }
     given = budget or spent
     # a published key and known positions: then a row that leaves moves the others (darrm/estimators/teachers.py)
-    joins = grouped or model._unseeded  # noqa: SLF001
+    joins = grouped or model._unseeded
     return _CARD.format(
         kind=type(model).__name__,
         about="\n".join(about),
@@ -136,7 +137,7 @@ def _fill(
         ),
         assumptions=_listed(assumptions),
         classes=", ".join(names[:20]) + (" …" if len(names) > 20 else ""),
-        source="given." if model._named else "read from the labels, and is not covered by the guarantee.",  # noqa: SLF001
+        source="given." if model._named else "read from the labels, and is not covered by the guarantee.",
         rows="" if grouped else "- Every row belongs to another person.\n",
         claims=json.dumps(claims, indent=2),
     )

@@ -3,6 +3,7 @@
 >>> from darrm.estimators.dpsgd import PrivateSGDClassifier
 """
 
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +19,7 @@ from darrm.util import checks
 from darrm.util.extras import Untyped
 
 
+@dataclass(eq=False, repr=False)
 class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """A network that is trained by DP-SGD with the least noise for a target.
 
@@ -36,24 +38,14 @@ class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     (200,)
     """
 
-    def __init__(
-        self,
-        build: Build,
-        classes: Untyped,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        learning_rate: float = 0.5,
-        steps: int = 100,
-        sampling_rate: float = 0.1,
-    ) -> None:
-        self.build = build
-        self.classes = classes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.learning_rate = learning_rate
-        self.steps = steps
-        self.sampling_rate = sampling_rate
+    build: Build
+    classes: Untyped
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    learning_rate: float = 0.5
+    steps: int = 100
+    sampling_rate: float = 0.1
 
     def fit(self, X: Untyped, y: Untyped) -> Untyped:
         """Train the network on (n, d) numbers and (n,) labels among the classes; `ValueError` for others."""

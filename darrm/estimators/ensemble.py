@@ -39,7 +39,10 @@ def _in_one_line() -> Iterator[None]:
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """Inputs, classes, shards and teachers of an estimator whose teachers are clones of one parameter."""
+    """Inputs, classes, shards and teachers of an estimator whose teachers are clones of one parameter.
+
+    Estimators are dataclasses for their ``__init__``; scikit-learn's rules for equality and printing stay.
+    """
 
     teacher_parameter = "estimator"
     seeded = True  # whether random_state governs the teachers' training

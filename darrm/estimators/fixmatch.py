@@ -1,6 +1,7 @@
 """FixMatch as a scikit-learn classifier for images. Needs the extra ensemble."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from darrm.util import checks
 from darrm.util.extras import Untyped, require
 
 
+@dataclass(eq=False, repr=False)
 class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """A network that learns from few labeled images, with some wrong labels, and from many unlabeled ones [SBL20].
 
@@ -42,15 +44,12 @@ class FixMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     semi_supervised = True  # it takes all inputs, with the label -1 for none
 
-    def __init__(
-        self, *, channels: int = 1, recipe: Untyped = None, random_state: Untyped = None, checkpoint: str | None = None,
-        verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.channels = channels
-        self.recipe = recipe
-        self.random_state = random_state
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+    _: KW_ONLY
+    channels: int = 1
+    recipe: Untyped = None
+    random_state: Untyped = None
+    checkpoint: str | None = None
+    verbose: int = 0
 
     def fit(self, X: Untyped, y: Untyped) -> Untyped:
         """Train on (n, d) images and their (n,) classes, integers, -1 for none."""

@@ -8,7 +8,7 @@ labels are post-processing of an earlier release. No votes or private data are k
 import hashlib
 import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -95,6 +95,7 @@ def _student_has_probabilities(pate: "PATEClassifier") -> bool:
     return student is None or isinstance(student, str) or hasattr(student, "predict_proba")
 
 
+@dataclass(eq=False, repr=False)
 class PATEClassifier(Ensemble):
     """A publishable student of private teachers: PATE [P].
 
@@ -163,42 +164,23 @@ class PATEClassifier(Ensemble):
 
     teacher_parameter = "teacher"
 
-    def __init__(
-        self,
-        teacher: Untyped,
-        student: Untyped = None,
-        *,
-        n_teachers: int = 250,
-        epsilon: float = 2.0,
-        delta: float = 1e-5,
-        max_answers: int | None = None,
-        aggregator: Untyped = CONFIDENT,
-        accounting: str = WORST_CASE,
-        votes_look_like: str | None = None,
-        public_share: float | None = None,
-        semi_supervised: Untyped = "auto",
-        classes: Untyped = None,
-        n_jobs: int | None = None,
-        random_state: Untyped = None,
-        ledger: Untyped = None,
-        verbose: int = 0,
-    ) -> None:
-        self.teacher = teacher
-        self.student = student
-        self.n_teachers = n_teachers
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_answers = max_answers
-        self.aggregator = aggregator
-        self.accounting = accounting
-        self.votes_look_like = votes_look_like
-        self.public_share = public_share
-        self.semi_supervised = semi_supervised
-        self.classes = classes
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.ledger = ledger
-        self.verbose = verbose
+    teacher: Untyped
+    student: Untyped = None
+    _: KW_ONLY
+    n_teachers: int = 250
+    epsilon: float = 2.0
+    delta: float = 1e-5
+    max_answers: int | None = None
+    aggregator: Untyped = CONFIDENT
+    accounting: str = WORST_CASE
+    votes_look_like: str | None = None
+    public_share: float | None = None
+    semi_supervised: Untyped = "auto"
+    classes: Untyped = None
+    n_jobs: int | None = None
+    random_state: Untyped = None
+    ledger: Untyped = None
+    verbose: int = 0
 
     def __getstate__(self) -> Untyped:
         """Drop the fitted state of the caller's teacher and student: a copy holds nothing private."""

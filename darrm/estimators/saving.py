@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 (private attributes of the estimators of this package)
 """Files of fitted estimators, by skops: no pickle, and no code of unnamed types.
 
 A file holds the teachers, or the student, as skops writes them, and plain data: the release as the document of
@@ -231,7 +232,7 @@ def _check_types(fields: Mapping[str, Any], **kinds: type) -> None:
 
 
 def _vote_state(vote: Untyped) -> dict[str, Untyped]:
-    plan, release, handle, ledger = vote.plan_, None, vote._spending, None  # noqa: SLF001 (one package)
+    plan, release, handle, ledger = vote.plan_, None, vote._spending, None
     if not handle.is_in_memory:
         place = "" if is_url(handle.path) else str(Path(handle.path).absolute())
         ledger = handle.__getstate__() | {"path": place}
@@ -271,7 +272,7 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
         vote.plan_ = replace(vote.plan_, **kept)
         if state["own"]:
             vote.aggregator = aggregator
-    vote._spending = _read_handle(vote, state["ledger"])  # noqa: SLF001
+    vote._spending = _read_handle(vote, state["ledger"])
 
 
 def _read_handle(vote: Untyped, kept: Any) -> LedgerHandle:  # noqa: ANN401 (any value of a file)
@@ -295,7 +296,7 @@ def _read_handle(vote: Untyped, kept: Any) -> LedgerHandle:  # noqa: ANN401 (any
 def _student_state(pate: Untyped) -> dict[str, Untyped]:
     budget = [pate.report_.budget.epsilon_text, pate.report_.budget.delta_text]
     report = asdict(pate.report_) | {"budget": budget}
-    return {"student": pate.student_, "codes": pate._codes, "answers": pate.answers_, "report": report}  # noqa: SLF001
+    return {"student": pate.student_, "codes": pate._codes, "answers": pate.answers_, "report": report}
 
 
 def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
@@ -303,10 +304,10 @@ def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
     _check_types(state, answers=np.ndarray, codes=bool)
     if not hasattr(state["student"], "predict"):
         raise TableError("student", "it cannot predict")
-    pate.student_, pate._codes, pate.answers_ = state["student"], state["codes"], state["answers"]  # noqa: SLF001
+    pate.student_, pate._codes, pate.answers_ = state["student"], state["codes"], state["answers"]
     report, spent = dict(state["report"]), dict(state["report"]["spent"])
     spent["bounds"] = tuple(Bound(**bound) for bound in spent["bounds"])
     report |= {"spent": Spent(**spent), "budget": PrivacyParams(*report["budget"])}
     pate.report_ = PATEReport(**report)
     if pate.ledger is None:  # the budget was of another process: another fit is a second budget
-        pate._spending = LedgerHandle(MEMORY, "", seen=int(pate.report_.spent.queries))  # noqa: SLF001
+        pate._spending = LedgerHandle(MEMORY, "", seen=int(pate.report_.spent.queries))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -231,6 +232,7 @@ class PayingVote(Ensemble):
         return card.describe_vote(self)
 
 
+@dataclass(eq=False, repr=False)
 class PrivateVotingClassifier(PayingVote):
     """A private plurality vote of non-private teachers, trained on disjoint shards.
 
@@ -287,32 +289,18 @@ class PrivateVotingClassifier(PayingVote):
     ((15,), 5, True)
     """
 
-    def __init__(
-        self,
-        estimator: Untyped,
-        n_teachers: int = 250,
-        *,
-        epsilon: float = 2.0,
-        delta: float = 1e-5,
-        max_queries: int = 1000,
-        classes: Untyped = None,
-        aggregator: Untyped = BEST,
-        n_jobs: int | None = None,
-        random_state: Untyped = None,
-        ledger: Untyped = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.n_teachers = n_teachers
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_queries = max_queries
-        self.classes = classes
-        self.aggregator = aggregator
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.ledger = ledger
-        self.verbose = verbose
+    estimator: Untyped
+    n_teachers: int = 250
+    _: KW_ONLY
+    epsilon: float = 2.0
+    delta: float = 1e-5
+    max_queries: int = 1000
+    classes: Untyped = None
+    aggregator: Untyped = BEST
+    n_jobs: int | None = None
+    random_state: Untyped = None
+    ledger: Untyped = None
+    verbose: int = 0
 
     def _voters(self) -> Voters:
         checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
@@ -359,6 +347,7 @@ class PrivateVotingClassifier(PayingVote):
         return vote
 
 
+@dataclass(eq=False, repr=False)
 class PrivateModelsVotingClassifier(PayingVote):
     """The plurality vote of differentially private models, such as diffprivlib's.
 
@@ -399,34 +388,19 @@ class PrivateModelsVotingClassifier(PayingVote):
 
     seeded = False
 
-    def __init__(
-        self,
-        estimator: Untyped,
-        n_models: int = 10,
-        *,
-        epsilon_each: Number | None = None,
-        delta_each: Number | None = None,
-        epsilon: float = 2.0,
-        delta: float = 1e-5,
-        max_queries: int = 1000,
-        classes: Untyped = None,
-        n_jobs: int | None = None,
-        random_state: Untyped = None,
-        ledger: Untyped = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.n_models = n_models
-        self.epsilon_each = epsilon_each
-        self.delta_each = delta_each
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_queries = max_queries
-        self.classes = classes
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.ledger = ledger
-        self.verbose = verbose
+    estimator: Untyped
+    n_models: int = 10
+    _: KW_ONLY
+    epsilon_each: Number | None = None
+    delta_each: Number | None = None
+    epsilon: float = 2.0
+    delta: float = 1e-5
+    max_queries: int = 1000
+    classes: Untyped = None
+    n_jobs: int | None = None
+    random_state: Untyped = None
+    ledger: Untyped = None
+    verbose: int = 0
 
     def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
         """Train the models on disjoint shards, as `PrivateVotingClassifier.fit`.
