@@ -49,10 +49,10 @@ from darrm.account.accountant import COMPOSITIONS, PrivacyAccountant, Spent, gua
 from darrm.account.admission import Admission
 from darrm.errors import DeliveryError, LedgerError, PrivateFigureError
 from darrm.ledger.chain import LedgerDigest, SigningKey
-from darrm.ledger.postgres import open_store
+from darrm.ledger.postgres import Store, open_store
 from darrm.ledger.rows import FORMAT, STREAM, Budget, Entry, now
 from darrm.ledger.sqlite import MEMORY
-from darrm.ledger.store import Store, corrupted
+from darrm.ledger.store import corrupted
 from darrm.ledger.transaction import Transaction
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyPair, PrivacyParams
@@ -96,12 +96,8 @@ class PrivacyLedger:
     signing_key
         The file of an Ed25519 key that signs every entry from the first one on: `darrm.ledger.chain`.
 
-    Raises
-    ------
-    LedgerError
-        If the file is missing, corrupted or not a ledger, or has entries that the key did not sign.
-    ValueError
-        If the key is none, encrypted, or readable by others.
+    `LedgerError` if the file is missing, corrupted or not a ledger, or has entries that the key did not sign;
+    `ValueError` if the key is none, encrypted, or readable by others.
 
     Examples
     --------
@@ -170,12 +166,8 @@ the (epsilon, delta) of each query allow
         timeout, signing_key
             As of `PrivacyLedger`.
 
-        Raises
-        ------
-        ValueError
-            If the budget, the composition, the name or the key is none that a ledger can have.
-        LedgerError
-            If the file exists or cannot be written.
+        `ValueError` if the budget, the composition, the name or the key is none that a ledger can have; `LedgerError`
+        if the file exists or cannot be written.
         """
         budget = PrivacyParams.of(budget, "budget")
         checks.positive(budget_epsilon=budget.epsilon, advice="a budget of 0 admits nothing")
@@ -239,12 +231,7 @@ the (epsilon, delta) of each query allow
     def digest(self, number: int | None = None) -> LedgerDigest:
         """Return what shows later whether entries were changed or are gone: at an entry, by default the last.
 
-        Raises
-        ------
-        ValueError
-            If there is no such entry.
-        LedgerError
-            If the ledger cannot be read.
+        `ValueError` if there is no such entry; `LedgerError` if the ledger cannot be read.
 
         Examples
         --------
@@ -289,10 +276,7 @@ the (epsilon, delta) of each query allow
             In place of ``output``, the place of the labels in a stream: they stay in the ledger, and the same
             transaction drops those of the entry before. Refused if the stream went on meanwhile.
 
-        Returns
-        -------
-        number
-            The number of the new entry.
+        Returns the number of the new entry.
 
         Raises
         ------
@@ -314,7 +298,6 @@ the (epsilon, delta) of each query allow
         _check_text("note", note)
         _check_charge(charge)
         kept = None if labels is None else _to_npy(labels, charge)
-        target = _target(output, cursor)
         asked = () if cursor is None else _ids(cursor.questions, charge.count)
         token, number, seen = secrets.token_hex(16), 0, self._seen[0]
         account = None
@@ -324,15 +307,14 @@ the (epsilon, delta) of each query allow
                     self._admission.make_room(account, self._as_held(account, charge))
                 with self._transaction(write=True) as (written, account):
                     held = self._as_held(account, charge)
-                    self._check_output(written, output, target)
-                    self._check_cursor(written, cursor)
+                    self._check_place(written, output, cursor)
                     if self._admission.admits(account, held, decide=attempt == _ATTEMPTS):
                         number = written.write(
                             held,
                             note=note,
                             labels_digest="" if labels is None else labels_digest(labels),
                             token=token,
-                            output=target,
+                            output=_target(output, cursor),
                             questions=asked,
                             labels=kept,
                         )
@@ -444,26 +426,22 @@ the (epsilon, delta) of each query allow
             newest = transaction.newest
         self._seen = newest  # committed
 
-    def _check_output(self, read: Transaction, output: Path | None, target: str) -> None:
-        """Raise `ValueError` if the file exists or other labels wait for it: asked under the lock, so that one wins."""
+    def _check_place(self, read: Transaction, output: Path | None, cursor: StreamCursor | None) -> None:
+        """Raise `ValueError` if the file or the next place of the stream is taken: under the lock, so that one wins."""
+        if cursor is not None and (later := read.tables.newest_for(cursor.stream, cursor.after)):
+            raise ValueError(
+                f"another process answers this stream (entry {later} of the ledger): stop one of them, or "
+                "name each stream (--stream NAME); nothing was debited for this question"
+            )
         if output is None:
             return
+        target = _target(output, None)
         if entry := read.tables.waiting_for(target):
             raise ValueError(
                 f"labels for {target!r} were paid for already and are not delivered yet (entry {entry} of the "
                 f"ledger): wait for the other release, or run `{self.recovery(entry, target)}`; nothing was debited"
             )
         check_new(output)
-
-    def _check_cursor(self, read: Transaction, cursor: StreamCursor | None) -> None:
-        """Raise `ValueError` if the stream went on: asked under the lock, so that no place is taken twice."""
-        if cursor is None:
-            return
-        if later := read.tables.newest_for(cursor.stream, cursor.after):
-            raise ValueError(
-                f"another process answers this stream (entry {later} of the ledger): stop one of them, or "
-                "name each stream (--stream NAME); nothing was debited for this question"
-            )
 
     def raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
         """Raise the `DeliveryError` of the first entry after an entry, of the call with a token, if there is one."""

@@ -10,34 +10,19 @@ from contextlib import suppress
 
 from darrm.errors import LedgerError
 from darrm.ledger.ledger import DEFAULT_TIMEOUT, PrivacyLedger
-from darrm.ledger.postgres import open_store
+from darrm.ledger.postgres import Store, open_store
 from darrm.ledger.rows import Budget
-from darrm.ledger.store import Store, Tables
+from darrm.ledger.store import Tables
 from darrm.ledger.transaction import Transaction
 from darrm.util import checks
 
 
 def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyLedger:
-    """Move a ledger to another store, and close the old one.
+    """Move a ledger, a file or URL, to a new place without a ledger, close the old one, and return the new one.
 
-    Parameters
-    ----------
-    name, there
-        The file or URL of the ledger, and the new one, which holds no ledger yet.
-    timeout
-        As of `PrivacyLedger`.
-
-    Returns
-    -------
-    ledger
-        The new one: the same identity, entries, hashes, and labels that wait.
-
-    Raises
-    ------
-    LedgerError
-        If either store refuses, the old ledger is damaged or was moved elsewhere, or the new place is taken.
-    ValueError
-        If a name is none, or both are the same.
+    It has the same identity, entries, hashes, and labels that wait. `LedgerError` if either store refuses, the old
+    ledger is damaged or was moved elsewhere, or the new place is taken; `ValueError` if a name is none, or both are the
+    same.
     """
     source, target = open_store(name, timeout=timeout), open_store(there, timeout=timeout)
     if source.path == target.path:

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 
 from darrm.errors import LedgerError
 from darrm.ledger.sqlite import SQLiteStore
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Store, Tables, is_url, schema
+from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Tables, is_url, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 
@@ -73,25 +73,12 @@ def check_url(url: str) -> None:
         raise ValueError(f"the URL of a ledger must have no password in it: {advice}")
 
 
-def open_store(name: str, *, timeout: float) -> Store:
-    """Return the store of a ledger, by its URL or the name of its file."""
-    return PostgresStore(name, timeout=timeout) if is_url(name) else SQLiteStore(name, timeout=timeout)
-
-
-class PostgresStore(Store):
+class PostgresStore:
     """Transactions on a ledger in PostgreSQL, over one connection for each process.
 
-    Parameters
-    ----------
-    path
-        Its URL, as libpq reads it, without a password.
-    timeout
-        Seconds to wait for the server, and for another process's transaction.
-
-    Raises
-    ------
-    ValueError
-        If the URL is none, or has a password, or psycopg is not installed.
+    ``path`` is its URL, as libpq reads it; `ValueError` if it is none, has a password, or psycopg is not installed.
+    ``timeout`` is how many seconds to wait for the server, and for another process's transaction. Methods raise
+    `LedgerError` if the server refuses or is gone.
     """
 
     def __init__(self, path: str, *, timeout: float) -> None:
@@ -115,14 +102,15 @@ class PostgresStore(Store):
     def discard(self) -> None:
         """Do nothing: tables whose creation failed were never there."""
 
+    def is_unfinished(self) -> bool:
+        """Whether a creation was cut off and left something: never, it is one transaction."""
+        return False
+
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator["PostgresTables"]:
-        """Run a block as one transaction, or as part of one: durable when it ends, undone if it raises.
+        """Run a block as one transaction: durable when it ends, undone if it raises.
 
-        Raises
-        ------
-        LedgerError
-            If the server refuses or is gone; the block's changes are then undone, or `PrivacyLedger.debit` finds out.
+        If a commit was cut off, `PrivacyLedger.debit` finds out whether it happened.
         """
         if self._process != os.getpid():
             self._afresh()
@@ -228,9 +216,6 @@ class PostgresTables(Tables):
         if self.execute(_ADDED) != [(0,)]:
             raise self.corrupted("a trigger or a view was added, which may undo a debit")
 
-    def check_pages(self) -> None:
-        """Do nothing: the server checks its pages, see its data_checksums."""
-
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
@@ -244,3 +229,11 @@ def _translated(path: str) -> Iterator[None]:
         unknown = _LOST if isinstance(error, psycopg.OperationalError) else "the database refused: nothing was released"
         words = " ".join(str(error).split()) or type(error).__name__
         raise LedgerError(path, f"{_ADVICE[named[0]] if named else unknown} (PostgreSQL: {words})") from error
+
+
+Store = SQLiteStore | PostgresStore
+
+
+def open_store(name: str, *, timeout: float) -> Store:
+    """Return the store of a ledger, by its URL or the name of its file."""
+    return PostgresStore(name, timeout=timeout) if is_url(name) else SQLiteStore(name, timeout=timeout)

@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 from darrm.errors import LedgerError
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Store, Tables, schema
+from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Tables, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped
 from darrm.util.files import between_transactions
@@ -103,12 +103,8 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 def lock_beside(path: str, *, write: bool) -> Iterator[bool]:
     """Hold the lock of a ledger's transactions; yield False, without it, if another process holds it.
 
-    A reader makes no file: without one, only the locks of SQLite hold.
-
-    Raises
-    ------
-    LedgerError
-        If the file system has no such locks, or a writer may not open the file.
+    A reader makes no file: without one, only the locks of SQLite hold. `LedgerError` if the file system has no such
+    locks, or a writer may not open the file.
     """
     real = Path(os.path.realpath(path))  # of the file, not of a link to it
     beside = real.with_name(f".{real.name}.lock")
@@ -196,15 +192,11 @@ class SQLiteTables(Tables):
         return self.execute(statement)[0][0]
 
 
-class SQLiteStore(Store):
-    """Transactions on one ledger file, or on a database in memory.
+class SQLiteStore:
+    """Transactions on one ledger file, or on a database in memory, ``:memory:``.
 
-    Parameters
-    ----------
-    path
-        The file, or ``:memory:``.
-    timeout
-        Seconds to wait for another process's transaction.
+    ``timeout`` is how many seconds to wait for another process's transaction. Methods raise `LedgerError` if the
+    database refuses.
     """
 
     def __init__(self, path: str, *, timeout: float) -> None:
@@ -218,13 +210,7 @@ class SQLiteStore(Store):
         self._memory_lock = threading.RLock()
 
     def create(self) -> None:
-        """Make a new empty file, or the database in memory.
-
-        Raises
-        ------
-        LedgerError
-            If the path exists.
-        """
+        """Make a new empty file, or the database in memory; the first transaction fills it."""
         if self.path == MEMORY:
             self._memory = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
             return
@@ -251,13 +237,7 @@ class SQLiteStore(Store):
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[SQLiteTables]:
-        """Run a block as one transaction: committed at its end, rolled back if it raises.
-
-        Raises
-        ------
-        LedgerError
-            If the database refuses; the block's changes are then undone.
-        """
+        """Run a block as one transaction: durable when it ends, undone if it raises."""
         with translated(self.path), self._connection() as connection, self._begun(connection, write=write):
             try:
                 self._check_file()

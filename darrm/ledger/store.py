@@ -6,9 +6,7 @@ differ in the types of columns, in what shows that a database is a ledger, and i
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from darrm.errors import LedgerError
@@ -71,23 +69,22 @@ def schema(integer: str, text: str, blob: str, one_cost: str) -> tuple[str, ...]
     )
 
 
-class Tables(ABC):
+class Tables:
     """The tables of a ledger within one open transaction; the values of their rows are not checked here."""
 
     path: str
     schema: tuple[str, ...]
 
-    @abstractmethod
     def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
         """Run a statement with its values ``$1``, ``$2`` …; return the rows that it yields."""
+        raise NotImplementedError
 
-    @abstractmethod
     def check_format(self) -> None:
         """Raise `LedgerError` if the database is no ledger of this format, or changes rows by itself."""
+        raise NotImplementedError
 
-    @abstractmethod
     def check_pages(self) -> None:
-        """Raise `LedgerError` if a page of a file is damaged."""
+        """Raise `LedgerError` if a page of a file is damaged; a server checks its own (data_checksums)."""
 
     def create(self, budget: Budget) -> None:
         """Make the tables, with the budget."""
@@ -148,7 +145,7 @@ class Tables(ABC):
         """Write a new entry."""
         self.execute(
             "INSERT INTO entries (id, time, cost, count, note, table_digest, labels_digest, token, output, questions, "
-            "entry_hash, signature, files, labels) "  # the format has a column of files; no release of today fills it
+            "entry_hash, signature, files, labels) "  # the format has a column of files, which stays empty
             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, '', $13)",
             *entry[:-1],
             labels,
@@ -184,30 +181,3 @@ class Tables(ABC):
 def corrupted(path: str, what: str) -> LedgerError:
     """Return the error for a damaged ledger, with the remedy."""
     return LedgerError(path, f"it is corrupted ({what}): {RESTORE}")
-
-
-class Store(ABC):
-    """Transactions on one ledger; every method raises `LedgerError` if the store refuses.
-
-    ``path`` names it in messages and on command lines; ``timeout`` is how many seconds it waits for another
-    transaction.
-    """
-
-    path: str
-    timeout: float
-
-    @abstractmethod
-    def create(self) -> None:
-        """Prepare a place for a new ledger; the first transaction fills it."""
-
-    @abstractmethod
-    def discard(self) -> None:
-        """Remove what `create` made, if its first transaction failed."""
-
-    @abstractmethod
-    def transaction(self, *, write: bool) -> AbstractContextManager[Tables]:
-        """Run a block as one transaction: durable when it ends, undone if it raises."""
-
-    def is_unfinished(self) -> bool:
-        """Whether a creation was cut off and left something without a table."""
-        return False

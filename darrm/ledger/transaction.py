@@ -32,12 +32,7 @@ _RECENT = 16  # entries at the end of the log whose hashes every transaction com
 class Transaction:
     """An open transaction; every method raises `LedgerError` if the ledger is damaged.
 
-    Parameters
-    ----------
-    tables
-        The tables within the transaction.
-    key
-        Signs new entries; None for no signatures.
+    ``key`` signs new entries; None for no signatures.
     """
 
     def __init__(self, tables: Tables, key: SigningKey | None = None) -> None:
