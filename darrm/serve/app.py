@@ -12,9 +12,9 @@ import hmac
 import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -28,7 +28,7 @@ from darrm.commands.values import real
 from darrm.errors import DarrmError
 from darrm.serve import page
 from darrm.serve.clients import Client, authenticate, read_clients, read_version
-from darrm.serve.questions import WAITING, Asked, Questions, RefusedError, Row
+from darrm.serve.questions import Asked, Questions, RefusedError, Row
 from darrm.serve.worker import AnswerWorker
 from darrm.util import checks
 from darrm.util.files import Json, parse_json
@@ -39,8 +39,8 @@ MOST_AT_ONCE = 1000  # questions of one request
 _SHOWN = 200  # questions of a list
 _MOST_HEAD_BYTES = 2**14  # of the address and the headers of a request
 _MOST_REQUESTS = 1024  # of known clients at once
-_ASKED = {field.name for field in fields(Asked)}
 _OPEN = {"0": "state <> 'open'", "1": "state IN ('open', 'ready') AND state = 'open'"}  # the second reads an index
+P = ParamSpec("P")
 T = TypeVar("T")
 Handler = Callable[[Request, Client], Awaitable[Response]]
 
@@ -158,28 +158,24 @@ class Service:
         except ValueError:
             raise RefusedError(400, "the body must be JSON in UTF-8, with each name of an object once") from None
 
-    async def _do(self, act: Callable[[Questions], T]) -> T:
-        return await asyncio.wrap_future(self._worker.do(act))
+    async def _do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
+        return await asyncio.wrap_future(self._worker.do(act, *values, **named))
 
     def _most_of(self, project: str) -> int:
         named = [client.project_questions for client in self._clients if client.project == project]
         return min(filter(None, named), default=0)
 
-    def _asking(self, rows: list[Json], client: Client) -> Callable[[Questions], dict[str, Row]]:
-        """Return a function that keeps questions, all or none, and returns those that existed."""
+    def _asked(self, rows: list[Json], client: Client) -> list[Asked]:
+        """Read the questions of a client that may ask."""
         if not client.questions:
             raise RefusedError(403, f"the client {client.name} may not ask")
-        for row in rows:
-            if not isinstance(row, dict) or not {"id"} <= set(row) <= _ASKED:
-                allowed = f"an object with some of {', '.join(sorted(_ASKED))}"
-                checks.fail("a question", checks.Found("something else"), allowed)
-        several, project = [_asked(row) for row in rows], self._most_of(client.project)
+        return [Asked.from_json(row) for row in rows]
 
-        def keep(questions: Questions) -> dict[str, Row]:
-            is_new = [(one.id, questions.ask(one, client, project)) for one in several]
-            return {name: {} if new else self._seen(questions, name, client) for name, new in is_new}
-
-        return keep
+    def _keep(self, questions: Questions, asked: list[Asked], client: Client) -> dict[str, Row]:
+        """Keep questions, all or none; return those that existed, and nothing for new ones."""
+        project = self._most_of(client.project)
+        is_new = [(one.id, questions.ask(one, client, project)) for one in asked]
+        return {name: {} if new else self._seen(questions, name, client) for name, new in is_new}
 
     async def create(self, request: Request, client: Client) -> Response:
         """Ask the voters until a deadline, or give all votes or counts.
@@ -187,9 +183,9 @@ class Service:
         The same again changes nothing (200), another with the id is refused (409), a spent budget of the client's own,
         too (402).
         """
-        keep = self._asking([await self._body(request)], client)
-        ((name, before),) = (await self._do(keep)).items()
-        row = await self._do(lambda questions: self._seen(questions, name, client))
+        asked = self._asked([await self._body(request)], client)
+        ((name, before),) = (await self._do(self._keep, asked, client)).items()
+        row = await self._do(self._seen, name, client)
         return JSONResponse(self._for(row, client), 200 if before else 201)
 
     async def ask(self, request: Request, client: Client) -> Response:
@@ -197,31 +193,32 @@ class Service:
         rows = await self._body(request)
         if not isinstance(rows, list) or not 0 < len(rows) <= MOST_AT_ONCE:
             checks.fail("the body", checks.Found("something else"), f"a list of 1 to {MOST_AT_ONCE} questions")
-        keep, names = self._asking(rows, client), [row["id"] for row in rows]
-        several = await self._ended(keep, names, LONGEST_POLL, client)
+        asked = self._asked(rows, client)
+        names = [one.id for one in asked]
+        several = await self._ended(self._worker.ends(self._keep, asked, client), names, LONGEST_POLL, client)
         return JSONResponse([self._for(several[name], client) for name in names])
 
     async def _ended(
-        self, act: Callable[[Questions], dict[str, Row]], names: list[str], seconds: float, client: Client
+        self, ends: Future[dict[str, Row]], names: list[str], seconds: float, client: Client
     ) -> dict[str, Row]:
         """Return questions when they have ended, or as they are after a timeout."""
         try:
             async with asyncio.timeout(seconds):
-                return await asyncio.wrap_future(self._worker.ends(act))
+                return await asyncio.wrap_future(ends)
         except TimeoutError:
-            return await self._do(lambda questions: {name: self._seen(questions, name, client) for name in names})
+            return await self._do(self._all_seen, names, client)
+
+    def _all_seen(self, questions: Questions, names: list[str], client: Client) -> dict[str, Row]:
+        return {name: self._seen(questions, name, client) for name in names}
 
     def _seen(self, questions: Questions, name: str, client: Client) -> Row:
         """Return a question that this client may see."""
         row = questions.one(name)
-        if row is None or not self._sees(row, client):
+        if row is None or not (
+            client.reads or client.voter or hmac.compare_digest(row["asker"].encode(), client.name.encode())
+        ):
             raise RefusedError(404, f"there is no question {name[:100]!r} that is yours")
         return row
-
-    def _sees(self, question: dict[str, Json], client: Client) -> bool:
-        return (
-            client.reads or bool(client.voter) or hmac.compare_digest(question["asker"].encode(), client.name.encode())
-        )
 
     def _for(self, question: dict[str, Json], client: Client) -> dict[str, Json]:
         """Return the fields that this client may read: only the asker and readers see the label."""
@@ -238,8 +235,8 @@ class Service:
             raise RefusedError(403, f"the client {client.name} is no voter")
         if not isinstance(row, dict) or set(row) != {"vote"}:
             checks.fail("the body", checks.Found("something else"), 'an object like {"vote": 1}')
-        name, vote = request.path_params["id"], row["vote"]
-        new = await self._do(lambda questions: questions.vote(name, client.voter, vote))
+        name = request.path_params["id"]
+        new = await self._do(Questions.vote, name, client.voter, row["vote"])
         return JSONResponse({"id": name, "new": new}, 201 if new else 200)
 
     async def read(self, request: Request, client: Client) -> Response:
@@ -247,12 +244,11 @@ class Service:
         name, wait = request.path_params["id"], real("wait", request.query_params.get("wait", "0"))
         if not 0 <= wait <= LONGEST_POLL:
             checks.fail("wait", wait, f"from 0 to {LONGEST_POLL:g}")
-        row = await self._do(lambda questions: self._seen(questions, name, client))
-        if row["state"] in WAITING and wait:
-            row = (
-                await self._ended(lambda questions: {name: self._seen(questions, name, client)}, [name], wait, client)
-            )[name]
-        return JSONResponse(self._for(row, client))
+        if wait:
+            rows = await self._ended(self._worker.ends(self._all_seen, [name], client), [name], wait, client)
+        else:
+            rows = await self._do(self._all_seen, [name], client)
+        return JSONResponse(self._for(rows[name], client))
 
     async def listed(self, request: Request, client: Client) -> Response:
         """List the newest questions that you may see; ?open=1: only open ones; ?open=0: only others."""
@@ -263,7 +259,7 @@ class Service:
 
     async def _list(self, client: Client, only: str = "1") -> list[dict[str, Json]]:
         own, values = ("", ()) if client.reads or client.voter else (" AND asker = ?", (client.name,))
-        found = await self._do(lambda questions: questions.shown(f"WHERE {only}{own}", values, _SHOWN))
+        found = await self._do(Questions.shown, f"WHERE {only}{own}", values, _SHOWN)
         return [self._for(one, client) for one in found]
 
     async def budget(self, _: Request, client: Client) -> Response:
@@ -272,13 +268,7 @@ class Service:
 
     async def _budget(self, client: Client) -> dict[str, Json]:
         left = await run_in_threadpool(self._worker.left)
-        used, of_project, answered = await self._do(
-            lambda questions: (
-                questions.used(f"client {client.name}"),
-                questions.used(f"project {client.project}"),
-                questions.numbers().get("answered", 0),
-            )
-        )
+        used, of_project, answered = await self._do(_used, client)
         answer: dict[str, Json] = {
             "left": left,
             "answered": answered,
@@ -326,9 +316,10 @@ async def _off_the_routes(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": "there is no such endpoint; /docs lists them"}, status, headers)
 
 
-def _asked(row: dict[str, Json]) -> Asked:
-    fixed: dict[str, Json] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return Asked(**fixed)
+def _used(questions: Questions, client: Client) -> tuple[int, int, int]:
+    """Count the questions of a client and of its project that were paid for or wait, and all answered ones."""
+    client_used, project_used = questions.used(f"client {client.name}"), questions.used(f"project {client.project}")
+    return client_used, project_used, questions.numbers().get("answered", 0)
 
 
 def _html(text: str) -> Response:

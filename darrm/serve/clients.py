@@ -12,16 +12,14 @@ import json
 import os
 import re
 import secrets
-import stat
-import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from darrm.ledger.ledger import check_id
 from darrm.util import checks
-from darrm.util.files import check_parent, read_json, sync
+from darrm.util.files import check_parent, read_json, replacing, sync
 
 MOST_BYTES = 2**24
 _TOKEN = re.compile("[0-9a-f]{64}")  # and the form of its hash
@@ -29,33 +27,15 @@ _TOKEN = re.compile("[0-9a-f]{64}")  # and the form of its hash
 
 @dataclass(frozen=True)
 class Client:
-    """A client and its permissions.
+    """A client and its permissions."""
 
-    Attributes
-    ----------
-    name
-        Its public name.
-    digest
-        The SHA-256 of its token.
-    voter
-        The number of its voter, from 1; 0 for none.
-    questions
-        The largest number of questions that it may ask, a limit besides the common budget.
-    project
-        Clients of one project share a limit; empty for none.
-    project_questions
-        The limit of the project; the smallest of its clients.
-    reads
-        Whether it reads the labels of all questions, or only of those that it asked.
-    """
-
-    name: str
-    digest: str
-    voter: int = 0
-    questions: int = 0
-    project: str = ""
-    project_questions: int = 0
-    reads: bool = False
+    name: str  # public
+    digest: str  # the SHA-256 of its token
+    voter: int = 0  # the number of its voter, from 1; 0 for none
+    questions: int = 0  # the largest number of questions that it may ask, a limit besides the common budget
+    project: str = ""  # clients of one project share a limit; empty for none
+    project_questions: int = 0  # the limit of the project; the smallest of its clients
+    reads: bool = False  # whether it reads the labels of all questions, or only of those that it asked
 
     def __post_init__(self) -> None:
         check_id("the name of a client", self.name)
@@ -106,36 +86,23 @@ def add_client(path: Path, client: Client) -> str:
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # one writer at a time; the file itself is replaced
-        return _add_client(path, client)
-    finally:
-        os.close(folder)
-
-
-def _add_client(path: Path, client: Client) -> str:
-    clients = read_clients(path) if path.exists() else ()
-    token = secrets.token_hex(32)  # safe in shells and options
-    if any(client.name == other.name for other in clients):
-        checks.fail("the name of a client", client.name, "new", "take its line out of the file to end its token")
-    if client.voter and any(client.voter == other.voter for other in clients):
-        checks.fail("voter", client.voter, "that of no other client")
-    rows = [asdict(other) for other in clients] + [{**asdict(client), "digest": hashed(token)}]
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)  # of mode 0600
-    made = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(json.dumps(rows, indent=1) + "\n")
+        clients = read_clients(path) if path.exists() else ()
+        if any(client.name == other.name for other in clients):
+            checks.fail("the name of a client", client.name, "new", "take its line out of the file to end its token")
+        if client.voter and any(client.voter == other.voter for other in clients):
+            checks.fail("voter", client.voter, "that of no other client")
+        token = secrets.token_hex(32)  # safe in shells and options
+        rows = [asdict(other) for other in (*clients, replace(client, digest=hashed(token)))]
+        with replacing(path, private=True) as made:
+            made.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
             if path.exists():  # the server may run as another user
                 before, now = path.stat(), made.stat()
                 if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
                     os.chown(made, before.st_uid, before.st_gid)
-                made.chmod(stat.S_IMODE(before.st_mode))
-            file.flush()
-            os.fsync(handle)
-        made.replace(path)
         sync(path.parent)
+        return token
     finally:
-        made.unlink(missing_ok=True)
-    return token
+        os.close(folder)
 
 
 def authenticate(clients: Iterable[Client], token: str) -> Client | None:

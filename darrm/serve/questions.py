@@ -18,7 +18,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -95,6 +95,16 @@ class Asked:
             checks.positive(seconds=self.seconds)
             if self.seconds > LONGEST_WAIT:
                 checks.fail("seconds", self.seconds, f"at most {LONGEST_WAIT:.0f}")
+
+    @classmethod
+    def from_json(cls, row: Json) -> "Asked":
+        """Read a question from plain data; `ValueError` if it is none."""
+        names = {field.name for field in fields(cls)}
+        if not isinstance(row, dict) or not {"id"} <= set(row) <= names:
+            allowed = f"an object with some of {', '.join(sorted(names))}"
+            checks.fail("a question", checks.Found("something else"), allowed)
+        fixed: dict[str, Json] = {k: tuple(value) if isinstance(value, list) else value for k, value in row.items()}
+        return cls(**fixed)
 
 
 @dataclass(frozen=True)

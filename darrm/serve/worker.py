@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError
@@ -44,6 +44,7 @@ _MOST_GATHERS = 5
 _RETRY = 1.0  # seconds after the ledger failed
 _LEFT_FOR = 2.0  # seconds of validity of a count of the remaining budget
 _OUTSIDE = (DarrmError, OSError, sqlite3.Error, MemoryError)  # not caused by a question: retried
+P = ParamSpec("P")
 T = TypeVar("T")
 Keep = Callable[[Sequence[End]], None]
 
@@ -128,19 +129,12 @@ class _Stream(AnswerStream):
 
 
 class AnswerWorker:
-    """Runs a deployment; `start` it, `do` things with its questions, `stop` it.
-
-    Attributes
-    ----------
-    trouble
-        The reason why nothing is answered at the moment, without votes or labels; empty if all is well.
-    answered
-        The number of answered questions since the start.
-    """
+    """Runs a deployment; `start` it, `do` things with its questions, `stop` it."""
 
     def __init__(self, deployment: Deployment, say: Callable[[str], object] = lambda _: None) -> None:
         self.deployment, self._say = deployment, say
-        self.trouble, self.answered = "", 0
+        self.trouble = ""  # the reason why nothing is answered at the moment, without votes or labels
+        self.answered = 0  # questions since the start
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._waiters: dict[str, list[_Task]] = {}  # the thread's own
         self._told = 0  # questions whose end the last commit kept
@@ -171,17 +165,19 @@ class AnswerWorker:
         else:
             self._thread.join()
 
-    def do(self, act: Callable[[Questions], T]) -> Future[T]:
+    def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> Future[T]:
         """Run an action on the questions; its future has the result when it is durable."""
-        self._tasks.put(task := _Task(act))
+        self._tasks.put(task := _Task(lambda questions: act(questions, *values, **named)))
         return task.future
 
-    def ends(self, act: Callable[[Questions], dict[str, Row]]) -> Future[dict[str, Row]]:
+    def ends(
+        self, act: Callable[Concatenate[Questions, P], dict[str, Row]], *values: P.args, **named: P.kwargs
+    ) -> Future[dict[str, Row]]:
         """Run an action that returns questions by their ids, nothing for new ones; return them when all have ended.
 
         Cancel the future to stop waiting.
         """
-        self._tasks.put(task := _Task(act, waits=True))
+        self._tasks.put(task := _Task(lambda questions: act(questions, *values, **named), waits=True))
         return task.future
 
     def left(self) -> int:
