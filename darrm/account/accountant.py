@@ -185,22 +185,12 @@ class PrivacyAccountant:
     def add(self, charge: PrivacyCost, *, consent: str | None = None) -> None:
         """Add a charge; equal kinds are counted together, so n charges equal one charge repeated n times.
 
-        Parameters
-        ----------
-        charge
-            The cost of queries.
-        consent
-            Word for word, if the charge itself lacks it: `PRIVATE_TOTAL` admits a cost that is private data,
-            and the total then is, too; `ESTIMATED_TOTAL` a published estimate, and the total then is one.
-
-        Raises
-        ------
-        PrivateFigureError
-            If the charge's cost depends on the data, and nothing admits it.
-        ValueError
-            If the charge does not hold for the voters: it is for another number of them, for more private ones, or for
-            a person who reaches fewer; if they are private models, and the charge is for other models, or one of
-            several queries that was proved for fresh randomness at every query.
+        ``consent`` is word for word, if the charge itself lacks it: `PRIVATE_TOTAL` admits a cost that is private data,
+        and the total then is, too; `ESTIMATED_TOTAL` a published estimate, and the total then is one.
+        `PrivateFigureError` if the charge's cost depends on the data, and nothing admits it. `ValueError` if the charge
+        does not hold for the voters: it is for another number of them, for more private ones, or for a person who
+        reaches fewer; if they are private models, and the charge is for other models, or one of several queries that
+        was proved for fresh randomness at every query.
         """
         checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
         if charge.reached is not None and self._voters is not None and charge.reached < self._voters.reached:
@@ -298,13 +288,7 @@ class PrivacyAccountant:
         return not declared and not any(kind.alone for kind in self._counts)
 
     def spent(self, delta: float) -> Spent:
-        """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, and name the smallest.
-
-        Raises
-        ------
-        ValueError
-            If ``delta`` is outside its range.
-        """
+        """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, and name the smallest."""
         return self._spent(delta, adaptive=False)
 
     def spent_adaptively(self, delta: float) -> Spent:

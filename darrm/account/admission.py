@@ -16,14 +16,7 @@ class Admission:
 
     An account is private if a larger one of the same kinds is: dropping answers is post-processing, and the sums of the
     filter only shrink. The account that was found within the budget is replaced as a whole and read once, so that the
-    counts of two accounts are never mixed.
-
-    Parameters
-    ----------
-    budget
-        What all queries together must satisfy.
-    composition
-        One of `COMPOSITIONS`: queries of one kind, of several, or of several chosen after earlier answers.
+    counts of two accounts are never mixed. ``composition`` is one of `COMPOSITIONS`.
     """
 
     def __init__(self, budget: PrivacyParams, composition: str) -> None:
@@ -36,14 +29,8 @@ class Admission:
     def admits(self, account: PrivacyAccountant, charge: PrivacyCost, *, decide: bool = False) -> bool:
         """Return whether an account is known to admit a charge, at the cost of comparing counts.
 
-        With ``decide`` it is bounded now if it is not known.
-
-        Raises
-        ------
-        ValueError
-            If the composition refuses the kind of the charge, or there are too many queries.
-        BudgetExceededError
-            If the charge was bounded and does not fit.
+        With ``decide`` it is bounded now if it is not known; `BudgetExceededError` if it does not fit. `ValueError` if
+        the composition refuses the kind of the charge, or there are too many queries.
         """
         if self._is_second_kind(account, charge):
             raise ValueError(
@@ -74,10 +61,7 @@ class Admission:
     def make_room(self, account: PrivacyAccountant, charge: PrivacyCost) -> None:
         """Bound an account with a charge and a reserve, which doubles each time until it no longer fits.
 
-        Raises
-        ------
-        BudgetExceededError
-            If the charge does not fit without a reserve.
+        `BudgetExceededError` if the charge does not fit without a reserve.
         """
         total = account.plus(charge)
         if self._room:

@@ -75,7 +75,6 @@ def describe_vote(vote: Untyped) -> str:
         spent=vote.privacy_spent_,
         digest=str(vote.ledger_.digest()),
         assumptions=assumptions,
-        limit=_LIMIT if models else "",
     )
 
 
@@ -111,7 +110,6 @@ def _fill(
     spent: Spent,
     digest: str,
     assumptions: list[str],
-    limit: str = "",
 ) -> str:
     """Fill the template; without a budget of answers, the cost of the models is the claim."""
     grouped, names = model._grouped, [str(name) for name in model.classes_.tolist()]
@@ -131,7 +129,7 @@ def _fill(
         guarantee=pair_at_most(given.epsilon, given.delta),
         released=released,
         person="one person is one group, with all rows of it" if grouped else "one row is one person",
-        neighbors=_NEIGHBORS + (_JOINS if joins else "") + limit,
+        neighbors=_NEIGHBORS + (_JOINS if joins else "") + ("" if model.seeded else _LIMIT),
         spent=_listed(
             [spent_line(spent), *([f"Paid by the ledger whose digest was then `{digest}`."] if digest else [])]
         ),

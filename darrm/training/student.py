@@ -50,11 +50,10 @@ from darrm.training.network import (
     network_digest,
     threads_for,
 )
+from darrm.training.recipes import distorted
 from darrm.training.training import digest_of, load_tensors, save_tensors
 from darrm.util import checks
 from darrm.util.progress import bar
-
-_IMAGE_AXES = 4  # batch, channels, height, width
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,7 @@ class Perturbation:
         `ValueError` if a geometric change meets inputs other than images (B, channels, height, width).
         """
         if self.shift or self.rotation or self.scale or self.shear or self.flip:
-            if x.ndim != _IMAGE_AXES:
-                found = checks.Found(f"inputs of shape {tuple(x.shape[1:])}")
-                checks.fail("x", found, "images", "use noise and fading alone")
-            maps = self._maps(x, generator).to(x.device)
-            places = nn.functional.affine_grid(maps, list(x.shape), align_corners=False)
-            x = nn.functional.grid_sample(x, places, align_corners=False)
+            x = distorted(x, self._maps(x, generator).to(x.device))
         if self.fading:
             x = x * along_first(torch.exp(_uniform(self.fading, len(x), generator=generator)).to(x.device), x)
         if self.noise:
