@@ -78,14 +78,6 @@ def test_a_person_who_leaves_with_all_rows_changes_one_teacher() -> None:
     assert len(changed(fitted(X, y, people), left)) == 1
 
 
-def test_rows_of_a_person_are_in_one_shard() -> None:
-    people = list("abcabcabc")
-    teachers = assign(people, 50, KEY)
-    for person in "abc":
-        assert len({teacher for teacher, whose in zip(teachers, people, strict=True) if whose == person}) == 1
-    assert len(set(teachers)) > 1
-
-
 @pytest.mark.statistical
 def test_shards_are_drawn_evenly_and_by_the_key() -> None:
     # a chi-square of 9 degrees of freedom is above 48 with probability 2.5e-7

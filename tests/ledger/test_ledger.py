@@ -315,23 +315,28 @@ def test_threads_share_a_ledger(place: str) -> None:
     for where in (":memory:", place):
         ledger = PrivacyLedger.create(where, PrivacyParams(1, "1e-3"))
         fit = ledger.queries_that_fit(QUERY)
-        refused: list[int] = []
+        came: list[int | None] = []
 
-        def debit_many(ledger: PrivacyLedger = ledger, refused: list[int] = refused, times: int = fit) -> None:
+        def debit_many(ledger: PrivacyLedger = ledger, came: list[int | None] = came, times: int = fit) -> None:
             for _ in range(times // 2):
                 try:
-                    ledger.debit(QUERY)
+                    came.append(ledger.debit(QUERY))
                 except BudgetExceededError:
-                    refused.append(1)
+                    came.append(None)
+                with pytest.raises(ValueError, match="queries of one kind"):
+                    ledger.debit(OTHER)
 
+        ledger.debit(QUERY)
         threads = [threading.Thread(target=debit_many) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert ledger.spent.queries == fit
-        assert len(refused) == 4 * (fit // 2) - fit
-        assert [entry.number for entry in ledger.entries()] == list(range(1, fit + 1))  # none twice
+        numbers = [number for number in came if number is not None]
+        assert len(came) == 4 * (fit // 2)
+        assert sorted(numbers) == list(range(2, fit + 1))  # none twice
+        assert [entry.number for entry in ledger.entries()] == [1, *sorted(numbers)]
 
 
 PRELUDE = """

@@ -1,7 +1,6 @@
 """What a debit costs whatever the length of the log, and what it believes of the log."""
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from darrm import PrivacyLedger
-from darrm.errors import BudgetExceededError, LedgerError
+from darrm.errors import LedgerError
 from darrm.ledger import ledger as ledger_module
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
@@ -102,28 +101,3 @@ def test_sums_are_compared_where_the_whole_log_is_read(tmp_path: Path) -> None:
     for read in (ledger.entries, ledger.check):
         with pytest.raises(LedgerError, match="the log and its totals differ"):
             read()
-
-
-def test_threads_debit_one_after_the_other(tmp_path: Path) -> None:
-    ledger = PrivacyLedger.create(tmp_path / "l", PrivacyParams("0.01", 0))  # ten queries
-    other = PrivacyCost("something else", guarantee=PrivacyParams("0.002", 0))
-    ledger.debit(QUERY)
-    came: list[object] = []
-
-    def debit(charge: PrivacyCost) -> None:
-        try:
-            came.append(ledger.debit(charge))
-        except (BudgetExceededError, ValueError) as error:
-            came.append(type(error))
-
-    threads = [threading.Thread(target=debit, args=(one,)) for one in [QUERY] * 8 + [other, QUERY.repeated(4)] * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    numbers = [one for one in came if isinstance(one, int)]
-    assert sorted(numbers) == list(range(2, 2 + len(numbers)))
-    assert came.count(ValueError) == 2
-    entries = ledger.entries()
-    assert [entry.number for entry in entries] == [1, *sorted(numbers)]
-    assert sum(entry.count for entry in entries) == ledger.accountant().queries <= 10

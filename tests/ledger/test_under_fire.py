@@ -90,21 +90,15 @@ def ledger_for(path: Path, queries: int) -> None:
     PrivacyLedger.create(path, PrivacyParams(compose_optimal(PARAMS, queries, DELTA).epsilon, DELTA))
 
 
-def test_three_processes_share_forty_debits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("several", "debits", "fit"), [(3, 30, 40), pytest.param(8, 500, 1000, marks=pytest.mark.slow)]
+)
+def test_processes_share_what_the_budget_admits(several: int, debits: int, fit: int, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    ledger_for(path, 40)
-    assert sum(processes(path, 3, 30)) == 40
-    assert PrivacyLedger(path).accountant().queries == 40
-
-
-@pytest.mark.slow
-def test_eight_processes_share_a_thousand_debits(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    ledger_for(path, 1000)
-    assert sum(processes(path, 8, 500)) == 1000
+    ledger_for(path, fit)
+    assert sum(processes(path, several, debits)) == fit
     ledger = PrivacyLedger(path)
-    assert ledger.accountant().queries == 1000
-    assert len(ledger.entries()) == 1000
+    assert ledger.accountant().queries == len(ledger.entries()) == fit
     assert ledger.queries_that_fit(PrivacyCost("q", guarantee=PARAMS)) == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from darrm.loss.gaussian import _concentrated_log_delta, concentrated_sigma
+from darrm.loss.gaussian import concentrated_sigma
 from darrm.numerics.exact_sampling import uniform_below
 from darrm.privacy import PrivacyParams
 from darrm.random_dp import mechanisms
@@ -166,13 +166,6 @@ def test_corollary_12_fails_for_large_epsilon() -> None:
     exact = tail(epsilon * sigma - 1 / (2 * sigma)) - math.exp(epsilon) * tail(epsilon * sigma + 1 / (2 * sigma))
     assert exact > delta
     assert Gaussian(PrivacyParams(10, 1e-2)).noise_per_sensitivity > sigma
-
-
-def test_the_order_of_the_conversion_is_near_the_best() -> None:
-    # ε = ρ + 2√(ρ log(1/δ)) is the classical, weaker conversion
-    rho, delta = 0.02, 1e-5
-    epsilon = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    assert _concentrated_log_delta(rho, epsilon) < math.log(delta)
 
 
 @pytest.mark.statistical
