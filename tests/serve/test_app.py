@@ -120,8 +120,15 @@ def test_a_budget_of_a_client_and_of_a_project_is_refused_with_what_is_left(serv
         return server.call(name, "POST", "/ask", [{"id": id, "votes": [1, 1, 0]}])
 
     assert [ask("small1", "a").status_code, ask("small1", "b").status_code] == [200, 200]
-    assert (ask("small1", "c").status_code, ask("small1", "c").json()["left"]) == (402, 0)
+    spent = ask("small1", "c")
+    assert (spent.status_code, spent.json()["left"], spent.json()["limit"]) == (402, 0, 2)
+    assert "client small1 may ask 2 questions" in spent.json()["error"]
     assert [ask("small2", "d").status_code, ask("small2", "e").status_code] == [200, 402]
+    assert "project p may ask 3" in ask("small2", "e").json()["error"]
+    assert server.call("small2", "GET", "/budget").json()["client"] == {
+        "used": 1,
+        "limit": 2,
+    }  # nothing of a refused one
     assert ask("small1", "a").status_code == 200  # replayed: it was paid for
     assert ask("small2", "a").status_code == 409
     assert len(paid(server.what)) == 3

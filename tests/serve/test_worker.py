@@ -78,19 +78,6 @@ def test_a_voter_beyond_those_of_the_table_does_not_stop_the_desk(tmp_path: Path
         assert read(worker, "q")["state"] == "answered"
 
 
-def test_more_classes_and_open_answers_and_counts() -> None:
-    three = VoteSchema(3, ("a", "b", "c"), "coin")
-    assert three.votes([["a", None, "c"]]).missing is not None
-    assert three.counts([[3, 0, 0]]).counts.tolist() == [[3, 0, 0]]
-    assert VoteSchema(2, "open", "blank").votes([["flu", None]]).blanks == 1
-    for wrong in ([3, 0], [3.0, 0, 0]):
-        with pytest.raises(ValueError, match="counts must be"):
-            three.counts([wrong])
-    for row in (["a", "b"], ["a", "b", "d"]):
-        with pytest.raises(ValueError, match="must be"):
-            three.votes([row])
-
-
 NUMBERS, NAMES, OPEN_ANSWERS = (
     VoteSchema(3, 2, "coin"),
     VoteSchema(3, ("no", "yes"), "coin"),
@@ -185,20 +172,6 @@ def test_exactly_what_fits_is_paid_for_and_the_rest_is_told(tmp_path: Path) -> N
         assert worker.do(lambda questions: questions.used("client study")).result() == 5
     assert sorted(states) == ["answered"] * 5 + ["refused"] * 7
     assert len(paid(what)) == 5
-
-
-def test_a_client_and_a_project_have_budgets_of_their_own(tmp_path: Path) -> None:
-    one, two = (Client(name, "0" * 64, questions=2, project="p", project_questions=3) for name in ("a", "b"))
-
-    with running(deployment(tmp_path)) as worker:
-        ask(worker, "q1", one), ask(worker, "q2", one)
-        with pytest.raises(RefusedError, match="client a may ask 2 questions") as refused:
-            ask(worker, "q3", one)
-        assert (refused.value.status, refused.value.more) == (402, {"left": 0, "limit": 2})
-        worker.do(lambda questions: questions.ask(_asked("q4"), two, 3)).result()
-        with pytest.raises(RefusedError, match="project p may ask 3"):
-            worker.do(lambda questions: questions.ask(_asked("q5"), two, 3)).result()
-        assert worker.do(lambda questions: questions.used("client b")).result() == 1  # nothing of a refused one stays
 
 
 def _asked(name: str) -> Any:
