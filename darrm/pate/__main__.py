@@ -46,7 +46,7 @@ from darrm.util import checks
 from darrm.util.files import write_text
 from darrm.util.progress import StatusLine
 from darrm.votes import LAYOUTS, Votes
-from darrm.votes.votes_file import load_matrix
+from darrm.votes.reading import load_matrix
 
 EXAMPLES = """\
 VOTES is a table, one row a query: the labels of K teachers (Q, K), or the

@@ -56,6 +56,7 @@ from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine
 from darrm.votes import ABSTAIN, LAYOUTS, MISSING, Classes, Labels, Votes
 from darrm.votes.parquet_file import is_parquet
+from darrm.votes.vote_arrays import VoteFormat
 from darrm.votes.votes_file import SUFFIXES, shown
 
 _SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of a suggested budget
@@ -382,16 +383,8 @@ def stream(*, stream: str, ids: bool, first: int | None, output: Output, **optio
         with output.status_line() as line:
             line.show("proving the table again")
             aggregator, classes = _aggregator_of(paying)
-            questions = Questions(
-                sys.stdin.fileno(),
-                aggregator.voters.K,
-                classes,
-                paying.layout,
-                json_lines=output.format == "json",
-                missing=paying.missing,
-                normalize=paying.normalize,
-                ids=ids,
-            )
+            how = VoteFormat(aggregator.voters.K, classes, paying.layout, paying.missing, paying.normalize)
+            questions = Questions(sys.stdin.fileno(), how, json_lines=output.format == "json", ids=ids)
             ledger = _ledger_of(paying, aggregator, 1, paying.note)
             release = AnswerStream(aggregator, ledger, stream=stream, note=paying.note)
             writer = LineWriter(sys.stdout.fileno(), json_lines=output.format == "json")

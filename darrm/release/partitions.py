@@ -26,7 +26,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -67,7 +67,7 @@ from darrm.votes.parquet_file import (
     schema_of,
     stamp_of,
 )
-from darrm.votes.vote_arrays import ABSTAIN, LAYOUTS, Classes, check_open, class_names
+from darrm.votes.vote_arrays import ABSTAIN, Classes, VoteFormat
 from darrm.votes.votes_file import LONGEST_NAME, SUFFIXES, is_text
 
 _FORMAT = "darrm-release"
@@ -249,25 +249,19 @@ def survey(
 
 
 def _schema_of(path: Path, K: int, number: int, **reading: Unpack[Reading]) -> ParquetSchema:
+    """Return the meaning of the columns; ``number`` is the number of classes of the mechanism."""
     classes, columns, normalize = reading.get("classes"), reading.get("columns"), reading.get("normalize")
-    classes, missing = number if classes is None else classes, reading.get("missing", "refuse")
+    classes = number if classes is None else classes
     if (OPEN if is_open(classes) else classes if isinstance(classes, int) else len(classes)) != number:
-        allowed = repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
-        checks.fail("classes", classes, allowed)
+        checks.fail(
+            "classes", classes, repr(OPEN) if is_open(number) else f"{number} different labels, or their number"
+        )
     if normalize is not None:
         checks.instance(str, normalize=normalize, advice="a function cannot be written into the plan")
-    layout = reading.get("layout", "auto")
-    checks.one_of(LAYOUTS, layout=layout)
-    check_open(classes, layout, missing, normalize)
-    schema = schema_of(
-        path,
-        () if is_open(classes) else class_names(classes),
-        K,
-        layout=layout,
-        columns=None if columns is None else tuple(columns),
-        keep=tuple(reading.get("keep", ())),
+    how = VoteFormat(K, classes, reading.get("layout", "auto"), reading.get("missing", "refuse"), normalize)
+    return schema_of(
+        path, how, columns=None if columns is None else tuple(columns), keep=tuple(reading.get("keep", ()))
     )
-    return replace(schema, normalize=normalize, missing=missing)
 
 
 def _check_names(source: Path, target: Path, *, single: bool) -> None:

@@ -21,19 +21,16 @@ import select
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from darrm.errors import BudgetExceededError, DeliveryError
 from darrm.ledger.ledger import check_id, reason_of
-from darrm.problem import is_open
 from darrm.release.one_by_one import AnswerStream
 from darrm.util import checks
 from darrm.votes import Votes
-from darrm.votes.answers import Vocabulary
 from darrm.votes.labels_file import quoted
-from darrm.votes.vote_arrays import GONE, Ballot, check_open, class_names, words_of
+from darrm.votes.vote_arrays import GONE, Ballot, VoteFormat, words_of
 from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, lines_of, value_blocks
 
 MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
@@ -44,50 +41,26 @@ _MOST_TORN = 2**14  # bytes read at the end of a file of answers: more than one 
 T = TypeVar("T")
 
 
-class VoteReading(TypedDict, total=False):
-    """How `Questions` reads votes."""
-
-    missing: str  # ``refuse``, ``coin`` or ``blank``, as in `Votes.of_labels` and `of_answers`
-    normalize: str | None  # the normalization of open-set answers, as in `Votes.of_answers`
-
-
 class Questions:
     """Reads questions from a file descriptor: all that have arrived; it waits only if there are none.
 
-    ``layout`` is ``labels``, ``counts``, or ``auto``: by the number of fields; `ValueError` if K and C do not decide.
-    With ``json_lines`` a line is a JSON array; with ``ids`` its first field is the public id of the question.
+    ``how`` has the number of voters K; for its layout ``auto``, the number of fields decides, and it is a `ValueError`
+    if K and C do not. With ``json_lines`` a line is a JSON array; with ``ids`` its first field is the public id of the
+    question.
     """
 
-    def __init__(
-        self,
-        source: int,
-        voters: int,
-        classes: int | tuple[str, ...],
-        layout: str,
-        *,
-        json_lines: bool,
-        ids: bool = False,
-        **reading: Unpack[VoteReading],
-    ) -> None:
-        missing, self._normalize = reading.get("missing", "refuse"), reading.get("normalize")
-        check_open(classes, layout, missing, self._normalize)
-        self._is_open = is_open(classes)
-        self._source, self._voters, self._ids = source, voters, ids
-        self._fields = (
-            partial(_json_fields, absent=missing == "coin" or is_open(classes), truths=not is_open(classes))
-            if json_lines
-            else _csv_fields
-        )
-        self._names = () if self._is_open else class_names(classes)
-        words_of(() if isinstance(classes, int) else self._names)
-        self._words = {"labels": Ballot(self._names, missing), "counts": Words()}
-        self._missing, C = missing, len(self._names)
+    def __init__(self, source: int, how: VoteFormat, *, json_lines: bool = False, ids: bool = False) -> None:
+        self._source, self._how, self._json, self._ids = source, how, json_lines, ids
+        self._voters = K = how.voters or checks.fail("voters", how.voters, "K, the votes of each question")
+        words_of(() if isinstance(how.classes, int) else how.names)
+        self._words = {"labels": Ballot(how.names, how.missing), "counts": Words()}
+        C = len(how.names)
         # labels without their id could be an id and counts; with two classes these do not add up to K
-        if layout == "auto" and not self._is_open and (voters == C or (ids and voters == C + 1 > 3)):
-            found = checks.Found(f"auto, with {voters} voters and {C} classes")
+        if how.layout == "auto" and not how.is_open and (K == C or (ids and K == C + 1 > 3)):
+            found = checks.Found(f"auto, with {K} voters and {C} classes")
             checks.fail("--layout", found, "labels or counts", "a line of votes looks like either")
-        kinds = {"labels": voters} if self._is_open else {"labels": voters, "counts": C}
-        self._kinds = {width: kind for kind, width in kinds.items() if layout in {"auto", kind}}
+        kinds = {"labels": K} if how.is_open else {"labels": K, "counts": C}
+        self._kinds = {width: kind for kind, width in kinds.items() if how.layout in {"auto", kind}}
         self._buffer, self._searched, self._ended, self._read = bytearray(), 0, False, 0
         self._texts = lines_of(self)  # type: ignore[arg-type]  # it uses only `readline`
 
@@ -138,7 +111,7 @@ class Questions:
         return batch, None
 
     def _question(self, text: str) -> tuple[Votes, str]:
-        fields = self._fields(self._read, text)
+        fields = _json_fields(self._read, text, self._how) if self._json else _csv_fields(self._read, text)
         question = fields.pop(0).strip() if self._ids else ""
         if self._ids:
             check_id(f"line {self._read}: the id of the question", question)
@@ -156,8 +129,8 @@ class Questions:
             few = len(fields) < self._voters in self._kinds
             advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
             raise ValueError(f"line {line} has {len(fields)} fields{after}, where a question has {allowed}{advice}")
-        if self._is_open:
-            vocabulary = Vocabulary(self._normalize, self._missing)
+        if self._how.is_open:
+            vocabulary = self._how.vocabulary()
             return Votes.of_columns(vocabulary.places_of([(line, fields)], "line", "field"), vocabulary)
         words = self._words[kind]
         try:
@@ -168,9 +141,9 @@ class Questions:
         if kind == "labels":
             if (row == GONE).all():
                 raise ValueError(f"line {line} has no vote at all: leave the question out")
-            return Votes.from_codes(row, self._names, self._missing)
+            return Votes.from_codes(row, self._how.names, self._how.missing)
         try:
-            return Votes.of_counts(row, self._voters, self._names)
+            return Votes.of_counts(row, self._how.voters, self._how.names)
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
 
@@ -187,7 +160,7 @@ def _csv_fields(line: int, text: str) -> list[str]:
     return fields or _blank(line)
 
 
-def _json_fields(line: int, text: str, *, absent: bool, truths: bool) -> list[str]:
+def _json_fields(line: int, text: str, how: VoteFormat) -> list[str]:
     """Return the fields of a JSON array: strings, numbers as they are spelled, true and false; null may be empty."""
     if not text.strip():
         _blank(line)
@@ -200,10 +173,10 @@ def _json_fields(line: int, text: str, *, absent: bool, truths: bool) -> list[st
         advice = "a question is an array of votes, like [0,1,1]"
         raise ValueError(f"line {line} is no JSON array: {advice}")  # noqa: TRY004 (bad input)
     for place, vote in enumerate(row, 1):
-        if vote is None and absent:
+        if vote is None and (how.is_open or how.missing == "coin"):
             row[place - 1] = ""
             continue
-        if truths and isinstance(vote, bool):
+        if isinstance(vote, bool) and not how.is_open:
             row[place - 1] = str(vote)
             continue
         if vote is None:

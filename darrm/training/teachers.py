@@ -48,7 +48,8 @@ from darrm.util.extras import require
 from darrm.util.files import Document
 from darrm.util.progress import counted
 from darrm.votes import Votes
-from darrm.votes.votes_file import load_matrix, npy_bytes
+from darrm.votes.reading import load_matrix
+from darrm.votes.votes_file import npy_bytes
 
 SEED_CONSENT = "nobody else knows the seed"  #: consent for `TeacherEnsemble.privacy`
 _KEY = "noise.key"  # in the folder of the checkpoints

@@ -60,8 +60,6 @@ class Vocabulary(dict[Any, int]):
     ----------
     columns
         The column of each normalized string.
-    options
-        The arguments of the constructor.
 
     Examples
     --------
@@ -74,7 +72,6 @@ class Vocabulary(dict[Any, int]):
 
     def __init__(self, normalize: Normalize = None, missing: str = "refuse") -> None:
         super().__init__()
-        self.options: dict[str, Any] = {"normalize": normalize, "missing": missing}
         self._may_miss = missing == "blank"
         self.normalized = name_of(normalize)
         steps = [NORMALIZERS[word] for word in self.normalized.split(",")] if isinstance(normalize, str) else normalize
@@ -101,6 +98,11 @@ class Vocabulary(dict[Any, int]):
         column = self.columns.setdefault(str(word), len(self.columns))
         self[answer] = column
         return column
+
+    def forget(self) -> None:
+        """Start again without strings."""
+        self.columns = self if self.columns is self else {}
+        self.clear()
 
     def places_of(
         self, rows: Iterable[tuple[int, Sequence[Any]]], row_name: str = "query", field_name: str = "voter"

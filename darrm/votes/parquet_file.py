@@ -26,8 +26,8 @@ from darrm.util.extras import Untyped, require
 from darrm.util.files import check_folder, check_regular
 from darrm.votes.answers import Normalize, Vocabulary
 from darrm.votes.parquet_pages import check_pages
-from darrm.votes.vote_arrays import Ballot, layout_by_width
-from darrm.votes.votes_file import ALREADY_THERE, Ids, Names
+from darrm.votes.vote_arrays import Ballot, VoteFormat
+from darrm.votes.votes_file import ALREADY_THERE, Block, Ids, Names
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
@@ -149,18 +149,11 @@ class ParquetSchema:
 
 
 def schema_of(
-    path: Path,
-    names: Names,
-    voters: int | None = None,
-    *,
-    layout: str = "auto",
-    columns: tuple[str, ...] | None = None,
-    keep: tuple[str, ...] = (),
+    path: Path, how: VoteFormat, *, columns: tuple[str, ...] | None = None, keep: tuple[str, ...] = ()
 ) -> ParquetSchema:
     """Return the meaning of the columns of a file; `ValueError` unless they are votes of K voters on these classes.
 
-    Without ``voters``, each column is a voter, and it is an error if there are as many columns as classes. Without
-    names, the answers are open-set.
+    Without a number of voters, each column is a voter, and it is an error if there are as many columns as classes.
     """
     _, types = rows_and_types(path)
     votes = tuple(name for name in types if name not in keep) if columns is None else columns
@@ -170,25 +163,24 @@ def schema_of(
     if len({*votes, *keep}) != len(votes) + len(keep) or LABEL in keep:
         advice = f"a column holds votes or is kept, and {LABEL!r} is the column of labels"
         checks.fail("the columns", checks.Found("the same name twice"), "different", advice)
-    names = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+    names = tuple(name.item() if isinstance(name, np.generic) else name for name in how.names)
     are_texts = any(_is_text(_inner(types[name])) for name in votes)
     if names and all(isinstance(name, str) for name in names) and not are_texts:
         names = _as_numbers(names)
-    if not names:
-        layout = "answers"
-    elif not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
+    if not all(isinstance(name, str) for name in names) and not all(isinstance(name, int) for name in names):
         checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
     lists = _width_of_lists(path, votes[0], types[votes[0]]) if len(votes) == 1 else 0
     width = lists or len(votes)
     are_words = are_texts and bool(Ballot(names).names)
-    given = layout_by_width(width, voters, len(names), layout, are_words=are_words)
-    expected = len(names) if given == "counts" else width if voters is None else voters
+    given = how.source_format(width, are_words=are_words)
+    expected = len(names) if given == "counts" else width if how.voters is None else how.voters
     if width != expected:
         found = checks.Found(f"{width} {'votes' if lists else 'columns'} in {str(path)!r}")
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
         one = "class" if given == "counts" else "voter"
         checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
-    schema = ParquetSchema(votes, keep, voters if given == "counts" else width, names, given, width=lists)
+    voters = how.voters if given == "counts" else width
+    schema = ParquetSchema(votes, keep, voters, names, given, how.normalize, how.missing, lists)
     check_types(path, schema)
     return schema
 
@@ -229,37 +221,26 @@ def kept_types(path: Path, schema: ParquetSchema) -> list[tuple[str, Any]]:
     return [(name, types[name]) for name in schema.keep]
 
 
-def value_batches(
-    path: Path, schema: ParquetSchema, words: Vocabulary | None = None
-) -> Iterator[tuple[Any, Any, int, Untyped]]:
-    """Yield votes in batches: (n, K) indices of classes or of answers, or (n, C) counts.
+def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> Iterator[tuple[Block, int, Untyped]]:
+    """Yield votes in batches: (n, K) indices of classes, (n, K) columns of the vocabulary, or (n, C) counts.
 
-    Each item also holds the vocabulary of the answers (``words``, or a new one per batch), the number of the first row,
-    and the record batch. `ValueError` names a bad vote.
+    Each item also holds the number of the first row, and the record batch. `ValueError` names a bad vote.
     """
-    first, ballot = 0, Ballot(schema.classes, schema.missing) if schema.source_format == "labels" else None
+    first, place_of = 0, None
+    kind: np.dtype[Any] = np.dtype(float)
+    if schema.source_format == "answers":
+        place_of, kind = vocabulary.__getitem__, np.dtype(np.int32)
+    elif schema.source_format == "labels":
+        place_of = Ballot(schema.classes, schema.missing).place
+        kind = np.min_scalar_type(-len(schema.classes) - 1)
     for batch in record_batches(path, (*schema.votes, *schema.keep), schema.width):
-        said = words
-        if schema.source_format == "answers" and words is None:
-            said = Vocabulary(schema.normalize, schema.missing)
         columns = [(name, batch.column(name)) for name in schema.votes]
         if schema.width:
             columns = _unfold(columns[0][1], schema, path, first)
-        values = None
+        values = np.empty((len(columns), batch.num_rows), dtype=kind).T  # columns are contiguous
         for place, (name, column) in enumerate(columns):
-            place_of = None if schema.source_format == "counts" else ballot.place if said is None else said.__getitem__  # type: ignore[union-attr]
-            found = _values(column, place_of, partial(_where, path, name), first)
-            if values is None:
-                kind = (
-                    np.int32
-                    if said is not None
-                    else np.min_scalar_type(-len(schema.classes) - 1)
-                    if place_of
-                    else float
-                )
-                values = np.empty((len(columns), batch.num_rows), dtype=kind).T  # columns are contiguous
-            values[:, place] = found
-        yield values, said, first, batch
+            values[:, place] = _values(column, place_of, partial(_where, path, name), first)
+        yield values, first, batch
         first += batch.num_rows
 
 

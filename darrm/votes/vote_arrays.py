@@ -1,8 +1,9 @@
 """Convert labels and counts to arrays: names of classes, indices of votes, counts, and messages about bad votes."""
 
 import unicodedata
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, NoReturn
@@ -13,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from darrm.problem import OPEN, is_open
 from darrm.util import checks
 from darrm.util.extras import Untyped
-from darrm.votes.answers import Normalize, is_missing, name_of
+from darrm.util.progress import StatusLine, blocks
+from darrm.votes.answers import Normalize, Vocabulary, is_missing, name_of
 from darrm.votes.votes_file import (
     ABSENT,
     LONGEST_NAME,
@@ -33,6 +35,9 @@ LAYOUTS = ("auto", "labels", "counts")
 MISSING = ("refuse", "coin", "blank")  # rules for missing votes; blank is for open-set answers
 MOST_VOTERS = 2**31 - 1
 MOST_NAMES = 10**6  # listed classes
+ROWS_AT_ONCE = 2**16  # bounds the memory in addition to the counts
+MOST_COUNTS = 2**29  # Q·C: four gigabytes of dense counts
+MOST_DENSE = 256  # classes; more use sparse counts
 GONE = -1  # the index of a missing vote
 _NO_VOTE = -2
 _LEAST_LARGE = 2**53  # floats from here on do not represent all whole numbers
@@ -92,23 +97,78 @@ def numbered(classes: int) -> tuple[int, ...]:
     return tuple(range(classes))
 
 
-def check_open(classes: Classes, layout: str, missing: str, normalize: Normalize) -> None:
-    """Raise `ValueError` for options that do not apply to open-set answers, or only to them."""
-    checks.one_of(MISSING, missing=missing)
-    if not is_open(classes):
-        if missing == "blank":
-            checks.fail("missing (--missing)", missing, "'refuse' or 'coin' where classes are listed")
-        if normalize is not None:
-            advice = "listed classes are compared as they are called; write classes='open' (--classes open) for answers"
-            checks.fail("normalize (--normalize)", name_of(normalize), "left out where classes are listed", advice)
-        return
-    if layout == "counts":
-        advice = "counts have a column for each class, and open answers have none"
-        checks.fail("layout (--layout)", layout, "auto or labels", advice)
-    if missing == "coin":
-        advice = "open answers have no list of strings to draw from"
-        checks.fail("missing (--missing)", missing, "'refuse', or 'blank' for open answers", advice)
-    name_of(normalize)
+@dataclass(frozen=True)
+class VoteFormat:
+    """How votes are read; `ValueError` for options that contradict each other.
+
+    Attributes
+    ----------
+    voters
+        K, if known.
+    classes
+        The number of classes, their names, or "open"; None for two.
+    layout
+        ``"labels"`` (a column per voter), ``"counts"`` (a column per class), or ``"auto"``: by the number of columns.
+    missing
+        The rule for missing votes, one of `MISSING`.
+    normalize
+        The normalization of open-set answers.
+    """
+
+    voters: int | None = None
+    classes: Classes = None
+    layout: str = "auto"
+    missing: str = "refuse"
+    normalize: Normalize = None
+
+    def __post_init__(self) -> None:
+        checks.one_of(LAYOUTS, layout=self.layout)
+        checks.one_of(MISSING, missing=self.missing)
+        if not self.is_open:
+            if self.missing == "blank":
+                checks.fail("missing (--missing)", self.missing, "'refuse' or 'coin' where classes are listed")
+            if self.normalize is not None:
+                advice = "listed classes are compared as they are called; write classes='open' (--classes open)"
+                allowed = "left out where classes are listed"
+                checks.fail("normalize (--normalize)", name_of(self.normalize), allowed, advice)
+            return
+        if self.layout == "counts":
+            advice = "counts have a column for each class, and open answers have none"
+            checks.fail("layout (--layout)", self.layout, "auto or labels", advice)
+        if self.missing == "coin":
+            advice = "open answers have no list of strings to draw from"
+            checks.fail("missing (--missing)", self.missing, "'refuse', or 'blank' for open answers", advice)
+        name_of(self.normalize)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answers are open-set."""
+        return is_open(self.classes)
+
+    @cached_property
+    def names(self) -> Names:
+        """The names of the classes; empty for open-set answers."""
+        return () if self.is_open else class_names(2 if self.classes is None else self.classes)
+
+    def vocabulary(self) -> Vocabulary:
+        """Return a new vocabulary for open-set answers."""
+        return Vocabulary(self.normalize, self.missing)
+
+    def source_format(self, columns: int, *, are_words: bool) -> str:
+        """Return whether a table holds labels or counts, by its number of columns and never from its entries.
+
+        `ValueError` if the numbers of voters and classes do not decide.
+        """
+        if self.is_open or self.layout != "auto":
+            return "answers" if self.is_open else self.layout
+        classes = len(self.names)
+        if are_words and self.voters in {None, columns}:
+            return "labels"  # words cannot be counts
+        if columns == classes and self.voters in {None, columns}:
+            what = "classes" if self.voters is None else "voters and as classes"
+            found = f"there are as many columns as {what}, {classes}"
+            raise ValueError(f"the votes could be labels or counts, for {found}: say --layout labels or counts")
+        return "counts" if columns == classes else "labels"
 
 
 def words_of(names: Names) -> tuple[str, ...]:
@@ -202,9 +262,9 @@ def _nfc(word: str) -> str:
     return word if word.isascii() else unicodedata.normalize("NFC", word)
 
 
-def as_typed(classes: Classes, matrix: Block) -> Classes:
+def as_typed(classes: int | Sequence[Any], matrix: Block) -> int | Sequence[Any]:
     """Convert names of classes from text to numbers or truth values if the votes have this type."""
-    if matrix.dtype.kind not in "biuf" or classes is None or isinstance(classes, int):
+    if matrix.dtype.kind not in "biuf" or isinstance(classes, int):
         return classes
     if matrix.dtype.kind == "b" and sorted(map(str, classes)) == ["False", "True"]:
         return tuple(str(name) == "True" for name in classes)
@@ -238,8 +298,14 @@ class PlaceFinder:
     def _index(self) -> dict[Hashable, int]:
         return {_key(name): place for place, name in enumerate(self.names)}
 
-    def of(self, block: Block, first_row: int) -> Places:
-        """Return the (n, K) indices of votes; an error names the query and the voter."""
+    def blocks(self, matrix: Block, line: StatusLine | None) -> Iterator[Places]:
+        """Yield the (n, K) indices of votes in blocks of rows; an error names the query and the voter."""
+        check_size(len(matrix), len(self.names))
+        shown = line or StatusLine(enabled=False)
+        for number, block in enumerate(blocks(matrix, ROWS_AT_ONCE, shown, "checking votes")):
+            yield self._block(block, number * ROWS_AT_ONCE)
+
+    def _block(self, block: Block, first_row: int) -> Places:
         if block.dtype.kind in "biuf":
             places = self._of_numbers(block.view(np.int8) if block.dtype.kind == "b" else block)
         else:
@@ -311,6 +377,18 @@ def _check_type(names: Names, dtype: np.dtype[Any]) -> None:
         checks.fail("the type of the votes", found, "a type that distinguishes the classes", "save whole numbers")
 
 
+def check_size(queries: int, classes: int) -> None:
+    """Raise `ValueError` for dense counts that are too large for memory."""
+    if classes <= MOST_DENSE and queries * classes > MOST_COUNTS:
+        refuse_counts(queries, classes)
+
+
+def refuse_counts(queries: int, classes: int) -> NoReturn:
+    """Raise the `ValueError` about dense counts that are too large for memory."""
+    found = checks.Found(f"{queries:,} queries and {classes:,} classes")
+    checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
+
+
 def count_places(places: Places, classes: int) -> Block:
     """Count (n, K) indices into (n, C), in a small type; the work does not depend on the votes."""
     voters = places.shape[1]
@@ -366,19 +444,3 @@ def whole_numbers(array: Block) -> NDArray[np.int64]:
         allowed = "finite" if not np.isfinite(wrong[0]) else f"whole numbers of at most {MOST_VOTERS}"
         checks.fail("vote counts", wrong[0].item(), allowed)
     return array.astype(np.int64)
-
-
-def layout_by_width(columns: int, voters: int | None, classes: int, layout: str, *, are_words: bool) -> str:
-    """Return whether a table holds labels (a column per voter) or counts (a column per class), never from its entries.
-
-    `ValueError` if the numbers of voters and classes do not decide.
-    """
-    if layout != "auto":
-        return layout
-    if are_words and voters in {None, columns}:
-        return "labels"  # words cannot be counts
-    if columns == classes and voters in {None, columns}:
-        what = "classes" if voters is None else "voters and as classes"
-        found = f"there are as many columns as {what}, {classes}"
-        raise ValueError(f"the votes could be labels or counts, for {found}: say --layout labels or counts")
-    return "counts" if columns == classes else "labels"

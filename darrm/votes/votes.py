@@ -29,27 +29,20 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.numerics.exact_coins import ExactCoins
 from darrm.numerics.exact_sampling import UniformBelow, require_generator, uniform_below
-from darrm.problem import OPEN, is_open
+from darrm.problem import OPEN
 from darrm.util import checks
 from darrm.util.extras import Untyped
-from darrm.util.progress import StatusLine, blocks
+from darrm.util.progress import StatusLine
 from darrm.votes.answers import Normalize, Vocabulary
-from darrm.votes.parquet_file import (
-    ParquetSchema,
-    check_types,
-    is_parquet,
-    partitions_of,
-    schema_of,
-    texts_of,
-    value_batches,
-)
+from darrm.votes.parquet_file import ParquetSchema, value_batches
+from darrm.votes.reading import VoteTable, open_votes, read_survey
 from darrm.votes.sparse_counts import (
     SparseCounts,
     check_counts,
@@ -65,44 +58,38 @@ from darrm.votes.vote_arrays import (
     GONE,
     LAYOUTS,
     MISSING,
+    MOST_COUNTS,
+    MOST_DENSE,
     MOST_VOTERS,
-    Ballot,
+    ROWS_AT_ONCE,
     Classes,
     PlaceFinder,
     Places,
-    as_typed,
-    check_open,
+    VoteFormat,
+    check_size,
     class_names,
     complete_array,
     count_places,
-    layout_by_width,
     numbered,
+    refuse_counts,
     row_sums,
     whole_numbers,
-    words_of,
 )
-from darrm.votes.votes_file import (
-    Chosen,
-    Ids,
-    Labels,
-    Names,
-    TextTable,
-    Words,
-    is_text_table,
-    joined_blocks,
-    load_table,
-    most_unfolded,
-)
+from darrm.votes.votes_file import Ids, Labels, Names
 
-__all__ = ["ABSTAIN", "LAYOUTS", "MISSING", "MOST_VOTERS", "Classes", "Labels", "Votes", "class_names"]
+__all__ = ["ABSTAIN", "LAYOUTS", "MISSING", "MOST_VOTERS", "ROWS_AT_ONCE", "Classes", "Labels", "Votes", "class_names"]
 
-ROWS_AT_ONCE = 2**16  # bounds the memory in addition to the counts
-MOST_COUNTS = 2**29  # Q·C: four gigabytes of dense counts
-_MOST_DENSE = 256  # classes; more use sparse counts
 _COINS_AT_ONCE = 2**20
 _NONE = np.zeros(0, dtype=np.int64)
 
 _Rows = Iterator[tuple[int, list[Any]]]
+
+
+class Chosen(TypedDict, total=False):
+    """Columns of a file that are chosen by name."""
+
+    columns: Sequence[str] | None  # the columns with votes; by default all
+    id_column: str | None  # the column of ids
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -277,14 +264,9 @@ class Votes:
             advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = class_names(2 if classes is None else classes)
-        check_open(None, "labels", missing, None)
-        if len(names) <= _MOST_DENSE and len(matrix) * len(names) > MOST_COUNTS:
-            _refuse_counts(len(matrix), len(names))
-        places = PlaceFinder(names, matrix.dtype, missing)
-        several = blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes")
-        firsts = range(0, len(matrix), ROWS_AT_ONCE)
-        found = (places.of(block, first) for block, first in zip(several, firsts, strict=True))
-        return cls._of_blocks(found, names, matrix.shape[1], missing)
+        VoteFormat(missing=missing)
+        places = PlaceFinder(names, matrix.dtype, missing).blocks(matrix, line)
+        return cls._of_blocks(places, names, matrix.shape[1], missing)
 
     @classmethod
     def from_codes(cls, places: Places, names: Names, missing: str = "refuse") -> Votes:
@@ -294,7 +276,7 @@ class Votes:
     @classmethod
     def _of_blocks(cls, several: Iterable[Places], names: Names, voters: int, missing: str) -> Votes:
         """Count blocks of (n, K) checked indices of classes."""
-        is_long, rows = len(names) > _MOST_DENSE, 0
+        is_long, rows = len(names) > MOST_DENSE, 0
         parts: list[Untyped] = [count_codes(np.empty((0, voters), np.int32), len(names))] if is_long else []
         parts, absent = parts or [np.empty((0, len(names)), np.uint8)], [_NONE]
         for places in several:
@@ -302,8 +284,7 @@ class Votes:
             if missing == "coin":
                 absent.append(np.count_nonzero(places == GONE, axis=1).astype(np.min_scalar_type(voters)))
             rows += len(places)
-            if rows * len(names) > MOST_COUNTS and not is_long:
-                _refuse_counts(rows, len(names))
+            check_size(rows, len(names))
         held = stack(parts) if is_long else np.concatenate(parts, dtype=np.int64, casting="unsafe")
         total = np.concatenate(absent, dtype=np.int64, casting="unsafe") if missing == "coin" else None
         return cls._made(_counts=held, missing=total, voters=voters, classes=names, source_format="labels")
@@ -355,8 +336,7 @@ class Votes:
         matrix: Any = rows
         if hasattr(matrix, "__array__"):
             matrix = complete_array("answers", matrix)
-        check_open(OPEN, "labels", missing, normalize)
-        vocabulary = Vocabulary(normalize, missing)
+        vocabulary = VoteFormat(classes=OPEN, missing=missing, normalize=normalize).vocabulary()
         if numbers is not None and missing != "refuse":
             checks.fail("missing", missing, "'refuse' beside numbers", "numbers count given answers")
         if numbers is not None:
@@ -480,118 +460,29 @@ class Votes:
         OSError
             If the file cannot be read.
         """
-        checks.one_of(LAYOUTS, layout=layout)
         checks.file_name(path=path)
-        path = Path(path)
-        check_open(classes, layout, missing, normalize)
-        names = () if is_open(classes) else class_names(2 if classes is None else classes)
-        if missing == "coin" and layout == "counts":
-            advice = "counts do not say whose votes are missing: give labels, one column a voter"
-            checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
-        wanted = "labels" if missing == "coin" else layout
-        vocabulary = Vocabulary(normalize, missing) if is_open(classes) else None
-        if unknown := sorted(chosen.keys() - Chosen.__annotations__.keys()):
-            raise TypeError(f"Votes.read() got an unexpected keyword argument {unknown[0]!r}")
-        if is_parquet(path):
-            votes = cls._read_parquet(path, names, voters, wanted, vocabulary, missing, chosen)
-        else:
-            texts = tuple(name for name in names if isinstance(name, str))
-            table = load_table(path, line, words=texts, is_open=vocabulary is not None, **chosen)
-            if isinstance(table, TextTable):
-                try:
-                    votes = cls._of_table(table, names, voters, wanted, vocabulary, missing)
-                except ValueError as error:
-                    what = "votes" if vocabulary is None else "open answers"
-                    raise ValueError(f"{str(path)!r} is no table of {what}: {error}") from error
-            elif vocabulary is not None:
-                if table.dtype.kind != "U":
-                    raise ValueError(f"{str(path)!r}: open answers are text, and its type is {table.dtype}")
-                votes = cls.of_columns(vocabulary.places_of(_rows(table)), vocabulary)
-            else:
-                numbers = table.dtype.kind in "biuf"
-                if layout_by_width(table.shape[1], voters, len(names), wanted, are_words=not numbers) == "counts":
-                    return cls.of_counts(table, voters, classes)
-                votes = cls.of_labels(table, as_typed(classes, table), missing=missing, line=line)
+        how = VoteFormat(voters, classes, layout, missing, normalize)
+        if missing == "coin":
+            if layout == "counts":
+                advice = "counts do not say whose votes are missing: give labels, one column a voter"
+                checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
+            how = replace(how, layout="labels")
+        votes = cls._of_table(open_votes(Path(path), how, line=line, **chosen), how)
         return votes if voters is None or votes.source_format == "counts" else votes.of_voters(voters)
 
     @classmethod
-    def _of_table(
-        cls,
-        table: TextTable,
-        names: Names,
-        voters: int | None,
-        layout: str,
-        vocabulary: Vocabulary | None,
-        missing: str,
-    ) -> Votes:
-        if vocabulary is not None:
-            places = vocabulary.places_of(table.rows(), "line", "field")
-            if not len(places):
-                raise ValueError("it must hold at least one line: every line is a query")
-            return cls._made_like(cls.of_columns(places, vocabulary), ids=table.ids, voter_names=table.header)
-        is_comma = table.separator != ","
-        ballot = Ballot(names, missing, comma=is_comma)
-        kind = layout_by_width(table.width, voters, len(names), layout, are_words=bool(ballot.names))
-        if kind == "counts":
-            table.find_header(())
-            several = [*table.blocks(Words(comma=is_comma))]
-            counts, called = joined_blocks(several), list(map(str, names))
-            if sorted(table.header) == sorted(called):  # columns in any order, by name
-                counts = counts[:, [table.header.index(name) for name in called]]
-            first = 1 + bool(table.header)
+    def _of_table(cls, table: VoteTable, how: VoteFormat) -> Votes:
+        if table.source_format == "labels":
+            votes = cls._of_blocks(table.blocks, table.names, table.width, how.missing)
+        elif table.source_format == "counts":
             try:
-                return cls._made_like(cls.of_counts(counts, voters, names), ids=table.ids)
+                votes = cls.of_counts(np.concatenate([*table.blocks]), how.voters, table.names)
             except ValueError as error:
-                raise ValueError(f"{error} (in this file query 0, or row 0, is line {first})") from error
-        words_of(names)
-        table.find_header(ballot.names)
-        votes = cls._of_blocks(table.blocks(ballot), names, table.width, missing)
-        if not votes.queries:
-            raise ValueError("it must hold at least one line: every line is a query")
-        return cls._made_like(votes, ids=table.ids, voter_names=table.header)
-
-    @classmethod
-    def _read_parquet(
-        cls,
-        path: Path,
-        names: Names,
-        voters: int | None,
-        layout: str,
-        vocabulary: Vocabulary | None,
-        missing: str,
-        chosen: Chosen,
-    ) -> Votes:
-        root = path if path.is_dir() else path.parent
-        paths = [root / name for name in partitions_of(path)]
-        columns, id_column = chosen.get("columns"), chosen.get("id_column")
-        keep, columns = () if id_column is None else (id_column,), None if columns is None else tuple(columns)
-        schema = schema_of(paths[0], names, voters, layout=layout, columns=columns, keep=keep)
-        schema = replace(schema, missing=missing, normalize=vocabulary.options["normalize"] if vocabulary else None)
-        width, rows = schema.width or len(schema.votes), sum(check_types(each, schema)[0] for each in paths)
-        if rows * width > most_unfolded(sum(each.stat().st_size for each in paths)):
-            advice = "write a .parquet file, which takes labels as they are drawn"
-            raise ValueError(f"{str(path)!r} has {rows:,} rows, too many for its size to be held in memory: {advice}")
-        ids = list[str]()
-
-        def blocks() -> Iterator[NDArray[Untyped]]:
-            for each in paths:
-                for values, _, _, batch in value_batches(each, schema, vocabulary):
-                    ids.extend(texts_of(batch.column(keep[0])) if keep else ())
-                    yield values
-
-        if schema.source_format == "labels":
-            votes = cls._of_blocks(blocks(), schema.classes, width, missing)
+                raise ValueError(f"{error}{table.place}") from error
         else:
-            whole = np.concatenate([np.empty((0, width), dtype=np.int32), *blocks()])
-            try:
-                if vocabulary is None:
-                    votes = cls.of_counts(whole, voters, schema.classes)
-                else:
-                    votes = cls.of_columns(whole, vocabulary)
-            except ValueError as error:
-                raise ValueError(f"{str(path)!r}: {error}") from error
-        called = () if schema.width or schema.source_format == "counts" else schema.votes
-        return cls._made_like(votes, ids=(keep[0], tuple(ids)) if keep else None, voter_names=called)
+            votes = cls.of_columns(np.concatenate([*table.blocks]), table.vocabulary)
+        ids = None if table.id_column is None else (table.id_column, tuple(table.ids))
+        return cls._made_like(votes, ids=ids, voter_names=table.voter_names)
 
     @classmethod
     def read_survey(
@@ -607,22 +498,8 @@ class Votes:
 
         The file has K lines, or one more: then the first line names the questions. Parameters and errors as in `read`.
         """
-        checks.integer_at_least(1, voters=voters)
-        checks.file_name(path=path)
-        check_open(OPEN, "auto", missing, normalize)
-        vocabulary = Vocabulary(normalize, missing)
-        if not is_text_table(Path(path)):
-            checks.fail("path", str(path), "a .csv file", "of other files turn the votes round, votes.T")
-        try:
-            lines = [row for _, row in TextTable(Path(path), line, is_open=True).rows()]
-            if len(lines) not in {voters, voters + 1}:
-                advice = f"one a voter, K = {voters}, and perhaps one that names the questions"
-                checks.fail("the number of lines", len(lines), f"{voters} or {voters + 1}", advice)
-            first = len(lines) - voters
-            places = vocabulary.places_of(enumerate(lines[first:], first + 1), "line", "field")
-        except ValueError as error:
-            raise ValueError(f"{str(path)!r} is no survey: {error}") from error
-        return cls.of_columns(np.ascontiguousarray(places.T), vocabulary)
+        how = VoteFormat(voters, OPEN, missing=missing, normalize=normalize)
+        return cls.of_columns(*read_survey(path, how, voters, line))
 
     @property
     def queries(self) -> int:
@@ -648,7 +525,7 @@ class Votes:
             advice = "their counts are votes.sparse, what its columns are called votes.names"
             checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
         if self.queries * len(self.classes) > MOST_COUNTS:
-            _refuse_counts(self.queries, len(self.classes))
+            refuse_counts(self.queries, len(self.classes))
         counts: NDArray[np.int64] = self.sparse.toarray()
         counts.setflags(write=False)
         return counts
@@ -815,17 +692,16 @@ class Votes:
         return f"Votes({told}{missing}{normalized})"
 
 
-def vote_batches(
-    path: Path, schema: ParquetSchema, vocabulary: Vocabulary | None = None
-) -> Iterator[tuple[Votes, Untyped]]:
-    """Yield the votes of a Parquet file in batches, with their record batches.
+def vote_batches(path: Path, schema: ParquetSchema) -> Iterator[tuple[Votes, Untyped]]:
+    """Yield the votes of a Parquet file in batches, with their record batches; each has its own vocabulary.
 
     `ValueError` names the file and the row of a bad vote.
     """
-    voters = schema.voters
-    for values, said, first, batch in value_batches(path, schema, vocabulary):
+    voters, vocabulary = schema.voters, Vocabulary(schema.normalize, schema.missing)
+    for values, first, batch in value_batches(path, schema, vocabulary):
         if schema.source_format == "answers":
-            votes = Votes.of_columns(values, said)
+            votes = Votes.of_columns(values, vocabulary)
+            vocabulary.forget()
         elif schema.source_format == "labels":
             votes = Votes.from_codes(values, schema.classes, schema.missing)
         else:
@@ -854,11 +730,6 @@ def require_votes(votes: object) -> Votes:
         return votes
     advice = "use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
     return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
-
-
-def _refuse_counts(queries: int, classes: int) -> NoReturn:
-    found = checks.Found(f"{queries:,} queries and {classes:,} classes")
-    checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
 
 
 def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (any rows)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypedDict, Unpack
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,6 @@ MOST_NPY_BYTES = 2**40  # memory-mapped
 LONGEST_NAME = 200  # characters of a class; numpy takes four bytes for each
 LONGEST_LINE = 2**24  # characters: eight million voters
 LABEL = "label"  # the column of labels in a file with ids
-ROWS_AT_ONCE = 2**16
 VALUES_AT_ONCE = 2**22
 _LEAST_UNFOLDED, _MOST_FOLDED = 2**26, 64  # bytes; factor of a compressed file
 _LONGEST_NUMBER = 100  # characters
@@ -173,19 +172,12 @@ def value_blocks(
         yield np.frombuffer(values, dtype=code).reshape(-1, width)
 
 
-class Chosen(TypedDict, total=False):
-    """Columns of a table that are chosen by name."""
-
-    columns: Sequence[str] | None  # the columns with votes; by default all
-    id_column: str | None  # the column of ids
-
-
 class TextTable:
     """A text table of votes, with a line for each query.
 
     ``width`` is the number of columns with votes. ``separator`` is a tab in .tsv, and a semicolon if the first line has
     one and no class does. ``header`` holds the names of the columns with votes, empty if line 1 is a query. ``ids``
-    holds the ids of the rows read so far.
+    holds the ids of the rows read so far. ``columns`` and ``id_column`` choose columns by the names in line 1.
     """
 
     def __init__(
@@ -195,7 +187,8 @@ class TextTable:
         *,
         words: Sequence[str] = (),
         is_open: bool = False,
-        **chosen: Unpack[Chosen],
+        columns: Sequence[str] | None = None,
+        id_column: str | None = None,
     ) -> None:
         self._path, self._line = path, line or StatusLine(enabled=False)
         with unfolded(path) as file:
@@ -209,9 +202,7 @@ class TextTable:
         self._fields, self.header = len(first), tuple[str, ...]()
         self._chosen: list[int] | None = None
         self._id: int | None = None
-        self._ids: list[str] = []
-        columns, id_column = chosen.get("columns"), chosen.get("id_column")
-        self._id_name = id_column or ""
+        self.ids: list[str] = []
         if columns is not None or id_column is not None:
             self._choose(first, columns, id_column)
         self.width = len(first) if self._chosen is None else len(self._chosen)
@@ -230,11 +221,6 @@ class TextTable:
         self.header = tuple(names[place] for place in self._chosen)
         if not self._chosen:
             raise ValueError("no column is left that holds votes")
-
-    @property
-    def ids(self) -> Ids | None:
-        """The ids of the rows that were read."""
-        return None if self._id is None else (self._id_name, tuple(self._ids))
 
     def find_header(self, classes: Collection[str]) -> None:
         """Take the first line as names of columns if all differ and none is a number, a class or a missing vote."""
@@ -270,7 +256,7 @@ class TextTable:
             if number % _LINES_BETWEEN == 0:
                 self._show(number)
             if self._id is not None:
-                self._ids.append(fields[self._id])
+                self.ids.append(fields[self._id])
             yield number, fields if self._chosen is None else [fields[place] for place in self._chosen]
 
     def _show(self, lines: int) -> None:
@@ -280,43 +266,9 @@ class TextTable:
         return records(self._path, self.separator, at, lines)
 
 
-def load_table(
-    path: Path,
-    line: StatusLine | None = None,
-    *,
-    words: Sequence[str] = (),
-    is_open: bool = False,
-    **chosen: Unpack[Chosen],
-) -> TextTable | Block:
-    """Open a table of votes: text, or an array."""
-    check_suffix("votes", path, TABLES)
-    with _naming(path, "open answers" if is_open else "votes"):
-        if is_text_table(path):
-            return TextTable(path, line, words=words, is_open=is_open, **chosen)
-        if any(value is not None for value in chosen.values()):
-            raise ValueError("an array has no names of columns, which --id and --columns choose: use .csv")
-        return load_npy(path, dimensions=2)
-
-
-def load_matrix(path: Path, line: StatusLine | None = None) -> Block:
-    """Read a matrix with at least one entry: numbers, or the text of an array; an .npy file is memory-mapped."""
-    table = load_table(path, line)
-    if not isinstance(table, TextTable):
-        return table
-    with _naming(path, "votes"):
-        table.find_header(())
-        return joined_blocks(list(table.blocks(Words())))
-
-
-def joined_blocks(several: list[Block]) -> Block:
-    """Concatenate blocks of a text table; `ValueError` if there are none."""
-    if not several:
-        raise ValueError("it must hold at least one line: every line is a query")
-    return np.concatenate(several)
-
-
 @contextmanager
-def _naming(path: Path, what: str) -> Iterator[None]:
+def naming(path: Path, what: str) -> Iterator[None]:
+    """Name the file in a `ValueError` about its content."""
     try:
         yield
     except ValueError as error:

@@ -30,8 +30,9 @@ from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.optimize.plurality import optimize_plurality
 from darrm.pate import GNMax
 from darrm.table.release import Release
-from darrm.votes import class_names, vote_batches
+from darrm.votes import vote_batches
 from darrm.votes.parquet_file import schema_of
+from darrm.votes.vote_arrays import VoteFormat
 from tests.fuzz.harness import Case, Target
 
 DIGITS = "9" * 5000
@@ -62,7 +63,7 @@ SHAPES = ("(4, 3)", "(True, 11)", "(3,)", "()", "(0, 3)", "(-1, 3)", "(4, 3, 1)"
           "(4294967296, 4294967296)", "4", "(1.5, 2)", "('a', 2)", f"({'9' * 5000}, 1)")  # fmt: skip
 
 
-CLASSES: tuple[Any, ...] = (2, 3, ("no", "yes"), ("0", "1"), ())
+CLASSES: tuple[Any, ...] = (2, 3, ("no", "yes"), ("0", "1"), "open")
 TORCH = find_spec("torch") is not None
 SERVE = find_spec("starlette") is not None and find_spec("uvicorn") is not None
 PYARROW = find_spec("pyarrow") is not None
@@ -163,7 +164,7 @@ def parquet_file(rng: Random) -> tuple[str, Case]:
     keep, kind = rng.choice([(), ("key",)]), rng.choice(["auto", "labels", "counts"])
 
     def read(path: Path) -> object:
-        schema = schema_of(path, classes and class_names(classes), voters, layout=kind, keep=keep)
+        schema = schema_of(path, VoteFormat(voters, classes, kind), keep=keep)
         return sum(votes.queries for votes, _ in vote_batches(path, schema))
 
     shown = f"{raw[:200]!r} … {raw[-200:]!r} voters={voters} classes={classes} keep={keep} layout={kind}"

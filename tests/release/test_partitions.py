@@ -29,9 +29,10 @@ from darrm.release.debited import release_debited
 from darrm.release.partitions import ReleasedPartitions, release_partitions
 from darrm.table.release import Release
 from darrm.table.table import certify
-from darrm.votes import Votes, class_names, parquet_file, vote_batches
+from darrm.votes import Votes, parquet_file, vote_batches
 from darrm.votes.labels_file import labels_digest
 from darrm.votes.parquet_file import read_label_column, schema_of
+from darrm.votes.vote_arrays import VoteFormat
 
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 ROOT = Path(__file__).parents[2]
@@ -203,7 +204,7 @@ def test_batches_hold_the_votes_of_the_whole_matrix(
     parquet.write_table(schema, path, row_group_size=group)
     if queries == 0 and kind in {"text", "dictionary"}:  # a column without a row has no type of text
         return
-    schema = schema_of(path, class_names(names), K + 1, keep=("key",))
+    schema = schema_of(path, VoteFormat(K + 1, names), keep=("key",))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet_file, "ROWS_AT_ONCE", at_once)
         found = list(vote_batches(path, schema))
@@ -235,13 +236,13 @@ def test_a_file_is_read_whole_as_any_other(tmp_path: Path) -> None:
 def test_counts_are_told_by_the_number_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "counts.parquet"
     write(path, np.array([[3, 0], [1, 2]]))
-    (votes, _) = next(vote_batches(path, schema_of(path, (0, 1), K)))
+    (votes, _) = next(vote_batches(path, schema_of(path, VoteFormat(K))))
     assert votes.ones.tolist() == [0, 2]
     write(path, np.array([[3, 0], [1, 1]]))
     with pytest.raises(ValueError, match="the sum of row 1 of the vote counts must be K = 3, got 2"):
-        list(vote_batches(path, schema_of(path, (0, 1), K)))
+        list(vote_batches(path, schema_of(path, VoteFormat(K))))
     with pytest.raises(ValueError, match="could be labels or counts"):
-        schema_of(path, (0, 1), 2)
+        schema_of(path, VoteFormat(2))
 
 
 @pytest.mark.parametrize(
@@ -282,7 +283,7 @@ def test_what_is_no_vote_is_named(
     parquet.write_table(rows, path)
     monkeypatch.setattr(parquet_file, "ROWS_AT_ONCE", 2)
     with pytest.raises(ValueError, match=message):
-        list(vote_batches(path, schema_of(path, class_names(classes), 1)))
+        list(vote_batches(path, schema_of(path, VoteFormat(1, classes))))
 
 
 def test_bad_votes_in_the_last_file_are_refused_before_anything_is_paid(folder: Path) -> None:

@@ -30,6 +30,7 @@ from darrm.release import __main__ as release
 from darrm.release.pipe import MOST_TOGETHER, LineWriter, Questions, _pieces, answer_lines
 from darrm.table.table import Table
 from darrm.votes import votes_file
+from darrm.votes.vote_arrays import VoteFormat
 from tests.release.tables import table_of
 
 NOTHING_PAID = "(nothing was paid for it; the questions before it are answered)"
@@ -130,7 +131,7 @@ def test_votes_without_the_id_that_was_announced_are_refused(ask: Asking) -> Non
     assert "line 1 has 4 fields after its id" in err
     assert ask(b"1,1,0\n", "--ids")[0] == 2  # an id and counts of one vote
     with pytest.raises(ValueError, match="--layout must be labels or counts, got auto"):
-        Questions(0, 4, 3, "auto", json_lines=False, ids=True)  # 0,1,1,2 are four labels, or three counts
+        Questions(0, VoteFormat(4, 3), ids=True)  # 0,1,1,2 are four labels, or three counts
 
 
 def test_of_questions_that_do_not_fit_the_first_ones_are_named(ask: Asking) -> None:
@@ -473,12 +474,12 @@ def torn_at(folder: Path, end: int, size: int, *, json_lines: bool) -> None:
     writer = Torn(end, json_lines=json_lines)
     writer.size = size
     with (folder / "question").open("rb") as source, pytest.raises(DeliveryError, match="interrupted; answer 1 is"):
-        answer_lines(stream(folder), writer, Questions(source.fileno(), 3, 2, "auto", json_lines=False))
+        answer_lines(stream(folder), writer, Questions(source.fileno(), VoteFormat(3)))
 
 
 def written_again(folder: Path, end: int, *, json_lines: bool) -> None:
     with Path(os.devnull).open("rb") as none:
-        questions = Questions(none.fileno(), 3, 2, "auto", json_lines=False)
+        questions = Questions(none.fileno(), VoteFormat(3))
         release = stream(folder)
         release.close = lambda: None  # type: ignore[method-assign]  # it dies before it acknowledges
         answer_lines(release, LineWriter(end, json_lines=json_lines), questions)
@@ -623,7 +624,7 @@ def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_fo
     os.set_blocking(writing, blocking)
     amount = 3000  # more answers than a pipe holds where they wait for their reader
     release, writer = stream(folder), LineWriter(writing, json_lines=True)
-    questions = Questions(reading, 3, 2, "auto", json_lines=False)
+    questions = Questions(reading, VoteFormat(3))
     done: list[int] = []
     thread = threading.Thread(target=lambda: done.append(answer_lines(release, writer, questions)))
     thread.start()
@@ -669,7 +670,7 @@ def test_answers_in_a_file_are_durable_before_the_ledger_drops_them(
             (os, "fsync", sync),
         ):
             monkeypatch.setattr(owner, name, noted(name, function))
-        answer_lines(release, LineWriter(sink.fileno()), Questions(source.fileno(), 3, 2, "auto", json_lines=False))
+        answer_lines(release, LineWriter(sink.fileno()), Questions(source.fileno(), VoteFormat(3)))
     assert steps == ["debit", "fsync", "debit", "fsync", "forget_labels"]
 
 
@@ -684,7 +685,7 @@ def test_what_fails_after_the_debit_is_said_as_paid(folder: Path, monkeypatch: p
         (folder / "questions").open("rb") as source,
         pytest.raises(DeliveryError, match="interrupted; answer 1 is paid for"),
     ):
-        answer_lines(stream(folder), LineWriter(1), Questions(source.fileno(), 3, 2, "auto", json_lines=False))
+        answer_lines(stream(folder), LineWriter(1), Questions(source.fileno(), VoteFormat(3)))
     assert opened(folder).waiting() == [1]
 
 

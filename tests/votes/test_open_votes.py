@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.problem import OPEN
-from darrm.votes import ABSTAIN, Votes, sparse_counts
+from darrm.votes import ABSTAIN, Votes, sparse_counts, vote_arrays
 from darrm.votes import votes as votes_module
 from darrm.votes.sparse_counts import count_codes, count_entries
 
@@ -266,8 +266,9 @@ def test_many_classes_are_counted_as_few(
     labels: Any, classes: Any, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = _said(labels, classes, missing)
-    monkeypatch.setattr(votes_module, "_MOST_DENSE", 1)
-    monkeypatch.setattr(votes_module, "ROWS_AT_ONCE", 1)
+    for module in (votes_module, vote_arrays):
+        monkeypatch.setattr(module, "MOST_DENSE", 1)
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 1)
     assert _said(labels, classes, missing) == few
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from darrm.verify.label_files import read_labels
-from darrm.votes import Votes, labels_file, plain_csv, votes_file
+from darrm.votes import Votes, labels_file, plain_csv, reading, votes_file
 
 NAMES = st.sampled_from([None, ("0", "1"), ("1", "0", "7"), ("a", "Z"), ("C1", "D"), ("é", "1"), ("no", "a" * 9, "D")])
 NUMBERS = ["0", "7", "10", "250", "999", "1000", "007", "+1", "2.0"]
@@ -24,7 +24,7 @@ def outcome(path: Path, names: tuple[str, ...] | None) -> tuple[object, ...]:
     """What reading a file gives: its numbers, its counts, or what is said instead."""
     found: list[object] = []
     for read in (
-        lambda: votes_file.load_matrix(path),
+        lambda: reading.load_matrix(path),
         lambda: Votes.read(path, classes=names, layout="labels").counts,
     ):
         try:

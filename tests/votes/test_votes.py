@@ -23,8 +23,9 @@ from darrm.verify.label_files import read_labels, read_parquet_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, plain_csv, require_votes
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
+from darrm.votes.reading import load_matrix
 from darrm.votes.vote_arrays import Ballot
-from darrm.votes.votes_file import TextTable, load_matrix
+from darrm.votes.votes_file import TextTable
 
 NAN, INF = math.nan, math.inf
 
@@ -319,8 +320,8 @@ WORDS = {"classes": ("C", "D")}
         (b"0," * 2**24, {}, "line 1 has 16,777,216 characters or more"),
         (b"0,1\n0," + b"1" * 200_000, {}, "line 2: field larger than field limit"),
         (b"0,2\n", {}, "line 1, field 2: '2' is none of the classes '0', '1': name the classes"),
-        (b"3,1\n3,2\n", {"layout": "counts"}, "the sum of row 1 .* query 0, or row 0, is line 1"),
-        (b"a,b\n3,1\n3,2\n", {"layout": "counts"}, "the sum of row 1 .* query 0, or row 0, is line 2"),
+        (b"3,1\n3,2\n", {"layout": "counts"}, r"the sum of row 1 .* \(row 0 is line 1 of '"),
+        (b"a,b\n3,1\n3,2\n", {"layout": "counts"}, r"the sum of row 1 .* \(row 0 is line 2 of '"),
     ],
 )
 def test_lines_that_are_no_query(content: bytes, named: dict, message: str, tmp_path: Path) -> None:

@@ -1,0 +1,191 @@
+"""Read files of votes: text, numpy's arrays, Parquet. Each reader returns a `VoteTable`, which `Votes` counts."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from darrm.util import checks
+from darrm.util.progress import StatusLine
+from darrm.votes.answers import Vocabulary
+from darrm.votes.parquet_file import check_types, is_parquet, partitions_of, schema_of, texts_of, value_batches
+from darrm.votes.vote_arrays import Ballot, PlaceFinder, VoteFormat, as_typed, class_names, numbered, words_of
+from darrm.votes.votes_file import (
+    TABLES,
+    Block,
+    Names,
+    TextTable,
+    Words,
+    check_suffix,
+    is_text_table,
+    load_npy,
+    most_unfolded,
+    naming,
+    value_blocks,
+)
+
+
+@dataclass
+class VoteTable:
+    """The content of a file of votes.
+
+    Attributes
+    ----------
+    source_format
+        ``"labels"``, ``"counts"`` or ``"answers"``: the kind of the blocks.
+    blocks
+        Blocks of rows: (n, K) indices of classes, (n, C) counts, or (n, K) columns of the vocabulary.
+    names
+        The names of the classes; empty for open-set answers.
+    width
+        K, or C for counts.
+    vocabulary
+        The strings of open-set answers; complete when the blocks are read.
+    voter_names
+        The names of the columns of labels; empty if there are none.
+    id_column, ids
+        The name of the column of ids, and the ids; complete when the blocks are read.
+    place
+        The place of row 0 in the file, for messages about counts.
+    """
+
+    source_format: str
+    blocks: Iterable[Block]
+    names: Names
+    width: int
+    vocabulary: Vocabulary
+    voter_names: tuple[str, ...] = ()
+    id_column: str | None = None
+    ids: Sequence[str] = ()
+    place: str = ""
+
+
+def open_votes(
+    path: Path,
+    how: VoteFormat,
+    *,
+    columns: Sequence[str] | None = None,
+    id_column: str | None = None,
+    line: StatusLine | None = None,
+) -> VoteTable:
+    """Open a file of votes, or a folder of Parquet files; errors as `Votes.read`."""
+    if is_parquet(path):
+        return _open_parquet(path, how, columns, id_column)
+    check_suffix("votes", path, TABLES)
+    what = "open answers" if how.is_open else "votes"
+    with naming(path, what):
+        if is_text_table(path):
+            names = tuple(name for name in how.names if isinstance(name, str))
+            text = TextTable(path, line, words=names, is_open=how.is_open, columns=columns, id_column=id_column)
+            table = _votes_of_text(text, how)
+            table.blocks, table.id_column = _lines(path, what, table.blocks), id_column
+            table.place = f" (row 0 is line {1 + bool(text.header)} of {str(path)!r})"
+            return table
+        if columns is not None or id_column is not None:
+            raise ValueError("an array has no names of columns, which --id and --columns choose: use .csv")
+        return _votes_of_array(load_npy(path, dimensions=2), how, line)
+
+
+def _lines(path: Path, what: str, several: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks of lines; `ValueError` names the file, also if it holds no query."""
+    is_empty = True
+    with naming(path, what):
+        for block in several:
+            is_empty = False
+            yield block
+        if is_empty:
+            raise ValueError("it must hold at least one line: every line is a query")
+
+
+def _votes_of_text(table: TextTable, how: VoteFormat) -> VoteTable:
+    is_comma, vocabulary = table.separator != ",", how.vocabulary()
+    ballot = Ballot(how.names, how.missing, comma=is_comma)
+    kind = how.source_format(table.width, are_words=bool(ballot.names))
+    several: Iterator[Block]
+    if kind == "answers":
+        several = value_blocks(table.rows(), vocabulary, "i", "line", "field")
+    elif kind == "labels":
+        words_of(how.names)
+        table.find_header(ballot.names)
+        several = table.blocks(ballot)
+    else:
+        table.find_header(())
+        several, called = table.blocks(Words(comma=is_comma)), list(map(str, how.names))
+        if sorted(table.header) == sorted(called):  # columns in any order, by name
+            order = [table.header.index(name) for name in called]
+            several = (block[:, order] for block in several)
+    header = () if kind == "counts" else table.header
+    return VoteTable(kind, several, how.names, table.width, vocabulary, header, ids=table.ids)
+
+
+def _votes_of_array(matrix: Block, how: VoteFormat, line: StatusLine | None) -> VoteTable:
+    vocabulary, width = how.vocabulary(), matrix.shape[1]
+    kind = how.source_format(width, are_words=matrix.dtype.kind not in "biuf")
+    if kind == "answers":
+        if matrix.dtype.kind != "U":
+            raise ValueError(f"open answers are text, and its type is {matrix.dtype}")
+        rows = ((query, row.tolist()) for query, row in enumerate(matrix))
+        return VoteTable(kind, value_blocks(rows, vocabulary, "i", "query", "voter"), (), width, vocabulary)
+    if kind == "counts":
+        return VoteTable(kind, [matrix], numbered(width) if how.classes is None else how.names, width, vocabulary)
+    names = class_names(as_typed(2 if how.classes is None else how.classes, matrix))
+    places = PlaceFinder(names, matrix.dtype, how.missing).blocks(matrix, line)
+    return VoteTable(kind, places, names, width, vocabulary)
+
+
+def _open_parquet(path: Path, how: VoteFormat, columns: Sequence[str] | None, id_column: str | None) -> VoteTable:
+    root = path if path.is_dir() else path.parent
+    paths = [root / name for name in partitions_of(path)]
+    keep = () if id_column is None else (id_column,)
+    schema = schema_of(paths[0], how, columns=None if columns is None else tuple(columns), keep=keep)
+    width, rows = schema.width or len(schema.votes), sum(check_types(each, schema)[0] for each in paths)
+    if rows * width > most_unfolded(sum(each.stat().st_size for each in paths)):
+        advice = "write a .parquet file, which takes labels as they are drawn"
+        raise ValueError(f"{str(path)!r} has {rows:,} rows, too many for its size to be held in memory: {advice}")
+    vocabulary, ids = how.vocabulary(), list[str]()
+
+    def blocks() -> Iterator[Block]:
+        yield np.empty((0, width), dtype=np.int32)
+        for each in paths:
+            for values, _, batch in value_batches(each, schema, vocabulary):
+                ids.extend(texts_of(batch.column(id_column)) if keep else ())
+                yield values
+
+    names = () if schema.width or schema.source_format == "counts" else schema.votes
+    place = f" (in {str(path)!r})"
+    return VoteTable(schema.source_format, blocks(), schema.classes, width, vocabulary, names, id_column, ids, place)
+
+
+def read_survey(
+    path: str | os.PathLike[str], how: VoteFormat, voters: int, line: StatusLine | None = None
+) -> tuple[Block, Vocabulary]:
+    """Read a .csv file with a line for each voter; return the (Q, K) columns of the answers and their vocabulary."""
+    checks.integer_at_least(1, voters=voters)
+    checks.file_name(path=path)
+    if not is_text_table(Path(path)):
+        checks.fail("path", str(path), "a .csv file", "of other files turn the votes round, votes.T")
+    vocabulary = how.vocabulary()
+    try:
+        lines = [row for _, row in TextTable(Path(path), line, is_open=True).rows()]
+        if len(lines) not in {voters, voters + 1}:
+            advice = f"one a voter, K = {voters}, and perhaps one that names the questions"
+            checks.fail("the number of lines", len(lines), f"{voters} or {voters + 1}", advice)
+        first = len(lines) - voters
+        places = vocabulary.places_of(enumerate(lines[first:], first + 1), "line", "field")
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no survey: {error}") from error
+    return np.ascontiguousarray(places.T), vocabulary
+
+
+def load_matrix(path: Path, line: StatusLine | None = None) -> Block:
+    """Read a matrix with at least one entry: numbers, or the text of an array; an .npy file is memory-mapped."""
+    check_suffix("votes", path, TABLES)
+    with naming(path, "votes"):
+        if not is_text_table(path):
+            return load_npy(path, dimensions=2)
+        table = TextTable(path, line)
+        table.find_header(())
+        several = table.blocks(Words())
+    return np.concatenate(list(_lines(path, "votes", several)))
