@@ -59,13 +59,13 @@ from darrm.votes.parquet_file import (
     check_absent,
     check_kept,
     check_types,
-    kept_types,
+    digest_of,
     label_file,
     label_type,
     partitions_of,
     record_batches,
+    rows_and_types,
     schema_of,
-    stamp_of,
 )
 from darrm.votes.vote_arrays import ABSTAIN, Classes, VoteFormat
 from darrm.votes.votes_file import LONGEST_NAME, SUFFIXES, is_text
@@ -101,6 +101,12 @@ class Survey:
     def rows(self) -> int:
         """The number of rows of all files."""
         return sum(file.queries for file in self.files)
+
+    @property
+    def label_names(self) -> tuple[object, ...]:
+        """All possible names of a label."""
+        classes = self.schema.classes
+        return classes and (*classes, str(ABSTAIN) if isinstance(classes[0], str) else ABSTAIN)
 
     def output_of(self, file: VotesFile) -> Path:
         """Return the path of the labels of a file."""
@@ -244,8 +250,9 @@ def survey(
     schema = _schema_of(Path(paths[0]), voters.K, number, **reading)
     files = tuple(_run(_inspect, [(path, schema) for path in paths], jobs, _progress(line, "checking votes")))
     _check_alike(files)
-    _check_size(files, schema)
-    return Survey(str(folder), target, single, schema, files, document)
+    found = Survey(str(folder), target, single, schema, files, document)
+    _check_size(found)
+    return found
 
 
 def _schema_of(path: Path, K: int, number: int, **reading: Unpack[Reading]) -> ParquetSchema:
@@ -279,7 +286,7 @@ def _check_names(source: Path, target: Path, *, single: bool) -> None:
 def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
     """Read a whole file of votes and check it."""
     file, rows = Path(path), 0
-    digest = stamp_of(file).sha256
+    digest = digest_of(file)
     _, types = check_types(file, schema)
     for votes, batch in vote_batches(file, schema):
         check_kept(batch, schema.keep)
@@ -300,11 +307,11 @@ def _check_alike(files: Sequence[VotesFile]) -> None:
         checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
 
 
-def _check_size(files: Sequence[VotesFile], schema: ParquetSchema) -> None:
+def _check_size(found: Survey) -> None:
     """Raise if the labels of a file may take too much memory."""
-    kind, longest = label_type(_names_of(schema)), max(map(len, map(str, _names_of(schema))), default=LONGEST_NAME)
+    kind, longest = label_type(found.label_names), max(map(len, map(str, found.label_names)), default=LONGEST_NAME)
     size = 4 * longest if kind is None else kind.itemsize
-    for file in files:
+    for file in found.files:
         if file.queries * size > MOST_KEPT:
             advice = f"split it into files of at most {MOST_KEPT // size:,} rows"
             raise ValueError(f"{file.path!r} has {file.queries:,} rows, too many for one debit: {advice}")
@@ -320,25 +327,25 @@ def release_surveyed(
     line: StatusLine | None = None,
 ) -> ReleasedPartitions:
     """Debit and release the files of a survey; see `release_partitions`."""
-    after = _last_entry_before(found, ledger)
-    missing = _missing(found, ledger, after)
+    release = _Partitions(found, aggregator, ledger, note, _last_entry_before(found, ledger))
+    missing = release.missing()
     if rest := sum(file.queries for file, number in missing if not number):
         ledger.check_admits(aggregator.privacy_cost(rest))
         check_space(found.target.parent, LEAST_BYTES + rest)  # text and kept columns take more
     try:
-        _write_plan(found, ledger, after)
-        tasks = [(aggregator, found, file, ledger, note, number) for file, number in missing]
-        _run(_deliver, tasks, jobs, _progress(line, "drawing labels", sum(file.queries for file, _ in missing)))
-        _finish(found, ledger, after)
+        release.write_plan()
+        progress = _progress(line, "drawing labels", sum(file.queries for file, _ in missing))
+        _run(release.deliver, missing, jobs, progress)
+        release.finish()
     except BaseException as error:
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
         advice = "release again into the same output, which goes on and pays only for files that were not paid for"
         try:
-            entries = _entries(found, ledger, after)
+            entries = release.entries()
         except LedgerError:
             raise DeliveryError(ledger.path, f"{reason}; files may be paid for: {advice}") from error
         if not entries:
-            _take_back(found)
+            release.take_back()
             raise
         delivered = f"{sum(entry.delivered for entry in entries.values())} of {len(found.files)} files are delivered"
         raise DeliveryError(ledger.path, f"{reason}; the budget is spent in part, {delivered}: {advice}") from error
@@ -358,90 +365,82 @@ def _last_entry_before(found: Survey, ledger: PrivacyLedger) -> int:
     return after
 
 
-def _write_plan(found: Survey, ledger: PrivacyLedger, after: int) -> None:
-    """Write the plan and make the folders of the output, durably."""
-    path = found.plan_path
-    if not path.is_file():
-        with folder_beside(found.target) as folder:  # a process that dies here leaves nothing that stays
-            plan = folder / path.name
-            write_text(plan, json.dumps({"after": after, **found.to_json(ledger)}, indent=1), private=True)
-            plan.rename(path)
-    parents = {parent for file in found.files for parent in found.output_of(file).parents}
-    folders = sorted(folder for folder in parents if found.target in {folder, *folder.parents})
-    for folder in folders:
-        folder.mkdir(exist_ok=True)
-    for folder in (*folders, path.parent):
-        sync(folder)
-
-
-def _entries(found: Survey, ledger: PrivacyLedger, after: int) -> dict[str, Entry]:
-    """Return the ledger's entries of this release by the paths of their labels."""
-    outputs = {str(found.output_of(file)) for file in found.files}
-    return {entry.output: entry for entry in ledger.entries() if entry.number > after and entry.output in outputs}
-
-
-def _missing(found: Survey, ledger: PrivacyLedger, after: int) -> list[tuple[VotesFile, int]]:
-    """Return the files without published labels, with the ledger entry that keeps their labels, or 0."""
-    entries, missing = _entries(found, ledger, after), []
-    for file in found.files:
-        path = found.output_of(file)
-        entry = entries.get(str(path))
-        if entry is None:
-            missing += [(file, 0)] if file.queries or not path.is_file() else []
-        elif not entry.delivered:
-            missing.append((file, entry.number))
-        elif not path.is_file():
-            advice = (
-                "put it back; if it is lost, remove the plan next to the output and release all again, at the full cost"
-            )
-            raise ValueError(f"{str(path)!r} was paid for and delivered, and is gone: {advice}")
-    return missing
-
-
-def _finish(found: Survey, ledger: PrivacyLedger, after: int) -> None:
-    """Write the receipt of a folder, and remove the plan."""
-    if not found.single:
-        paths = {found.output_of(file) for file in found.files}
-        files = {path.relative_to(found.target).as_posix(): stamp_of(path).sha256 for path in sorted(paths)}
-        last = max(entry.number for entry in _entries(found, ledger, after).values())
-        leave_receipt(ledger, last, found.target, files)
-    found.plan_path.unlink(missing_ok=True)
-    sync(found.plan_path.parent)
-
-
-def _take_back(found: Survey) -> None:
-    """Remove the plan and the empty folders of a release without debits."""
-    found.plan_path.unlink(missing_ok=True)
-    if not found.single and found.target.is_dir():
-        for folder in sorted((path for path in found.target.rglob("*") if path.is_dir()), reverse=True):
-            with suppress(OSError):
-                folder.rmdir()
-        with suppress(OSError):
-            found.target.rmdir()
-
-
-def _deliver(
-    aggregator: Aggregator, found: Survey, file: VotesFile, ledger: PrivacyLedger, note: str, number: int
-) -> VotesFile:
-    """Deliver the labels of a file: new ones, or the undelivered ones of a ledger entry."""
-    destination = PartitionDestination(found, file)
-    if number:
-        recover_to(destination, ledger, number)
-    elif file.queries:
-        note = with_normalization(note, name_of(found.schema.normalize))
-        deliver(_InBatches(aggregator, found.schema), file, ledger, destination, note=note)  # type: ignore[arg-type]
-    else:
-        with destination.prepare():
-            destination.publish(np.empty(0, dtype=np.int64))
-    return file
-
-
 @dataclass(frozen=True)
-class _InBatches:
-    """A mechanism that draws the labels of a file of votes batch by batch."""
+class _Partitions:
+    """A release of the files of a survey; as an aggregator it draws the labels of one file, batch by batch."""
 
+    survey: Survey
     aggregator: Aggregator
-    schema: ParquetSchema
+    ledger: PrivacyLedger
+    note: str
+    after: int  # the number of the ledger's last entry before the release
+
+    def entries(self) -> dict[str, Entry]:
+        """Return the ledger's entries of this release by the paths of their labels."""
+        outputs = {str(self.survey.output_of(file)) for file in self.survey.files}
+        entries = self.ledger.entries()
+        return {entry.output: entry for entry in entries if entry.number > self.after and entry.output in outputs}
+
+    def missing(self) -> list[tuple[VotesFile, int]]:
+        """Return the files without published labels, with the ledger entry that keeps their labels, or 0."""
+        entries, missing = self.entries(), []
+        for file in self.survey.files:
+            path = self.survey.output_of(file)
+            entry = entries.get(str(path))
+            if entry is None:
+                missing += [(file, 0)] if file.queries or not path.is_file() else []
+            elif not entry.delivered:
+                missing.append((file, entry.number))
+            elif not path.is_file():
+                lost = "if it is lost, remove the plan next to the output and release all again, at the full cost"
+                raise ValueError(f"{str(path)!r} was paid for and delivered, and is gone: put it back; {lost}")
+        return missing
+
+    def write_plan(self) -> None:
+        """Write the plan and make the folders of the output, durably."""
+        path, target = self.survey.plan_path, self.survey.target
+        if not path.is_file():
+            with folder_beside(target) as folder:  # a process that dies here leaves nothing that stays
+                plan = {"after": self.after, **self.survey.to_json(self.ledger)}
+                write_text(folder / path.name, json.dumps(plan, indent=1), private=True)
+                (folder / path.name).rename(path)
+        parents = {parent for file in self.survey.files for parent in self.survey.output_of(file).parents}
+        folders = sorted(folder for folder in parents if target in {folder, *folder.parents})
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+        for folder in (*folders, path.parent):
+            sync(folder)
+
+    def finish(self) -> None:
+        """Write the receipt of a folder, and remove the plan."""
+        target = self.survey.target
+        if not self.survey.single:
+            paths = sorted({self.survey.output_of(file) for file in self.survey.files})
+            files = {path.relative_to(target).as_posix(): digest_of(path) for path in paths}
+            leave_receipt(self.ledger, max(entry.number for entry in self.entries().values()), target, files)
+        self.survey.plan_path.unlink(missing_ok=True)
+        sync(target.parent)
+
+    def take_back(self) -> None:
+        """Remove the plan and the empty folders of a release without debits."""
+        self.survey.plan_path.unlink(missing_ok=True)
+        if not self.survey.single:
+            for folder, _, _ in os.walk(self.survey.target, topdown=False):
+                with suppress(OSError):
+                    Path(folder).rmdir()
+
+    def deliver(self, file: VotesFile, number: int) -> VotesFile:
+        """Deliver the labels of a file: new ones, or the undelivered ones of a ledger entry."""
+        destination = PartitionDestination(self.survey, file)
+        if number:
+            recover_to(destination, self.ledger, number)
+        elif file.queries:
+            note = with_normalization(self.note, name_of(self.survey.schema.normalize))
+            deliver(self, file, self.ledger, destination, note=note)  # type: ignore[arg-type]
+        else:
+            with destination.prepare():
+                destination.publish(np.empty(0, dtype=np.int64))
+        return file
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
         """Return the cost of labels."""
@@ -449,11 +448,11 @@ class _InBatches:
 
     def release(self, file: VotesFile) -> Labels:
         """Draw the labels of the surveyed votes, in the smallest type that holds them."""
-        path, kind = Path(file.path), label_type(_names_of(self.schema))
+        path, kind = Path(file.path), label_type(self.survey.label_names)
         before = path.stat()  # before the digest is compared, to detect a file that is replaced meanwhile
-        if stamp_of(path).sha256 != file.sha256:
+        if digest_of(path) != file.sha256:
             _refuse_change(path)
-        parts = [self.aggregator.release(votes) for votes, _ in vote_batches(path, self.schema)]
+        parts = [self.aggregator.release(votes) for votes, _ in vote_batches(path, self.survey.schema)]
         labels = np.concatenate(parts if kind is None else [part.astype(kind) for part in parts])
         if labels.size != file.queries or _is_changed(path, before):
             _refuse_change(path)
@@ -465,11 +464,6 @@ def _is_changed(path: Path, before: os.stat_result) -> bool:
     return (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
 
 
-def _names_of(schema: ParquetSchema) -> tuple[object, ...]:
-    """Return all possible names of a label."""
-    return schema.classes and (*schema.classes, str(ABSTAIN) if isinstance(schema.classes[0], str) else ABSTAIN)
-
-
 def _refuse_change(path: Path) -> None:
     raise ValueError(f"{str(path)!r} changed after its votes were checked: put the file back as it was")
 
@@ -479,25 +473,26 @@ class PartitionDestination(FileDestination):
 
     def __init__(self, found: Survey, file: VotesFile) -> None:
         super().__init__(found.output_of(file), has_receipt=found.single)  # a folder gets one at the end
-        self._source, self._layout = Path(file.path), found.schema
+        self._source, self._survey = Path(file.path), found
 
     @contextmanager
     def prepare(self, votes: Any = None) -> Iterator[None]:  # noqa: ANN401 (lazy votes, or none)
         """Check the output, and that its columns can be written."""
         with super().prepare(votes):
             self._before = self._source.stat()
-            self._kept = kept_types(self._source, self._layout)
-            with label_file(self._temporary, self._kept, _names_of(self._layout)):
+            _, types = rows_and_types(self._source)
+            self._kept = [(name, types[name]) for name in self._survey.schema.keep]
+            with label_file(self._temporary, self._kept, self._survey.label_names):
                 pass
             yield
 
     def write(self, path: Path, labels: Labels) -> None:
         """Write the labels and the kept columns durably."""
         rows = 0
-        if not self._layout.classes:  # in an open-set column, null means no answer
+        if not self._survey.schema.classes:  # in an open-set column, null means no answer
             labels = np.array([label or None for label in labels.tolist()], dtype=object)
-        with label_file(path, self._kept, _names_of(self._layout)) as write:
-            for batch in record_batches(self._source, self._layout.keep) if self._kept else ():
+        with label_file(path, self._kept, self._survey.label_names) as write:
+            for batch in record_batches(self._source, self._survey.schema.keep) if self._kept else ():
                 write(labels[rows : rows + batch.num_rows], batch)
                 rows += batch.num_rows
             for start in range(rows, labels.size, ROWS_AT_ONCE):

@@ -1,16 +1,16 @@
 """Read and write files of released labels: .csv, .npy and .parquet."""
 
 import hashlib
-import io
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
 from darrm.util import checks
-from darrm.util.files import replacing
+from darrm.util.files import sync
 from darrm.util.progress import StatusLine, blocks
 from darrm.votes.parquet_file import read_label_column, write_label_column
 from darrm.votes.votes_file import (
@@ -58,13 +58,7 @@ def check_ids(path: Path, ids: Ids | None) -> None:
 
 
 def save_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids: Ids | None = None) -> None:
-    """Write labels in one step: the file is complete or it does not exist."""
-    with replacing(path) as temporary:
-        write_labels(temporary, labels, line, ids)
-
-
-def write_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids: Ids | None = None) -> None:
-    """Write labels to a new temporary file; `load_labels` reads them.
+    """Write labels durably to a temporary file, which another name publishes; `load_labels` reads them.
 
     A .csv file has one label per line, quoted if it holds a comma, a quote or a line break, or ends in a space. A
     missing open-set label is an empty text. With ids, the first line names both columns. A .parquet file has a column
@@ -72,26 +66,17 @@ def write_labels(path: Path, labels: Labels, line: StatusLine | None = None, ids
     """
     if path.suffix.lower() == ".parquet":
         write_label_column(path, labels, ids)
-        return
-    with path.open("wb") as file:
-        for piece in _csv_pieces(labels, line, ids) if is_csv(path) else _npy_pieces(labels, line):
-            file.write(piece)
-
-
-def _npy_pieces(labels: Labels, line: StatusLine | None) -> Iterator[bytes]:
-    header, labels = io.BytesIO(), as_text(labels)
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(labels))
-    yield header.getvalue()
-    for block in _label_blocks(labels, line):
-        yield block.tobytes()
-
-
-def _label_blocks(labels: Labels, line: StatusLine | None) -> Iterator[Labels]:
-    return blocks(labels, _LABELS_AT_ONCE, line or StatusLine(enabled=False), "writing labels")
+    else:
+        with path.open("wb") as file:
+            if is_csv(path):
+                file.writelines(_csv_pieces(labels, line, ids))
+            else:  # to an object that only writes: numpy does not notice a disk that is full at the last flush
+                np.lib.format.write_array(SimpleNamespace(write=file.write), as_text(labels), allow_pickle=False)
+    sync(path)
 
 
 def load_labels(path: Path) -> Labels:
-    """Read the (Q,) labels that `write_labels` wrote, text from .csv; `ValueError` if the file holds others."""
+    """Read the (Q,) labels that `save_labels` wrote, text from .csv; `ValueError` if the file holds others."""
     check_suffix("labels", path, (*SUFFIXES, ".parquet"))
     try:
         if path.suffix.lower() == ".parquet":
@@ -130,7 +115,7 @@ def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None 
     names = iter(()) if ids is None else iter(ids[1])
     if ids is not None:
         yield f"{quoted(ids[0])},{LABEL}\n".encode()
-    for block in _label_blocks(as_text(labels), line):
+    for block in blocks(as_text(labels), _LABELS_AT_ONCE, line or StatusLine(enabled=False), "writing labels"):
         if ids is None and block.dtype.kind in "iu" and block.min() >= 0 and block.max() <= 9:
             lines = np.full((len(block), 2), ord("\n"), dtype=np.uint8)
             lines[:, 0] = block

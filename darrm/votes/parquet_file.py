@@ -41,14 +41,6 @@ _SHOWN = 200  # characters of pyarrow's message
 _SHORT = 40  # characters of a name or a vote
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """The size in bytes and the SHA-256 of a file."""
-
-    size: int
-    sha256: str
-
-
 def is_parquet(path: Path) -> bool:
     """Return whether a path is a Parquet file or a folder, which holds a partitioned one."""
     return path.suffix.lower() == SUFFIX or path.is_dir()
@@ -92,12 +84,11 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def stamp_of(path: Path) -> Stamp:
-    """Read a regular file completely; `ValueError` if it is none, `OSError` if it cannot be read."""
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a regular file; `ValueError` if it is none, `OSError` if it cannot be read."""
     check_regular(path, MOST_BYTES)
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return Stamp(os.fstat(file.fileno()).st_size, digest)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def rows_and_types(path: Path) -> tuple[int, dict[str, Any]]:
@@ -213,12 +204,6 @@ def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]
             advice = "a column that is no vote is kept (--keep ID), or others are named (--columns A,B,…)"
             checks.fail(f"column {name[:_SHORT]!r} of {str(path)!r}", checks.Found(str(kind)[:_SHORT]), allowed, advice)
     return rows, tuple(str(found[name]) for name in (*schema.votes, *schema.keep))
-
-
-def kept_types(path: Path, schema: ParquetSchema) -> list[tuple[str, Any]]:
-    """Return the names and the Arrow types of the kept columns."""
-    _, types = rows_and_types(path)
-    return [(name, types[name]) for name in schema.keep]
 
 
 def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> Iterator[tuple[Block, int, Untyped]]:

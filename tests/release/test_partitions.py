@@ -444,15 +444,15 @@ def test_sizes_do_not_depend_on_labels(tmp_path: Path) -> None:
 
 
 def test_of_two_releases_at_once_one_pays_for_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, others = partitions._InBatches.release, []
+    draw, others = partitions._Partitions.release, []
 
     def overtaken(self: Any, file: Any) -> Any:
         """Another process gets the same file, and ends all of it, while this one draws."""
-        monkeypatch.setattr(partitions._InBatches, "release", draw)
+        monkeypatch.setattr(partitions._Partitions, "release", draw)
         others.append(release(folder))
         return draw(self, file)
 
-    monkeypatch.setattr(partitions._InBatches, "release", overtaken)
+    monkeypatch.setattr(partitions._Partitions, "release", overtaken)
     with pytest.raises(DeliveryError, match=r"exists already.*3 of 3 files are delivered"):
         release(folder)
     assert others[0].files == len(NAMES)
@@ -501,13 +501,13 @@ def test_labels_that_wait_are_published_and_not_drawn_again(folder: Path, monkey
 
 
 def test_what_another_program_put_at_the_output_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, theirs = partitions._InBatches.release, folder / "labels" / NAMES[0]
+    draw, theirs = partitions._Partitions.release, folder / "labels" / NAMES[0]
 
     def meanwhile(*arguments: Any) -> Any:
         theirs.write_text("theirs")
         return draw(*arguments)
 
-    monkeypatch.setattr(partitions._InBatches, "release", meanwhile)
+    monkeypatch.setattr(partitions._Partitions, "release", meanwhile)
     with pytest.raises(ValueError, match=r"a.parquet' exists already: labels are paid for"):
         release(folder)
     assert theirs.read_text() == "theirs"
@@ -562,7 +562,7 @@ def test_votes_that_change_while_they_are_read_are_not_paid_for(
             (folder / "another").replace(first)  # whoever reads the old one reads on
 
     def compared(path: Path) -> Any:
-        stamps.append(parquet_file.stamp_of(path))
+        stamps.append(parquet_file.digest_of(path))
         if len(stamps) == len(NAMES) + 1 and not while_drawing:  # after the survey
             change()
         return stamps[-1]
@@ -572,7 +572,7 @@ def test_votes_that_change_while_they_are_read_are_not_paid_for(
             change()
         return draw(self, votes, **options)
 
-    monkeypatch.setattr(partitions, "stamp_of", compared)
+    monkeypatch.setattr(partitions, "digest_of", compared)
     monkeypatch.setattr(Release, "release", drawing)
     with pytest.raises(ValueError, match="changed after its votes were checked"):
         release(folder)
