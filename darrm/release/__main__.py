@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,7 +49,7 @@ from darrm.problem import classes_in_words, is_open
 from darrm.release.debited import check_new_labels, receipt_path, recover, release_debited
 from darrm.release.delivery import check_answered
 from darrm.release.one_by_one import AnswerStream
-from darrm.release.partitions import Survey, release_surveyed, survey
+from darrm.release.partitions import release_surveyed, survey
 from darrm.release.pipe import LineWriter, Questions, answer_lines
 from darrm.util import checks
 from darrm.util.extras import Untyped
@@ -129,6 +129,44 @@ class Paying:
     layout: str
     normalize: str | None
     missing: str
+
+    def load(self) -> tuple[Released, VoteFormat]:
+        """Read the mechanism; check the options of the ledger first, because the proof takes long."""
+        check_kept(self.ledger)
+        if self.create_budget is not None:
+            _check_no_ledger(self.ledger)
+        elif self.composition is not None or self.population is not None:
+            flag = "--population" if self.composition is None else "--composition"
+            raise ValueError(f"{flag} needs --create-budget: it belongs to a new ledger and never changes")
+        if self.signing_key is not None:
+            SigningKey(self.signing_key)
+        aggregator = load_release(self.table)
+        number = aggregator.classes
+        classes: Any = number if self.classes is None else self.classes
+        if (classes if isinstance(classes, int | str) else len(classes)) != number:
+            allowed = f"{number} different labels, or their number"
+            if number == 2:
+                allowed = "two different labels, like no,yes"
+            elif is_open(number):
+                allowed = "open, or left out"
+            typed = classes if isinstance(classes, int | str) else ",".join(map(str, classes))
+            checks.fail("--classes", str(typed), allowed, f"{self.table.name} is for {classes_in_words(number)}")
+        return aggregator, VoteFormat(aggregator.voters.K, classes, self.layout, self.missing, self.normalize)
+
+    def open_ledger(self, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
+        """Open the ledger, or create it unless its budget does not admit the queries."""
+        budget, composition, population = self.create_budget, self.composition or COMPOSITIONS[0], self.population or ""
+        if budget is None:
+            return PrivacyLedger(self.ledger, signing_key=self.signing_key)
+        if self.population is not None:
+            check_id("population", self.population)
+        charge = aggregator.privacy_cost(queries)
+        new: Any = {"composition": composition, "population": population}
+        try:
+            PrivacyLedger.create(":memory:", budget, **new).debit(charge, note=note)
+        except BudgetExceededError as error:
+            raise ValueError(f"{error}{_larger_budget(charge, budget, composition)}") from error
+        return PrivacyLedger.create(self.ledger, budget, signing_key=self.signing_key, **new)
 
 
 def _ledger_option(about: str) -> Callable[[Any], Any]:
@@ -274,21 +312,22 @@ def file(
     with _one_interrupt(signal.SIGINT), _old_aside(target, force=force):
         try:
             with output.status_line() as line:
-                aggregator, classes = _aggregator_of(paying)
+                aggregator, how = paying.load()
                 note = paying.note or note_of(votes, target)
                 if by_files:
+                    if paying.create_budget is None:
+                        PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
                     kept = [*filter(None, [id_column]), *([] if keep is None else keep.split(","))]
-                    found = _survey(
-                        votes, target, aggregator, paying, classes, line, jobs=jobs, columns=chosen, keep=kept
-                    )
-                    ledger = _ledger_of(paying, aggregator, found.rows, note)
+                    reading: Any = {**asdict(how), "columns": chosen, "keep": kept}
+                    del reading["voters"]  # those of the mechanism
+                    found = survey(aggregator, votes, target, jobs=jobs, line=line, **reading)
+                    ledger = paying.open_ledger(aggregator, found.rows, note)
                     count = release_surveyed(found, aggregator, ledger, note=note, jobs=jobs, line=line).rows
                 else:
-                    how = {"columns": chosen, "id_column": id_column}
-                    given = _votes_of(votes, aggregator.voters.K, paying, classes, line, rows=rows, **how)
-                    _note_votes(given, votes, output, voters=aggregator.voters.K)
+                    given = _read(votes, how, rows, line, columns=chosen, id_column=id_column)
+                    _note_votes(given, votes, output)
                     line.show(f"drawing {given.queries:,} labels")
-                    ledger = _ledger_of(paying, aggregator, given.queries, note)
+                    ledger = paying.open_ledger(aggregator, given.queries, note)
                     labels = release_debited(aggregator, given, ledger=ledger, note=note, output=target, line=line)
                     _note_labels(labels, line, output, is_open=given.is_open)
                     count = labels.size
@@ -299,45 +338,20 @@ def file(
             return complain(f"interrupted; the labels are paid for and written to {target}", PAID_STATUS)
 
 
-def _survey(
-    votes: Path,
-    target: Path,
-    aggregator: Released,
-    paying: Paying,
-    classes: Classes,
-    line: StatusLine,
-    **reading: Any,
-) -> Survey:
-    if paying.create_budget is None:
-        PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
-    how = {"normalize": paying.normalize, "missing": paying.missing, "layout": paying.layout, **reading}
-    return survey(aggregator, votes, target, line=line, classes=classes, **how)
-
-
-def _votes_of(
-    votes: Path,
-    K: int,
-    paying: Paying,
-    classes: Classes,
-    line: StatusLine,
-    *,
-    rows: str,
-    **chosen: Any,
-) -> Votes:
-    how: dict[str, Any] = {"missing": paying.missing, "normalize": paying.normalize, "line": line}
+def _read(path: Path, how: VoteFormat, rows: str, line: StatusLine, **chosen: Any) -> Votes:
     if rows == "voters":
-        if not is_open(classes):
+        if not how.is_open:
             checks.fail("--rows", "voters", "queries where classes are listed", "transpose the votes")
-        found = Votes.read_survey(votes, K, **how)
+        votes = Votes.read_survey(path, how.voters or 0, missing=how.missing, normalize=how.normalize, line=line)
     else:
-        found = Votes.read(votes, voters=K, classes=classes, layout=paying.layout, **how, **chosen)
-    check_answered(found)  # before a ledger is made
-    return found
+        votes = Votes.read(path, line=line, **asdict(how), **chosen)
+    check_answered(votes)  # before a ledger is made
+    return votes
 
 
-def _note_votes(votes: Votes, path: Path, output: Output, *, voters: int) -> None:
+def _note_votes(votes: Votes, path: Path, output: Output) -> None:
     """Note on standard error the missing votes, and a first line that was not a query."""
-    total = f"{votes.queries * voters:,}"
+    total = f"{votes.queries * votes.voters:,}"
     if votes.missing is not None:
         kind = "coin" if len(votes.classes) == 2 else "die"
         output.note(f"{votes.missing.sum():,} of {total} votes are missing, and a fair {kind} stands for each")
@@ -382,10 +396,9 @@ def stream(*, stream: str, ids: bool, first: int | None, output: Output, **optio
     with _one_interrupt(signal.SIGINT, signal.SIGTERM):
         with output.status_line() as line:
             line.show("proving the table again")
-            aggregator, classes = _aggregator_of(paying)
-            how = VoteFormat(aggregator.voters.K, classes, paying.layout, paying.missing, paying.normalize)
+            aggregator, how = paying.load()
             questions = Questions(sys.stdin.fileno(), how, json_lines=output.format == "json", ids=ids)
-            ledger = _ledger_of(paying, aggregator, 1, paying.note)
+            ledger = paying.open_ledger(aggregator, 1, paying.note)
             release = AnswerStream(aggregator, ledger, stream=stream, note=paying.note)
             writer = LineWriter(sys.stdout.fileno(), json_lines=output.format == "json")
         answered = answer_lines(release, writer, questions, first=first)
@@ -450,44 +463,6 @@ def _check_target(target: Path, files: dict[str, Path | str]) -> None:
     if not target.is_dir():  # an existing file is checked with its receipt
         taken = {name: path for name, path in files.items() if isinstance(path, Path)}
         check_output_files({"output": target, **taken}, force=True)
-
-
-def _aggregator_of(paying: Paying) -> tuple[Released, int | tuple[str, ...]]:
-    """Read the mechanism and the classes; check the ledger options first, because the proof takes long."""
-    check_kept(paying.ledger)
-    if paying.create_budget is not None:
-        _check_no_ledger(paying.ledger)
-    elif paying.composition is not None or paying.population is not None:
-        flag = "--population" if paying.composition is None else "--composition"
-        raise ValueError(f"{flag} needs --create-budget: it belongs to a new ledger and never changes")
-    if paying.signing_key is not None:
-        SigningKey(paying.signing_key)
-    aggregator = load_release(paying.table)
-    number = aggregator.classes
-    classes: Any = number if paying.classes is None else paying.classes
-    if (classes if isinstance(classes, int | str) else len(classes)) != number:
-        allowed = "two different labels, like no,yes" if number == 2 else f"{number} different labels, or their number"
-        allowed = "open, or left out" if is_open(number) else allowed
-        typed = classes if isinstance(classes, int | str) else ",".join(map(str, classes))
-        checks.fail("--classes", str(typed), allowed, f"{paying.table.name} is for {classes_in_words(number)}")
-    return aggregator, classes
-
-
-def _ledger_of(paying: Paying, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
-    key, budget = paying.signing_key, paying.create_budget
-    if budget is None:
-        return PrivacyLedger(paying.ledger, signing_key=key)
-    # create no ledger if its budget does not admit the votes
-    charge = aggregator.privacy_cost(queries)
-    composition, population = paying.composition or COMPOSITIONS[0], paying.population or ""
-    if paying.population is not None:
-        check_id("population", paying.population)
-    made = PrivacyLedger.create(":memory:", budget, composition=composition, population=population)
-    try:
-        made.debit(charge, note=note)
-    except BudgetExceededError as error:
-        raise ValueError(f"{error}{_larger_budget(charge, budget, composition)}") from error
-    return PrivacyLedger.create(paying.ledger, budget, composition=composition, population=population, signing_key=key)
 
 
 def _check_no_ledger(path: Path | str) -> None:

@@ -202,8 +202,7 @@ class Votes:
     def _made(cls, **attributes: object) -> Votes:
         """Return votes from new arrays, without a check or a copy."""
         votes = object.__new__(cls)
-        defaults = {"missing": None, "vocabulary": (), "normalized": "", "voter_names": (), "ids": None}
-        votes._hold(**{**defaults, **attributes})
+        votes._hold(**attributes)
         return votes
 
     @classmethod
