@@ -227,9 +227,9 @@ PLANTS = (
         "tests/table/test_optimality.py",
     ),
     plant(
-        "voters that differ with another power under Renyi",
-        "a * logs[:2] - (a - 1.0) * logs[2:]",
-        "a * logs[:2] - (a - 0.9) * logs[2:]",
+        "another power in the sums of the Renyi divergence",
+        "start + block, None, None] - 1.0) * ratios",
+        "start + block, None, None] - 0.9) * ratios",
         "tests/majority/test_groups.py",
     ),
     plant(

@@ -9,7 +9,6 @@ For a divergence Σ q_o·f(p_o/q_o) with convex f and f(1) = 0, such as exp((α 
 (1 − q)A + qB and A is that of B and A with f(1 − q + q·r) for f(r): convex as well, and at most q·f(r).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -101,41 +100,46 @@ def subsampled_penalties(log_ratio: Array, order: Array | float, rate: float) ->
     [1.0, 0.5]
     """
     t = rate * np.expm1(log_ratio)
-    grown = np.log1p(t)
+    return _penalties(t, np.log1p(t), order)
+
+
+def _penalties(t: Array, grown: Array, order: Array | float) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):
         forward = np.expm1(order * grown) - order * t
         back = np.expm1((1.0 - order) * grown) + (order - 1.0) * t
     return np.asarray(np.maximum(forward, 0.0)), np.asarray(np.maximum(back, 0.0))
 
 
-def subsampled_curve(present: Array, absent: Array, rate: float, totals: Callable[[Array], Array]) -> RenyiCurve:
+def subsampled_curve(present: Array, absent: Array, rate: float) -> RenyiCurve:
     """Compute the Rényi curve for a person who takes part with probability q, from log-probabilities of outcomes.
 
-    Both directions, rounded up; ``totals`` sums the outcomes of each pair of laws. Randomized response with ε = log 3
-    and q = ½ has the ratios 2 and 2/3, each half of it:
+    Both directions, rounded up. ``present`` and ``absent`` hold a law in each row: shape (…, outcomes). Randomized
+    response with ε = log 3 and q = ½ has the ratios 2 and 2/3, each half of it:
 
     >>> some = np.log([0.75, 0.25])
-    >>> curve = subsampled_curve(some, some[::-1], 0.5, np.sum)
+    >>> curve = subsampled_curve(some, some[::-1], 0.5)
     >>> round(float(np.exp(curve.values[curve.orders == 2.0][0])), 6), 0.25 * 2**2 + 0.75 * (2 / 3) ** 2
     (1.333333, 1.3333333333333333)
     """
     with np.errstate(invalid="ignore"):
         ratios = np.where(present == absent, 0.0, present - absent)
-    far = ratios > _FAR
-    near = np.where(far, 0.0, ratios)
-    large = np.where(far, ratios, 0.0)
-    grown = large + np.log(rate + (1.0 - rate) * np.exp(-large))  # of the mixture to A
+    far, outcomes = ratios > _FAR, np.exp(absent)
+    t = rate * np.expm1(np.where(far, 0.0, ratios))
+    grown = np.log1p(t)
+    large = ratios[far]
+    with np.errstate(invalid="ignore"):
+        grown_far = large + np.log(rate + (1.0 - rate) * np.exp(-large))  # of the mixture to A
 
     def value_at(orders: Array) -> Array:
         worst = np.empty(orders.size)
         for place, order in enumerate(orders):
             with np.errstate(over="ignore", invalid="ignore"):
-                forward, back = (np.exp(absent) * part for part in subsampled_penalties(near, order, rate))
+                forward, back = (outcomes * part for part in _penalties(t, grown, order))
                 # (1 + t)^α and (α − 1)·t·A; an outcome that is impossible without the person costs ∞
-                logs = np.where(np.isposinf(ratios), np.inf, absent + order * grown)
-                forward = np.where(far, np.exp(logs), forward)
-                back = np.where(far, (order - 1.0) * rate * np.exp(present), back)
-            worst[place] = max(float(np.max(totals(forward))), float(np.max(totals(back))))
+                logs = np.where(np.isposinf(large), np.inf, absent[far] + order * grown_far)
+                forward[far] = np.exp(logs)
+                back[far] = (order - 1.0) * rate * np.exp(present[far])
+            worst[place] = max(float(np.max(side.sum(axis=-1))) for side in (forward, back))
         return np.asarray(np.log1p(worst * (1.0 + 1e-9) + 1e-15) / (orders - 1.0))
 
     return RenyiCurve.of(value_at)

@@ -212,9 +212,10 @@ class PrivacyCost:
         >>> PrivacyCost("majority", guarantee=PrivacyParams(0.3, 3e-5), count=7).to_text()
         '{"guarantee":["0.3","0.00003"],"profile":null,"renyi":null}'
         """
-        return json.dumps(self._document(), sort_keys=True, separators=(",", ":"))
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
-    def _document(self) -> Document:
+    def to_json(self) -> Document:
+        """Write the cost of one query, without ``what`` and ``count``, as plain data."""
         params, curve, profile = self.guarantee, self.renyi, self.profile
         document: Document = {
             "guarantee": None if params is None else [params.epsilon_text, params.delta_text],
@@ -238,7 +239,7 @@ class PrivacyCost:
             plain = self.for_plain_voters
             if self.sample is not None:
                 document["sample"] = [self.sample.voters, self.sample.distance]
-            document["plain"] = [[one.reached, one._document()] for one in plain]  # noqa: SLF001 (same class)
+            document["plain"] = [[one.reached, one.to_json()] for one in plain]
         return document
 
     @classmethod

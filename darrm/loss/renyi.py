@@ -35,7 +35,7 @@ DEFAULT_ORDERS = np.concatenate(
     ]
 )
 DEFAULT_ORDERS.setflags(write=False)
-_TERMS_AT_ONCE = 1 << 20  # of sums over outcomes: eight megabytes
+_TERMS_AT_ONCE = 1 << 17  # of sums over outcomes: they fit into the processor's cache
 
 
 class RenyiGridWarning(UserWarning):
@@ -239,14 +239,17 @@ def log_renyi_sums(log_p: Array, log_q: Array, orders: Array) -> Array:
     0.223144
     """
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        ratios = np.where(np.isneginf(log_p), 0.0, log_p - log_q)
-        sums = np.empty((orders.size, len(log_p)))
+        # sums over the first axis are several times faster than over a short last one
+        ratios = np.ascontiguousarray(np.where(np.isneginf(log_p), 0.0, log_p - log_q).T)
+        log_p = np.ascontiguousarray(log_p.T)
+        sums = np.empty((orders.size, log_p.shape[1]))
         block = max(1, _TERMS_AT_ONCE // max(1, log_p.size))
         for start in range(0, orders.size, block):
             logs = log_p + (orders[start : start + block, None, None] - 1.0) * ratios
-            top = logs.max(axis=2)
-            shifted = np.exp(logs - np.where(np.isfinite(top), top, 0.0)[..., None])
-            sums[start : start + block] = np.log(shifted.sum(axis=2)) + np.where(np.isfinite(top), top, 0.0)
+            top = logs.max(axis=1)
+            top[~np.isfinite(top)] = 0.0
+            logs -= top[:, None]
+            sums[start : start + block] = np.log(np.exp(logs, out=logs).sum(axis=1)) + top
     return sums
 
 

@@ -39,11 +39,9 @@ def curve_of_votes(log_lies: Array, K: int, moved: int, rate: float = 1.0) -> Re
     True
     """
     (p_one, q_one), (p_zero, q_zero) = _neighbors(log_lies, K, moved)
-    if rate < 1.0:
-        both = np.stack([p_one, p_zero]), np.stack([q_one, q_zero])
-        return subsampled_curve(*both, rate, lambda terms: np.asarray(terms.sum(axis=0)))
-
     log_p, log_q = np.stack([p_one, p_zero], axis=1), np.stack([q_one, q_zero], axis=1)
+    if rate < 1.0:
+        return subsampled_curve(log_p, log_q, rate)
 
     def value_at(orders: Array) -> Array:
         worst = log_renyi_sums(log_p, log_q, orders).max(axis=1) / (orders - 1.0)

@@ -47,19 +47,29 @@ _KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
 
 
 class Row(ABC):
-    """One row of the linear program: where the voters of every kind sit."""
+    """One row of the linear program: how many voters of every kind are at each corner."""
 
     @abstractmethod
+    def counts(self) -> tuple[CornerCounts, ...]:
+        """Return the counts, one for each kind of voters."""
+
     def is_of(self, voters: Voters) -> bool:
         """Whether this is a row of the full set of these voters: points of the region, at most t of them touched."""
+        parts, kinds = self.counts(), voters.kinds
+        return (
+            len(parts) == len(kinds)
+            and all(part.are_of(number) for part, (number, _) in zip(parts, kinds, strict=True))
+            and sum(part.touched for part in parts) <= voters.reached
+        )
 
-    @abstractmethod
     def to_list(self) -> list[Json]:
         """Write the counts as plain data; if voters differ, one list of counts for each kind."""
+        lists = [part.to_counts() for part in self.counts()]
+        return lists[0] if len(lists) == 1 else [*lists]
 
-    @abstractmethod
     def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
         """Return the counts of every kind of voters with its corners."""
+        return [(part, corners_of(each)) for part, (_, each) in zip(self.counts(), voters.kinds, strict=True)]
 
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:
         """Write the row out as (p, p'), two arrays of shape (K,), kind by kind."""
@@ -91,21 +101,19 @@ class CornerCounts(Row):
     moved_zeros_prime: int = 0  # the same for p'
     moved_ones_prime: int = 0
 
-    def is_of(self, voters: Voters) -> bool:
-        """Whether this is a row of the full set of equal voters.
+    def counts(self) -> tuple[CornerCounts, ...]:
+        """Return itself: all voters are of one kind."""
+        return (self,)
 
-        Frozen voters have p = p', which may be Δ as well: of those near 0 only as many need to be touched as more of
-        them have p = Δ than p' = Δ, or the other way round.
-        """
+    def are_of(self, number: int) -> bool:
+        """Whether these are counts of that number of voters."""
         places = (self.high, self.low, self.zeros, self.ones)
         moved = (self.moved_zeros, self.moved_zeros_prime, self.moved_ones, self.moved_ones_prime)
         return (
-            voters.own is None
-            and min(*places, *moved) >= 0
-            and sum(places) == voters.K
+            min(*places, *moved) >= 0
+            and sum(places) == number
             and max(moved[:2]) <= self.zeros
             and max(moved[2:]) <= self.ones
-            and self.touched <= voters.reached
         )
 
     def stretched(self, K: int) -> CornerCounts:
@@ -144,7 +152,7 @@ moved_ones_prime=2)
             vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
         )
 
-    def to_list(self) -> list[Json]:
+    def to_counts(self) -> list[Json]:
         """Write the counts but for ``zeros``, without 0 at the end."""
         counts: list[Json] = [self.high, self.low, *astuple(self)[3:]]
         while counts and counts[-1] == 0:
@@ -153,20 +161,16 @@ moved_ones_prime=2)
 
     @classmethod
     def from_list(cls, counts: Json, voters: int) -> CornerCounts:
-        """Read what `to_list` wrote; `TypeError` or `ValueError` if it is malformed."""
+        """Read what `to_counts` wrote; `TypeError` or `ValueError` if it is malformed."""
         checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
         padded = counts + [0] * (7 - len(counts))
         return cls(padded[0], padded[1], voters - sum(padded[:3]), *padded[2:])
 
     @property
     def touched(self) -> int:
-        """How many voters have p ≠ p', at least."""
+        """How many voters have p ≠ p', at least: frozen voters have p = p', which may be Δ too."""
         moved = abs(self.moved_zeros - self.moved_zeros_prime) + abs(self.moved_ones - self.moved_ones_prime)
         return self.high + self.low + moved
-
-    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
-        """Return the counts of every kind of voters with its corners."""
-        return [(self, corners_of(voters.each))]
 
     def laws(self, corners: Corners) -> tuple[_Law, _Law]:
         """Return the laws of the number of ones under p, and under q = 1 − p'."""

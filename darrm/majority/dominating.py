@@ -64,10 +64,7 @@ class DominatingFamily:
     @cached_property
     def terms(self) -> int:
         """J: the binomial parts Bin(n, Δ) keep the terms 0 … J."""
-        J = 0
-        while tail_bound(self.voters.K, self.corners.delta, J) > TAIL:
-            J += 1
-        return J
+        return moves_followed(self.voters.K, self.corners.delta)
 
     @cached_property
     def delta_weights(self) -> Array:
@@ -144,6 +141,14 @@ class DominatingFamily:
             return CornerCounts(high, low, zeros, ones)
         touched_zeros = self.voters.reached - j - touched_ones
         return CornerCounts(high, low, zeros, ones, moved_zeros=touched_zeros, moved_ones_prime=touched_ones)
+
+
+def moves_followed(n: int, delta: float) -> int:
+    """Find the smallest J for which Bin(n, Δ) exceeds J with probability `TAIL` at most."""
+    J = 0
+    while tail_bound(n, delta, J) > TAIL:
+        J += 1
+    return J
 
 
 @lru_cache(maxsize=4)

@@ -117,20 +117,17 @@ def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
     """
     if not isinstance(data, list) or len(data) > voters.K:
         checks.fail("multipliers", type(data).__name__, f"a list of at most K = {voters.K} entries")
-    multipliers = []
+    multipliers, numbers = [], [n for n, _ in voters.kinds]
     for entry in data:
         if not isinstance(entry, list):
             checks.fail("multipliers", entry, "a list of lists")
         y, *counts = entry
         checks.non_negative(multiplier=y)
-        row: Row
-        if voters.own is None:
-            row = CornerCounts.from_list(counts, voters.K)
-        else:
-            numbers = [n for n, _ in voters.kinds]
-            if len(counts) != len(numbers) or not all(isinstance(part, list) for part in counts):
-                checks.fail("multipliers", entry, "a multiplier and a list of counts for each kind of voters")
-            row = KindCounts(tuple(map(CornerCounts.from_list, counts, numbers)))
+        lists = [counts] if len(numbers) == 1 else counts
+        if len(lists) != len(numbers) or not all(isinstance(part, list) for part in lists):
+            checks.fail("multipliers", entry, "a multiplier and a list of counts for each kind of voters")
+        parts = tuple(map(CornerCounts.from_list, lists, numbers))
+        row = parts[0] if len(parts) == 1 else KindCounts(parts)
         if not row.is_of(voters):
             checks.fail("multipliers", entry, "a multiplier and a row of these voters")
         multipliers.append((float(y), row))

@@ -28,15 +28,14 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import NDArray
 
-from darrm.majority.corners import CornerCounts, Corners, CostRatio, Row, corners_of, placements, ratio_of
-from darrm.majority.dominating import TAIL, delta_weights, stop_after
+from darrm.majority.corners import CornerCounts, CostRatio, Row, corners_of, placements, ratio_of
+from darrm.majority.dominating import TAIL, delta_weights, moves_followed, stop_after
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import signed_function
 from darrm.numerics import Array
-from darrm.numerics.binomial import STEP_ERROR, smooth, tail_bound
+from darrm.numerics.binomial import STEP_ERROR, smooth
 from darrm.problem import Voters
 from darrm.util import checks
-from darrm.util.files import Json
 
 MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
 MOST_KINDS = 14  # three places each are more rows than that
@@ -49,22 +48,9 @@ class KindCounts(Row):
 
     parts: tuple[CornerCounts, ...]
 
-    def is_of(self, voters: Voters) -> bool:
-        """Whether this is a row of the full set of these voters."""
-        kinds = voters.kinds
-        return (
-            len(self.parts) == len(kinds)
-            and all(part.is_of(Voters(n, each)) for part, (n, each) in zip(self.parts, kinds, strict=True))
-            and sum(part.touched for part in self.parts) <= voters.reached
-        )
-
-    def to_list(self) -> list[Json]:
-        """Write one list of counts for each kind."""
-        return [part.to_list() for part in self.parts]
-
-    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
-        """Return the counts of every kind with its corners."""
-        return [(part, corners_of(each)) for part, (_, each) in zip(self.parts, voters.kinds, strict=True)]
+    def counts(self) -> tuple[CornerCounts, ...]:
+        """Return the counts, one for each kind of voters."""
+        return self.parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +141,7 @@ class KindSet:
         for (n, each), states, (before, at) in kinds:
             stop_after(deadline)
             corners = corners_of(each)
-            weights = delta_weights(n, each, _terms(n, corners.delta))
+            weights = delta_weights(n, each, moves_followed(n, corners.delta))
             everything = before.size == first.shape[0] * len(states)
             within = (slice(None), slice(None)) if everything else (before, at)
             width = first.shape[1] - n
@@ -183,7 +169,7 @@ class KindSet:
     def rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
         voters = self.voters
-        terms = sum(2 * _terms(n, corners_of(each).delta) + 8 for n, each in voters.kinds)
+        terms = sum(2 * moves_followed(n, corners_of(each).delta) + 8 for n, each in voters.kinds)
         one_term = STEP_ERROR * (voters.K + terms) + 2.0 * TAIL * len(voters.kinds)
         return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
 
@@ -262,10 +248,3 @@ def _ball_of_kind(level: list[arb], state: CornerCounts, n: int, p: arb, delta: 
         level = [(1 - probability) * low + probability * high for low, high in pairwise(level)]
     certain = state.ones if up else state.ones - moved
     return level[certain : certain + len(level) - (n - state.high - moved)]
-
-
-def _terms(n: int, delta: float) -> int:
-    J = 0
-    while tail_bound(n, delta, J) > TAIL:
-        J += 1
-    return J

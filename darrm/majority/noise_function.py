@@ -7,9 +7,9 @@ matters but the differences d_l = α_l − α_{K−l}.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,10 +110,9 @@ class NoiseFunction:
         K = values.size - 1
         different = np.flatnonzero(values != values[::-1])
         if different.size:
-            l = int(different[0])  # noqa: E741 (the paper's letter)
-            raise ValueError(
-                f"γ must be symmetric, γ(l) = γ(K − l), got γ({l}) = {values[l]} and γ({K - l}) = {values[K - l]}"
-            )
+            ones = int(different[0])
+            pair = f"γ({ones}) = {values[ones]} and γ({K - ones}) = {values[K - ones]}"
+            raise ValueError(f"γ must be symmetric, γ(l) = γ(K − l), got {pair}")
         if K % 2 == 0 and values[K // 2] != 0.0:
             checks.fail(f"γ({K // 2})", float(values[K // 2]), "0 for even K", "a tie has no majority to tell")
         return cls(K, values[K // 2 + 1 :])
@@ -146,7 +145,13 @@ class NoiseFunction:
         """Write `half` as plain data."""
         return [float(value) for value in self.half]
 
-    def __call__(self, ones: ArrayLike) -> Any:  # noqa: ANN401 (a number for a number, an array for an array)
+    @overload
+    def __call__(self, ones: int) -> float: ...
+
+    @overload
+    def __call__(self, ones: Sequence[int] | NDArray[np.integer]) -> Array: ...
+
+    def __call__(self, ones: ArrayLike) -> float | Array:
         """Return γ(l) for a number of ones, or for an array of them.
 
         >>> gamma = NoiseFunction(3, [0.5, 1.0])
@@ -233,8 +238,9 @@ class NoiseFunction:
         generator = np.random.default_rng(ESTIMATE_SEED) if rng is None else rng
         return summarize(errors_of(self.half, differences(prior.probabilities(self.K, count, rng=generator))))
 
-    def share_answered(self, prior: Prior | str) -> float:  # noqa: ARG002 (as all laws have it)
+    def share_answered(self, prior: Prior | str) -> float:
         """Return 1: there always is an answer."""
+        del prior
         return 1.0
 
     def share_right(self, prior: Prior | str) -> float | None:

@@ -38,7 +38,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve
+from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve, log_renyi_sums
 from darrm.loss.vote_counts import undominated
 from darrm.majority.corners import ratio_of
 from darrm.majority.dominating import TAIL, DominatingFamily
@@ -256,7 +256,7 @@ def _divergences_of_kinds(voters: Voters, gamma: NoiseFunction, orders: Array) -
         return np.full(orders.shape, np.inf)
     with np.errstate(divide="ignore"):
         logs = np.log(np.stack([P[front], 1.0 - P[front], Q[front], 1.0 - Q[front]]))
-    worst = [np.max(np.logaddexp(*(a * logs[:2] - (a - 1.0) * logs[2:]))) for a in orders]
+    worst = log_renyi_sums(logs[:2].T, logs[2:].T, orders).max(axis=1)
     size = float(np.max(-logs[np.isfinite(logs)], initial=1.0))
     error = 16.0 * _UNIT * (2.0 * orders + 1.0) * (1.0 + size)
-    return np.asarray(np.maximum((np.array(worst) + error) / (orders - 1.0), 0.0))
+    return np.asarray(np.maximum((worst + error) / (orders - 1.0), 0.0))

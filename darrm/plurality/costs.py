@@ -17,24 +17,20 @@ E_p[h_S] − e^ε E_{p'}[h_S] over all rows and sets S of answers, straight line
 so for Δ = 0 the same corners hold the curve, with the terms E_p[h_c] and E_{p'}[h_c] of the classes c.
 """
 
-from functools import partial
-
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm.loss.amplification import subsampled_curve
 from darrm.loss.profile import PrivacyProfile
-from darrm.loss.renyi import RenyiCurve
+from darrm.loss.renyi import RenyiCurve, log_renyi_sums
 from darrm.loss.vote_counts import ROUNDING, profile_of_lines, undominated
 from darrm.numerics import Array
-from darrm.plurality.partitions import histograms_of, partitions_of
+from darrm.plurality.partitions import Pairs, histograms_of, partitions_of
 from darrm.plurality.plurality_law import PluralityLaw
 from darrm.plurality.voter_corners import CornerSet, looks, number_of_rows
 from darrm.problem import Problem
 
 # a few seconds: the curve takes rows for every class and order
 _MOST_ROWS, _MOST_ROWS_OF_CURVE = 3_000_000, 100_000
-_AT_ONCE = 2**22  # numbers of an array: orders times terms
 
 
 def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCurve:
@@ -51,15 +47,23 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
     """
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):
-        logs, counts = np.log(law.each), np.log(pairs.classes)
-    before, after = pairs.sides(logs, absent=-np.inf)
+        logs = np.log(law.each)
+    sides = pairs.sides(logs, absent=-np.inf)
+    before, after = (_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in sides)
     if rate < 1.0:
         # without the person the law is the one after the move or, as moves go both ways, the one before
-        totals = partial(np.add.reduceat, indices=pairs.starts)
-        return subsampled_curve(counts + before, counts + after, rate, totals)
+        return subsampled_curve(before, after, rate)
     # the logarithms of powers are off by a few units in the last place of their exponents
     size = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
-    return _curve(before, after, counts, pairs.starts, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
+    return _curve(before, after, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
+
+
+def _by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Array:
+    """Write the values of all terms as a row for each pair, padded: shape (terms,) → (pairs, most terms)."""
+    place = np.arange(pairs.pair.size) - pairs.starts[pairs.pair]
+    rows = np.full((len(pairs.first), int(place.max()) + 1), padding)
+    rows[pairs.pair, place] = values
+    return rows
 
 
 def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
@@ -81,26 +85,16 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
             np.log([[level.before.ravel(), level.after.ravel()] for level in levels])
             for levels in zip(*(corners.levels(values[:, label]) for label in range(C)), strict=True)
         ]
-    before, after = (side.T.ravel() for side in np.concatenate(parts, axis=2).transpose(1, 0, 2))
+    before, after = np.concatenate(parts, axis=2).transpose(1, 2, 0)
     error = 2.0**-50 * (K + C + 8) * float(np.max(-after, where=np.isfinite(after), initial=1.0))
-    return _curve(before, after, np.zeros(before.size), np.arange(0, before.size, C), error)
+    return _curve(before, after, error)
 
 
-def _curve(before: Array, after: Array, counts: Array, starts: NDArray[np.int64], error: float) -> RenyiCurve:
-    """Tabulate the largest divergence of pairs from the logarithms of their terms; each pair begins at a start."""
-    impossible, sizes = np.isneginf(before), np.diff([*starts, before.size])
+def _curve(before: Array, after: Array, error: float) -> RenyiCurve:
+    """Tabulate the largest divergence of pairs from the logarithms of their terms, shape (pairs, terms)."""
 
     def value_at(orders: Array) -> Array:
-        worst = np.empty(orders.size)
-        for block in np.array_split(np.arange(orders.size), 1 + orders.size * before.size // _AT_ONCE):
-            a = orders[block, None]
-            with np.errstate(invalid="ignore", over="ignore"):
-                powers = np.where(impossible, -np.inf, counts + a * before - (a - 1.0) * after)
-                largest = np.maximum.reduceat(powers, starts, axis=1)
-                scaled = np.exp(powers - np.repeat(largest, sizes, axis=1))
-                sums = largest + np.log(np.add.reduceat(scaled, starts, axis=1))
-            sums = np.where(np.isposinf(largest), np.inf, sums)
-            worst[block] = np.max(sums, axis=1) / (orders[block] - 1.0)
+        worst = log_renyi_sums(before, after, orders).max(axis=1) / (orders - 1.0)
         slack = error * (2.0 * orders + 1.0) / (orders - 1.0)
         return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + ROUNDING))
 
@@ -116,11 +110,7 @@ def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
     (0.625, 6.0)
     """
     pairs = partitions_of(law.K, law.classes).pairs(reached)
-    # a row for each pair, a column for each of its terms, padded with 0
-    place = np.arange(pairs.pair.size) - pairs.starts[pairs.pair]
-    before, after = np.zeros((2, len(pairs.first), int(place.max()) + 1))
-    for rows, side in zip((before, after), pairs.sides(law.each), strict=True):
-        rows[pairs.pair, place] = pairs.classes * side
+    before, after = (_by_pair(pairs, pairs.classes * side) for side in pairs.sides(law.each))
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(after > 0.0, np.log(before) - np.log(after), np.where(before > 0.0, np.inf, -np.inf))
     falling = np.argsort(-loss, axis=1, kind="stable")

@@ -251,8 +251,9 @@ class OpenPartitions(Partitions):
         places, votes = self.places_of(counts).tolist(), np.pad(counts, ((0, 0), (0, 1))).tolist()
         return np.array([[self.groups[place, v] for v in row] for place, row in zip(places, votes, strict=True)])
 
-    def histograms(self, place: int) -> int:  # noqa: ARG002 (as for listed classes)
+    def histograms(self, place: int) -> int:
         """Count a partition once: a prior on open answers is one on partitions."""
+        del place
         return 1
 
     def probabilities(self, prior: Prior) -> Array:

@@ -205,7 +205,7 @@ class CornerSet:
         movers, last, before, after = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Level(level.moving + 1, movers, last, before, after, level if self.says_more else None)
 
-    def bounds(self, level: Level, most: Any, least: Any) -> tuple[Array, Array]:  # noqa: ANN401 (a float or an int)
+    def bounds(self, level: Level, most: float, least: float) -> tuple[Array, Array]:
         """Bound E_p[h] from above and E_{p'}[h] from below, for h between ``least`` and ``most``.
 
         Whole numbers are then over one more factor of the unit.

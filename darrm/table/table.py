@@ -8,14 +8,14 @@ voters resample examples, the proof is about `Problem.conditional_on_inclusion`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from darrm.errors import TableError
 from darrm.loss.amplification import amplified_profile
@@ -84,9 +84,15 @@ class Table:
     def __str__(self) -> str:
         return table_text(self.problem, self.law, self.certificate, self.optimality)
 
-    def __call__(self, votes: ArrayLike) -> Any:  # noqa: ANN401 (a number for a number, an array for an array)
+    @overload
+    def __call__(self, votes: int) -> float: ...
+
+    @overload
+    def __call__(self, votes: Sequence[int] | Sequence[Sequence[int]] | NDArray[np.integer]) -> Array: ...
+
+    def __call__(self, votes: ArrayLike) -> float | Array:
         """Return γ(l) for a number of ones; of more classes the probability of each answer for a histogram of votes."""
-        return self.law(votes) if isinstance(self.law, NoiseFunction) else self._answers(votes)
+        return self.law(np.asarray(votes)) if isinstance(self.law, NoiseFunction) else self._answers(votes)
 
     def _answers(self, votes: ArrayLike) -> Array:
         counts, K = np.asarray(votes), self.problem.voters.K

@@ -22,7 +22,6 @@ from darrm.loss.amplification import (
 )
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
-from darrm.loss.renyi import RenyiCurve
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
 from darrm.noisy_max.label_cost import label_curve, label_of_two
 from darrm.noisy_max.mechanisms import GNMax, LNMax
@@ -198,10 +197,6 @@ def test_people_with_several_records_cost_no_more_than_is_charged() -> None:
 MECHANISMS = [GNMax(0.6), GNMax(2.5), LNMax(0.4), LNMax(2.0), ExponentialMechanism(2.0), PermuteAndFlip(1.5)]
 
 
-def curve_of_pairs(with_him: Array, without: Array, rate: float) -> RenyiCurve:
-    return subsampled_curve(with_him, without, rate, lambda terms: np.asarray(terms.sum(axis=0)))
-
-
 def exact_law(mechanism: Mechanism, counts: tuple[int, ...]) -> Array:
     if isinstance(mechanism, ExponentialMechanism | PermuteAndFlip):
         return selection_law(mechanism, counts)
@@ -303,7 +298,7 @@ def test_ratios_that_no_float_holds_are_bounded_by_their_logarithms() -> None:
     # A has e^{−60} and B e^{−20} of an outcome, q = e^{−2}: (q·e^{40})^3·e^{−60} = e^{54}, and next to nothing back
     outcome, rest = np.array([-20.0]), np.array([np.log1p(-math.exp(-20.0))])
     other = np.array([-60.0]), np.array([0.0])
-    curve = curve_of_pairs(np.stack([outcome, rest]), np.stack(other), math.exp(-2.0))
+    curve = subsampled_curve(np.stack([outcome, rest], axis=1), np.stack(other, axis=1), math.exp(-2.0))
     assert float(curve.values[curve.orders == 3.0][0]) == pytest.approx(54.0 / 2.0, rel=1e-6)
 
 
@@ -585,7 +580,7 @@ def test_the_direction_that_costs_more_is_counted() -> None:
     """An outcome that he nearly rules out tells most of somebody who is not drawn: the reverse direction."""
     without, with_him, q = np.array([0.5, 0.5]), np.array([1e-3, 1.0 - 1e-3]), 0.9
     mixture = (1.0 - q) * without + q * with_him
-    curve = subsampled_curve(np.log(with_him), np.log(without), q, lambda terms: np.asarray(terms.sum()))
+    curve = subsampled_curve(np.log(with_him), np.log(without), q)
     for order in (2.0, 8.0):
         forward = float(np.sum(mixture**order * without ** (1.0 - order)))
         reverse = float(np.sum(without**order * mixture ** (1.0 - order)))
