@@ -286,7 +286,7 @@ class _VoterOracle:
 
     def _look(self, point: Array, *, every: bool | None) -> tuple[list[tuple[float, VoterRow]], float]:
         broken, share, sets = list[tuple[float, VoterRow]](), 0.0, voter_corners.sets_of_answers(self.problem)
-        for look in voter_corners.looks(self.problem, point, sets, every=every, few=self.few):
+        for look in voter_corners.row_blocks(self.problem, point, sets, every=every, few=self.few):
             costs = look.costs(self.problem)
             broken += rows_of(look, costs, self.delta + _BROKEN, _OF_ONE_LOOK)
             share = max(share, voter_corners.share_for(self.problem, look.answers, float(np.max(costs))))

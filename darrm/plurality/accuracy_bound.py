@@ -40,19 +40,20 @@ it computes (1) again in balls that contain the real numbers. P_p are the floats
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from flint import arb, ctx, fmpq
+from numpy.typing import NDArray
 
 from darrm.majority.corners import PRECISION_BITS, corners_of, ratio_of, upper_float
 from darrm.numerics import Array
 from darrm.plurality.partitions import ABSENT, Histogram, histograms_of, partitions_of
 from darrm.plurality.proof import pairs_of
-from darrm.plurality.voter_corners import Look
+from darrm.plurality.voter_corners import RowBlock
 from darrm.priors import Prior, strings_of
 from darrm.problem import Problem, is_open
 from darrm.util import checks
@@ -63,15 +64,15 @@ _MOST_ROWS = 10_000  # with multipliers: far more than any program has at its op
 
 
 @dataclass(frozen=True)
-class Seat:
-    """Voters of one kind at one corner: a and b of theorem 1, and u or v, said with probability Δ."""
+class VotersAtCorner:
+    """Voters of one group at a corner: a and b of theorem 1, and u and v, the answers of a voter that fails."""
 
     count: int
-    kind: int
+    group: int
     first: int
     second: int
-    more: int
-    more_after: int
+    failure: int
+    failure_after: int
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class VoterRow:
     """E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ for the first ``answers`` classes and voters at corners."""
 
     answers: int
-    seats: tuple[Seat, ...]
+    parts: tuple[VotersAtCorner, ...]
 
     def coefficients(self, problem: Problem) -> tuple[Array, Array]:
         """Return those of both expectations by group, with a relative error of at most `relative_error`."""
@@ -87,25 +88,25 @@ class VoterRow:
 
     def to_list(self) -> list[Json]:
         """Write the row as plain data."""
-        return [self.answers, [[s.count, s.kind, s.first, s.second, s.more, s.more_after] for s in self.seats]]
+        return [self.answers, [[*astuple(part)] for part in self.parts]]
 
     @classmethod
     def from_list(cls, data: Json, problem: Problem) -> VoterRow:
         """Read what `to_list` wrote; `TypeError` or `ValueError` if it is no row of the problem."""
-        answers, seats = data
-        row = cls(answers, tuple(Seat(*seat) for seat in seats))
+        answers, parts = data
+        row = cls(answers, tuple(VotersAtCorner(*part) for part in parts))
         classes, voters = problem.classes, problem.voters
         checks.integer_at_least(1, most=classes - 1, answers=answers)
-        for seat in row.seats:
-            checks.integer_at_least(1, most=voters.K, count=seat.count)
-            checks.integer_at_least(0, most=len(voters.kinds) - 1, kind=seat.kind)
-            for label in (seat.first, seat.second, seat.more, seat.more_after):
+        for part in row.parts:
+            checks.integer_at_least(1, most=voters.K, count=part.count)
+            checks.integer_at_least(0, most=len(voters.kinds) - 1, group=part.group)
+            for label in (part.first, part.second, part.failure, part.failure_after):
                 checks.integer_at_least(0, most=classes - 1, label=label)
-        sizes = [sum(seat.count for seat in row.seats if seat.kind == kind) for kind in range(len(voters.kinds))]
+        sizes = [sum(part.count for part in row.parts if part.group == group) for group in range(len(voters.kinds))]
         if sizes != [count for count, _ in voters.kinds]:
-            checks.fail("voters of a row", sizes, "as many of each kind as there are")
-        if sum(seat.count for seat in row.seats if _is_reached(seat, problem)) > voters.reached:
-            checks.fail("voters of a row who change", len(row.seats), f"at most {voters.reached}")
+            checks.fail("voters of a row", sizes, "as many of each group as there are")
+        if sum(part.count for part in row.parts if _changes(part, problem)) > voters.reached:
+            checks.fail("voters of a row who change", len(row.parts), f"at most {voters.reached}")
         return row
 
 
@@ -253,68 +254,80 @@ def relative_error(problem: Problem) -> float:
     return _STEP * (problem.voters.K + number)
 
 
-def rows_of(look: Look, costs: Array, limit: float, most: int) -> list[tuple[float, VoterRow]]:
+def rows_of(block: RowBlock, costs: Array, limit: float, most: int) -> list[tuple[float, VoterRow]]:
     """Return the rows that exceed a limit by most, at most one of each multiset of movers, with their costs."""
     worst = costs.max(axis=1)
     above = np.flatnonzero(worst > limit)
     if above.size > most:
         above = above[np.argpartition(-worst[above], most)[:most]]
-    found = []
-    for place in above.tolist():
-        others = int(np.argmax(costs[place]))
-        found.append((float(worst[place]), _row(look, place, others)))
-    return found
+    return [(float(worst[place]), _row(block, place, int(np.argmax(costs[place])))) for place in above.tolist()]
 
 
-def _row(look: Look, place: int, others: int) -> VoterRow:
-    """Write a row out: the movers of a multiset, the others at a histogram, and the worst u and v."""
-    corners, level = look.corners, look.level
-    voters, K = corners.voters, corners.voters.K - level.moving
-    movers = level.movers[place]
-    left = [int(size - movers[corners.kind_of == kind].sum()) for kind, size in enumerate(corners.sizes)]
-    seats = []
-    for type_, count in enumerate(movers.tolist()):
-        mover = corners.types[type_]
-        more = (mover.first, mover.second)
-        if count and level.fewer is not None:
-            without = movers.copy()
-            without[type_] -= 1
-            parent = int(np.flatnonzero((level.fewer.movers == without).all(axis=1))[0])
-            columns = [histograms_of(K, look.corners.classes).plus(label)[others] for label in range(corners.classes)]
-            more = _most_and_least(level.fewer.before[parent, columns], level.fewer.after[parent, columns])
-        if count:
-            seats.append(Seat(count, mover.kind, mover.first, mover.second, *more))
-    counts = histograms_of(K, corners.classes).counts[others]
-    reached = voters.reached - level.moving if corners.says_more else 0
-    still = []
-    for label in np.flatnonzero(counts).tolist():
-        fewer = counts.copy()
-        fewer[label] -= 1
-        g = histograms_of(K - 1, corners.classes)
-        columns = [g.plus(other)[g.places_of(fewer[None])[0]] for other in range(corners.classes)]
-        before, after = level.before[place, columns], level.after[place, columns]
-        more = _most_and_least(before, after)
-        gain = before[more[0]] - before[label] + after[label] - after[more[1]]
-        still.append((-gain, label, more))
-    for _, label, more in sorted(still):
+def _row(block: RowBlock, place: int, others: int) -> VoterRow:
+    """Write a row out: the movers of a multiset, and the others at a histogram, with the worst u and v."""
+    movers = block.level.movers[place]
+    moving = [_mover(block, place, others, type_) for type_ in np.flatnonzero(movers).tolist()]
+    still = _still(block, place, others)
+    return VoterRow(block.answers, (*moving, *still))
+
+
+def _mover(block: RowBlock, place: int, others: int, type_: int) -> VotersAtCorner:
+    """Return the movers of one type, with their worst answers when they fail."""
+    corners, level, mover = block.corners, block.level, block.corners.types[type_]
+    failures = (mover.first, mover.second)
+    if level.parents is not None:
+        without = level.movers[place].copy()
+        without[type_] -= 1
+        parent = int(np.flatnonzero((level.parents.movers == without).all(axis=1))[0])
+        histograms = histograms_of(corners.voters.K - level.moving, corners.classes)
+        columns = [histograms.plus(label)[others] for label in range(corners.classes)]
+        failures = _most_and_least(level.parents.before[parent, columns], level.parents.after[parent, columns])
+    count = int(level.movers[place, type_])
+    return VotersAtCorner(count, mover.group, mover.first, mover.second, *failures)
+
+
+def _still(block: RowBlock, place: int, others: int) -> Iterator[VotersAtCorner]:
+    """Yield the voters who do not move; those within the overlap fail where their failures cost most."""
+    corners, level = block.corners, block.level
+    voters, moving = corners.voters, level.movers[place]
+    left = [int(size - moving[corners.group_of == group].sum()) for group, size in enumerate(corners.sizes)]
+    failing = voters.reached - level.moving if corners.voters_fail else 0
+    counts = histograms_of(voters.K - level.moving, corners.classes).counts[others]
+    for _, label, failures in sorted(_costs_of_failures(block, place, counts)):
         rest = int(counts[label])
-        for kind in range(len(left)):
-            told = min(rest, left[kind], reached)
-            reached, rest, left[kind] = reached - told, rest - told, left[kind] - told
-            quiet = min(rest, left[kind])
-            rest, left[kind] = rest - quiet, left[kind] - quiet
-            seats += [Seat(told, kind, label, label, *more)] if told else []
-            seats += [Seat(quiet, kind, label, label, label, label)] if quiet else []
-    return VoterRow(look.answers, tuple(seats))
+        for group in range(len(left)):
+            fail = min(rest, left[group], failing)
+            keep = min(rest, left[group]) - fail
+            failing, rest, left[group] = failing - fail, rest - fail - keep, left[group] - fail - keep
+            if fail:
+                yield VotersAtCorner(fail, group, label, label, *failures)
+            if keep:
+                yield VotersAtCorner(keep, group, label, label, label, label)
+
+
+def _costs_of_failures(
+    block: RowBlock, place: int, counts: NDArray[np.int64]
+) -> Iterator[tuple[float, int, tuple[int, int]]]:
+    """Yield minus the cost of a failure, and its worst answers, for each class with votes in a histogram."""
+    corners, level = block.corners, block.level
+    histograms = histograms_of(int(counts.sum()) - 1, corners.classes)
+    for label in np.flatnonzero(counts).tolist():
+        without = counts.copy()
+        without[label] -= 1
+        columns = [histograms.plus(other)[histograms.places_of(without[None])[0]] for other in range(corners.classes)]
+        before, after = level.before[place, columns], level.after[place, columns]
+        most, least = _most_and_least(before, after)
+        yield -(before[most] - before[label] + after[label] - after[least]), label, (most, least)
 
 
 def _most_and_least(before: Array, after: Array) -> tuple[int, int]:
     return int(np.argmax(before)), int(np.argmin(after))
 
 
-def _is_reached(seat: Seat, problem: Problem) -> bool:
-    says_more = seat.more != seat.more_after and problem.voters.kinds[seat.kind][1].exact_delta > 0
-    return says_more or seat.first != seat.second
+def _changes(part: VotersAtCorner, problem: Problem) -> bool:
+    """Whether these voters have other laws on the neighboring data."""
+    can_fail = problem.voters.kinds[part.group][1].exact_delta > 0
+    return part.first != part.second or (can_fail and part.failure != part.failure_after)
 
 
 @lru_cache(maxsize=4096)
@@ -324,15 +337,16 @@ def _coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array]:
     sides = []
     for is_after in (False, True):
         law, votes = np.ones(1), 0
-        for seat in row.seats:
-            high, low, delta = corners[seat.kind].share, corners[seat.kind].share_left, corners[seat.kind].delta
-            first, second = (seat.second, seat.first) if is_after else (seat.first, seat.second)
-            parts = [((1.0 - delta) * high, first), ((1.0 - delta) * low, second)]
-            parts.append((delta, seat.more_after if is_after else seat.more))
-            for _ in range(seat.count):
+        for part in row.parts:
+            corner = corners[part.group]
+            high, low, delta = corner.share, corner.share_left, corner.delta
+            first, second = (part.second, part.first) if is_after else (part.first, part.second)
+            answers = [((1.0 - delta) * high, first), ((1.0 - delta) * low, second)]
+            answers.append((delta, part.failure_after if is_after else part.failure))
+            for _ in range(part.count):
                 before, votes = histograms_of(votes, C), votes + 1
                 grown = np.zeros(histograms_of(votes, C).number)
-                for share, label in parts if first != second or delta else [(1.0, first)]:
+                for share, label in answers if first != second or delta else [(1.0, first)]:
                     grown[before.plus(label)] += share * law
                 law = grown
         groups = partitions_of(K, C).groups_of(histograms_of(K, C).counts)

@@ -26,7 +26,7 @@ from darrm.loss.vote_counts import ROUNDING, profile_of_lines, undominated
 from darrm.numerics import Array
 from darrm.plurality.partitions import Pairs, histograms_of, partitions_of
 from darrm.plurality.plurality_law import PluralityLaw
-from darrm.plurality.voter_corners import CornerSet, looks, number_of_rows
+from darrm.plurality.voter_corners import CornerSet, number_of_rows, row_blocks
 from darrm.problem import Problem
 
 # a few seconds: the curve takes rows for every class and order
@@ -77,7 +77,7 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
     """
     K, C = problem.voters.K, problem.classes
     corners = CornerSet(problem.voters, C, 1)
-    if corners.says_more or number_of_rows(problem.voters, C) > _MOST_ROWS_OF_CURVE:
+    if corners.voters_fail or number_of_rows(problem.voters, C) > _MOST_ROWS_OF_CURVE:
         return None
     values = law.probabilities(histograms_of(K, C).counts)
     with np.errstate(divide="ignore"):
@@ -138,8 +138,8 @@ def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | 
     """
     highest, slopes = [np.zeros(1)], [np.zeros(1)]
     largest = certain = 0.0
-    for look in looks(problem, law.each, range(1, problem.classes)):
-        p, q = np.minimum(1.0, look.upper + look.error).ravel(), np.maximum(0.0, look.lower - look.error).ravel()
+    for block in row_blocks(problem, law.each, range(1, problem.classes)):
+        p, q = np.minimum(1.0, block.upper + block.error).ravel(), np.maximum(0.0, block.lower - block.error).ravel()
         certain = max(certain, float(np.max(p, where=q == 0.0, initial=0.0)))
         with np.errstate(divide="ignore"):
             largest = max(largest, float(np.max(np.log(p) - np.log(q), where=q > 0.0, initial=0.0)))

@@ -81,7 +81,7 @@ _MOST_NUMBERS = 2**22  # in memory at once
 _MOST_WHOLE = 100_000  # a second of whole numbers
 _MOST_WHOLE_OF_SMALL, _LEAST_BUDGET = 3_000_000, 2.0**-30  # half a minute, where floats would hide the budget
 # half a minute; where voters differ or Δ > 0 the names of classes are not made use of
-_MOST_ROWS, _MOST_ROWS_OF_KINDS = 25 * 10**8, 12 * 10**6
+_MOST_ROWS, _MOST_ROWS_OF_GROUPS = 25 * 10**8, 12 * 10**6
 SIZES_OF_PRIVATE = "where voters differ C = 3 to K = 8 is solved, and more where few of them differ"
 IN_TURN = f"voters in turn, {FLOATS}"
 _STEP = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
@@ -89,9 +89,9 @@ _STEP = 2.0**-51  # of floats: hi, lo, two products and a sum, each rounded once
 
 @dataclass(frozen=True)
 class Mover:
-    """A voter of one kind who says ``first`` with probability hi and else ``second``; on neighboring data reversed."""
+    """A voter of one group who says ``first`` with probability hi and else ``second``; on neighboring data reversed."""
 
-    kind: int
+    group: int
     first: int
     second: int
 
@@ -105,14 +105,14 @@ class Level:
     last: NDArray[np.int16]  # (m,), the last type that occurs
     before: Array  # (m, n)
     after: Array
-    fewer: Level | None = None  # all multisets of one mover less, if needed
+    parents: Level | None = None  # all multisets of one mover less, if needed
 
     def part(self, rows: slice) -> Level:
         """Return some of the multisets."""
         return Level(self.moving, self.movers[rows], self.last[rows], self.before[rows], self.after[rows])
 
 
-class Rounded:
+class Weights:
     """The numbers of voters in floats or, rounded to the side that promises less, as whole numbers over 2^bits."""
 
     def __init__(self, voters: Voters, bits: int | None) -> None:
@@ -130,12 +130,13 @@ class Rounded:
         alone = [1 - delta for delta in deltas]
         reached = sizes if voters.overlap is None else [voters.reached]
         none = math.prod(share**n for share, n in zip(alone, reached, strict=False))
-        told = [none * delta / (1 - delta) for delta in deltas]  # exactly one voter
+        one = [none * delta / (1 - delta) for delta in deltas]  # exactly one voter
         if whole:
-            none, told = Fraction(int(none * grain), grain), [Fraction(int(share * grain), grain) for share in told]
-        more = 1 - none - sum(n * share for n, share in zip(reached, told, strict=False))
+            none, *one = (Fraction(int(share * grain), grain) for share in (none, *one))
+        more = 1 - none - sum(n * share for n, share in zip(reached, one, strict=False))
         write = (lambda share: int(share * grain)) if whole else float
-        self.none, self.more, self.told = write(none), write(more), [write(share) for share in told]
+        self.no_failure, self.failures = write(none), write(more)
+        self.one_failure = [write(share) for share in one]
 
 
 class CornerSet:
@@ -155,17 +156,17 @@ class CornerSet:
         bits: int | None = None,
         among: Iterable[int] | None = None,
     ) -> None:
-        self.voters, self.classes, self.numbers = voters, classes, Rounded(voters, bits)
+        self.voters, self.classes, self.numbers = voters, classes, Weights(voters, bits)
         self.sizes = np.array([count for count, _ in voters.kinds])
         own = range(answers)
         pairs = permutations(range(classes) if among is None else among, 2)
         places = [(a, b) for a, b in pairs if every or a in own or b not in own]
         # in front those that lead from the first class away from the answers, whose order can be chosen
         places.sort(key=lambda place: (place[0] != 0 or place[1] in own, place))
-        self.types = [Mover(kind, a, b) for kind in range(self.sizes.size) for a, b in places]
-        self.kind_of = np.array([mover.kind for mover in self.types], dtype=np.int64)
-        self.says_more = any(each.exact_delta for _, each in voters.kinds)
-        self.ordered = 0 if self.says_more or among is not None else classes - answers
+        self.types = [Mover(group, a, b) for group in range(self.sizes.size) for a, b in places]
+        self.group_of = np.array([mover.group for mover in self.types], dtype=np.int64)
+        self.voters_fail = any(each.exact_delta for _, each in voters.kinds)
+        self.ordered = 0 if self.voters_fail or among is not None else classes - answers
 
     def levels(self, values: Array) -> Iterator[Level]:
         """Average a function on the histograms of all votes over all multisets of movers, a part at a time."""
@@ -178,7 +179,7 @@ class CornerSet:
             return
         left = histograms_of(self.voters.K - level.moving - 1, self.classes).number
         at_once = max(1, _MOST_NUMBERS // (left * len(self.types)))
-        if self.says_more:
+        if self.voters_fail:
             at_once = len(level.movers)
         for start in range(0, len(level.movers), at_once):
             rows = slice(start, start + at_once)
@@ -189,91 +190,91 @@ class CornerSet:
     def _with_one_more(self, level: Level) -> Level:
         """Add a mover to every multiset, none of a type before those that it has: so each multiset is made once."""
         left = histograms_of(self.voters.K - level.moving - 1, self.classes)
-        full = [level.movers[:, self.kind_of == kind].sum(axis=1) == size for kind, size in enumerate(self.sizes)]
+        full = [level.movers[:, self.group_of == group].sum(axis=1) == size for group, size in enumerate(self.sizes)]
         parts = []
         for place, mover in enumerate(self.types):
-            allowed = (level.last <= place) & ~full[mover.kind]
+            allowed = (level.last <= place) & ~full[mover.group]
             if 0 < place < self.ordered:  # classes that are no answers can be exchanged
                 allowed &= level.movers[:, place] < level.movers[:, place - 1]
             rows = np.flatnonzero(allowed)
             movers, last = level.movers[rows], np.full(rows.size, place, dtype=np.int16)
             movers[:, place] += 1
-            hi, lo = self.numbers.shares[mover.kind]
+            hi, lo = self.numbers.shares[mover.group]
             first, second = left.plus(mover.first), left.plus(mover.second)
             x, y = level.before[rows], level.after[rows]
             parts.append((movers, last, hi * x[:, first] + lo * x[:, second], lo * y[:, first] + hi * y[:, second]))
         movers, last, before, after = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Level(level.moving + 1, movers, last, before, after, level if self.says_more else None)
+        return Level(level.moving + 1, movers, last, before, after, level if self.voters_fail else None)
 
     def bounds(self, level: Level, most: float, least: float) -> tuple[Array, Array]:
         """Bound E_p[h] from above and E_{p'}[h] from below, for h between ``least`` and ``most``.
 
         Whole numbers are then over one more factor of the unit.
         """
-        if not self.says_more:
+        if not self.voters_fail:
             return level.before * self.numbers.unit, level.after * self.numbers.unit
-        scale = self.numbers.unit**level.moving * self.numbers.more
+        scale = self.numbers.unit**level.moving * self.numbers.failures
         return (
-            level.before * self.numbers.none + self._told(level, "before", np.maximum) + scale * most,
-            level.after * self.numbers.none + self._told(level, "after", np.minimum) + scale * least,
+            level.before * self.numbers.no_failure + self._one_failure(level, "before", np.maximum) + scale * most,
+            level.after * self.numbers.no_failure + self._one_failure(level, "after", np.minimum) + scale * least,
         )
 
-    def _told(self, level: Level, side: str, best: np.ufunc) -> Array:
+    def _one_failure(self, level: Level, side: str, best: np.ufunc) -> Array:
         """Sum over the voters the largest E_0[h] by the class of one of them, times its weight."""
         values = getattr(level, side)
         total = np.zeros_like(values)
-        fewer = level.fewer
-        if fewer is not None:
-            places = {row.tobytes(): place for place, row in enumerate(fewer.movers)}
+        parents = level.parents
+        if parents is not None:
+            places = {row.tobytes(): place for place, row in enumerate(parents.movers)}
             for place, mover in enumerate(self.types):
                 rows = np.flatnonzero(level.movers[:, place])
                 if not rows.size:
                     continue
                 without = level.movers[rows]
                 without[:, place] -= 1
-                parents = getattr(fewer, side)[[places[row.tobytes()] for row in without]]
-                weight = self.numbers.told[mover.kind] * self.numbers.unit
+                before_it = getattr(parents, side)[[places[row.tobytes()] for row in without]]
+                weight = self.numbers.one_failure[mover.group] * self.numbers.unit
                 times = weight * level.movers[rows, place, None].astype(values.dtype)
-                total[rows] += times * self._best(parents, best, level.moving)
-        return np.asarray(total + self._told_by_others(level, values, best))
+                total[rows] += times * self._best_vote(before_it, best, level.moving)
+        return np.asarray(total + self._failure_of_others(level, values, best))
 
-    def _best(self, values: Array, best: np.ufunc, moving: int) -> Array:
+    def _best_vote(self, values: Array, best: np.ufunc, moving: int) -> Array:
         left = histograms_of(self.voters.K - moving, self.classes)
         return np.array(best.reduce([values[:, left.plus(label)] for label in range(self.classes)]))
 
-    def _told_by_others(self, level: Level, values: Array, best: np.ufunc) -> Array:
+    def _failure_of_others(self, level: Level, values: Array, best: np.ufunc) -> Array:
         """Sum over voters who do not move: exactly where all are alike and reached, else as if all said the best."""
-        others, told = self.voters.K - level.moving, self.numbers.told
+        others, one = self.voters.K - level.moving, self.numbers.one_failure
         total = np.zeros_like(values)
         if not others:
             return total
         fewer, counts = histograms_of(others - 1, self.classes), histograms_of(others, self.classes).counts
-        spoken = self._best(values, best, level.moving + 1)  # at every histogram of the others but one
-        alike = self.voters.overlap is None and len(told) == 1
+        spoken = self._best_vote(values, best, level.moving + 1)  # at every histogram of the others but one
+        alike = self.voters.overlap is None and len(one) == 1
         seen = np.zeros(len(counts), dtype=bool)
         for label in range(self.classes):
             place = fewer.plus(label)
             if alike:
-                total[:, place] += told[0] * counts[place, label].astype(values.dtype) * spoken
+                total[:, place] += one[0] * counts[place, label].astype(values.dtype) * spoken
                 continue
             total[:, place] = np.where(seen[place], best(total[:, place], spoken), spoken)
             seen[place] = True
         return total if alike else np.asarray(self._weight_of_others(level, values.dtype)[:, None] * total)
 
     def _weight_of_others(self, level: Level, dtype: np.dtype[Any]) -> Array:
-        told = self.numbers.told
+        one = self.numbers.one_failure
         if self.voters.overlap is not None:
-            return np.array([told[0] * (self.voters.reached - level.moving)], dtype=dtype)
-        moving = [level.movers[:, self.kind_of == kind].sum(axis=1) for kind in range(len(told))]
+            return np.array([one[0] * (self.voters.reached - level.moving)], dtype=dtype)
+        moving = [level.movers[:, self.group_of == group].sum(axis=1) for group in range(len(one))]
         sizes = self.sizes.tolist()
-        return np.asarray(sum(t * (n - moved.astype(dtype)) for t, n, moved in zip(told, sizes, moving, strict=True)))
+        return np.asarray(sum(t * (n - moved.astype(dtype)) for t, n, moved in zip(one, sizes, moving, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class RowBlock:
     """All rows of some multisets, for the first ``answers`` classes: both expectations, bounded, of shape (m, n).
 
-    In whole numbers they are over `Rounded.unit` to the number of movers and one.
+    In whole numbers they are over `Weights.unit` to the number of movers and one.
     """
 
     answers: int
@@ -304,7 +305,7 @@ class Look:
         return float(np.max(self.costs(problem))) + (1.0 + ratio.value) * self.error + ratio.error
 
 
-def looks(
+def row_blocks(
     problem: Problem,
     each: Array,
     answers: Iterable[int],
@@ -312,7 +313,7 @@ def looks(
     every: bool | None = None,
     bits: int | None = None,
     few: bool = False,
-) -> Iterator[Look]:
+) -> Iterator[RowBlock]:
     """Look at all rows of a law for a number of answers, given the probability of one class of each group.
 
     ``every`` keeps all movers or leaves those of theorem 2 out; None decides by the law. With ``few`` voters move among
@@ -333,7 +334,7 @@ def looks(
         kept = not gains if every is None else every
         corners = CornerSet(voters, C, number, every=kept, bits=bits, among=among)
         for level in corners.levels(values):
-            yield Look(number, corners, level, *corners.bounds(level, values.max(), values.min()))
+            yield RowBlock(number, corners, level, *corners.bounds(level, values.max(), values.min()))
 
 
 def sets_of_answers(problem: Problem) -> range:
@@ -353,7 +354,7 @@ def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
     if not can_be_looked_at(problem.voters, problem.classes):
         return Fraction(max(0.0, *(VotersInTurn(problem, n).worst(law.each)[0] for n in sets))), IN_TURN
     if not are_whole(problem):
-        return Fraction(max(0.0, *(look.worst(problem) for look in looks(problem, law.each, sets)))), FLOATS
+        return Fraction(max(0.0, *(block.worst(problem) for block in row_blocks(problem, law.each, sets)))), FLOATS
     return max(Fraction(0), *(cost for _, cost in _whole_costs(problem, law))), WHOLE_NUMBERS
 
 
@@ -364,12 +365,13 @@ def are_whole(problem: Problem) -> bool:
 
 
 def _whole_costs(problem: Problem, law: PluralityLaw) -> Iterator[tuple[int, Fraction]]:
-    """Yield the number of answers and the largest cost of every look."""
+    """Yield the number of answers and the largest cost of every block."""
     sets, bits = sets_of_answers(problem), precision_of(problem.target)
     common = math.lcm(*range(1, law.classes + 1))
     numbers = [w * (common // m) for w, m in zip(law.weights.tolist(), law.partitions.sizes.tolist(), strict=True)]
-    for look in looks(problem, np.array(numbers, dtype=object), sets, bits=bits):
-        yield look.answers, Fraction(int(look.costs(problem).max()), common * ONE << (bits * (look.level.moving + 2)))
+    for block in row_blocks(problem, np.array(numbers, dtype=object), sets, bits=bits):
+        unit = common * ONE << (bits * (block.level.moving + 2))
+        yield block.answers, Fraction(int(block.costs(problem).max()), unit)
 
 
 def share_needed(problem: Problem, law: PluralityLaw) -> float:
@@ -391,7 +393,7 @@ def share_in_floats(problem: Problem, each: Array) -> float:
     """Find it in floats, given the probability of one class of each group."""
     sets = sets_of_answers(problem)
     if can_be_looked_at(problem.voters, problem.classes):
-        worst = ((look.answers, look.worst(problem)) for look in looks(problem, each, sets))
+        worst = ((block.answers, block.worst(problem)) for block in row_blocks(problem, each, sets))
     else:
         worst = ((number, VotersInTurn(problem, number).worst(each)[0]) for number in sets)
     return min(1.0, max(0.0, *(share_for(problem, number, cost) for number, cost in worst)) + _STEP)
@@ -404,7 +406,7 @@ def share_for(problem: Problem, answers: int, cost: float) -> float:
 
 
 def number_of_rows(voters: Voters, classes: int) -> int:
-    """Count the multisets of movers, with the histograms of the others: the rows of a look at every mover.
+    """Count the multisets of movers, with the histograms of the others: the rows of all movers.
 
     >>> from darrm import PrivacyParams
     >>> number_of_rows(Voters(11, PrivacyParams(0.1)), 3)
@@ -433,4 +435,4 @@ def check_size(voters: Voters, classes: int) -> None:
 
 
 def _most_rows(voters: Voters) -> int:
-    return _MOST_ROWS if len(voters.kinds) == 1 and not voters.each.exact_delta else _MOST_ROWS_OF_KINDS
+    return _MOST_ROWS if len(voters.kinds) == 1 and not voters.each.exact_delta else _MOST_ROWS_OF_GROUPS

@@ -184,7 +184,7 @@ def test_the_worst_row_is_that_of_all_multisets(case: tuple[Voters, int], seed: 
     by_hand = worst_by_hand(voters, law, exp(1.0))
     assert "whole" in method
     assert by_hand - 1e-12 <= float(bound) <= by_hand + 1e-12
-    in_floats = max(look.worst(problem) for look in voter_corners.looks(problem, law.each, range(1, classes)))
+    in_floats = max(block.worst(problem) for block in voter_corners.row_blocks(problem, law.each, range(1, classes)))
     assert by_hand - 1e-12 <= max(0.0, in_floats) <= by_hand + 1e-12
 
 
@@ -199,8 +199,8 @@ def test_with_a_delta_the_bound_is_above_and_near(case: tuple[Voters, int], seed
     assert by_hand - 1e-12 <= float(bound) <= by_hand + 1e-12 + second_order + (1e-3 if voters.own else 0.0)
     broken = [
         row
-        for look in voter_corners.looks(problem, law.each, range(1, classes))
-        for _, row in rows_of(look, look.costs(problem), -1.0, 3)
+        for block in voter_corners.row_blocks(problem, law.each, range(1, classes))
+        for _, row in rows_of(block, block.costs(problem), -1.0, 3)
     ]
     for row in broken:  # and rows are attained, and those of the problem
         assert VoterRow.from_list(row.to_list(), problem) == row
@@ -231,24 +231,24 @@ def test_of_multisets_that_differ_by_names_of_classes_one_is_looked_at(K: int, c
 @pytest.mark.parametrize("epsilon", ["0.01", "0.1", "3"])
 def test_whole_numbers_are_rounded_to_the_side_that_promises_less(epsilon: str) -> None:
     each = PrivacyParams(epsilon, "1/3")
-    numbers = voter_corners.Rounded(Voters(2, each), 128)
+    numbers = voter_corners.Weights(Voters(2, each), 128)
     growth = exponential(each.exact_epsilon)  # within 1e-80
     exact, unit = growth.upper / (1 + growth.upper), 1 << 128
     assert exact <= Fraction(numbers.shares[0][0], unit) <= exact + Fraction(8, unit)
     assert sum(numbers.shares[0]) == unit
-    assert numbers.none + 2 * numbers.told[0] + numbers.more == unit
-    assert numbers.none * 9 <= 4 * unit  # what is left of it is said by two
-    assert numbers.more * 9 >= unit
+    assert numbers.no_failure + 2 * numbers.one_failure[0] + numbers.failures == unit
+    assert numbers.no_failure * 9 <= 4 * unit  # what is left of it is said by two
+    assert numbers.failures * 9 >= unit
 
 
 def test_no_row_lets_more_voters_change_than_are_reached() -> None:
     voters = Voters(3, PrivacyParams("0.5", "0.1"), overlap=1)
     problem, law = problem_of(voters, 3, "0.2"), true_plurality(3, 3)
-    for look in voter_corners.looks(problem, law.each, [1, 2]):
-        for place in range(look.upper.shape[1]):
-            costs = np.zeros_like(look.upper)
+    for block in voter_corners.row_blocks(problem, law.each, [1, 2]):
+        for place in range(block.upper.shape[1]):
+            costs = np.zeros_like(block.upper)
             costs[:, place] = 1.0
-            for _, row in rows_of(look, costs, 0.5, len(costs)):
+            for _, row in rows_of(block, costs, 0.5, len(costs)):
                 assert VoterRow.from_list(row.to_list(), problem) == row
 
 
@@ -265,7 +265,7 @@ def test_two_answers_together_may_tell_more_than_one() -> None:
     """The plurality of four votes tells more of which two classes are behind it than of which one."""
     voters, law = Voters(4, PrivacyParams(1)), true_plurality(4, 4)
     problem = problem_of(voters, 4)
-    alone, both = (max(x.worst(problem) for x in voter_corners.looks(problem, law.each, [n])) for n in (1, 2))
+    alone, both = (max(x.worst(problem) for x in voter_corners.row_blocks(problem, law.each, [n])) for n in (1, 2))
     assert both > alone + 0.03
     bound, _ = voter_corners.largest_excess(problem, law)
     assert abs(float(bound) - worst_by_hand(voters, law, exp(1.0))) < 1e-12
