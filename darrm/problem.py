@@ -75,7 +75,7 @@ class Voters:
         the training, so guarantees of single queries do not add up. Retrained models are new voters: give them another
         account and ledger, because equal `Voters` count as the same models. False: voters draw fresh randomness for
         every query. Nothing in the votes shows whether this is true.
-    own
+    per_voter
         The guarantee of each voter if they differ, see `Voters.of`; ``each`` is then the weakest of them. Using only
         ``each`` is valid but conservative.
     sampled
@@ -94,7 +94,7 @@ class Voters:
     each: PrivacyParams = None  # type: ignore[assignment]  # left out, it is refused: nothing is promised by default
     overlap: int | None = None
     models: bool = False
-    own: tuple[PrivacyParams, ...] | None = None
+    per_voter: tuple[PrivacyParams, ...] | None = None
     sampled: Subsampling | None = None
 
     if TYPE_CHECKING:  # what `__post_init__` converts
@@ -105,22 +105,22 @@ class Voters:
             each: PrivacyPair,
             overlap: int | None = None,
             models: bool = False,
-            own: tuple[PrivacyParams, ...] | None = None,
+            per_voter: tuple[PrivacyParams, ...] | None = None,
             sampled: Subsampling | Number | None = None,
         ) -> None: ...
 
     @classmethod
-    def of(cls, own: Sequence[PrivacyPair], overlap: int | None = None, *, models: bool = False) -> Voters:
+    def of(cls, per_voter: Sequence[PrivacyPair], overlap: int | None = None, *, models: bool = False) -> Voters:
         """Return voters with different guarantees; their order is irrelevant.
 
         >>> hospitals = Voters.of([PrivacyParams("0.1"), PrivacyParams("0.5"), PrivacyParams("0.1", "1e-6")])
         >>> hospitals.K, hospitals.each, Voters.of([PrivacyParams(1)] * 3) == Voters(3, PrivacyParams(1))
         (3, PrivacyParams(epsilon=0.5, delta=0.000001), True)
         """
-        if isinstance(own, PrivacyParams | str) or not isinstance(own, Sequence) or not own:
-            checks.fail("own", own, "a list of pairs (epsilon, delta), one for each voter")
-        pairs = tuple(PrivacyParams.of(each, "own") for each in own)
-        return cls(len(pairs), _satisfied_by_all(pairs), overlap, models=models, own=pairs)
+        if isinstance(per_voter, PrivacyParams | str) or not isinstance(per_voter, Sequence) or not per_voter:
+            checks.fail("per_voter", per_voter, "a list of pairs (epsilon, delta), one for each voter")
+        pairs = tuple(PrivacyParams.of(each, "per_voter") for each in per_voter)
+        return cls(len(pairs), _satisfied_by_all(pairs), overlap, models=models, per_voter=pairs)
 
     @classmethod
     def non_private(cls, K: int, overlap: int | None = None, sampled: Subsampling | Number | None = None) -> Voters:
@@ -150,13 +150,13 @@ class Voters:
             self._check_sampled(self.sampled)
         # all K voters, the paper's analysis, is written one way only
         object.__setattr__(self, "overlap", None if self.overlap in {None, self.K} else int(self.overlap))
-        if self.own is not None:
-            self._check_own(self.own)
+        if self.per_voter is not None:
+            self._check_per_voter(self.per_voter)
 
     def _check_sampled(self, sampled: Subsampling | Number) -> None:
         sampling = Subsampling.of(sampled)
         object.__setattr__(self, "sampled", sampling)
-        if self.each.is_private or self.own is not None or self.models:
+        if self.each.is_private or self.per_voter is not None or self.models:
             raise ValueError(
                 "voters that draw their examples anew for every question (sampled) are not private themselves, and no "
                 'models: say Voters(K, PrivacyParams("inf"), overlap=1, sampled=rate)'
@@ -167,21 +167,22 @@ class Voters:
                 "overlap", self.overlap, f"at least {records}", "each record of a person may reach another voter"
             )
 
-    def _check_own(self, own: tuple[PrivacyParams, ...]) -> None:
-        if len(own) != self.K or self.each != _satisfied_by_all(own):
-            checks.fail("own", len(own), f"what each of K = {self.K} voters satisfies", "say Voters.of(own)")
-        for each in own:
+    def _check_per_voter(self, per_voter: tuple[PrivacyParams, ...]) -> None:
+        if len(per_voter) != self.K or self.each != _satisfied_by_all(per_voter):
+            found, allowed = len(per_voter), f"what each of K = {self.K} voters satisfies"
+            checks.fail("per_voter", found, allowed, "say Voters.of(per_voter)")
+        for each in per_voter:
             if each.is_private and each.exact_epsilon <= 0:
                 checks.fail("epsilon of a voter", 0, "positive", "voters with epsilon = 0 carry no information")
-        ordered = tuple(sorted(own, key=_strength, reverse=True))
-        object.__setattr__(self, "own", None if len(set(ordered)) == 1 else ordered)
+        ordered = tuple(sorted(per_voter, key=_strength, reverse=True))
+        object.__setattr__(self, "per_voter", None if len(set(ordered)) == 1 else ordered)
 
     @property
-    def kinds(self) -> tuple[tuple[int, PrivacyParams], ...]:
+    def groups(self) -> tuple[tuple[int, PrivacyParams], ...]:
         """Each guarantee with its number of voters, from the largest ε and Δ down."""
-        if self.own is None:
+        if self.per_voter is None:
             return ((self.K, self.each),)
-        return tuple((count, each) for each, count in Counter(self.own).items())
+        return tuple((count, each) for each, count in Counter(self.per_voter).items())
 
     def largest(self, count: int) -> list[tuple[PrivacyParams, int]]:
         """Return the ``count`` largest ε and Δ, paired by rank, each pair with its number of voters.
@@ -191,22 +192,22 @@ class Voters:
         >>> Voters.of([PrivacyParams("0.2", "0.01"), PrivacyParams(2), PrivacyParams("0.2")]).largest(2)
         [(PrivacyParams(epsilon=2, delta=0.01), 1), (PrivacyParams(epsilon=0.2, delta=0), 1)]
         """
-        if self.own is None:
+        if self.per_voter is None:
             return [(self.each, count)]
-        epsilons = sorted((each.exact_epsilon for each in self.own), reverse=True)
-        deltas = sorted((each.exact_delta for each in self.own), reverse=True)
+        epsilons = sorted((each.exact_epsilon for each in self.per_voter), reverse=True)
+        deltas = sorted((each.exact_delta for each in self.per_voter), reverse=True)
         most = zip(epsilons[:count], deltas[:count], strict=True)
         return [(PrivacyParams(*pair), n) for pair, n in Counter(most).items()]
 
     @property
-    def private_kinds(self) -> list[tuple[int, PrivacyParams]]:
-        """The kinds that have a guarantee."""
-        return [(n, each) for n, each in self.kinds if each.is_private]
+    def private_groups(self) -> list[tuple[int, PrivacyParams]]:
+        """The groups that have a guarantee."""
+        return [(n, each) for n, each in self.groups if each.is_private]
 
     @property
     def are_non_private(self) -> bool:
         """Whether no voter has a guarantee: proofs then hold for any answers of the voters."""
-        return self.own is None and not self.each.is_private  # equal guarantees are stored in `each` alone
+        return self.per_voter is None and not self.each.is_private  # equal guarantees are stored in `each` alone
 
     @property
     def conditional_on_inclusion(self) -> Voters:
@@ -233,27 +234,27 @@ class Voters:
         """The number of free values of γ, at l = floor(K/2) + 1 … K."""
         return self.K - self.K // 2
 
-    def rounded(self, kinds: int) -> Voters:
-        """Round ε and Δ up to at most that number of kinds, so that the sum of all ε grows least.
+    def rounded(self, groups: int) -> Voters:
+        """Round ε and Δ up to at most that number of groups, so that the sum of all ε grows least.
 
-        Beyond `_MOST_CUTS` kinds only evenly spread cuts are tried, and the one between private and non-private voters.
+        Of more than `_MOST_CUTS` cuts, evenly spread ones and the one at the non-private voters are tried.
 
         >>> hospitals = Voters.of([PrivacyParams(epsilon) for epsilon in ("0.1", "0.11", "0.5", "0.45", "0.4")])
-        >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).kinds]
+        >>> [(n, each.epsilon) for n, each in hospitals.rounded(2).groups]
         [(3, 0.5), (2, 0.11)]
         """
-        checks.integer_at_least(1, kinds=kinds)
-        if len(self.kinds) <= kinds:
+        checks.integer_at_least(1, groups=groups)
+        if len(self.groups) <= groups:
             return self
-        own = self.own or (self.each,) * self.K
-        ends = [0, *accumulate(len(list(each)) for _, each in groupby(own))]
-        plain = sum(not each.is_private for each in own)
-        ends = sorted({*ends[:: -(-len(ends) // _MOST_CUTS)], plain, self.K})
-        sizes = [_size(each) for each in own]
+        per_voter = self.per_voter or (self.each,) * self.K
+        ends = [0, *accumulate(len(list(each)) for _, each in groupby(per_voter))]
+        non_private = sum(not each.is_private for each in per_voter)
+        ends = sorted({*ends[:: -(-len(ends) // _MOST_CUTS)], non_private, self.K})
+        sizes = [_size(each) for each in per_voter]
         sums = [0.0, *accumulate(sizes)]
-        # grown[i] is the growth of the first i kinds, and cuts[i] lists the starts of its parts
+        # grown[i] is the growth of the first i groups, and cuts[i] lists the starts of its parts
         grown, cuts = [0.0] + [math.inf] * (len(ends) - 1), [list[int]() for _ in ends]
-        for _ in range(kinds):
+        for _ in range(groups):
             before, cuts_before = grown, cuts
             grown, cuts = list(before), list(cuts_before)
             for last, end in enumerate(ends):
@@ -262,7 +263,7 @@ class Voters:
                     if growth < grown[last]:
                         grown[last], cuts[last] = growth, [*cuts_before[first], start]
         parts = pairwise([*cuts[-1], self.K])
-        pairs = [(end - start, _satisfied_by_all(own[start:end])) for start, end in parts]
+        pairs = [(end - start, _satisfied_by_all(per_voter[start:end])) for start, end in parts]
         return Voters.of([each for n, each in pairs for _ in range(n)], self.overlap, models=self.models)
 
     def cover(self, others: Voters) -> bool:
@@ -271,15 +272,15 @@ class Voters:
             return False
         if self.sampled is not None or others.sampled is not None:
             return self.sampled is not None and others.sampled is not None and self.sampled.covers(others.sampled)
-        if self.own is None:
+        if self.per_voter is None:
             return _covers(self.each, others.each)
         # pairing by rank is sufficient, though not necessary
-        return all(map(_covers, self.own, others.own or (others.each,) * others.K))
+        return all(map(_covers, self.per_voter, others.per_voter or (others.each,) * others.K))
 
     def __str__(self) -> str:
         each = f"each {self.each}-differentially private" if self.each.is_private else "not private themselves"
-        if self.own is not None:
-            each = f"each as private as it says, from {self.own[-1]} to {self.own[0]}"
+        if self.per_voter is not None:
+            each = f"each as private as it says, from {self.per_voter[-1]} to {self.per_voter[0]}"
         models = ", models trained once" if self.models else ""
         reach = "all" if self.overlap is None else f"at most {self.overlap}"
         anew = "" if self.sampled is None else f"; {self.sampled}"
@@ -288,24 +289,26 @@ class Voters:
     def to_json(self) -> dict[str, Any]:
         """Write the voters as plain data, ε and Δ as exact decimals; defaults are omitted."""
         overlap = {} if self.overlap is None else {"overlap": self.overlap}
-        own = {} if self.own is None else {"own": [{"voters": n, **each.to_json()} for n, each in self.kinds]}
+        differ = self.per_voter is not None
+        per_voter = {"own": [{"voters": n, **each.to_json()} for n, each in self.groups]} if differ else {}
         models = {"models": True} if self.models else {}
         sampled = {} if self.sampled is None else {"sampled": self.sampled.to_json()}
-        return {"K": self.K, "each": self.each.to_json(), **own, **overlap, **models, **sampled}
+        return {"K": self.K, "each": self.each.to_json(), **per_voter, **overlap, **models, **sampled}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Voters:
         """Read what `to_json` wrote; `KeyError`, `TypeError` or `ValueError` if it is malformed."""
-        each, own = PrivacyParams.from_json(data["each"]), None
+        each, per_voter = PrivacyParams.from_json(data["each"]), None
         if "own" in data:
             numbers = [entry["voters"] for entry in data["own"]]
             checks.integer_at_least(1, most=MOST_VOTERS, **{f"voters {n}": number for n, number in enumerate(numbers)})
             if sum(numbers) != data["K"]:
                 checks.fail("voters in own", sum(numbers), f"K = {data['K']} together")
             pairs = [(entry["voters"], PrivacyParams.from_json(entry)) for entry in data["own"]]
-            own = tuple(pair for n, pair in pairs for _ in range(n))
+            per_voter = tuple(pair for n, pair in pairs for _ in range(n))
         sampled = Subsampling.from_json(data["sampled"]) if "sampled" in data else None
-        return cls(data["K"], each, data.get("overlap"), models=data.get("models", False), own=own, sampled=sampled)
+        models = data.get("models", False)
+        return cls(data["K"], each, data.get("overlap"), models=models, per_voter=per_voter, sampled=sampled)
 
 
 @dataclass(frozen=True)
@@ -363,7 +366,7 @@ must be (0.5, 1e-05)-differentially private.
 
     @property
     def _are_private_alike(self) -> bool:
-        return self.voters.each.is_private and self.voters.own is None
+        return self.voters.each.is_private and self.voters.per_voter is None
 
     @property
     def has_noise_function(self) -> bool:
@@ -597,10 +600,10 @@ def _size(each: PrivacyParams) -> float:
     return min(each.epsilon, _NO_PRIVACY) if each.is_private else _NO_PRIVACY
 
 
-def _satisfied_by_all(own: Sequence[PrivacyParams]) -> PrivacyParams:
-    if not all(each.is_private for each in own):
+def _satisfied_by_all(guarantees: Sequence[PrivacyParams]) -> PrivacyParams:
+    if not all(each.is_private for each in guarantees):
         return PrivacyParams("inf")
-    return PrivacyParams(max(each.exact_epsilon for each in own), max(each.exact_delta for each in own))
+    return PrivacyParams(max(each.exact_epsilon for each in guarantees), max(each.exact_delta for each in guarantees))
 
 
 def _covers(most: PrivacyParams, each: PrivacyParams) -> bool:

@@ -33,7 +33,7 @@ from darrm.majority.corners import (
     ratio_of,
     upper_float,
 )
-from darrm.majority.groups import KindSet, rows_of
+from darrm.majority.groups import GroupSet, rows_of
 from darrm.majority.noise_function import NoiseFunction, signed_function
 from darrm.privacy import at_least, at_most
 from darrm.problem import Problem, Voters
@@ -64,7 +64,7 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
     if not np.any(gamma.half):
         return 0.0, BALLS  # fair coins
     rows = rows_of(problem.voters, problem.target.exact_epsilon)
-    if isinstance(rows, KindSet):
+    if isinstance(rows, GroupSet):
         if not gamma.is_monotone:
             advice = "where voters differ only such a γ is proved: take shape='monotone'"
             checks.fail("γ", "one that falls", "one that never falls on the way from the tie to unanimity", advice)
@@ -74,7 +74,7 @@ def bound_worst_cost(problem: Problem, gamma: NoiseFunction) -> tuple[float, str
     if steps > _MOST_BALL_STEPS and rows.rounding(rows.ratio) <= _COARSE * budget_below(problem.target):
         return rows.worst(gamma.half), FLOATS
     bits = precision_of(problem.target)
-    ball = rows.worst_ball(gamma.half, bits) if isinstance(rows, KindSet) else worst_cost_ball(problem, gamma)
+    ball = rows.worst_ball(gamma.half, bits) if isinstance(rows, GroupSet) else worst_cost_ball(problem, gamma)
     return upper_float(ball), BALLS
 
 

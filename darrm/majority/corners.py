@@ -47,32 +47,32 @@ _KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
 
 
 class Row(ABC):
-    """One row of the linear program: how many voters of every kind are at each corner."""
+    """One row of the linear program: how many voters of every group are at each corner."""
 
     @abstractmethod
     def counts(self) -> tuple[CornerCounts, ...]:
-        """Return the counts, one for each kind of voters."""
+        """Return the counts, one for each group of voters."""
 
     def is_of(self, voters: Voters) -> bool:
         """Whether this is a row of the full set of these voters: points of the region, at most t of them touched."""
-        parts, kinds = self.counts(), voters.kinds
+        parts, groups = self.counts(), voters.groups
         return (
-            len(parts) == len(kinds)
-            and all(part.are_of(number) for part, (number, _) in zip(parts, kinds, strict=True))
+            len(parts) == len(groups)
+            and all(part.are_of(number) for part, (number, _) in zip(parts, groups, strict=True))
             and sum(part.touched for part in parts) <= voters.reached
         )
 
     def to_list(self) -> list[Json]:
-        """Write the counts as plain data; if voters differ, one list of counts for each kind."""
+        """Write the counts as plain data; if voters differ, one list of counts for each group."""
         lists = [part.to_counts() for part in self.counts()]
         return lists[0] if len(lists) == 1 else [*lists]
 
     def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
-        """Return the counts of every kind of voters with its corners."""
-        return [(part, corners_of(each)) for part, (_, each) in zip(self.counts(), voters.kinds, strict=True)]
+        """Return the counts of every group of voters with its corners."""
+        return [(part, corners_of(each)) for part, (_, each) in zip(self.counts(), voters.groups, strict=True)]
 
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:
-        """Write the row out as (p, p'), two arrays of shape (K,), kind by kind."""
+        """Write the row out as (p, p'), two arrays of shape (K,), group by group."""
         sides = zip(*(part.vectors(corners) for part, corners in self.parts_of(voters)), strict=True)
         first, second = map(np.concatenate, sides)
         return first, second
@@ -90,7 +90,7 @@ class Row(ABC):
 
 @dataclass(frozen=True)
 class CornerCounts(Row):
-    """How many voters of one kind sit where."""
+    """How many voters of one group sit where."""
 
     high: int  # at (p, p') = (hi, lo)
     low: int  # at (lo, hi)
@@ -102,7 +102,7 @@ class CornerCounts(Row):
     moved_ones_prime: int = 0
 
     def counts(self) -> tuple[CornerCounts, ...]:
-        """Return itself: all voters are of one kind."""
+        """Return itself: all voters are of one group."""
         return (self,)
 
     def are_of(self, number: int) -> bool:
@@ -299,26 +299,26 @@ def full_set_size(voters: Voters) -> int:
     """Count the multisets of Lemma 5.1: C(K+7, 7), or C(K+3, 3) if Δ = 0; fewer if one person cannot touch all.
 
     With overlap t, j ≤ t voters are not at (0,0) or (1,1): Σ_j C(j+k−1, k−1)·(K−j+1) with k = 6 or 2 other corners.
-    Where voters differ, multisets are counted kind by kind.
+    Where voters differ, multisets are counted group by group.
 
     >>> from darrm import PrivacyParams, Voters
     >>> full_set_size(Voters(41, PrivacyParams(0.1, 1e-5)))
     73629072
     """
-    return placements(voters, [6 if each.exact_delta > 0 else 2 for _, each in voters.kinds])
+    return placements(voters, [6 if each.exact_delta > 0 else 2 for _, each in voters.groups])
 
 
 def placements(voters: Voters, places: Sequence[int]) -> int:
-    """Count the placements of voters, kind by kind: at most t at these numbers of places, the others at two."""
+    """Count the placements of voters, group by group: at most t at these numbers of places, the others at two."""
     own = [
         [comb(j + others - 1, others - 1) * (n - j + 1) for j in range(min(n, voters.reached) + 1)]
-        for (n, _), others in zip(voters.kinds, places, strict=True)
+        for (n, _), others in zip(voters.groups, places, strict=True)
     ]
     return sum(touched_together(voters, own))
 
 
 def touched_together(voters: Voters, ways: Sequence[Sequence[int]]) -> list[int]:
-    """Count the ways in which 0, 1, … and at most t voters are touched, from those of every kind alone.
+    """Count the ways in which 0, 1, … and at most t voters are touched, from those of every group alone.
 
     >>> from darrm import PrivacyParams, Voters
     >>> touched_together(Voters(3, PrivacyParams(0.1), overlap=2), [[1, 2], [1, 5, 7]])

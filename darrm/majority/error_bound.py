@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from flint import arb, arb_poly, ctx
 
 from darrm.majority.corners import CornerCounts, Row, budget_of, lower_float, precision_of, ratio_of
-from darrm.majority.groups import KindCounts
+from darrm.majority.groups import GroupCounts
 from darrm.numerics import Array
 from darrm.problem import Problem, Voters
 from darrm.util import checks
@@ -117,7 +117,7 @@ def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
     """
     if not isinstance(data, list) or len(data) > voters.K:
         checks.fail("multipliers", type(data).__name__, f"a list of at most K = {voters.K} entries")
-    multipliers, numbers = [], [n for n, _ in voters.kinds]
+    multipliers, numbers = [], [n for n, _ in voters.groups]
     for entry in data:
         if not isinstance(entry, list):
             checks.fail("multipliers", entry, "a list of lists")
@@ -125,9 +125,9 @@ def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
         checks.non_negative(multiplier=y)
         lists = [counts] if len(numbers) == 1 else counts
         if len(lists) != len(numbers) or not all(isinstance(part, list) for part in lists):
-            checks.fail("multipliers", entry, "a multiplier and a list of counts for each kind of voters")
+            checks.fail("multipliers", entry, "a multiplier and a list of counts for each group of voters")
         parts = tuple(map(CornerCounts.from_list, lists, numbers))
-        row = parts[0] if len(parts) == 1 else KindCounts(parts)
+        row = parts[0] if len(parts) == 1 else GroupCounts(parts)
         if not row.is_of(voters):
             checks.fail("multipliers", entry, "a multiplier and a row of these voters")
         multipliers.append((float(y), row))

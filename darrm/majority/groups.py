@@ -2,17 +2,18 @@
 
 The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i), and with a γ that does not fall
 away from the tie it rises with p_i and falls with p'_i, whatever the others do. So [D, Lemma 5.1] and the reduction of
-`darrm.majority.dominating` hold voter by voter: a touched voter of kind i sits at (hi_i, lo_i), (Δ_i, 0) or (1, 1 −
-Δ_i), an untouched one at (0, 0) or (1, 1). Voters of one kind are alike, so rows are counted kind by kind: Π C(K_i + 2,
-2) of them if a person reaches all voters, 3^K if all voters differ. If a person reaches t < K voters, a row is one of
-the choices of at most t touched ones: which of them is the adversary's choice, and all choices are rows.
+`darrm.majority.dominating` hold voter by voter: a touched voter of group i sits at (hi_i, lo_i), (Δ_i, 0) or (1, 1 −
+Δ_i), an untouched one at (0, 0) or (1, 1). Voters of one group have equal guarantees, so rows are counted group by
+group: Π C(K_i + 2, 2) of them if a person reaches all voters, 3^K if all voters differ. If a person reaches t < K
+voters, a row is one of the choices of at most t touched ones: the adversary chooses them, so all choices are rows.
 
-**All rows at once.** With T = g and one kind after the other, T(s) becomes E[g(s + ones of this kind)] for every state
-of the kind: h averages at hi, a shift by the ones, a short binomial for the moved ones. The next kind does so to every
-state found so far, until one value is left for each row: E_p[g], and with lo and the moves of p' likewise E_{p'}[g].
+**All rows at once.** With T = g and one group after the other, T(s) becomes E[g(s + ones of this group)] for every
+state of the group: h averages at hi, a shift by the ones, a short binomial for the moved ones. The next group does so
+to every state found so far, until one value is left for each row: E_p[g], and with lo and the moves of p' likewise
+E_{p'}[g].
 
-**Rounding.** As in `darrm.majority.dominating`: at most K averaging steps for hi and Δ together, and for every kind J +
-1 products and sums of its short binomial.
+**Rounding.** As in `darrm.majority.dominating`: at most K averaging steps for hi and Δ together, and for every group
+J + 1 products and sums of its short binomial.
 """
 
 from __future__ import annotations
@@ -38,27 +39,27 @@ from darrm.problem import Voters
 from darrm.util import checks
 
 MOST_ROWS = 4_000_000  # looked at in a second or two, in some 200 MB
-MOST_KINDS = 14  # three places each are more rows than that
+MOST_GROUPS = 14  # three places each are more rows than that
 _BUCKETS = 240  # rows named in a look
 
 
 @dataclass(frozen=True)
-class KindCounts(Row):
-    """How many voters of every kind sit where."""
+class GroupCounts(Row):
+    """How many voters of every group sit where."""
 
     parts: tuple[CornerCounts, ...]
 
     def counts(self) -> tuple[CornerCounts, ...]:
-        """Return the counts, one for each kind of voters."""
+        """Return the counts, one for each group of voters."""
         return self.parts
 
 
 @dataclass(frozen=True, eq=False)
-class KindMaxima:
+class GroupMaxima:
     """The worst cost of all rows, with broken rows."""
 
     worst: float  # a rigorous upper bound on the cost of every row
-    broken: tuple[tuple[float, KindCounts], ...]  # rows above the limit with their costs: some of many
+    broken: tuple[tuple[float, GroupCounts], ...]  # rows above the limit with their costs: some of many
 
 
 def number_of_rows(voters: Voters) -> int:
@@ -69,12 +70,12 @@ def number_of_rows(voters: Voters) -> int:
     81
     """
     if voters.overlap is None:
-        return prod(comb(n + 2, 2) for n, _ in voters.kinds)
-    return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.kinds])
+        return prod(comb(n + 2, 2) for n, _ in voters.groups)
+    return placements(voters, [3 if each.exact_delta > 0 else 1 for _, each in voters.groups])
 
 
 def _states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[CornerCounts]:
-    """Yield where n voters of one kind may sit, few of them touched; if all may be, all near 0 and 1 are moved."""
+    """Yield where n voters of one group may sit, few of them touched; if all may be, all near 0 and 1 are moved."""
     for high in range(min(n, reached) + 1):
         for ones in range(n - high + 1):
             zeros = n - high - ones
@@ -88,32 +89,32 @@ def _states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[Corner
 
 def can_be_looked_at(voters: Voters) -> bool:
     """Whether all rows of voters that differ can be."""
-    return voters.own is None or (len(voters.kinds) <= MOST_KINDS and number_of_rows(voters) <= MOST_ROWS)
+    return voters.per_voter is None or (len(voters.groups) <= MOST_GROUPS and number_of_rows(voters) <= MOST_ROWS)
 
 
-def check_kinds(voters: Voters) -> None:
+def check_groups(voters: Voters) -> None:
     """Check that all rows of voters that differ can be looked at."""
     if not can_be_looked_at(voters):
-        advice = "round their ε and Δ up to fewer kinds: voters.rounded(3)"
+        advice = "round their ε and Δ up to fewer groups: voters.rounded(3)"
         checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)
 
 
-class KindSet:
+class GroupSet:
     """All rows of voters that differ, for monotone γ and the cost with c = e^epsilon."""
 
     def __init__(self, voters: Voters, epsilon: Fraction) -> None:
-        check_kinds(voters)
+        check_groups(voters)
         self.voters, self.ratio = voters, ratio_of(epsilon)
 
     @cached_property
     def states(self) -> list[list[CornerCounts]]:
-        """The placements of the voters of every kind."""
-        free = self.voters.overlap is None
-        return [list(_states(n, self.voters.reached, each.exact_delta > 0, free=free)) for n, each in self.voters.kinds]
+        """The placements of the voters of every group."""
+        voters, free = self.voters, self.voters.overlap is None
+        return [list(_states(n, voters.reached, each.exact_delta > 0, free=free)) for n, each in voters.groups]
 
     @cached_property
     def _choices(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-        """For each kind: the row before it and the state of the kind, of every row with at most t touched voters."""
+        """For each group: the row before it and the state of the group, of every row with at most t touched voters."""
         found, touched = [], np.zeros(1, dtype=np.int32)
         for states in self.states:
             sums = touched[:, None] + np.array([state.touched for state in states], dtype=np.int32)
@@ -137,21 +138,21 @@ class KindSet:
         Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
         """
         first = second = signed_function(half, self.voters.K)[None, :]
-        kinds = zip(self.voters.kinds, self.states, self._choices, strict=True)
-        for (n, each), states, (before, at) in kinds:
+        groups = zip(self.voters.groups, self.states, self._choices, strict=True)
+        for (n, each), states, (before, at) in groups:
             stop_after(deadline)
             corners = corners_of(each)
             weights = delta_weights(n, each, moves_followed(n, corners.delta))
             everything = before.size == first.shape[0] * len(states)
             within = (slice(None), slice(None)) if everything else (before, at)
             width = first.shape[1] - n
-            first = self._of_kind(first, states, n, corners.hi, weights, up=True)[within].reshape(-1, width)
-            second = self._of_kind(second, states, n, 1.0 - corners.hi, weights, up=False)[within].reshape(-1, width)
+            first = self._of_group(first, states, n, corners.hi, weights, up=True)[within].reshape(-1, width)
+            second = self._of_group(second, states, n, 1.0 - corners.hi, weights, up=False)[within].reshape(-1, width)
         return first[:, 0], second[:, 0]
 
     @staticmethod
-    def _of_kind(levels: Array, states: list[CornerCounts], n: int, p: float, weights: Array, *, up: bool) -> Array:
-        """Average T over the voters of a kind, for every state: shape (r, w) → (r, states, w − n)."""
+    def _of_group(levels: Array, states: list[CornerCounts], n: int, p: float, weights: Array, *, up: bool) -> Array:
+        """Average T over the voters of a group, for every state: shape (r, w) → (r, states, w − n)."""
         width = levels.shape[1] - n
         result = np.empty((levels.shape[0], len(states), width))
         level, high = levels, 0
@@ -169,8 +170,8 @@ class KindSet:
     def rounding(self, ratio: CostRatio) -> float:
         """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
         voters = self.voters
-        terms = sum(2 * moves_followed(n, corners_of(each).delta) + 8 for n, each in voters.kinds)
-        one_term = STEP_ERROR * (voters.K + terms) + 2.0 * TAIL * len(voters.kinds)
+        terms = sum(2 * moves_followed(n, corners_of(each).delta) + 8 for n, each in voters.groups)
+        one_term = STEP_ERROR * (voters.K + terms) + 2.0 * TAIL * len(voters.groups)
         return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
 
     def worst(self, half: Array) -> float:
@@ -185,7 +186,7 @@ class KindSet:
     def _worst(self, costs: Array, ratio: CostRatio) -> float:
         return float(np.nextafter(float(np.max(costs)) + self.rounding(ratio), np.inf))
 
-    def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> KindMaxima:
+    def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> GroupMaxima:
         """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest.
 
         Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
@@ -196,22 +197,22 @@ class KindSet:
         order = above[np.argsort(-costs[above], kind="stable")]
         _, dearest = np.unique(self._keys[order], return_index=True)
         chosen = order[np.sort(dearest)][:_BUCKETS]
-        return KindMaxima(
+        return GroupMaxima(
             self._worst(costs, self.ratio), tuple((float(costs[row]), self._row(int(row))) for row in chosen)
         )
 
-    def _row(self, row: int) -> KindCounts:
+    def _row(self, row: int) -> GroupCounts:
         parts: list[CornerCounts] = []
         for states, (before, at) in zip(reversed(self.states), reversed(self._choices), strict=True):
             parts.append(states[at[row]])
             row = int(before[row])
-        return KindCounts(tuple(reversed(parts)))
+        return GroupCounts(tuple(reversed(parts)))
 
     def steps(self) -> int:
         """Bound how many averages `worst_ball` takes."""
         total, prefix = 0, 1
         width = self.voters.K + 1
-        for (n, _), states in zip(self.voters.kinds, self.states, strict=True):
+        for (n, _), states in zip(self.voters.groups, self.states, strict=True):
             prefix, width = prefix * len(states), width - n
             total += 2 * prefix * (width + n) * max(1, n)
         return total
@@ -221,12 +222,12 @@ class KindSet:
         with ctx.workprec(bits):
             start = [arb(float(value)) for value in signed_function(half, self.voters.K)]
             pairs = [(start, start, 0)]
-            for (n, each), states in zip(self.voters.kinds, self.states, strict=True):
+            for (n, each), states in zip(self.voters.groups, self.states, strict=True):
                 corners = corners_of(each)
                 pairs = [
                     (
-                        _ball_of_kind(first, state, n, corners.ball_hi, corners.ball_delta, up=True),
-                        _ball_of_kind(second, state, n, 1 - corners.ball_hi, corners.ball_delta, up=False),
+                        _ball_of_group(first, state, n, corners.ball_hi, corners.ball_delta, up=True),
+                        _ball_of_group(second, state, n, 1 - corners.ball_hi, corners.ball_delta, up=False),
                         touched + state.touched,
                     )
                     for first, second, touched in pairs
@@ -237,12 +238,12 @@ class KindSet:
             return reduce(arb.max, costs)
 
 
-def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | KindSet:
+def rows_of(voters: Voters, epsilon: Fraction) -> FullSet | GroupSet:
     """Return all rows of these voters, alike or not, for the cost with c = e^epsilon."""
-    return FullSet(voters, epsilon) if voters.own is None else KindSet(voters, epsilon)
+    return FullSet(voters, epsilon) if voters.per_voter is None else GroupSet(voters, epsilon)
 
 
-def _ball_of_kind(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:
+def _ball_of_group(level: list[arb], state: CornerCounts, n: int, p: arb, delta: arb, *, up: bool) -> list[arb]:
     moved = state.moved_zeros if up else state.moved_ones_prime
     for probability in [p] * state.high + ([delta] if up else [1 - delta]) * moved:
         level = [(1 - probability) * low + probability * high for low, high in pairwise(level)]

@@ -16,7 +16,7 @@ import numpy as np
 from darrm.loss.profile import PrivacyProfile
 from darrm.majority.corners import ratio_of
 from darrm.majority.full_set import FullSet
-from darrm.majority.groups import KindSet
+from darrm.majority.groups import GroupSet
 from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
 from darrm.problem import Problem, Voters
@@ -48,10 +48,10 @@ def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float
 
 def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:
     ratios = [ratio_of(epsilon) for epsilon in epsilons]
-    if voters.own is None:
+    if voters.per_voter is None:
         costs = [FullSet(voters, epsilon).maxima(gamma.half).worst for epsilon in epsilons]
     else:
-        costs = KindSet(voters, epsilons[0]).worst_at(gamma.half, ratios)
+        costs = GroupSet(voters, epsilons[0]).worst_at(gamma.half, ratios)
     # three rounded operations on numbers of at most 2·ratio + 1
     bounds = [
         0.5 * (1.0 - ratio.value + cost) + 8.0 * _UNIT * (1.0 + ratio.value)

@@ -42,7 +42,7 @@ from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve, log_renyi_sums
 from darrm.loss.vote_counts import undominated
 from darrm.majority.corners import ratio_of
 from darrm.majority.dominating import TAIL, DominatingFamily
-from darrm.majority.groups import KindSet
+from darrm.majority.groups import GroupSet
 from darrm.majority.kernels import moved_zeros
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
@@ -153,8 +153,8 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
     grid = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if not np.all((grid > 1.0) & np.isfinite(grid)):
         checks.fail("orders", grid.tolist(), "finite and above 1")
-    if voters.own is not None:
-        return _divergences_of_kinds(voters, gamma, grid)
+    if voters.per_voter is not None:
+        return _divergences_of_groups(voters, gamma, grid)
     rows = RenyiRows(voters)
     error = rows.relative_error()
     if not np.isfinite(error):
@@ -244,10 +244,10 @@ def _largest(order: Array, parts: Array, error: float) -> Array:
     return np.asarray(np.where(np.isnan(largest), np.inf, np.maximum(0.0, largest / (order[..., 0] - 1.0))))
 
 
-def _divergences_of_kinds(voters: Voters, gamma: NoiseFunction, orders: Array) -> Array:
+def _divergences_of_groups(voters: Voters, gamma: NoiseFunction, orders: Array) -> Array:
     """Bound the worst Rényi divergence between neighbors for each order, shape (n,) → (n,); ∞ if unknown."""
     equal = ratio_of(Fraction(0))
-    rows = KindSet(voters, Fraction(0))
+    rows = GroupSet(voters, Fraction(0))
     first, second = rows.expectations(gamma.half)
     off = 0.5 * rows.rounding(equal) + 4.0 * _UNIT
     P, Q = np.minimum(0.5 * (1.0 + first) + off, 1.0), np.maximum(0.5 * (1.0 + second) - off, 0.0)

@@ -235,7 +235,7 @@ def _labelled(result: Result) -> list[Multiplier]:
 
 def _in_proportion(rows: Iterable[Multiplier], problem: Problem, factor: Fraction) -> tuple[Multiplier, ...]:
     """Scale multipliers to the rows of the original problem, which are smaller by ``factor`` if voters are private."""
-    grown = float(min(factor, _LARGEST_FACTOR)) if problem.voters.private_kinds else 1.0
+    grown = float(min(factor, _LARGEST_FACTOR)) if problem.voters.private_groups else 1.0
     return tuple((y * grown, row) for y, row in rows)
 
 
@@ -247,6 +247,6 @@ def _of_fewer(problem: Problem) -> Problem | None:
     voters = problem.voters
     fewer = voters.K // (2 * _PART) * 2 + voters.K % 2  # keeps the parity, so ties too
     is_private = voters.each.is_private
-    if fewer < _FEWEST or voters.own is not None or (is_private and problem.exact_m > fewer):
+    if fewer < _FEWEST or voters.per_voter is not None or (is_private and problem.exact_m > fewer):
         return None
     return replace(problem, voters=replace(voters, K=fewer, overlap=min(fewer, -(-voters.reached // _PART))))

@@ -218,7 +218,7 @@ def _program(partitions: Partitions, prior: Prior, least: float) -> BlockProgram
 
 def _drawn_laws(problem: Problem) -> list[PluralityLaw]:
     voters = problem.voters
-    if not voters.each.is_private or voters.own is not None:
+    if not voters.each.is_private or voters.per_voter is not None:
         return []
     number = min(voters.K, int(problem.exact_m))
     fails = 1 - (1 - voters.each.exact_delta) ** number

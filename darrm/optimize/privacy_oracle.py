@@ -7,7 +7,7 @@ import numpy as np
 
 from darrm.majority.corners import CornerCounts, Row, budget_below
 from darrm.majority.dominating import choose_violated, stop_after
-from darrm.majority.groups import KindSet, rows_of
+from darrm.majority.groups import GroupSet, rows_of
 from darrm.numerics import Array
 from darrm.optimize.request import thorough_rows
 from darrm.problem import Problem
@@ -37,7 +37,7 @@ class PrivacyOracle:
         gamma, full = self.shape.variables_to_gamma(point), self.full
         limit = self.budget * (1.0 + _BROKEN)
         rows: Sequence[Row]
-        if isinstance(full, KindSet):
+        if isinstance(full, GroupSet):
             seen = full.maxima(gamma, limit, deadline)
             worst, rows, thorough = seen.worst, [row for _, row in seen.broken], True
         elif thorough:

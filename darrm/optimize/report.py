@@ -348,13 +348,14 @@ def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:
     """Call `fitting`; unless ``quiet``, report the rounding on standard error."""
     found = fitting(voters, classes)
     if found != voters and not quiet:
-        before, after = voters.private_kinds, found.private_kinds
+        before, after = voters.private_groups, found.private_groups
         lost = sum(n for n, _ in before) - sum(n for n, _ in after)
         grown = [sum(each.epsilon * n for n, each in some) for some in (after, before)]
         how = f"{lost} voters to no privacy" if lost else f"all ε together by a factor of {grown[0] / grown[1]:.4g}"
-        kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in found.kinds)
+        kinds = ", ".join(f"{n} {'voter' if n == 1 else 'voters'} {each}" for n, each in found.groups)
+        number = len(voters.groups)
         sys.stderr.write(
-            f"note: {len(voters.kinds)} kinds of voters have more rows than are looked at, so ε and Δ were rounded up, "
+            f"note: {number} kinds of voters have more rows than are looked at, so ε and Δ were rounded up, "
             f"{how}: {kinds}\n"
         )
     return found

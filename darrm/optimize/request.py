@@ -8,7 +8,7 @@ import numpy as np
 
 from darrm import priors
 from darrm.majority.corners import Row
-from darrm.majority.groups import check_kinds
+from darrm.majority.groups import check_groups
 from darrm.numerics.exact_sampling import require_generator
 from darrm.priors import Independent, Prior
 from darrm.privacy import PrivacyParams
@@ -53,7 +53,7 @@ class Request:
         priors.checked(self.belief)
         if self.rng is not None:
             require_generator(self.rng)
-        if self.solver == "reference" and voters.own is not None:
+        if self.solver == "reference" and voters.per_voter is not None:
             checks.fail("solver", self.solver, "'production' where voters differ")
         if self.solver == "reference" and self.is_sampled:
             advice = "one row a draw is not written down"
@@ -97,7 +97,7 @@ def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
     law for a larger ε is a good proposal for a smaller one, and its scaled multipliers give a good bound.
     """
     voters, target = problem.voters, problem.target
-    privacies = [each for _, each in voters.private_kinds] or [target]
+    privacies = [each for _, each in voters.private_groups] or [target]
     size = max(each.exact_epsilon + each.exact_delta for each in privacies)
     if size >= least or is_open(problem.classes):  # a string from only one person must be hidden by δ alone
         return problem, Fraction(1)
@@ -108,16 +108,16 @@ def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
             return params
         return PrivacyParams(factor * params.exact_epsilon, min(factor * params.exact_delta, _LARGEST_DELTA))
 
-    own = None if voters.own is None else tuple(map(grown, voters.own))
-    return Problem(replace(voters, each=grown(voters.each), own=own), grown(target), problem.classes), factor
+    own = None if voters.per_voter is None else tuple(map(grown, voters.per_voter))
+    return Problem(replace(voters, each=grown(voters.each), per_voter=own), grown(target), problem.classes), factor
 
 
 def check_size(voters: Voters, shape: str = "free") -> None:
     """Raise unless a search of the dominating family takes seconds and its rows fit in memory."""
-    if voters.own is not None:
+    if voters.per_voter is not None:
         if shape != "monotone":
             checks.fail("shape", shape, "'monotone' where voters differ", "only its rows are known")
-        check_kinds(voters)
+        check_groups(voters)
     averages, most = (voters.reached + 1) * voters.K, MOST_AVERAGES[shape]
     if averages > most:
         advice = "take fewer voters, a smaller overlap" + (", or the monotone shape" if shape == "free" else "")
@@ -133,7 +133,7 @@ def thorough_rows(K: int) -> int:
 
 def default_shape(voters: Voters) -> str:
     """Return ``"free"``, or ``"monotone"`` if voters differ."""
-    return "free" if voters.own is None else "monotone"
+    return "free" if voters.per_voter is None else "monotone"
 
 
 def default_prior(objective: str) -> Prior:

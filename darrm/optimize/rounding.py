@@ -15,7 +15,7 @@ import numpy as np
 
 from darrm.majority.corners import CornerCounts, Row, budget_below
 from darrm.majority.error_bound import largest, lower_bound
-from darrm.majority.groups import MOST_KINDS, KindCounts, can_be_looked_at
+from darrm.majority.groups import MOST_GROUPS, GroupCounts, can_be_looked_at
 from darrm.plurality import voter_corners
 from darrm.priors import Prior, weights_of
 from darrm.problem import Problem, Voters, is_law_a_gamma
@@ -31,7 +31,7 @@ def fitting(voters: Voters, classes: int = 2) -> Voters:
 
     >>> from darrm import PrivacyParams
     >>> many = Voters.of([PrivacyParams(f"0.{n}") for n in range(10, 50)])
-    >>> len(many.kinds), len(fitting(many).kinds), fitting(many).cover(many)
+    >>> len(many.groups), len(fitting(many).groups), fitting(many).cover(many)
     (40, 3, True)
     """
 
@@ -40,10 +40,10 @@ def fitting(voters: Voters, classes: int = 2) -> Voters:
             return can_be_looked_at(rounded)
         return voter_corners.can_be_looked_at(rounded, classes)
 
-    if voters.own is None or fits(voters):
+    if voters.per_voter is None or fits(voters):
         return voters
     fitted = Voters(voters.K, voters.each, voters.overlap, voters.models)
-    for kinds in range(2, min(MOST_KINDS, len(voters.kinds)) + 1):
+    for kinds in range(2, min(MOST_GROUPS, len(voters.groups)) + 1):
         rounded = voters.rounded(kinds)
         if not fits(rounded):
             break
@@ -75,13 +75,13 @@ def least_error(voters: Voters, table: Table, prior: Prior) -> float:
     master = Master(expected_error_program(weights, Shape.MONOTONE))
     master.add_rows(Shape.MONOTONE.rows(coefficients), np.full(len(rows), budget), rows)
     duals = zip(master.solve().duals.tolist(), master.labels, strict=True)
-    multipliers = [(y, row) for y, row in duals if isinstance(row, KindCounts)]
+    multipliers = [(y, row) for y, row in duals if isinstance(row, GroupCounts)]
     return lower_bound(problem, weights, "monotone", largest(multipliers, voters))
 
 
-def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[KindCounts]:
+def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[GroupCounts]:
     """Put the true voters at the corners of a rounded row: of each kind the weakest at (hi, lo), or the strongest."""
-    parts = [(part, n) for (part, _), (n, _) in zip(row.parts_of(rounded), rounded.kinds, strict=True)]
+    parts = [(part, n) for (part, _), (n, _) in zip(row.parts_of(rounded), rounded.groups, strict=True)]
     for weakest_first in (True, False):
         places: list[CornerCounts] = []
         for part, n in parts:
@@ -91,7 +91,7 @@ def _true_rows(row: Row, rounded: Voters, voters: Voters) -> Iterator[KindCounts
             high = [CornerCounts(1, 0, 0, 0)] * (n - len(near))
             places += high + near if weakest_first else near + high
         at = iter(places)
-        yield KindCounts(tuple(reduce(_together, islice(at, n)) for n, _ in voters.kinds))
+        yield GroupCounts(tuple(reduce(_together, islice(at, n)) for n, _ in voters.groups))
 
 
 def _together(one: CornerCounts, other: CornerCounts) -> CornerCounts:

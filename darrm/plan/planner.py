@@ -233,7 +233,7 @@ def affordable(
     if accuracy <= guess:  # any number of queries would do
         checks.fail("accuracy", accuracy, f"above {guess:.4g}, that of random guessing")
     checks.one_of(QUANTITIES, what=what)
-    if what == "voters" and workload.voters.own is not None:
+    if what == "voters" and workload.voters.per_voter is not None:
         checks.fail("what", what, "queries or epsilon", "these voters differ from each other")
     tried: dict[Workload, bool] = {}
     enough: dict[Workload, float] = {}

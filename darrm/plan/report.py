@@ -392,7 +392,7 @@ def workload_words(work: Workload) -> str:
     '--K 250 --non-private --overlap 1 --queries 1000 --total 2,0.00001'
     """
     voters, sampled = work.voters, work.voters.sampled
-    each = [voters.each] if voters.own is None else list(voters.own)
+    each = [voters.each] if voters.per_voter is None else list(voters.per_voter)
     deltas = [v.delta_text for v in each]
     deltas = deltas if len(set(deltas)) > 1 else deltas[:1]
     words = [f"--K {voters.K}"]

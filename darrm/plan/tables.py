@@ -343,7 +343,7 @@ def check_private_enough(workload: Workload) -> None:
 
 def are_equally_private(workload: Workload) -> bool:
     """Return whether all voters are private with the same (ε, δ): no table can be more private than one of them."""
-    return workload.voters.each.is_private and workload.voters.own is None
+    return workload.voters.each.is_private and workload.voters.per_voter is None
 
 
 def least_epsilon(workload: Workload, otherwise: Fraction = LEAST_EPSILON) -> Fraction:

@@ -99,11 +99,11 @@ class VoterRow:
         checks.integer_at_least(1, most=classes - 1, answers=answers)
         for part in row.parts:
             checks.integer_at_least(1, most=voters.K, count=part.count)
-            checks.integer_at_least(0, most=len(voters.kinds) - 1, group=part.group)
+            checks.integer_at_least(0, most=len(voters.groups) - 1, group=part.group)
             for label in (part.first, part.second, part.failure, part.failure_after):
                 checks.integer_at_least(0, most=classes - 1, label=label)
-        sizes = [sum(part.count for part in row.parts if part.group == group) for group in range(len(voters.kinds))]
-        if sizes != [count for count, _ in voters.kinds]:
+        sizes = [sum(part.count for part in row.parts if part.group == group) for group in range(len(voters.groups))]
+        if sizes != [count for count, _ in voters.groups]:
             checks.fail("voters of a row", sizes, "as many of each group as there are")
         if sum(part.count for part in row.parts if _changes(part, problem)) > voters.reached:
             checks.fail("voters of a row who change", len(row.parts), f"at most {voters.reached}")
@@ -326,14 +326,14 @@ def _most_and_least(before: Array, after: Array) -> tuple[int, int]:
 
 def _changes(part: VotersAtCorner, problem: Problem) -> bool:
     """Whether these voters have other laws on the neighboring data."""
-    can_fail = problem.voters.kinds[part.group][1].exact_delta > 0
+    can_fail = problem.voters.groups[part.group][1].exact_delta > 0
     return part.first != part.second or (can_fail and part.failure != part.failure_after)
 
 
 @lru_cache(maxsize=4096)
 def _coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array]:
     K, C = problem.voters.K, problem.classes
-    corners = [corners_of(each) for _, each in problem.voters.kinds]
+    corners = [corners_of(each) for _, each in problem.voters.groups]
     sides = []
     for is_after in (False, True):
         law, votes = np.ones(1), 0

@@ -66,7 +66,7 @@ def share_for_drawn(problem: Problem, each: Array) -> float | None:
 
 def _drawn(problem: Problem, each: Array) -> _Drawn | None:
     voters, C = problem.voters, problem.classes
-    if len(voters.kinds) > 1 or not voters.each.is_private:
+    if len(voters.groups) > 1 or not voters.each.is_private:
         return None
     most = int(problem.target.exact_epsilon / voters.each.exact_epsilon)
     most = voters.K if most >= voters.reached else most

@@ -118,15 +118,15 @@ class Weights:
     def __init__(self, voters: Voters, bits: int | None) -> None:
         whole, grain = bits is not None, 1 << (bits or PRECISION_BITS)
         self.unit: Any = grain if whole else 1.0
-        corners = [corners_of(each) for _, each in voters.kinds]
-        deltas = [Fraction(-(-each.exact_delta * grain // 1), grain) for _, each in voters.kinds]
+        corners = [corners_of(each) for _, each in voters.groups]
+        deltas = [Fraction(-(-each.exact_delta * grain // 1), grain) for _, each in voters.groups]
         if voters.overlap is not None:
             deltas = [max(deltas)] * len(deltas)  # for any voter reached
         self.shares: list[tuple[Any, Any]] = []
         for corner in corners:
             high = min(grain, whole_above(corner.ball_share, bits)) if bits is not None else corner.share
             self.shares.append((high, self.unit - high))
-        sizes = [count for count, _ in voters.kinds]
+        sizes = [count for count, _ in voters.groups]
         alone = [1 - delta for delta in deltas]
         reached = sizes if voters.overlap is None else [voters.reached]
         none = math.prod(share**n for share, n in zip(alone, reached, strict=False))
@@ -157,7 +157,7 @@ class CornerSet:
         among: Iterable[int] | None = None,
     ) -> None:
         self.voters, self.classes, self.numbers = voters, classes, Weights(voters, bits)
-        self.sizes = np.array([count for count, _ in voters.kinds])
+        self.sizes = np.array([count for count, _ in voters.groups])
         own = range(answers)
         pairs = permutations(range(classes) if among is None else among, 2)
         places = [(a, b) for a, b in pairs if every or a in own or b not in own]
@@ -165,7 +165,7 @@ class CornerSet:
         places.sort(key=lambda place: (place[0] != 0 or place[1] in own, place))
         self.types = [Mover(group, a, b) for group in range(self.sizes.size) for a, b in places]
         self.group_of = np.array([mover.group for mover in self.types], dtype=np.int64)
-        self.voters_fail = any(each.exact_delta for _, each in voters.kinds)
+        self.voters_fail = any(each.exact_delta for _, each in voters.groups)
         self.ordered = 0 if self.voters_fail or among is not None else classes - answers
 
     def levels(self, values: Array) -> Iterator[Level]:
@@ -323,8 +323,8 @@ def row_blocks(
     groups, fewer = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
     voters = problem.voters
     if few:
-        pure = [PrivacyParams(each.exact_epsilon if each.is_private else "inf") for _, each in voters.kinds]
-        own = [each for (n, _), each in zip(voters.kinds, pure, strict=True) for _ in range(n)]
+        pure = [PrivacyParams(each.exact_epsilon if each.is_private else "inf") for _, each in voters.groups]
+        own = [each for (n, _), each in zip(voters.groups, pure, strict=True) for _ in range(n)]
         voters = Voters.of(own, voters.overlap)
     for number in answers:
         values = each[groups[:, :number]].sum(axis=1)
@@ -415,7 +415,7 @@ def number_of_rows(voters: Voters, classes: int) -> int:
     types = classes * (classes - 1)
     own = [
         [math.comb(moving + types - 1, types - 1) for moving in range(min(count, voters.reached) + 1)]
-        for count, _ in voters.kinds
+        for count, _ in voters.groups
     ]
     movers = touched_together(voters, own)
     return sum(n * math.comb(voters.K - j + classes - 1, classes - 1) for j, n in enumerate(movers))
@@ -428,11 +428,11 @@ def can_be_looked_at(voters: Voters, classes: int) -> bool:
 
 def check_size(voters: Voters, classes: int) -> None:
     """Check before the work that all rows can be looked at, or that voters are alike; `ValueError` names the limits."""
-    if len(voters.kinds) > 1 and not can_be_looked_at(voters, classes):
+    if len(voters.groups) > 1 and not can_be_looked_at(voters, classes):
         name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
         allowed = f"at most {_most_rows(voters):,}"
         checks.fail(name, checks.Found(f"{rows:,}"), allowed, f"take fewer of either; {SIZES_OF_PRIVATE}")
 
 
 def _most_rows(voters: Voters) -> int:
-    return _MOST_ROWS if len(voters.kinds) == 1 and not voters.each.exact_delta else _MOST_ROWS_OF_GROUPS
+    return _MOST_ROWS if len(voters.groups) == 1 and not voters.each.exact_delta else _MOST_ROWS_OF_GROUPS

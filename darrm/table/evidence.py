@@ -107,7 +107,7 @@ def curve_of(problem: Problem, law: Law) -> RenyiCurve | None:
             return None
         return curve_of_votes(_log_lies(law), law.K, problem.voters.reached, rate_of(sampling))
     curve = renyi_curve(problem.voters, law) if law.is_monotone else None
-    return None if curve is None or (problem.voters.own is not None and np.isinf(curve.values).all()) else curve
+    return None if curve is None or (problem.voters.per_voter is not None and np.isinf(curve.values).all()) else curve
 
 
 def is_cheap(problem: Problem, law: Law) -> bool:

@@ -107,7 +107,7 @@ def load_table(problem: Problem, *, shape: str = "free") -> Table:
     if not isinstance(problem, Problem):
         checks.fail("problem", problem, "a Problem", "Table.load reads a table from a file")
     voters = problem.voters
-    if not voters.each.is_private or voters.overlap is not None or voters.own is not None:
+    if not voters.each.is_private or voters.overlap is not None or voters.per_voter is not None:
         raise TableError("library", "the stored tables are for private voters, all alike, and all within reach")
     if problem != Problem.from_allowance(voters, problem.exact_m):
         raise TableError("library", "the stored tables have the default delta, 1 - (1 - Δ)^m")

@@ -13,7 +13,7 @@ from darrm.problem import OPEN, Problem, Voters, classes_in_words, is_open
 from darrm.table.evidence import Law
 from darrm.table.optimality import Optimality
 
-_MOST_KINDS = 12
+_MOST_GROUPS = 12
 _SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0)  # of the votes for the largest class, in the histograms
 _MOST_COLUMNS = 6  # of classes
 _MOST_VALUES = 11  # of a γ
@@ -55,7 +55,7 @@ def majority_heading(problem: Problem, optimality: Optimality | None, remark: st
     ]
     if problem.voters.overlap is not None:
         lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
-    elif problem.voters.own is not None:
+    elif problem.voters.per_voter is not None:
         lines.append("  one person's data may reach all of the voters (--overlap T: at most T)")
     if problem.voters.sampled is not None:
         lines.append(f"  {problem.voters.sampled}")
@@ -72,20 +72,20 @@ def _who(voters: Voters, remark: str = "") -> list[str]:
     """Describe the guarantees of the voters."""
     if voters.are_non_private:
         return ["  each voter is   not private"]
-    if voters.own is None:
+    if voters.per_voter is None:
         return [f"  each voter is   (ε, Δ)  = {voters.each}-differentially private{remark}"]
     verbs = {True: "voter is   ", False: "voters are "}
-    shown = voters.kinds[:_MOST_KINDS]
+    shown = voters.groups[:_MOST_GROUPS]
     satisfy = [f"(ε, Δ)  = {each}-differentially private" if each.is_private else "not private" for _, each in shown]
     kinds = [f"{n:5d} {verbs[n == 1]} {what}" for (n, _), what in zip(shown, satisfy, strict=True)]
-    more = len(voters.kinds) - _MOST_KINDS
+    more = len(voters.groups) - _MOST_GROUPS
     return [*kinds, f"  and so on, {more} more kinds"] if more > 0 else kinds
 
 
 def _allowance(problem: Problem) -> str:
     if not problem.voters.each.is_private:
         return ""
-    return f", m = {problem.m:g}" + ("" if problem.voters.own is None else " of the largest ε")
+    return f", m = {problem.m:g}" + ("" if problem.voters.per_voter is None else " of the largest ε")
 
 
 def majority_proof(problem: Problem, certificate: Certificate, optimality: Optimality | None) -> str:

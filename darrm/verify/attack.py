@@ -46,7 +46,7 @@ from darrm.aggregator import Released, release_of
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.corners import corners_of
 from darrm.majority.full_set import FullSet
-from darrm.majority.groups import KindSet
+from darrm.majority.groups import GroupSet
 from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max.mechanisms import NoisyMax
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
@@ -435,8 +435,8 @@ def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
 def random_pair(voters: Voters, classes: int, rng: np.random.Generator) -> Pair:
     """Choose a corner for every voter of the overlap, and a class for the others, with random shares of each."""
     among, seats = rng.permutation(classes)[:_FEW_CLASSES], list[_Seat]()
-    reached = rng.multivariate_hypergeometric([n for n, _ in voters.kinds], voters.reached)
-    for (n, each), within in zip(voters.kinds, reached, strict=True):
+    reached = rng.multivariate_hypergeometric([n for n, _ in voters.groups], voters.reached)
+    for (n, each), within in zip(voters.groups, reached, strict=True):
         many = rng.multinomial(within, rng.dirichlet(np.ones(_FEW_CORNERS)))
         corners = rng.choice(among, size=(_FEW_CORNERS, 4)).tolist()
         seats += [(count, each, tuple(corner)) for count, corner in zip(many.tolist(), corners, strict=True)]
@@ -446,7 +446,7 @@ def random_pair(voters: Voters, classes: int, rng: np.random.Generator) -> Pair:
 
 def _moving(voters: Voters, moving: int, to: tuple[int, ...]) -> Iterator[_Seat]:
     """Place the voters with the weakest guarantees at corners from class 0 to other classes, with all of their Δ."""
-    for n, each in voters.kinds:
+    for n, each in voters.groups:
         for place, label in enumerate(to):
             yield (min(n, moving) + place) // len(to), each, (0, label, 0, label)
         moving -= min(n, moving)
@@ -505,8 +505,8 @@ def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
 
 
 def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
-    if voters.own is not None:
-        return KindSet(voters, epsilon).maxima(gamma.half, -math.inf).broken[0][1].probabilities(voters)
+    if voters.per_voter is not None:
+        return GroupSet(voters, epsilon).maxima(gamma.half, -math.inf).broken[0][1].probabilities(voters)
     separation = FullSet(voters, epsilon)
     maxima = separation.family.maxima(gamma.half, separation.ratio)
     level = int(np.argmax(maxima.costs))

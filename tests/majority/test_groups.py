@@ -23,7 +23,7 @@ from darrm.loss.composition import optimal_epsilon
 from darrm.majority import baselines
 from darrm.majority.corners import corners_of, full_set_size
 from darrm.majority.error_bound import lower_bound
-from darrm.majority.groups import KindCounts, KindSet, number_of_rows
+from darrm.majority.groups import GroupCounts, GroupSet, number_of_rows
 from darrm.majority.noise_function import NoiseFunction, signed_function
 from darrm.majority.profile import divergence, privacy_profile
 from darrm.majority.renyi import renyi_divergences
@@ -64,7 +64,7 @@ def monotone(draw: st.DrawFn, K: int) -> Array:
 
 
 def own_of(voters: Voters) -> tuple[PrivacyParams, ...]:
-    return voters.own or (voters.each,) * voters.K
+    return voters.per_voter or (voters.each,) * voters.K
 
 
 def corner_choices(voters: Voters) -> list[tuple[Array, Array]]:
@@ -85,7 +85,7 @@ def cost(g: Array, ratio: float, p: Array, p_prime: Array) -> float:
 
 @given(data=st.data(), voters=voters_that_differ(), epsilon=st.sampled_from(EPSILONS))
 def test_the_worst_cost_is_that_of_all_eight_corners(data: st.DataObject, voters: Voters, epsilon: str) -> None:
-    half, rows = data.draw(monotone(voters.K)), KindSet(voters, Fraction(epsilon))
+    half, rows = data.draw(monotone(voters.K)), GroupSet(voters, Fraction(epsilon))
     g, ratio = signed_function(half, voters.K), math.exp(float(epsilon))
     true = max(cost(g, ratio, *pair) for pair in corner_choices(voters))
     assert true - 1e-14 * ratio <= rows.worst(half) <= true + 1e-11 * ratio
@@ -126,7 +126,7 @@ def test_a_certain_answer_has_no_curve() -> None:
 
 @given(data=st.data(), voters=voters_that_differ(most=6))
 def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, voters: Voters) -> None:
-    half, rows = data.draw(monotone(voters.K)), KindSet(voters, Fraction(1, 2))
+    half, rows = data.draw(monotone(voters.K)), GroupSet(voters, Fraction(1, 2))
     g, ratio = signed_function(half, voters.K), math.exp(0.5)
     assert number_of_rows(voters) == rows.expectations(half)[0].size <= full_set_size(voters)
     for found, row in rows.maxima(half, -math.inf).broken:
@@ -140,20 +140,20 @@ def test_rows_are_rows_and_their_coefficients_are_costs(data: st.DataObject, vot
 def test_a_row_is_of_voters_of_whom_as_many_are_reached(voters: Voters) -> None:
     """A row that touches more would make the bound on all γ a false one, and so would one of other voters."""
     of_all = Voters.of(own_of(voters))
-    for _, row in KindSet(of_all, Fraction(1, 2)).maxima(np.ones(voters.num_upper_levels), -math.inf).broken:
+    for _, row in GroupSet(of_all, Fraction(1, 2)).maxima(np.ones(voters.num_upper_levels), -math.inf).broken:
         p, p_prime = row.probabilities(of_all)
         touched = np.count_nonzero(p != p_prime)
         within = [row.is_of(Voters.of(own_of(voters), reached)) for reached in range(1, voters.K + 1)]
         assert within == [touched <= reached for reached in range(1, voters.K + 1)]
         for place, part in enumerate(row.parts):
             one_more = replace(part, ones=part.ones + 1)
-            assert not KindCounts((*row.parts[:place], one_more, *row.parts[place + 1 :])).is_of(of_all)
+            assert not GroupCounts((*row.parts[:place], one_more, *row.parts[place + 1 :])).is_of(of_all)
 
 
 @given(voters=voters_that_differ(most=5))
 def test_the_rows_of_the_full_set_are_all_multisets(voters: Voters) -> None:
     """Kind by kind, a multiset of corners with p ≠ p' for at most t voters in all: listed here one by one."""
-    kinds = [combinations_with_replacement(corner_pairs(Voters(1, each)).tolist(), n) for n, each in voters.kinds]
+    kinds = [combinations_with_replacement(corner_pairs(Voters(1, each)).tolist(), n) for n, each in voters.groups]
     chosen = (sum(p != p_prime for corners in pick for p, p_prime in corners) for pick in product(*kinds))
     assert full_set_size(voters) == sum(touched <= voters.reached for touched in chosen)
 
@@ -267,7 +267,7 @@ def test_the_profile_is_that_of_all_corners(data: st.DataObject, voters: Voters)
 def test_any_multipliers_of_any_rows_give_a_bound(data: st.DataObject, voters: Voters) -> None:
     problem, prior = Problem(voters, PrivacyParams("0.3", "0.01")), priors.Dirichlet()
     table = optimize_table(problem, prior=prior)
-    rows = KindSet(voters, Fraction(3, 10)).maxima(table.gamma.half, -math.inf).broken
+    rows = GroupSet(voters, Fraction(3, 10)).maxima(table.gamma.half, -math.inf).broken
     chosen = data.draw(st.lists(st.tuples(st.floats(0.0, 0.1), st.sampled_from([row for _, row in rows])), max_size=3))
     weights = priors.weights_of(prior, voters.K)
     assert table.optimality is not None
@@ -294,16 +294,16 @@ def test_a_solve_that_starts_from_equal_voters_takes_none_of_their_rows() -> Non
 def test_thousands_of_kinds_are_rounded_at_once() -> None:
     own = [PrivacyParams(f"0.{10_000 + n}") for n in range(5_000)]
     rounded = Voters.of(own).rounded(3)
-    assert len(rounded.kinds) == 3
+    assert len(rounded.groups) == 3
     assert rounded.cover(Voters.of(own))
-    assert sum(n for n, _ in rounded.kinds) == 5_000
+    assert sum(n for n, _ in rounded.groups) == 5_000
 
 
 def test_states_of_large_kinds_are_those_within_reach() -> None:
     """All states of 100 voters with moves are five million, and one person reaches one voter."""
     own = [PrivacyParams("0.1", "1e-6")] * 60 + [PrivacyParams("0.2", "1e-6")] * 61
     table = optimize_table(Problem(Voters.of(own, 1), PrivacyParams("0.1", "1e-5")), prior=priors.Dirichlet())
-    rows = KindSet(table.problem.voters, Fraction(1, 10))
+    rows = GroupSet(table.problem.voters, Fraction(1, 10))
     assert max(map(len, rows.states)) < 1000
     assert rows.expectations(table.gamma.half)[0].size == number_of_rows(table.problem.voters)
 
@@ -312,7 +312,7 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     own = [PrivacyParams(f"0.{n}", delta) for n, delta in ((10, "0"), (11, "1e-5"), (12, "0"), (40, "0"), (45, "1e-6"))]
     voters = Voters.of(own, 2, models=True)
     rounded = voters.rounded(2)
-    assert [(n, each.epsilon_text, each.delta_text) for n, each in rounded.kinds] == [
+    assert [(n, each.epsilon_text, each.delta_text) for n, each in rounded.groups] == [
         (2, "0.45", "0.000001"),
         (3, "0.12", "0.00001"),
     ]
@@ -321,7 +321,7 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
     assert (rounded.overlap, rounded.models) == (2, True)
     assert voters.rounded(5) == voters == voters.rounded(9)
     assert voters.rounded(1) == Voters(5, PrivacyParams("0.45", "1e-5"), 2, models=True)
-    sizes = [len(fitting(Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(K)])).kinds) for K in (11, 40, 300)]
+    sizes = [len(fitting(Voters.of([PrivacyParams(f"0.{100 + n}") for n in range(K)])).groups) for K in (11, 40, 300)]
     assert sizes == [11, 3, 1]
 
 
@@ -329,7 +329,7 @@ def test_rounding_up_asks_for_no_more_than_it_has_to() -> None:
 @example(Voters.of([PrivacyParams("0.02", "0.2"), PrivacyParams("0.02")], overlap=1), 2)
 def test_what_rounding_costs_is_bounded(voters: Voters, kinds: int) -> None:
     target, prior = PrivacyParams("0.4", "0.01"), priors.Dirichlet()
-    assume(voters.rounded(kinds).own is not None)  # equal voters have no target below their own ε
+    assume(voters.rounded(kinds).per_voter is not None)  # equal voters have no target below their own ε
     rounded = optimize_table(Problem(voters.rounded(kinds), target), prior=prior)
     true = optimize_table(Problem(voters, target), prior=prior)
     bound = least_error(voters, rounded, prior)
@@ -364,7 +364,7 @@ def test_some_voters_may_promise_nothing(tmp_path: Path) -> None:
     assert {PROVED} <= {verdict.verdict for verdict in verdicts} <= {PROVED, ASSUMED, CONSISTENT}
     assert "5 of 7 voters are (0.1, 1e-05)-DP" in {verdict.claim for verdict in verdicts}
     assert (voters.are_non_private, voters.are_private_models, plain.are_non_private) == (False, False, True)
-    assert [n for n, _ in voters.private_kinds] == [5]
+    assert [n for n, _ in voters.private_groups] == [5]
     assert charge_of(table).as_for_plain_voters(4) is None
     assert charge_of(plain_table).as_for_plain_voters(4) is not None
     with pytest.raises(ValueError, match="as private as those of the table"):
@@ -435,7 +435,7 @@ def test_rounding_keeps_who_promises_nothing_apart() -> None:
     plain, few = PrivacyParams("inf"), [PrivacyParams(f"0.{n}") for n in (10, 11, 40, 45)]
     many = [PrivacyParams(f"0.{1000 + n}") for n in range(300)]
     rounded = (Voters.of([*many, plain]).rounded(2), Voters.of([plain, *few]).rounded(3))
-    kinds = [[(n, each.epsilon_text) for n, each in voters.kinds] for voters in rounded]
+    kinds = [[(n, each.epsilon_text) for n, each in voters.groups] for voters in rounded]
     assert kinds == [[(1, "inf"), (300, "0.1299")], [(1, "inf"), (2, "0.45"), (2, "0.11")]]
 
 
@@ -451,8 +451,8 @@ def test_what_is_not_known_of_voters_that_differ_is_refused() -> None:
         (lambda: Voters.of([PrivacyParams(0), PrivacyParams(1)]), "no information"),
         (lambda: Voters.of([]), "one for each voter"),
         (lambda: Voters.of(PrivacyParams(1)), "one for each voter"),  # type: ignore[arg-type]
-        (lambda: Voters.of([PrivacyParams(1), 2]), "own must be a pair"),  # type: ignore[list-item]
-        (lambda: Voters(2, PrivacyParams(1), own=(PrivacyParams(1), PrivacyParams(2))), "Voters.of"),
+        (lambda: Voters.of([PrivacyParams(1), 2]), "per_voter must be a pair"),  # type: ignore[list-item]
+        (lambda: Voters(2, PrivacyParams(1), per_voter=(PrivacyParams(1), PrivacyParams(2))), "Voters.of"),
         (lambda: Problem(problem.voters, PrivacyParams(0, "0.1")), "positive"),
     ]
     for call, words in refused:

@@ -70,7 +70,7 @@ def _check(seed: int) -> None:
     assert optimality is not None
     assert table.certificate.worst_cost <= table.certificate.budget
     assert Table.from_json(table.to_json()).certificate == table.certificate
-    if problem.has_noise_function and problem.voters.each.is_private and problem.voters.own is None:
+    if problem.has_noise_function and problem.voters.each.is_private and problem.voters.per_voter is None:
         drawn = _error_of_drawn(problem, int(problem.m), optimality.prior)
         assert optimality.value <= drawn * (1.0 + 1e-5) + 1e-9
         assert optimality.bound <= drawn + 1e-12  # that rule is private

@@ -76,7 +76,7 @@ def pairs_of_laws(voters: Voters, classes: int) -> tuple[Array, Array]:
     """The laws of the histogram on both sides for every multiset of corners in which at most t voters change."""
     before = after = nobody(voters.K, classes)
     changed = np.zeros(1, dtype=int)
-    for count, each in voters.kinds:
+    for count, each in voters.groups:
         corners = corners_of(each, classes)
         changes = [not np.allclose(p, q) for p, q in corners]
         last = np.zeros(len(changed), dtype=int)  # a multiset is a row that never goes back
@@ -196,7 +196,7 @@ def test_with_a_delta_the_bound_is_above_and_near(case: tuple[Voters, int], seed
     bound, _ = voter_corners.largest_excess(problem, law)
     by_hand = worst_by_hand(voters, law, exp(1.0))
     second_order = comb(voters.reached, 2) * voters.each.delta**2 * (1.0 + exp(1.0))
-    assert by_hand - 1e-12 <= float(bound) <= by_hand + 1e-12 + second_order + (1e-3 if voters.own else 0.0)
+    assert by_hand - 1e-12 <= float(bound) <= by_hand + 1e-12 + second_order + (1e-3 if voters.per_voter else 0.0)
     broken = [
         row
         for block in voter_corners.row_blocks(problem, law.each, range(1, classes))
@@ -375,7 +375,7 @@ def test_the_profile_is_the_worst_divergence_at_every_epsilon(case: tuple[Voters
     law, problem = any_law(voters, classes, seed, falls=True), problem_of(voters, classes)
     profile = profile_of_answers(problem, law)
     assert profile is not None
-    loose = 1e-3 if voters.own is not None else 1e-4  # of Δ = 0.001
+    loose = 1e-3 if voters.per_voter is not None else 1e-4  # of Δ = 0.001
     for epsilon in (0.0, 0.1, 0.4, 0.9, 2.0):
         by_hand, bound = worst_by_hand(voters, law, exp(epsilon)), profile.delta_at(epsilon)
         assert by_hand - 1e-12 <= bound

@@ -213,7 +213,7 @@ def test_labels_of_private_voters_are_averaged_over_all_that_they_say(name: str)
 def test_pairs_are_neighbors(voters: Voters, classes: int) -> None:
     rng = np.random.default_rng(1)
     pairs = [random_pair(voters, classes, rng) for _ in range(30)] + [pair for _, pair in near_ties(voters, classes)]
-    strengths = sorted(each.epsilon if each.is_private else math.inf for n, each in voters.kinds for _ in range(n))
+    strengths = sorted(each.epsilon if each.is_private else math.inf for n, each in voters.groups for _ in range(n))
     assert max(moved_in(pair, voters, strengths) for pair in pairs) == voters.reached
 
 
@@ -221,7 +221,7 @@ def moved_in(pair: Pair, voters: Voters, strengths: list[float]) -> int:
     """Hold every voter's two laws against the definition; return how many voters move."""
     assert pair.sizes.sum() == voters.K
     assert pair.sides.sum(axis=2) == pytest.approx(1.0)
-    delta, needed = max(each.delta for _, each in voters.kinds), list[float]()
+    delta, needed = max(each.delta for _, each in voters.groups), list[float]()
     for n, before, after in zip(pair.sizes, *pair.sides, strict=True):
         if not np.array_equal(before, after):
             least = [

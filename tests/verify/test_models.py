@@ -77,7 +77,7 @@ def test_each_bound_is_the_accountants(name: str) -> None:
         found = proved(account, Fraction(delta), enough)[BOUNDS[bound.name]]
         assert found <= enough * (1 + room)
         # models that differ count as what they are here, as the most public of them for the accountant
-        if voters.own is None:
+        if voters.per_voter is None:
             lower = proved(account, Fraction(delta), enough * Fraction(9, 10)).get(BOUNDS[bound.name])
             assert lower is None or lower >= enough * (1 - Fraction(1, 10**6))
     least = smallest_total(account, Fraction(delta), enough=spent.epsilon)
