@@ -285,7 +285,7 @@ class PrivacyAccountant:
         if self.queries <= 1:
             return True
         declared = self._voters is not None and self._voters.are_private_models
-        return not declared and not any(kind.alone for kind in self._counts)
+        return not declared and not any(kind.non_composable for kind in self._counts)
 
     def spent(self, delta: float) -> Spent:
         """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, and name the smallest."""

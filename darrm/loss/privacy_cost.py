@@ -72,7 +72,7 @@ class PrivacyCost:
         models.
     sample
         The voters that each label samples, if few: another bound on several answers of private models.
-    alone
+    non_composable
         Whether the proof covers one query only: always for private models.
     labels
         The largest number of labels that one query pays for: more than 1 for a run with one cost.
@@ -114,7 +114,7 @@ class PrivacyCost:
     reached: int | None = field(default=None, compare=False)
     for_plain_voters: tuple[PrivacyCost, ...] = ()
     sample: Sample | None = None
-    alone: bool = False
+    non_composable: bool = False
     labels: int = 1
     table: str = field(default="", compare=False)
     sampling: Subsampling | None = None
@@ -127,7 +127,7 @@ class PrivacyCost:
         checks.integer_at_least(1, count=self.count, advice="a cost is for at least one query")
         checks.integer_at_least(1, labels=self.labels)
         checks.probability(vanishing=self.vanishing)
-        checks.instance(bool, alone=self.alone)
+        checks.instance(bool, non_composable=self.non_composable)
         if self.guarantee is not None:
             object.__setattr__(self, "guarantee", PrivacyParams.of(self.guarantee, "guarantee"))
         if self.voters is not None:
@@ -135,9 +135,9 @@ class PrivacyCost:
             object.__setattr__(self, "reached", self.voters.reached)
             object.__setattr__(self, "models", self.voters if self.voters.are_private_models else None)
             object.__setattr__(self, "sampling", self.voters.sampled)
-            object.__setattr__(self, "alone", self.alone or self.models is not None)
+            object.__setattr__(self, "non_composable", self.non_composable or self.models is not None)
         for plain in self.for_plain_voters:
-            described = plain.voters is not None and plain.voters.are_non_private and not plain.alone
+            described = plain.voters is not None and plain.voters.are_non_private and not plain.non_composable
             if self.models is None or not described or plain.count != 1:
                 raise ValueError(
                     "for_plain_voters must contain costs of one query for non-private voters, for private models"
@@ -198,7 +198,7 @@ class PrivacyCost:
         (True, None)
         """
         of_any_voters = self.voters is None or self.voters.are_non_private
-        is_for_votes = of_any_voters and not self.alone and self.sampling is None
+        is_for_votes = of_any_voters and not self.non_composable and self.sampling is None
         known = ((self,) if is_for_votes else ()) + self.for_plain_voters
         fitting = [charge for charge in known if charge.reached is not None and charge.reached >= overlap]
         if not fitting:
@@ -226,7 +226,7 @@ class PrivacyCost:
         # optional fields are written only if set, so that equal costs have equal texts
         if self.failure_probability is not None:
             document["estimate"] = [self.failure_probability, self.consent]
-        if self.alone:
+        if self.non_composable:
             document["composes"] = False
         if self.labels > 1:
             document["labels"] = self.labels
@@ -272,7 +272,7 @@ class PrivacyCost:
             voters=models,
             for_plain_voters=tuple(plain),
             sample=Sample(*document["sample"]) if "sample" in document else None,
-            alone=not composes,
+            non_composable=not composes,
             labels=document.get("labels", 1),
             sampling=Subsampling.from_json(document["sampled"]) if "sampled" in document else None,
             vanishing=document.get("vanishing", 0.0),
@@ -284,7 +284,8 @@ class PrivacyCost:
             for name, value in (("guarantee", self.guarantee), ("renyi", self.renyi), ("profile", self.profile))
             if value is not None
         ]
-        models = f", voters={self.models}" if self.models is not None else ", alone=True" if self.alone else ""
+        models = ", non_composable=True" if self.non_composable else ""
+        models = models if self.models is None else f", voters={self.models}"
         return f"PrivacyCost(what={self.what!r}, {', '.join(known)}, count={self.count}{models})"
 
 

@@ -169,7 +169,7 @@ class NoisyMaximum:
         if not self.voters.are_private_models:
             return cost
         plain = Voters(self.voters.K, PrivacyParams("inf"), overlap=self.voters.overlap)
-        return replace(cost, for_plain_voters=(replace(cost.kind, voters=plain, alone=False),))
+        return replace(cost, for_plain_voters=(replace(cost.kind, voters=plain, non_composable=False),))
 
     def release(self, votes: Votes | ArrayLike, *, rng: np.random.Generator | None = None) -> Labels:
         """Release one class for each query of K voters on C classes, as `Aggregator.release`.

@@ -27,24 +27,20 @@ from numpy.typing import NDArray
 from darrm.util import checks
 
 _BLOCK = 2**18  # coins decided at a time: 256 kB of random bytes
-_WORD_TYPES = {8: "u1", 64: "<u8"}
 _RARE = 64 * math.log(2.0)  # −log of the probability that the number of bytes drawn is another one
 
 
 class ExactCoins:
     """A row of coins, each with its own exact probability of heads.
 
-    The probabilities are in [0, 1) and have a power of two as denominator; the words after the first byte have 64 bits,
-    or 8, which makes a proof by listing all random bytes short.
+    The probabilities are in [0, 1) and have a power of two as denominator.
 
     >>> coins = ExactCoins([Fraction(0), Fraction(3, 4)])
     >>> coins.flip(np.array([0, 1, 1]), source=lambda size: bytes([255, 255, 0]))
     array([False, False,  True])
     """
 
-    def __init__(self, probabilities: Sequence[Fraction], *, word_bits: int = 64) -> None:
-        if word_bits not in _WORD_TYPES:
-            checks.fail("word_bits", word_bits, "8 or 64")
+    def __init__(self, probabilities: Sequence[Fraction]) -> None:
         if not probabilities:
             checks.fail("probabilities", probabilities, "at least one")
         for p in probabilities:
@@ -52,15 +48,14 @@ class ExactCoins:
                 checks.fail("probability", p, "in [0, 1) with a power of two as denominator")
         self.probabilities = tuple(map(Fraction, probabilities))
         longest = max(p.denominator.bit_length() - 1 for p in self.probabilities)
-        levels = max(0, -(-(longest - 8) // word_bits))
-        scaled = [int(p * 2 ** (8 + levels * word_bits)) for p in self.probabilities]
+        levels = max(0, -(-(longest - 8) // 64))
+        scaled = [int(p * 2 ** (8 + 64 * levels)) for p in self.probabilities]
         # the binary digits of probability i: the byte _first[i], then the words _rest[0][i], _rest[1][i], …
-        self._first = np.array([number >> (levels * word_bits) for number in scaled], dtype=np.uint8)
-        mask, dtype = 2**word_bits - 1, np.dtype(_WORD_TYPES[word_bits])
-        self._rest = tuple(
-            np.array([number >> (word_bits * (levels - 1 - level)) & mask for number in scaled], dtype=dtype)
-            for level in range(levels)
-        )
+        self._first = np.array([number >> (64 * levels) for number in scaled], dtype=np.uint8)
+        self._rest = [
+            np.array([number >> (64 * level) & (2**64 - 1) for number in scaled], dtype="<u8")
+            for level in reversed(range(levels))
+        ]
 
     def flip(self, which: NDArray[np.int64], *, source: Callable[[int], bytes] = os.urandom) -> NDArray[np.bool_]:
         """Flip coin ``which[q]`` for every q, independently; ``source`` gives that many uniform bytes."""

@@ -363,14 +363,14 @@ def test_costs_of_private_models_do_not_add_up() -> None:
     assert loss == pytest.approx(0.2394, abs=1e-4)
     fresh = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3]))
     assert PrivacyAccountant(charges=[fresh.repeated(2)]).spent(0.0).epsilon < loss  # what the sum would have claimed
-    assert charge.alone
-    assert not fresh.alone
+    assert charge.non_composable
+    assert not fresh.non_composable
     assert charge != fresh
 
     # a charge that a ledger kept before charges named their models
     text = charge_of(table_of(replace(MODELS, models=False), [1.0, 1 / 3])).to_text()
     nameless = PrivacyCost.from_text('{"composes":false,' + text[1:], what="DaRRM")
-    assert nameless.alone
+    assert nameless.non_composable
     assert nameless.models is None
     unknown = PrivacyAccountant(charges=[nameless.repeated(2)])
     declared = PrivacyAccountant(charges=[charge.repeated(2)])
@@ -415,7 +415,7 @@ def test_nothing_adds_up_beside_private_models() -> None:
     # models that are not private themselves: the release does not rest on their randomness
     plain = Voters(3, PrivacyParams("inf"), models=True)
     assert PrivacyAccountant(plain, [PrivacyCost("b", guarantee=QUERY, count=2)]).spent(0.01).bound == "optimal"
-    assert not charge_of(certify(Problem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).alone
+    assert not charge_of(certify(Problem(plain, PrivacyParams(1)), NoiseFunction(3, [0.1, 0.2]))).non_composable
 
 
 def test_one_query_of_private_models_keeps_its_bounds() -> None:
@@ -437,7 +437,7 @@ def test_stored_charges_keep_their_models() -> None:
     charge = charge_of(table_of(MODELS, [0.5, 1 / 3]))
     again = PrivacyCost.from_text(charge.to_text(), what="a")
     assert again == charge
-    assert (again.models, again.alone) == (MODELS, True)
+    assert (again.models, again.non_composable) == (MODELS, True)
     assert again.as_for_plain_voters(2) == charge.as_for_plain_voters(2) is not None
     assert charge != charge_of(table_of(replace(MODELS, overlap=1), [0.5, 1 / 3]))
     assert '"composes":false' in charge.to_text()  # an older release that reads it adds nothing up

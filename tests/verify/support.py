@@ -59,7 +59,7 @@ def voters_of(voters: Voters) -> Counted:
 
 def gamma_of(problem: Problem, gamma: NoiseFunction) -> Gamma:
     voters = voters_of(problem.voters)
-    return Gamma(voters.K, tuple(Fraction(float(value)) for value in gamma.half), voters.groups, voters.reached)
+    return Gamma(voters.K, tuple(Fraction(float(value)) for value in gamma.half), voters.kinds, voters.reached)
 
 
 def worst_of(gamma: Gamma, epsilon: Fraction) -> Enclosure:
