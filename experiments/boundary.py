@@ -30,7 +30,7 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from experiments import pages
-from experiments.pages import Claim, Row
+from experiments.pages import Row
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Search:
     monotone: bool
     shapes: int  # random starts
 
-    def found(self) -> Row:
+    def worst(self) -> Row:
         """Climb from every start; return the worst ratio of loss to sum, its γ and the cost of one question."""
         one, many = AllModels(self.K, 1, self.epsilon), AllModels(self.K, self.questions, self.epsilon)
         rng = np.random.default_rng([self.K, self.questions, self.monotone])
@@ -202,8 +202,8 @@ class Search:
 def searches(*, quick: bool) -> list[Search]:
     """List the searches: all sizes, or the two smallest."""
     sizes = [(3, 2, 20), (4, 2, 8)] if quick else [(3, 2, 300), (4, 2, 120), (5, 2, 30), (3, 3, 6)]
-    found = [Search(K, questions, 0.1, monotone=True, shapes=shapes) for K, questions, shapes in sizes]
-    return [*found, Search(3, 2, 0.1, monotone=False, shapes=20), Search(4, 2, 0.1, monotone=False, shapes=8)]
+    monotone = [Search(K, questions, 0.1, monotone=True, shapes=shapes) for K, questions, shapes in sizes]
+    return [*monotone, Search(3, 2, 0.1, monotone=False, shapes=20), Search(4, 2, 0.1, monotone=False, shapes=8)]
 
 
 def climb(ratio: Callable[[Array], float], point: Array, rng: np.random.Generator) -> tuple[float, Array]:
@@ -223,7 +223,6 @@ def climb(ratio: Callable[[Array], float], point: Array, rng: np.random.Generato
 
 KINDS = ("falling", "optimum", "unanimity", "ramp")
 EXACT = 1e-9  # what rounding may add to a ratio
-
 NAME = "boundary"
 
 
@@ -241,75 +240,41 @@ def measure(shape: Shape) -> Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, search, decide, write."""
-    options = pages.command_line(NAME, __doc__ or "", quick="short searches: seconds").parse_args(arguments)
+    """Measure, search, write."""
+    options = pages.command_line(NAME, __doc__, quick="short searches: seconds").parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
         pages.write_json(folder / "shapes.json", [measure(shape) for shape in SHAPES])
-        found = [asdict(search) | search.found() for search in searches(quick=options.quick)]
+        found = [asdict(search) | search.worst() for search in searches(quick=options.quick)]
         pages.write_json(folder / "searches.json", found)
-    measured, looked = (pages.read_json(folder / f"{name}.json") for name in ("shapes", "searches"))
-    return pages.finish(folder, page(measured, looked), decide(measured, looked))
-
-
-def decide(shapes: Sequence[Row], searches: Sequence[Row]) -> list[Claim]:
-    """Decide the claims of both tables."""
-    over = {kind: [ratio_of(row) for row in shapes if row["kind"] == kind] for kind in KINDS}
-    ramps = [row for row in shapes if row["kind"] == "ramp"]
-    dearest = min(row["cost"] for row in ramps)
-    monotone = max(row["worst"] for row in searches if row["monotone"])
-    free = max(row["worst"] for row in searches if not row["monotone"])
-    tried = sum(row["shapes"] for row in searches if row["monotone"])
-    capped = max(row["loss"] / (row["K"] * row["epsilon"]) for row in shapes)
-    return [
-        Claim(
-            "falling γ: two questions lose more than their sum",
-            f"{min(over['falling']):.4f} of it",
-            _all(over["falling"]),
-        ),
-        Claim(
-            "the optimal γ for m = 1: the same question loses more than the sum of what is proved",
-            f"{min(over['optimum']):.4f} to {max(over['optimum']):.4f} of it",
-            _all(over["optimum"]),
-        ),
-        Claim(
-            "monotone γ, a question cheaper than a voter: many questions lose more than their sum",
-            f"{min(over['unanimity']):.4f} of it and more",
-            _all(over["unanimity"]),
-        ),
-        Claim(
-            "monotone γ, a question as dear as a voter or more: sums fail all the same",
-            f"{min(over['ramp']):.4f} to {max(over['ramp']):.4f} of it; a question costs {dearest:.4f} voters or more",
-            _all(over["ramp"]) and dearest >= 1.0,
-        ),
-        Claim("the cap holds", f"at most {capped:.3f} of Kε", capped <= 1.0 + EXACT),
-        Claim(
-            "few voters, monotone γ, a question as dear as a voter or more: no failure found",
-            f"at most 1 + {max(0.0, monotone - 1.0):.0e} of the sum, {tried} starts",
-            monotone <= 1.0 + EXACT,
-        ),
-        Claim("the same search finds failures where γ may fall", f"{free:.4f} of the sum", free > 1.0 + EXACT),
-    ]
-
-
-def ratio_of(row: Row) -> float:
-    """Return the loss over the sum of what single questions cost."""
-    return float(row["loss"] / (row["questions"] * row["cost"] * row["epsilon"]))
-
-
-def _all(ratios: Sequence[float]) -> bool:
-    return min(ratios) > 1.0 + EXACT
+    return pages.finish(folder, page(*(pages.read_json(folder / f"{name}.json") for name in ("shapes", "searches"))))
 
 
 def page(shapes: Sequence[Row], searches: Sequence[Row]) -> str:
     """Fill the page from both tables."""
     sums = [row["questions"] * row["cost"] * row["epsilon"] for row in shapes]
-    measured = [row | {"sum": total, "ratio": ratio_of(row)} for row, total in zip(shapes, sums, strict=True)]
-    facts = {
-        "claims": pages.claims_table(decide(shapes, searches)),
-        "smallest": min(row["K"] for row in shapes if row["kind"] == "ramp"),
+    rows = [row | {"sum": total, "ratio": row["loss"] / total} for row, total in zip(shapes, sums, strict=True)]
+    ratios = {kind: [row["ratio"] for row in rows if row["kind"] == kind] for kind in KINDS}
+    ramps = [row for row in shapes if row["kind"] == "ramp"]
+    monotone = [row for row in searches if row["monotone"]]
+    facts: Row = {
+        "smallest": min(row["K"] for row in ramps),
+        "fails": {kind: min(ratios[kind]) > 1.0 + EXACT for kind in KINDS},
+        "least": {kind: min(ratios[kind]) for kind in KINDS},
+        "most": {kind: max(ratios[kind]) for kind in KINDS},
+        "cheapest": min(row["cost"] for row in ramps),
+        "capped": max(row["loss"] / (row["K"] * row["epsilon"]) for row in shapes),
+        "excess": max(0.0, *(row["worst"] - 1.0 for row in monotone)),
+        "starts": sum(row["shapes"] for row in monotone),
+        "free": max(row["worst"] for row in searches if not row["monotone"]),
     }
-    return pages.filled("boundary", facts, {"shapes": measured, "searches": searches})
+    holds = {
+        "ramp": facts["fails"]["ramp"] and facts["cheapest"] >= 1.0,
+        "cap": facts["capped"] <= 1.0 + EXACT,
+        "monotone": facts["excess"] <= EXACT,
+        "free": facts["free"] > 1.0 + EXACT,
+    }
+    return pages.filled(NAME, facts, {"holds": holds, "shapes": rows, "searches": searches})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ for voters with fresh randomness. The paper's own voters are models: the last co
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 from darrm.account.accountant import PrivacyAccountant
@@ -18,7 +18,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.cost import charge_of
 from experiments import pages
-from experiments.pages import Claim, Row
+from experiments.pages import Row
 
 NAME = "composition"
 K = 11
@@ -44,12 +44,6 @@ PRINTED_TOTALS: dict[str, dict[int, dict[int, tuple[float, float]]]] = {
         7: {20: (11.928, 0.014), 50: (26.738, 0.035), 100: (42.873, 0.068)},
     },
 }
-
-
-def rows() -> Iterator[Row]:
-    """Compute all rows in the order of m, data set and Q."""
-    for m, data_set, count in product(TABLE_OF_ALLOWANCE, EACH, QUERIES):
-        yield row_of(m, data_set, count)
 
 
 def row_of(m: int, data_set: str, count: int) -> Row:
@@ -85,53 +79,42 @@ def _bounds_of(charge: PrivacyCost, delta: float) -> dict[str, float]:
     return {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(delta).bounds}
 
 
-def decide(computed: Sequence[Row]) -> list[Claim]:
-    """Decide the claims of the tables."""
-    agree = sum(
-        f"{ours:.3f}" == f"{printed:.3f}"
-        for row in computed
-        for ours, printed in zip((row["general"], row["total_delta"]), row["printed"], strict=True)
-    )
-    apart = max(abs(row["pld"] / row["optimal"] - 1.0) for row in computed)
-    first = max(abs(row["profile_pld"] / row["optimal"] - 1.0) for row in computed if row["m"] == 1)
-    share = max(row["profile_pld"] / row["general"] for row in computed if row["m"] > 1)
-    models = max(row["models"] / row["profile_pld"] for row in computed)
-    return [
-        Claim(
-            "general composition gives the printed totals to the last printed digit",
-            f"{agree} of {2 * len(computed)} numbers",
-            agree == 2 * len(computed),
-        ),
-        Claim("optimal composition and PLD agree", f"relative difference at most {apart:.1e}", apart <= SAME),
-        Claim("m = 1: the table's profile gains nothing", f"relative difference at most {first:.1e}", first <= SAME),
-        Claim(
-            "m ≥ 3: the table's profile halves the paper's total, or more",
-            f"at most {share:.2f} of it",
-            share <= 0.5,
-        ),
-        Claim("what is proved for models is far below every sum", f"at most {models:.3f} of the least", models <= 0.1),
-    ]
-
-
-def page(computed: Sequence[Row]) -> str:
+def page(rows: Sequence[Row]) -> str:
     """Fill the page from the rows, one section a table, in the order of m."""
-    named = [row | {"name": NAMES[row["data_set"]]} for row in computed]
+    pairs = [pair for row in rows for pair in zip((row["general"], row["total_delta"]), row["printed"], strict=True)]
+    same = sum(f"{ours:.3f}" == f"{printed:.3f}" for ours, printed in pairs)
+    facts = {
+        "same": same,
+        "numbers": len(pairs),
+        "pld": max(abs(row["pld"] / row["optimal"] - 1.0) for row in rows),
+        "first": max(abs(row["profile_pld"] / row["optimal"] - 1.0) for row in rows if row["m"] == 1),
+        "share": max(row["profile_pld"] / row["general"] for row in rows if row["m"] > 1),
+        "models": max(row["models"] / row["profile_pld"] for row in rows),
+    }
+    holds = {
+        "general": same == len(pairs),
+        "pld": facts["pld"] <= SAME,
+        "first": facts["first"] <= SAME,
+        "share": facts["share"] <= 0.5,
+        "models": facts["models"] <= 0.1,
+    }
+    named = [row | {"name": NAMES[row["data_set"]]} for row in rows]
     tables = [
         {"m": m, "number": number, "rows": [row for row in named if row["m"] == m]}
         for m, number in TABLE_OF_ALLOWANCE.items()
     ]
-    return pages.filled(NAME, {"claims": pages.claims_table(decide(computed)), "tables": tables})
+    return pages.filled(NAME, {"holds": holds, "most": facts, "tables": tables})
+
+
+def rows() -> list[Row]:
+    """Compute all rows in the order of m, data set and Q."""
+    return [row_of(*case) for case in product(TABLE_OF_ALLOWANCE, EACH, QUERIES)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute, print and write the tables."""
-    options = pages.command_line(NAME, __doc__ or "", module="composition_tables").parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
-    data = folder / "composition.json"
-    if not options.page:
-        pages.write_json(data, list(rows()))
-    computed = pages.read_json(data)
-    return pages.finish(folder, page(computed), decide(computed))
+    """Compute the tables and write them."""
+    options = pages.command_line(NAME, __doc__, module="experiments.composition_tables").parse_args(arguments)
+    return pages.run_whole(options, f"{NAME}/composition.json", rows, page)
 
 
 if __name__ == "__main__":

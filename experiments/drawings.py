@@ -19,7 +19,7 @@ from darrm.commands.command_line import run
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.sample_size import sample_size
 from darrm.util.figures import BLACK, Axes, saved_figure, style
-from experiments.command_line import CommandLine
+from experiments.pages import CommandLine
 from experiments.sensitivity.mean import RECORDS, exponential
 
 EACH = PrivacyParams("0.7", "0.1")  # large, so the corners are apart
@@ -74,7 +74,7 @@ DRAWINGS = {"region": region, "sampler": sampler, "lambert": branches}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw them all."""
-    parser: argparse.ArgumentParser = CommandLine(prog="python -m experiments.drawings", description=__doc__ or "")
+    parser: argparse.ArgumentParser = CommandLine("experiments.drawings", __doc__)
     parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="for three .png files")
     folder = Path(parser.parse_args(arguments).output)
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from darrm.commands.command_line import run
 from darrm.util.files import write_text
-from experiments.command_line import CommandLine
+from experiments.pages import CommandLine
 
 HOSPITALS, QUESTIONS = 11, 20
 TEACHERS, CLASSES, IMAGES = 250, 10, 500
@@ -51,7 +51,7 @@ def as_csv(rows: Iterable[Iterable[int]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write both files."""
-    line = CommandLine(prog="python -m experiments.example_votes", description=__doc__ or "")
+    line = CommandLine("experiments.example_votes", __doc__)
     line.add_argument("--output", type=Path, default=Path("examples"), metavar="FOLDER", help="default examples")
     folder: Path = line.parse_args(arguments).output
     rng = random.Random(SEED)  # noqa: S311 (made-up votes)

@@ -27,9 +27,8 @@ from darrm.table.library import Setting, available_tables, load_table
 from darrm.table.optimality import SHAPES
 from darrm.table.table import certify
 from darrm.util.files import write_text
-from experiments.command_line import CommandLine
 from experiments.make_tables import DELTAS, EPSILONS, PRIOR, SIZES
-from experiments.pages import Row
+from experiments.pages import CommandLine, Row
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "explorer" / "data.js"
 _HEAD = '"use strict";\n// written by python -m experiments.explorer_data\n'
@@ -99,7 +98,7 @@ def bundle(page: Path, folder: Path, solver: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute all sizes and write the script."""
-    parser = CommandLine(prog="python -m experiments.explorer_data", description=__doc__ or "")
+    parser = CommandLine("experiments.explorer_data", __doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     options = parser.parse_args(arguments)
     numbers = {}

@@ -16,7 +16,7 @@ from textwrap import wrap
 
 from darrm.commands.command_line import run
 from darrm.util.files import write_text
-from experiments.command_line import CommandLine
+from experiments.pages import CommandLine
 
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "docs" / "pictures" / "layers.svg"
@@ -115,7 +115,7 @@ def draw(output: Path = OUTPUT) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = CommandLine(prog="python -m experiments.layers", description=__doc__ or "")
+    parser = CommandLine("experiments.layers", __doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     draw(parser.parse_args(arguments).output)
     return 0

@@ -23,7 +23,7 @@ from darrm.table.optimality import SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import replacing
-from experiments.command_line import CommandLine
+from experiments.pages import CommandLine
 
 SIZES = (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101)
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1")
@@ -77,7 +77,7 @@ def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and report their sizes."""
-    parser = CommandLine(prog="python -m experiments.make_tables", description=__doc__ or "")
+    parser = CommandLine("experiments.make_tables", __doc__)
     parser.add_argument("--K", type=int, nargs="+", default=[*SIZES, *LARGE_SIZES], metavar="INT", help="sizes")
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to (default darrm/tables)")
     parser.add_argument("--jobs", type=int, default=1, metavar="INT", help="processes (default 1; -1: all cores)")

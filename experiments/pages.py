@@ -10,6 +10,8 @@ template, docs/reproduction/NAME/page.template: Markdown with
     @each name … @end         repeats the lines for every entry of a list; names refer to the entry first, then to the
                               outer data; {it} is the entry
     @if name … @end           keeps the lines if the value exists and is not empty; @unless does the opposite
+
+A claim is a row of a table with the head `CLAIMS`: a statement, whether the measurement supports it, the measurement.
 """
 
 import argparse
@@ -19,20 +21,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from darrm.util.files import write_text
-from experiments.command_line import CommandLine
 
 Row = dict[str, Any]  # plain data
 TEMPLATES = Path(__file__).parents[1] / "docs" / "reproduction"
+CLAIMS = "| claim | holds | measured |"
 _DIRECTIVE = re.compile(r"@(each|if|unless|end)(?: (.+))?")
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}:]+)(?::([^{}]*))?\}")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, the measurement, and whether the measurement supports the statement."""
+    """A statement whose text depends on the data; the others are in the templates."""
 
     statement: str
     measured: str
@@ -50,12 +52,6 @@ def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in (head, *rows)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
-
-
-def claims_table(claims: Iterable[Claim]) -> str:
-    """Write claims as a Markdown table, with those that fail in bold."""
-    rows = [(claim.statement, "yes" if claim.holds else "**no**", claim.measured) for claim in claims]
-    return table(["claim", "holds", "measured"], rows)
 
 
 def filled(name: str, *data: object, template: str = "page") -> str:
@@ -149,14 +145,6 @@ def _formatted(value: object, form: str) -> str:
     return format(value, form)
 
 
-def deposited(folder: Path, ending: str) -> list[Path]:
-    """Return the raw files of a folder, to compute the results again; `ValueError` if there are none."""
-    paths = sorted(folder.glob(f"*{ending}"))
-    if not paths:
-        raise ValueError(f"{str(folder)!r} holds no *{ending} to count again from: say --output docs/reproduction")
-    return paths
-
-
 def write_json(path: Path, data: object) -> None:
     """Write plain data as JSON, in the format of the committed files."""
     write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
@@ -187,20 +175,55 @@ def differences(again: object, stored: object, where: str = "", tolerance: float
     return [line for key, one, other in pairs for line in differences(one, other, f"{where}.{key}", tolerance)]
 
 
+def recompute(folder: Path, ending: str, compute: Callable[[Path, Row], Row]) -> int:
+    """Compute every NAME.json again from the raw file beside it, NAME and an ending; return 1 if a number differs.
+
+    `ValueError` if the folder has no raw files.
+    """
+    paths, wrong = sorted(folder.glob(f"*{ending}")), 0
+    if not paths:
+        raise ValueError(f"{str(folder)!r} holds no *{ending} to count again from: say --output docs/reproduction")
+    for path in paths:
+        stored = read_json(folder / f"{path.name.removesuffix(ending)}.json")
+        found = differences(compute(path, stored), stored)
+        wrong += len(found)
+        print("\n".join([f"{path.stem}: {len(found)} figures differ", *found]))
+    return int(wrong > 0)
+
+
+class CommandLine(argparse.ArgumentParser):
+    """An argument parser that accepts no abbreviated options and raises `ValueError` for bad arguments.
+
+    `darrm.commands.command_line.run` prints the error as one line.
+    """
+
+    def __init__(self, module: str, description: str | None) -> None:
+        super().__init__(
+            prog=f"python -m {module}",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ValueError` instead of printing the usage and exiting."""
+        raise ValueError(f"{message}: see {self.prog} --help")
+
+
 def command_line(
     name: str,
-    description: str,
+    description: str | None,
     *,
     module: str | None = None,
     quick: str | None = None,
     figures: Sequence[str] | None = None,
 ) -> CommandLine:
-    """Make the command line of an experiment that writes a page.
+    """Make the command line of an experiment that writes the page ``name``.
 
-    ``module`` is the name of the module if it differs from the page's. ``quick`` is the help text of ``--quick``. With
-    ``figures`` the user must choose the figures to compute.
+    ``module`` is what ``python -m`` runs, by default ``experiments.NAME``. ``quick`` is the help text of ``--quick``.
+    With ``figures`` the user must choose the figures to compute.
     """
-    parser = CommandLine(prog=f"python -m experiments.{module or name}", description=description)
+    parser = CommandLine(module or f"experiments.{name}", description)
     what: argparse._ActionsContainer = parser
     if figures is not None:
         what = parser.add_mutually_exclusive_group(required=True)
@@ -209,13 +232,8 @@ def command_line(
     what.add_argument("--page", action="store_true", help="run nothing: write the page again from the JSON files")
     if quick is not None:
         parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("results"),
-        metavar="FOLDER",
-        help=f"for the page FOLDER/{name}.md and its data FOLDER/{name}/ (default results)",
-    )
+    where = f"for the page FOLDER/{name}.md and its data FOLDER/{name}/ (default results)"
+    parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help=where)
     return parser
 
 
@@ -232,28 +250,70 @@ def data_folder(options: argparse.Namespace, name: str) -> Path:
     return folder
 
 
+def read_results(folder: Path, names: Iterable[str]) -> dict[str, Any]:
+    """Read NAME.json of every name that the folder has; `ValueError` if there is none."""
+    paths = {name: folder / f"{name}.json" for name in names}
+    results = {name: read_json(path) for name, path in paths.items() if path.is_file()}
+    if not results:
+        raise ValueError(f"{folder} holds no results: run it without --page first")
+    return results
+
+
+Draw = Callable[[Path, Any], None]  # the data folder and what its JSON files say
+
+
 def run_figures(
     options: argparse.Namespace,
     name: str,
     figures: Iterable[str],
-    result_of: Callable[[str], Any],
-    shown: tuple[Callable[[Path], str], Callable[[Path], None]],
+    measure: Callable[[str], Any],
+    page: Callable[[dict[str, Any]], str],
+    draw: Draw,
 ) -> int:
-    """Compute the chosen figures, each into a JSON file; ``shown`` writes the page and draws all stored figures."""
-    folder, (page, draw) = data_folder(options, name), shown
+    """Compute the chosen figures, each into a JSON file; draw and write the page from all that are stored."""
+    folder = data_folder(options, name)
     for figure in chosen_figures(options, figures):
-        write_json(folder / f"{figure}.json", result_of(figure))
-    text = page(folder)
+        write_json(folder / f"{figure}.json", measure(figure))
+    results = read_results(folder, figures)
     if not options.page:
-        draw(folder)
-    return finish(folder, text)
+        draw(folder, results)
+    return finish(folder, page(results))
 
 
-def finish(folder: Path, text: str, claims: Iterable[Claim] = ()) -> int:
+def run_whole(
+    options: argparse.Namespace,
+    path: str,
+    measure: Callable[[], Any],
+    page: Callable[[Any], str],
+    draw: Draw | None = None,
+) -> int:
+    """Measure into the JSON file NAME/FILE.json and draw, or read it with ``--page``; write the page from it."""
+    name, _, file = path.partition("/")
+    folder = data_folder(options, name)
+    if not options.page:
+        write_json(folder / file, measure())
+    data = read_json(folder / file)
+    if draw is not None and not options.page:
+        draw(folder, data)
+    return finish(folder, page(data))
+
+
+def claims_on(page: str) -> list[tuple[str, bool, str]]:
+    r"""Read the claims on a page: the statement, whether it holds, and the measurement.
+
+    >>> claims_on(f"{CLAIMS}\n|---|---|---|\n| 1 < 2 | yes | 1 |\n\n| a | b |")
+    [('1 < 2', True, '1')]
+    """
+    tables = page.split(f"{CLAIMS}\n|---|---|---|\n")[1:]
+    rows = [row.strip("| ").split(" | ") for table in tables for row in table.split("\n\n")[0].splitlines()]
+    return [(statement, holds == "yes", " | ".join(measured)) for statement, holds, *measured in rows]
+
+
+def finish(folder: Path, page: str) -> int:
     """Print one line per claim, write the page OUTPUT/NAME.md next to the data folder OUTPUT/NAME, and return 0."""
-    for claim in claims:
-        print(f"{'holds' if claim.holds else 'FAILS'}: {claim.statement} [{claim.measured}]")
+    for statement, holds, measured in claims_on(page):
+        print(f"{'holds' if holds else 'FAILS'}: {statement} [{measured}]")
     path = folder.with_name(f"{folder.name}.md")
-    write_text(path, text)
+    write_text(path, page)
     print(f"wrote {path}")
     return 0

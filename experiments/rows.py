@@ -25,7 +25,7 @@ _NAME = re.compile(r"\{([\w/-]+\.[^{}:]+)(?::[^{}]*)?\}")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Collect the numbers of the rows, and write the page."""
-    options = pages.command_line(NAME, __doc__ or "").parse_args(arguments)
+    options = pages.command_line(NAME, __doc__).parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
         pages.write_json(folder / DATA, collected(pages.TEMPLATES))

@@ -2,6 +2,7 @@
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from darrm.training.network import Build, network_digest
 from darrm.training.partition import Partition
 from darrm.training.recipes import Recipe
-from darrm.training.teachers import PredictableNoiseWarning, TeacherEnsemble, train_teachers
+from darrm.training.teachers import PredictableNoiseWarning, TeacherEnsemble, majority, train_teachers
+from darrm.util.files import replacing
 from experiments.datasets import LabeledImages
 from experiments.kept import digest_of, kept_votes
 
@@ -68,3 +70,57 @@ def obtain_labels(data: LabeledImages, training: Training, machine: Machine) -> 
         return ensemble.votes(data.test_x, device=machine.device)
 
     return kept_votes(path, train_and_ask)
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherVotes:
+    """Votes of the K teachers of each of T trainings on n test images, with and without DP-SGD: (T, n, K) each."""
+
+    private: NDArray[np.int8]
+    plain: NDArray[np.int8]
+    truth: NDArray[np.int64]  # (n,) true classes, for measuring accuracy alone
+
+    def save(self, path: Path) -> None:
+        """Write them to one compressed file, votes on two classes a bit each."""
+        arrays: dict[str, Any] = {"private": self.private.astype(np.uint8), "plain": self.plain.astype(np.uint8)}
+        if self.truth.max() <= 1:
+            arrays = {name: np.packbits(votes) for name, votes in arrays.items()} | {"trainings": len(self.private)}
+        with replacing(path) as temporary:
+            np.savez_compressed(temporary, truth=self.truth.astype(np.uint8), **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> "TeacherVotes":
+        """Read what `save` wrote."""
+        with np.load(path) as kept:
+            truth, votes = kept["truth"].astype(np.int64), [kept["private"], kept["plain"]]
+            if "trainings" in kept:
+                images = int(kept["trainings"]) * len(truth)
+                votes = [np.unpackbits(bits)[: 8 * len(bits) // images * images] for bits in votes]
+                votes = [bits.reshape(int(kept["trainings"]), len(truth), -1) for bits in votes]
+        private, plain = (one.astype(np.int8) for one in votes)
+        return cls(private, plain, truth)
+
+    def accuracies(self) -> list[dict[str, float]]:
+        """Measure teachers and majorities of every training on all test images."""
+        found: list[dict[str, float]] = []
+        classes = int(self.truth.max()) + 1
+        for each in zip(self.private, self.plain, strict=True):
+            measured: dict[str, float] = {}
+            for name, votes in zip(("private", "plain"), each, strict=True):
+                measured[f"{name}_teacher"] = float((votes == self.truth[:, None]).mean())
+                measured[f"{name}_majority"] = float((majority(votes, classes) == self.truth).mean())
+            found.append(measured)
+        return found
+
+
+def obtain_votes(
+    data: LabeledImages, private: Sequence[Training], plain: Sequence[Training], machine: Machine
+) -> tuple[TeacherVotes, dict[str, float]]:
+    """Obtain the votes of teachers with and without DP-SGD, one training of each kind a row, and the seconds."""
+    runs = {
+        kind: [obtain_labels(data, training, machine) for training in trainings]
+        for kind, trainings in (("private", private), ("plain", plain))
+    }
+    votes = {kind: np.stack([labels for labels, _ in found]) for kind, found in runs.items()}
+    seconds = {kind: round(sum(time for _, time in found), 1) for kind, found in runs.items()}
+    return TeacherVotes(**votes, truth=data.test_y), seconds

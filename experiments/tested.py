@@ -1,27 +1,25 @@
-"""Count what runs of Confident-GNMax cost: whatever the votes, as published, tested first, and by the votes at hand.
+"""Compare four costs of a Confident-GNMax run: for any votes, as published, tested first, and at these votes.
 
     python -m experiments.tested --figure agreeing                  # simulated votes: minutes, no download
     python -m experiments.tested --figure ridge --figure convolutional --jobs 2
     python -m experiments.tested --figure glyph --jobs 2            # trains 5,000 teachers: most of an hour
 
-Each ensemble is a figure. Writes OUTPUT/tested/NAME.json, the picture of all that lie there, and OUTPUT/tested.md. The
-votes of all ensembles are public here: of private ones neither the exact cost nor the chance to pass may be told.
+Each ensemble is a figure. Writes OUTPUT/tested/NAME.json, the picture of all in that folder, and OUTPUT/tested.md. The
+votes of all ensembles are public here: of private votes neither the exact cost nor the chance to pass may be published.
 """
 
 import math
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from darrm.commands.command_line import run
-from darrm.loss.renyi import RenyiGridWarning
 from darrm.noisy_max.mechanisms import GNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
-from darrm.pate.analysis import PrivateFigureWarning, analyze
 from darrm.pate.budget_test import BudgetTest
 from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.publication import expected_on_vote_scale, search_publication
@@ -34,16 +32,30 @@ from darrm.votes import Votes
 from experiments import pages
 from experiments.aggregators.votes import ten_classes
 from experiments.pages import Row
+from experiments.pate.accounting import account
 from experiments.pate.settings import STUDIES, VoteSize, pate_like_votes
 from experiments.teachers import Machine
 
+NAME = "tested"
 AGREEING = VoteSize(2_000, 5_000, 10, (20.0, 1.2))
 QUICK_AGREEING = VoteSize(200, 500, 10, (20.0, 1.2))
+CHANCE = 0.99  # with which a run is to pass
+SAFETY = 2.0  # of what is published: too small with probability 0.023
+ORDERS = (0.6, 0.8, 1.05, 1.4)  # times log(1/δ)/ε, above 1
+GAIN = 0.01  # of ε: the search stops where orders around the best one gain less
+STEPS = 14  # of the bisection of ε
+KINDS = {
+    "data_independent": ("whatever the votes", GRAY),
+    "published": ("published estimate", VERMILION),
+    "tested": ("tested guarantee", BLUE),
+    "exact": ("exact, private", GREEN),
+}
+TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # ε
 
 
 @dataclass(frozen=True)
 class Setting:
-    """So many queries, in the order in which they lie, to Confident-GNMax."""
+    """A number of queries, the first of the ensemble's, to Confident-GNMax."""
 
     queries: int
     threshold: int
@@ -52,7 +64,7 @@ class Setting:
 
     @property
     def aggregator(self) -> ConfidentGNMax:
-        """What answers."""
+        """The mechanism."""
         return ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer)
 
 
@@ -89,15 +101,14 @@ def votes_of(name: str, machine: Machine, *, quick: bool) -> Votes:
         return Votes.of_counts(pate_like_votes(QUICK_AGREEING if quick else AGREEING))
     if name == "ridge":
         return ten_classes("digits" if quick else "mnist", 50 if quick else 250).votes
-    # these need torch
-    from experiments.pate.students import obtain  # noqa: PLC0415
+    from experiments.pate.students import obtain  # noqa: PLC0415 (needs torch)
 
     study = "glyph" if name == "glyph" else "digits" if quick else "mnist"
     return obtain(STUDIES[study], machine, quick=quick).votes
 
 
 def scaled(setting: Setting, votes: Votes, voters: int) -> Setting:
-    """Scale a setting for so many voters to votes of fewer, and to as many queries as they have.
+    """Scale a setting for ``voters`` voters to votes of fewer, and to as many queries as they have.
 
     >>> scaled(Setting(640, 200, 150.0, 40.0), Votes.of_counts([[30, 20]] * 9), 250)
     Setting(queries=9, threshold=40, sigma_threshold=30.0, sigma_answer=8.0)
@@ -107,29 +118,10 @@ def scaled(setting: Setting, votes: Votes, voters: int) -> Setting:
     return Setting(min(setting.queries, votes.queries), round(setting.threshold * part), *noise)
 
 
-NAME = "tested"
-CHANCE = 0.99  # with which a run is to pass
-SAFETY = 2.0  # of what is published: too small with probability 0.023
-ORDERS = (0.6, 0.8, 1.05, 1.4)  # times log(1/δ)/ε, above 1
-GAIN = 0.01  # of ε: where orders around the best so far gain less, they are not looked at again
-STEPS = 14  # of the bisection of ε
-KINDS = {
-    "data_independent": ("whatever the votes", GRAY),
-    "published": ("published estimate", VERMILION),
-    "tested": ("tested guarantee", BLUE),
-    "exact": ("exact, private", GREEN),
-}
-PICTURE = "epsilons.png"
-TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # ε
-
-
 def measure(votes: Votes, setting: Setting, delta: float) -> Row:
-    """Count one run in four ways; δ is that of each."""
-    asked = Votes.of_counts(votes.counts[: setting.queries], votes.voters)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivateFigureWarning)
-        warnings.simplefilter("ignore", RenyiGridWarning)
-        analysis = analyze(asked, setting.aggregator, delta)
+    """Compute the four costs of one run; δ is that of each."""
+    asked = votes[: setting.queries]
+    analysis = account(asked, setting.aggregator, delta)
     parameters = search_publication(analysis).parameters
     if analysis.exact is None:
         raise ValueError(f"{setting} has no exact cost: its noise is too wide or too narrow")
@@ -166,15 +158,15 @@ def least_budget(votes: Votes, setting: Setting, delta: float, guess: float) -> 
     return best, at
 
 
-def _least_at(votes: Votes, made: TestedRun) -> float:
+def _least_at(votes: Votes, run: TestedRun) -> float:
     """Find the least ε at one order: the levels depend on the order alone."""
-    level = int(made.level_of(float(made.costs_of(votes.counts).sum())))
+    level = int(run.level_of(float(run.costs_of(votes.counts).sum())))
 
     def passes(epsilon: float) -> bool:
-        budget = PrivacyParams(epsilon, made.budget.delta)
-        return bool(BudgetTest(made.order, budget).chances(made.costs)[level] >= CHANCE)
+        budget = PrivacyParams(epsilon, run.budget.delta)
+        return bool(BudgetTest(run.order, budget).chances(run.costs)[level] >= CHANCE)
 
-    low, high = 0.0, 2.0 * made.budget.epsilon
+    low, high = 0.0, 2.0 * run.budget.epsilon
     while not passes(high):
         low, high = high, 2.0 * high
     for _ in range(STEPS):
@@ -183,52 +175,47 @@ def _least_at(votes: Votes, made: TestedRun) -> float:
     return math.ceil(high * 1e4) / 1e4
 
 
-def rows_of(folder: Path) -> list[Row]:
-    """Read the rows of all ensembles that lie in a folder, in the order of `ENSEMBLES`."""
-    paths = [folder / f"{name}.json" for name in ENSEMBLES]
-    results = [pages.read_json(path) for path in paths if path.is_file()]
-    if not results:
-        raise ValueError(f"{folder} holds no results: run it without --page first")
-    return [{"title": result["title"]} | row for result in results for row in result["rows"]]
+def result_of(name: str, machine: Machine, *, quick: bool) -> Row:
+    """Read or make the votes of an ensemble and measure its runs."""
+    ensemble, votes = ENSEMBLES[name], votes_of(name, machine, quick=quick)
+    title, settings = ensemble.title, ensemble.settings
+    if quick:
+        voters = 5_000 if settings[0].threshold > 250 else 250
+        title, settings = "teachers of a quick run", (scaled(settings[0], votes, voters),)
+    return {"title": title, "rows": [measure(votes, setting, ensemble.delta) for setting in settings]}
 
 
-def table_of(rows: Sequence[Row]) -> str:
-    """Write the table of the four ways of counting; what is least of the guarantees is bold."""
-    head = ["voters", "queries", "T, σ₁, σ₂", "δ", *(words for words, _ in KINDS.values())]
-    lines = []
+def rows_of(results: dict[str, Row]) -> list[Row]:
+    """Return the rows of all ensembles, with their titles."""
+    return [{"title": result["title"]} | row for result in results.values() for row in result["rows"]]
+
+
+def page(results: dict[str, Row]) -> str:
+    """Fill the page; the smaller of both guarantees is bold."""
+    rows = rows_of(results)
     for row in rows:
-        sizes = f"{row['threshold']}, {row['sigma_threshold']:g}, {row['sigma_answer']:g}"
-        least = min(("data_independent", "tested"), key=lambda kind: row[kind])
-        figures = [f"**{row[kind]:.3f}**" if kind == least else f"{row[kind]:.3f}" for kind in KINDS]
-        lines.append([f"{row['voters']:,} {row['title']}", f"{row['queries']:,}", sizes, f"{row['delta']:g}", *figures])
-    return pages.table(head, lines)
+        row["ratio"] = row["tested"] / row["data_independent"]
+        least = min(row["tested"], row["data_independent"])
+        row["bold"] = {kind: "**" * (row[kind] == least) for kind in ("tested", "data_independent")}
+    dear = [row for row in rows if row["ratio"] >= 1.0]
+    return pages.filled(NAME, {"rows": rows, "dear": dear, "chance": CHANCE, "glyph": "glyph" in results})
 
 
-def page(folder: Path) -> str:
-    """Fill the page."""
-    rows = rows_of(folder)
-    ratios = [row | {"ratio": row["tested"] / row["data_independent"]} for row in rows]
-    facts = {
-        "table": table_of(rows),
-        "rows": ratios,
-        "dear": [row for row in ratios if row["ratio"] >= 1.0],
-        "chance": CHANCE,
-        "glyph": (folder / "glyph.json").is_file(),
-    }
-    return pages.filled(NAME, facts)
-
-
-def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw the four ways of counting of each row."""
-    with saved_figure(path, width=8.0, height=0.55 * len(rows) + 1.4, dpi=110) as figure:
+def draw(folder: Path, results: dict[str, Row]) -> None:
+    """Draw the four costs of each row."""
+    rows = rows_of(results)
+    with saved_figure(folder / "epsilons.png", width=8.0, height=0.55 * len(rows) + 1.4, dpi=110) as figure:
         axes = figure.subplots()
-        for kind, marker in zip(KINDS, "sDo^", strict=True):
-            words, color = KINDS[kind]
-            places = range(len(rows))
-            axes.plot([row[kind] for row in rows], places, marker, color=color, label=words, markersize=7)
+        for (kind, (words, color)), marker in zip(KINDS.items(), "sDo^", strict=True):
+            values = [row[kind] for row in rows]
+            axes.plot(values, range(len(rows)), marker, color=color, label=words, markersize=7)
         for place, row in enumerate(rows):
             axes.plot([row["exact"], row["data_independent"]], [place] * 2, color=LIGHT_GRAY, zorder=0)
-        axes.set_yticks(range(len(rows)), [_name_of(row) for row in rows], fontsize=8)
+        names = [
+            f"{row['voters']:,} {row['title']}\n{row['queries']:,} queries, σ₂ = {row['sigma_answer']:g}"
+            for row in rows
+        ]
+        axes.set_yticks(range(len(rows)), names, fontsize=8)
         axes.invert_yaxis()
         axes.margins(y=0.12 if len(rows) < 4 else 0.06)
         axes.set_xscale("log")
@@ -241,34 +228,15 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         figure.legend(loc="outside lower center", ncols=4, fontsize=9)
 
 
-def _name_of(row: Row) -> str:
-    return f"{row['voters']:,} {row['title']}\n{row['queries']:,} queries, σ₂ = {row['sigma_answer']:g}"
-
-
-def result_of(name: str, machine: Machine, *, quick: bool) -> Row:
-    """Read or make the votes of an ensemble and count its runs."""
-    ensemble, votes = ENSEMBLES[name], votes_of(name, machine, quick=quick)
-    settings = ensemble.settings
-    if quick:
-        voters = 5_000 if settings[0].threshold > 250 else 250
-        settings = tuple(scaled(setting, votes, voters) for setting in settings[:1])
-    title = "teachers of a quick run" if quick else ensemble.title
-    return {"title": title, "rows": [measure(votes, setting, ensemble.delta) for setting in settings]}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Count the runs of the ensembles that were asked for, and write the page about all that were."""
-    parser = pages.command_line(NAME, __doc__ or "", quick="smaller ensembles, one run each", figures=list(ENSEMBLES))
+    """Measure the runs of the chosen ensembles, and write the page about all that were."""
+    parser = pages.command_line(NAME, __doc__, quick="smaller ensembles, one run each", figures=list(ENSEMBLES))
     parser.add_argument("--jobs", type=int, default=1, help="processes for teachers (default 1)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
     machine = Machine(options.jobs, "cpu", progress=False, folder=pages.data_folder(options, NAME) / "votes")
-
-    def counted(name: str) -> Row:
-        return result_of(name, machine, quick=options.quick)
-
-    shown = page, lambda folder: draw(folder / PICTURE, rows_of(folder))
-    return pages.run_figures(options, NAME, ENSEMBLES, counted, shown)
+    compute = partial(result_of, machine=machine, quick=options.quick)
+    return pages.run_figures(options, NAME, ENSEMBLES, compute, page, draw)
 
 
 if __name__ == "__main__":

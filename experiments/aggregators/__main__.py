@@ -33,9 +33,9 @@ PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON h
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, decide, write."""
-    options = pages.command_line(
-        NAME, __doc__ or "", quick="few workloads: half a minute instead of minutes"
-    ).parse_args(arguments)
+    options = pages.command_line(NAME, __doc__, quick="few workloads: half a minute instead of minutes").parse_args(
+        arguments
+    )
     folder = pages.data_folder(options, NAME)
     if not options.page:
         for name, workloads in (("plain", plain_workloads), ("private", private_workloads)):
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = Results.read(folder)
     for part in PARTS:
         write_text(folder.with_name(f"{NAME}_{part}.md"), page(results, quick=options.quick, part=part))
-    return pages.finish(folder, page(results, quick=options.quick), results.claims)
+    return pages.finish(folder, page(results, quick=options.quick))
 
 
 def _compared(work: Workload, prior: Prior | None = None) -> Comparison:

@@ -12,8 +12,7 @@ from darrm.plan.report import workload_words
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util.files import write_text
-from experiments.command_line import CommandLine
-from experiments.pages import filled
+from experiments.pages import CommandLine, filled
 
 PLAIN = PrivacyParams("inf")
 EXAMPLES = {  # the name in the template: who votes, how often, within which budget
@@ -24,9 +23,7 @@ EXAMPLES = {  # the name in the template: who votes, how often, within which bud
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the examples and write the page."""
-    line = CommandLine(
-        prog="python -m experiments.aggregators.advice_page", description="Write docs/which-aggregator.md."
-    )
+    line = CommandLine("experiments.aggregators.advice_page", "Write docs/which-aggregator.md.")
     line.add_argument("--output", type=Path, default=Path("docs/which-aggregator.md"), help="the page to write")
     options = line.parse_args(arguments)
     write_text(options.output, page())

@@ -97,7 +97,7 @@ def save_budgets(path: Path, panels: list[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure unless ``--page`` is given, and draw."""
-    options = pages.command_line("aggregators", __doc__ or "", module="aggregators.budgets").parse_args(arguments)
+    options = pages.command_line("aggregators", __doc__, module="experiments.aggregators.budgets").parse_args(arguments)
     folder = pages.data_folder(options, "aggregators")
     if not options.page:
         panels = [{"title": title, "points": points_of(panel)} for panel, (title, *_) in enumerate(PANELS)]

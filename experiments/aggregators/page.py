@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.aggregators.comparison import Comparison, decide, listed, private_table
 from experiments.aggregators.settings import name_of
-from experiments.pages import Claim, Row, claims_table, filled, read_json, table
+from experiments.pages import Claim, Row, filled, read_json, table
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def page(results: Results, *, quick: bool, part: str = "page") -> str:
     facts = {
         "about": [{"name": name_of(item), "about": item.about} for item in listed() if name_of(item) in shown],
         "quick": quick,
-        "claims": claims_table(results.claims),
+        "claims": results.claims,
         "two_classes": [_two_classes(getattr(results, name), name, title) for name, title in titles.items()],
         "votes": _in_bold(["votes", "Q", "budget", "majority, no noise"], recorded, _ordered(recorded)),
         "numbers": numbers,

@@ -20,8 +20,7 @@ from darrm.util.figures import BLUE, VERMILION, saved_figure
 from darrm.util.files import write_text
 from experiments import pages
 from experiments.aggregators.comparison import BY_COUNTS, Comparison
-from experiments.command_line import CommandLine
-from experiments.pages import Row
+from experiments.pages import CommandLine, Row
 
 SIGMA, ORDER = 40.0, 8.0  # of the picture of all places
 SIGMAS = (10.0, 40.0)
@@ -33,9 +32,7 @@ NODES = 80
 
 def main(arguments: list[str] | None = None) -> int:
     """Compute the cost of a label, draw it, and write the page."""
-    line = CommandLine(
-        prog="python -m experiments.aggregators.plurality_page", description="Write docs/plurality.md and its pictures."
-    )
+    line = CommandLine("experiments.aggregators.plurality_page", "Write docs/plurality.md and its pictures.")
     line.add_argument("--output", type=Path, default=Path("docs"), metavar="FOLDER", help="for plurality.md")
     line.add_argument("--page", action="store_true", help="compute nothing: write the page again from the JSON files")
     options = line.parse_args(arguments)

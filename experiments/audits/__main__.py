@@ -10,6 +10,7 @@ can be made again; an attack on a release of one's own draws from the operating 
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,51 +25,14 @@ from darrm.util.figures import saved_figure, style
 from darrm.verify.attack import attack
 from experiments import pages
 from experiments.audits import canaries, noisy_maxima, poisoned
-from experiments.pages import Claim, Row, claims_table, filled
+from experiments.pages import Row, filled
 
 TWO_THIRDS = 2 / 3
 POISONED = 0.9  # of the exact cost of one query, the aim for who chooses it and poisons a record
 NEARLY_ATTAINED = 0.85  # of ε: the aim of a million labels
 
 
-def decide(data: Row) -> list[Claim]:
-    """Decide the claims of the page."""
-    tables, runs, maxima = data["tables"], data["one_run"], data["noisy_maxima"]
-    false = [row["name"] for row in tables if row["claim_refuted"] or row["departures"]]
-    share = min(row["refuted_epsilon"] / row["claimed_epsilon"] for row in tables)
-    honest = max(run["refuted"] / run["claimed"] for run in runs if run["clipped"])
-    planted = min(run["refuted"] / run["claimed"] for run in runs if not run["clipped"])
-    above = max(row["refuted"] / row["charged"] for row in maxima)
-    exact = max(row["exact"] / row["charged"] for row in maxima if row["order"] == 2.0)
-    return [
-        Claim("no attack refutes a table's claim", f"{len(false)} of {len(tables)} tables refuted", not false),
-        Claim(
-            f"the claims are nearly attained: labels refute {NEARLY_ATTAINED:.0%} of ε",
-            f"at least {share:.3f}",
-            share >= NEARLY_ATTAINED,
-        ),
-        Claim("honest DP-SGD stands", f"refuted at most {honest:.3f} of the claim", honest < 1.0),
-        Claim("DP-SGD without clipping is refuted", f"refuted at least {planted:.3f} of the claim", planted > 1.0),
-        Claim("no label of PATE refutes its charge", f"at most {above:.3f} of the charge", above < 1.0),
-        Claim(
-            "at order 2 a label of PATE loses at most two thirds of its charge",
-            f"exactly, at most {exact:.3f} of it",
-            exact <= TWO_THIRDS,
-        ),
-        Claim(
-            f"a poisoned record loses at least {POISONED:.0%} of the query's exact cost",
-            ", ".join(f"{row['poisoned'] / row['exact']:.3f} ({row['name']})" for row in data["poisoned"]),
-            all(row["poisoned"] >= POISONED * row["exact"] for row in data["poisoned"]),
-        ),
-        Claim(
-            "and no more than that cost",
-            f"at most {max(max(row['poisoned'], row['plain']) / row['exact'] for row in data['poisoned']):.3f} of it",
-            all(max(row["poisoned"], row["plain"]) < row["exact"] for row in data["poisoned"]),
-        ),
-    ]
-
-
-def draw_poisoned(path: Path, rows: Sequence[Row]) -> None:
+def draw(folder: Path, data: Row) -> None:
     """Draw the adversary's bounds and the three costs of each ensemble."""
     bars = {
         "plain": "plain record, refuted",
@@ -76,7 +40,8 @@ def draw_poisoned(path: Path, rows: Sequence[Row]) -> None:
         "exact": "exact cost of the query",
     }
     bars |= {"label": "by label, whatever the votes", "counts": "by counts, λ/σ²"}
-    with saved_figure(path, width=7.5, height=4.0) as figure:
+    rows = data["poisoned"]
+    with saved_figure(folder / "poisoned.png", width=7.5, height=4.0) as figure:
         axes = figure.add_subplot()
         for place, (key, label) in enumerate(bars.items()):
             at = [number + 0.16 * (place - 2) for number in range(len(rows))]
@@ -89,8 +54,31 @@ def draw_poisoned(path: Path, rows: Sequence[Row]) -> None:
 
 def page(data: Row) -> str:
     """Fill the page from the data."""
+    tables, runs, poisoned = data["tables"], data["one_run"], data["poisoned"]
     maxima = [row | {"share": row["exact"] / row["charged"]} for row in data["noisy_maxima"]]
-    return filled("audits", {"claims": claims_table(decide(data)), "noisy_maxima": maxima}, data)
+    facts = {
+        "false": sum(bool(row["claim_refuted"] or row["departures"]) for row in tables),
+        "share": min(row["refuted_epsilon"] / row["claimed_epsilon"] for row in tables),
+        "honest": max(run["refuted"] / run["claimed"] for run in runs if run["clipped"]),
+        "planted": min(run["refuted"] / run["claimed"] for run in runs if not run["clipped"]),
+        "label": max(row["refuted"] / row["charged"] for row in maxima),
+        "exact": max(row["share"] for row in maxima if row["order"] == 2.0),
+        "poisoned": max(max(row["poisoned"], row["plain"]) / row["exact"] for row in poisoned),
+        "each": ", ".join(f"{row['poisoned'] / row['exact']:.3f} ({row['name']})" for row in poisoned),
+    }
+    holds = {
+        "tables": facts["false"] == 0,
+        "share": facts["share"] >= NEARLY_ATTAINED,
+        "honest": facts["honest"] < 1.0,
+        "planted": facts["planted"] > 1.0,
+        "label": facts["label"] < 1.0,
+        "exact": facts["exact"] <= TWO_THIRDS,
+        "attained": all(row["poisoned"] >= POISONED * row["exact"] for row in poisoned),
+        "below": facts["poisoned"] < 1.0,
+    }
+    aims = {"poisoned": POISONED, "labels": NEARLY_ATTAINED}
+    counted = {"number": len(tables), "found": facts, "holds": holds, "aims": aims, "noisy_maxima": maxima}
+    return filled(NAME, counted, data)
 
 
 NAME = "audits"
@@ -139,26 +127,23 @@ def poisoned_ensembles(draws: int, *, epochs: int) -> Iterator[Row]:
         yield {"name": name, **poisoned.audit(classes, draws, TRAINING_CONFIDENCE, rng, epochs=epochs)}
 
 
+def measured(*, quick: bool) -> Row:
+    """Run all audits."""
+    labels, maxima_labels = (100_000, 10_000) if quick else (4_000_000, 400_000)
+    return {
+        "tables": list(attacked(labels)),
+        "one_run_delta": canaries.DELTA,
+        "one_run": list(trained(300, 20, NOISES[:1]) if quick else trained(1000, 50, NOISES)),
+        "voters": noisy_maxima.VOTERS,
+        "noisy_maxima": list(drawn(maxima_labels)),
+        "poisoned": list(poisoned_ensembles(maxima_labels * 5, epochs=20 if quick else poisoned.EPOCHS)),
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit, print and write."""
-    options = pages.command_line(NAME, __doc__ or "", quick="fewer draws and one small training").parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
-    data = folder / "audits.json"
-    if not options.page:
-        labels, maxima_labels = (100_000, 10_000) if options.quick else (4_000_000, 400_000)
-        numbers = {
-            "tables": list(attacked(labels)),
-            "one_run_delta": canaries.DELTA,
-            "one_run": list(trained(300, 20, NOISES[:1]) if options.quick else trained(1000, 50, NOISES)),
-            "voters": noisy_maxima.VOTERS,
-            "noisy_maxima": list(drawn(maxima_labels)),
-            "poisoned": list(poisoned_ensembles(maxima_labels * 5, epochs=20 if options.quick else poisoned.EPOCHS)),
-        }
-        pages.write_json(data, numbers)
-    found = pages.read_json(data)
-    if not options.page:
-        draw_poisoned(folder / "poisoned.png", found["poisoned"])
-    return pages.finish(folder, page(found), decide(found))
+    options = pages.command_line(NAME, __doc__, quick="fewer draws and one small training").parse_args(arguments)
+    return pages.run_whole(options, f"{NAME}/audits.json", partial(measured, quick=options.quick), page, draw)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ from experiments.estimators.contenders import (
     split,
     teachers_of,
 )
-from experiments.pages import Claim, Row
+from experiments.pages import Row
 
-NAME, PICTURE = "estimators", "right.png"
+NAME = "estimators"
 SGD = "DP-SGD"  # one model, without a vote
 EPSILONS = (0.5, 1, 2, 4, 8)
 SEEDS = 10
@@ -64,14 +64,6 @@ def result_of(name: str, *, seeds: int) -> Row:
     }
 
 
-def results_of(folder: Path) -> list[Row]:
-    """Read the results that lie in a folder."""
-    results = [pages.read_json(path) for name in TITLES if (path := folder / f"{name}.json").is_file()]
-    if not results:
-        raise ValueError(f"{folder} holds no results: run it without --page first")
-    return results
-
-
 def means_of(cell: Row) -> dict[str, tuple[float, float]]:
     """Return the mean over seeds and its standard error of each contender that could answer within the budget."""
     shares = {who: np.array(values) for who, values in cell["right"].items() if None not in values}
@@ -81,13 +73,12 @@ def means_of(cell: Row) -> dict[str, tuple[float, float]]:
 
 
 def judged(title: str, cell: Row) -> Row:
-    """Say who is best of those that are private, and whether one of ours is, or within a standard error of it."""
+    """Name the best private contender, and say whether one of ours is, or within a standard error of it."""
     means = means_of(cell)
     private = {who: mean for who, mean in means.items() if CONTENDERS[who][0] != NEITHER}
     best = max(private, key=lambda who: private[who][0])
-    enough = private[best][0] - private[best][1]
-    level = [who for who in private if private[who][0] >= enough]
-    largest = means["the largest class"][0]
+    level = [who for who in private if private[who][0] >= private[best][0] - private[best][1]]
+    kinds = {who: CONTENDERS[who][0] for who in level}
     return {
         "title": title,
         "epsilon": cell["epsilon"],
@@ -95,83 +86,62 @@ def judged(title: str, cell: Row) -> Row:
         "mean": private[best][0],
         "error": private[best][1],
         "level": [who for who in level if who != best],
-        "ours": any(CONTENDERS[who][0] == OURS for who in level),
-        "vote": any(CONTENDERS[who][0] == OURS and who != SGD for who in level),
+        "ours": OURS in kinds.values(),
+        "vote": any(kind == OURS and who != SGD for who, kind in kinds.items()),
         "sgd": SGD in level,
-        "theirs": any(CONTENDERS[who][0] == THEIRS for who in level),
-        "useless": private[best][0] <= largest,
+        "theirs": THEIRS in kinds.values(),
+        "useless": private[best][0] <= means["the largest class"][0],
         "line": " | ".join(f"{means[who][0]:.3f} ± {means[who][1]:.3f}" if who in means else "–" for who in CONTENDERS),
     }
 
 
-def cells_of(results: Sequence[Row]) -> list[Row]:
-    """Judge all cells: a data set at a budget each."""
-    return [judged(result["title"], cell) for result in results for cell in result["cells"]]
-
-
-def budgets_of(title: str, cells: Sequence[Row], kind: str) -> str:
-    """List at which ε a kind of contender is best on a data set, or as good within a standard error."""
-    return ", ".join(f"{cell['epsilon']}" for cell in cells if cell["title"] == title and cell[kind]) or "none"
-
-
-def claims_of(cells: Sequence[Row]) -> list[Claim]:
-    """Compare the measured numbers with the aims."""
-    words = {
-        "ours": "one of ours is best, or within one standard error of the best, in two thirds of the cells",
-        "vote": "so is one of our votes, which leaves DP-SGD out",
-    }
-    planned = len(TITLES) * len(EPSILONS)  # a cell that was not run bears nothing out
-    numbers = {key: sum(cell[key] for cell in cells) for key in words}
-    return [
-        Claim(words[key], f"in {number} of {len(cells)} that were run, of {planned}", number >= AIM * planned)
-        for key, number in numbers.items()
-    ]
-
-
-def page(folder: Path) -> str:
+def page(results: dict[str, Row]) -> str:
     """Fill the page."""
-    results = results_of(folder)
-    cells = cells_of(results)
-    wins = {who: sum(who in (cell["best"], *cell["level"]) for cell in cells) for who in CONTENDERS}
-    lost = [cell["title"] for cell in cells if not cell["vote"]]
+    cells = {name: [judged(result["title"], cell) for cell in result["cells"]] for name, result in results.items()}
+    every = [cell for row in cells.values() for cell in row]
+    lost = Counter(cell["title"] for cell in every if not cell["vote"])
+    planned = len(TITLES) * len(EPSILONS)  # a cell that was not run supports no claim
+    counts: Row = {kind: sum(cell[kind] for cell in every) for kind in ("ours", "vote", "sgd")}
+    kinds = [(who, kind) for who, (kind, _) in CONTENDERS.items() if kind != NEITHER]
     facts = {
-        "claims": pages.claims_table(claims_of(cells)),
-        "cells": cells,
-        "number": len(cells),
-        "ours": sum(cell["ours"] for cell in cells),
-        "vote": sum(cell["vote"] for cell in cells),
-        "behind": len(lost),
-        "behind_on": ", ".join(f"{title} {n}" for title, n in Counter(lost).items()) or "none",
-        "planned": len(TITLES) * len(EPSILONS),
-        "seeds": min(result["seeds"] for result in results),
-        "sgd": sum(cell["sgd"] for cell in cells),
+        "holds": {kind: counts[kind] >= AIM * planned for kind in ("ours", "vote")},
+        "cells": every,
+        "number": len(every),
+        "behind": lost.total(),
+        "behind_on": ", ".join(f"{title} {number}" for title, number in lost.items()) or "none",
+        "planned": planned,
+        "seeds": min(result["seeds"] for result in results.values()),
         "where": [
-            {"title": title, **{kind: budgets_of(title, cells, kind) for kind in ("vote", "sgd", "theirs")}}
-            for title in dict.fromkeys(cell["title"] for cell in cells)
+            {"title": results[name]["title"], **{kind: _budgets(row, kind) for kind in ("vote", "sgd", "theirs")}}
+            for name, row in cells.items()
         ],
-        "lost": [f"{cell['title']} at ε = {cell['epsilon']} ({cell['best']})" for cell in cells if not cell["ours"]],
-        "useless": [f"{cell['title']} at ε = {cell['epsilon']}" for cell in cells if cell["useless"]],
+        "lost": [f"{cell['title']} at ε = {cell['epsilon']} ({cell['best']})" for cell in every if not cell["ours"]],
+        "useless": [f"{cell['title']} at ε = {cell['epsilon']}" for cell in every if cell["useless"]],
         "wins": [
-            {"who": who, "of": kind, "cells": wins[who]} for who, (kind, _) in CONTENDERS.items() if kind != NEITHER
+            {"who": who, "of": kind, "cells": sum(who in (cell["best"], *cell["level"]) for cell in every)}
+            for who, kind in kinds
         ],
-        "results": [
-            {**result, "rows_of": [cell for cell in cells if cell["title"] == result["title"]]} for result in results
-        ],
+        "results": [result | {"rows_of": cells[name]} for name, result in results.items()],
         "head": "| ε | " + " | ".join(CONTENDERS) + " |\n" + "|---" * (len(CONTENDERS) + 1) + "|",
         "delta": f"{DELTA:g}",
-        "lacks": [title for name, title in TITLES.items() if not (folder / f"{name}.json").is_file()],
+        "lacks": [title for name, title in TITLES.items() if name not in results],
     }
-    return pages.filled(NAME, facts)
+    return pages.filled(NAME, counts | facts)
 
 
-def draw(path: Path, results: Sequence[Row]) -> None:
+def _budgets(cells: Sequence[Row], kind: str) -> str:
+    """List at which ε a kind of contender is best on a data set, or as good within a standard error."""
+    return ", ".join(f"{cell['epsilon']}" for cell in cells if cell[kind]) or "none"
+
+
+def draw(folder: Path, results: dict[str, Row]) -> None:
     """Draw the share of right answers over ε, a panel for each data set."""
     bright = [color for color in COLORS if color != GRAY]
     colors = dict(zip(CONTENDERS, (*bright, *bright), strict=False))
     lines = (len(results) + 1) // 2  # two panels in a row are readable on a phone
-    with saved_figure(path, width=6.5, height=2.4 * lines + 1.1, dpi=120) as figure:
+    with saved_figure(folder / "right.png", width=6.5, height=2.4 * lines + 1.1, dpi=120) as figure:
         panels = figure.subplots(lines, 2, sharex=True, squeeze=False).ravel()
-        for result, panel in zip(results, panels, strict=False):
+        for result, panel in zip(results.values(), panels, strict=False):
             means = [means_of(cell) for cell in result["cells"]]
             for who, (kind, _) in CONTENDERS.items():
                 line = {OURS: "o-", NEITHER: ":"}.get(kind, "s--")
@@ -193,12 +163,11 @@ def draw(path: Path, results: Sequence[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the data sets that were asked for, and write the page about all that were."""
-    parser = pages.command_line(NAME, __doc__ or "", figures=list(TITLES))
+    parser = pages.command_line(NAME, __doc__, figures=list(TITLES))
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"how many (default {SEEDS})")
     options = parser.parse_args(arguments)
     checks.integer_at_least(2, seeds=options.seeds, advice="a standard error needs two")
-    shown = page, lambda folder: draw(folder / PICTURE, results_of(folder))
-    return pages.run_figures(options, NAME, TITLES, partial(result_of, seeds=options.seeds), shown)
+    return pages.run_figures(options, NAME, TITLES, partial(result_of, seeds=options.seeds), page, draw)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from darrm.commands.command_line import run
 from darrm.training.calibration import privacy_of
 from darrm.util import checks
 from experiments import pages
-from experiments.command_line import CommandLine
 from experiments.composition_tables import K
 from experiments.datasets import LabeledImages, load
 from experiments.knowledge_transfer import settings
@@ -30,9 +29,9 @@ from experiments.knowledge_transfer.labels import label_rows, total_rows
 from experiments.knowledge_transfer.page import draw, page, text
 from experiments.knowledge_transfer.selection import select, student_rows
 from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import load_votes, obtain_votes, private_recipe, save_votes
-from experiments.pages import Row
-from experiments.teachers import Machine
+from experiments.knowledge_transfer.teachers import private_recipe, training_of
+from experiments.pages import CommandLine, Row
+from experiments.teachers import Machine, TeacherVotes, obtain_votes
 
 NAME = "knowledge_transfer"
 QUICK_STEPS, QUICK_ALLOWANCES = 60, (3,)  # steps of a student and values of m, with --quick
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if options.recompute:
-        return _recompute(folder)
+        return pages.recompute(folder, "-votes.npz", lambda path, stored: recompute(path, stored, stored["allowances"]))
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs, trainings=options.trainings, draws=options.draws)
         checks.integer_at_least(0, seed=options.seed)
@@ -70,24 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def recompute(path: Path, stored: Row, allowances: Sequence[int]) -> Row:
     """Measure the teachers and release the labels of some m again, from the votes at ``path``, as a result has them."""
-    votes, setup = load_votes(path), settings.SETUPS[stored["dataset"]]
-    seeds = [one["seed"] for one in stored["trainings"]]
+    votes, setup = TeacherVotes.load(path), settings.SETUPS[stored["dataset"]]
     labels = label_rows(stored["dataset"], setup, tuple(allowances), votes, draws=stored["draws"])
-    return {
-        "trainings": [{"seed": seed, **one.accuracies()} for seed, one in zip(seeds, votes, strict=True)],
-        "labels": labels,
-    }
+    seeds = [one["seed"] for one in stored["trainings"]]
+    return {"trainings": _measured_trainings(seeds, votes), "labels": labels}
 
 
-def _recompute(folder: Path) -> int:
-    """Release all labels again from the packed votes; return 1 if a result says another thing of them."""
-    wrong = 0
-    for path in pages.deposited(folder, "-votes.npz"):
-        stored = pages.read_json(folder / f"{path.stem.removesuffix('-votes')}.json")
-        differences = pages.differences(recompute(path, stored, stored["allowances"]), stored)
-        wrong += len(differences)
-        print("\n".join([f"{path.stem}: {len(differences)} figures differ", *differences]))
-    return int(wrong > 0)
+def _measured_trainings(seeds: Iterable[int], votes: TeacherVotes) -> list[Row]:
+    return [{"seed": seed, **measured} for seed, measured in zip(seeds, votes.accuracies(), strict=True)]
 
 
 def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, machine: Machine, kept: Path) -> Row:
@@ -99,13 +88,14 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
     allowances = allowances or settings.ALLOWANCES
     student_allowances = options.student_m or ((3,) if 3 in allowances else allowances)
     seeds = range(options.seed, options.seed + trainings)
-    votes = [obtain_votes(data, setup, seed, machine) for seed in seeds]
-    save_votes(kept, votes)
     recipe = private_recipe(setup)
+    private, plain = ([training_of(data, how, seed) for seed in seeds] for how in (recipe, setup.plain))
+    votes, _ = obtain_votes(data, private, plain, machine)
+    votes.save(kept)
     spent = privacy_of(recipe, setup.each.delta)
     students = []
     if not options.no_students:
-        students = student_rows(data, setup, student_allowances, votes[0], machine, student)
+        students = student_rows(data, setup, student_allowances, votes, machine, student)
     return {
         "dataset": data.name,
         "allowances": list(allowances),
@@ -119,7 +109,7 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
         "each_spent": {"epsilon": spent.epsilon, "delta": spent.delta},
         "private_training": recipe.to_dict(),
         "plain_training": setup.plain.to_dict(),
-        "trainings": [{"seed": seed, **one.accuracies()} for seed, one in zip(seeds, votes, strict=True)],
+        "trainings": _measured_trainings(seeds, votes),
         "fresh": fresh_rows(allowances, data, min(setup.queries)),
         "labels": label_rows(data.name, setup, allowances, votes, draws=draws),
         "totals": total_rows(data.name, setup, allowances),
@@ -139,7 +129,7 @@ def _allowances(text: str) -> tuple[int, ...]:
 
 
 def _parser() -> CommandLine:
-    parser = pages.command_line(NAME, __doc__ or "", quick="m = 3 alone, one training, ten draws, short students")
+    parser = pages.command_line(NAME, __doc__, quick="m = 3 alone, one training, ten draws, short students")
     known = sorted(settings.SETUPS)
     parser.add_argument("--dataset", choices=known, default="digits", help="digits needs no download (default)")
     parser.add_argument("--m", type=_allowances, help="privacy allowances (default: 1,3,5,7)")

@@ -1,6 +1,5 @@
 """The accuracy of released labels: every aggregator, every allowance m, over draws of the queries."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +22,8 @@ from darrm.votes import Votes
 from experiments.composition_tables import DELTA_PRIME, PRINTED_TOTALS, K
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import TeacherVotes
 from experiments.pages import Row
+from experiments.teachers import TeacherVotes
 
 Labels = NDArray[np.int64]
 
@@ -34,10 +33,19 @@ class Way:
     """One way from votes to labels."""
 
     name: str  # as in the tables
-    private_teachers: bool  # whether it takes the private teachers' votes, or those of the teachers without privacy
-    label: Callable[[NDArray[np.int8], np.random.Generator], Labels]  # (Q, K) votes → (Q,) labels
     aggregator: Release | GNMax | None  # it knows its charge; None for a bare majority
     facts: Row  # σ, or γ, for the report
+    private_teachers: bool  # whether it takes the private teachers' votes, or those of the teachers without privacy
+
+    def votes(self, votes: TeacherVotes) -> NDArray[np.int8]:
+        """Return the votes that it takes: (T, n, K)."""
+        return votes.private if self.private_teachers else votes.plain
+
+    def label(self, votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
+        """Label (Q, K) votes → (Q,)."""
+        if self.aggregator is None:
+            return majority(votes)
+        return np.asarray(self.aggregator.release(Votes.of_labels(votes, classes=2), rng=rng), dtype=np.int64)
 
 
 def per_query(each: PrivacyParams, m: int) -> PrivacyParams:
@@ -58,26 +66,26 @@ def ways(each: PrivacyParams, m: int) -> list[Way]:
     papers = renyi_sigma(target)
     gnmax = GNMax(papers.value, noise="continuous")
     tight = GNMax(analytic_sigma(target).value, noise="continuous")
+    gammas = [{"gamma": release.table.gamma.half.tolist()} for release in (subsampling, optimal)]
     return [
-        _gnmax(settings.GNMAX, gnmax, {"sigma": gnmax.sigma, "order": papers.settings["order"]}),
-        _darrm(settings.SUBSAMPLING, subsampling),
-        _darrm(settings.OPTIMAL, optimal),
-        _gnmax(settings.GNMAX_TIGHT, tight, {"sigma": tight.sigma}),
-        Way(settings.PRIVATE_MAJORITY, private_teachers=True, label=_bare_majority, aggregator=None, facts={}),
-        Way(settings.PLAIN_MAJORITY, private_teachers=False, label=_bare_majority, aggregator=None, facts={}),
+        Way(settings.GNMAX, gnmax, {"sigma": gnmax.sigma, "order": papers.settings["order"]}, private_teachers=False),
+        Way(settings.SUBSAMPLING, subsampling, gammas[0], private_teachers=True),
+        Way(settings.OPTIMAL, optimal, gammas[1], private_teachers=True),
+        Way(settings.GNMAX_TIGHT, tight, {"sigma": tight.sigma}, private_teachers=False),
+        Way(settings.PRIVATE_MAJORITY, None, {}, private_teachers=True),
+        Way(settings.PLAIN_MAJORITY, None, {}, private_teachers=False),
     ]
 
 
 def accuracies(
-    way: Way, votes: list[TeacherVotes], queries: int, *, draws: int, rng: np.random.Generator
+    way: Way, votes: TeacherVotes, queries: int, *, trainings: int, draws: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Draw the queries from the test images and measure the share of right labels: (trainings, draws)."""
-    shares = np.empty((len(votes), draws))
-    for training, one in enumerate(votes):
-        theirs = one.private if way.private_teachers else one.plain
+    shares = np.empty((trainings, draws))
+    for training, theirs in enumerate(way.votes(votes)[:trainings]):
         for draw in range(draws):
-            chosen = rng.choice(len(one.truth), size=min(queries, len(one.truth)), replace=False)
-            shares[training, draw] = (way.label(theirs[chosen], rng) == one.truth[chosen]).mean()
+            chosen = rng.choice(len(votes.truth), size=min(queries, len(votes.truth)), replace=False)
+            shares[training, draw] = (way.label(theirs[chosen], rng) == votes.truth[chosen]).mean()
     return shares
 
 
@@ -96,9 +104,7 @@ def summary(shares: NDArray[np.float64]) -> dict[str, float]:
     return result
 
 
-def label_rows(
-    data: str, setup: Setup, allowances: tuple[int, ...], votes: list[TeacherVotes], *, draws: int
-) -> list[Row]:
+def label_rows(data: str, setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, *, draws: int) -> list[Row]:
     """Measure every way, m and Q: 10 draws from the first training as in the paper, and ours."""
     rows = []
     for m in allowances:
@@ -107,8 +113,8 @@ def label_rows(
         for way in ways(setup.each, m):
             for queries in setup.queries:
                 rng = np.random.default_rng([0, m, queries, settings.AGGREGATORS.index(way.name)])
-                papers = accuracies(way, votes[:1], queries, draws=settings.PAPER_DRAWS, rng=rng)
-                ours = accuracies(way, votes, queries, draws=draws, rng=rng)
+                papers = accuracies(way, votes, queries, trainings=1, draws=settings.PAPER_DRAWS, rng=rng)
+                ours = accuracies(way, votes, queries, trainings=len(votes.private), draws=draws, rng=rng)
                 row = {"m": m, "queries": queries, "aggregator": way.name, "per_query": cost}
                 row["printed"] = printed(data, m, queries, way.name)
                 rows.append(row | {"ten_draws": summary(papers), "all_draws": summary(ours), "facts": way.facts})
@@ -126,25 +132,6 @@ def printed(data: str, m: int, queries: int, name: str) -> dict[str, float] | No
         return None
     mean, std = row[settings.PAPERS_AGGREGATORS.index(name)]
     return {"mean": mean, "std": std}
-
-
-def _darrm(name: str, aggregator: Release) -> Way:
-    def label(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
-        return np.asarray(aggregator.release(votes, rng=rng), dtype=np.int64)
-
-    facts = {"gamma": [float(value) for value in aggregator.table.gamma.half]}
-    return Way(name, private_teachers=True, label=label, aggregator=aggregator, facts=facts)
-
-
-def _gnmax(name: str, aggregator: GNMax, facts: Row) -> Way:
-    def label(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:
-        return aggregator.release(Votes.of_labels(votes, classes=2), rng=rng)
-
-    return Way(name, private_teachers=False, label=label, aggregator=aggregator, facts=facts)
-
-
-def _bare_majority(votes: NDArray[np.int8], rng: np.random.Generator) -> Labels:  # noqa: ARG001 (draws nothing)
-    return majority(votes)
 
 
 def total_rows(data: str, setup: Setup, allowances: tuple[int, ...]) -> list[Row]:

@@ -28,9 +28,9 @@ from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
 from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import TeacherVotes, private_recipe, training_of
+from experiments.knowledge_transfer.teachers import private_recipe, training_of
 from experiments.pages import Row
-from experiments.teachers import Machine, Training
+from experiments.teachers import Machine, TeacherVotes, Training
 
 TRUE_LABELS, SUPERVISED = "non-private student", "fully supervised"
 SHARED = (settings.PRIVATE_MAJORITY, settings.PLAIN_MAJORITY)  # the same for every m
@@ -47,7 +47,7 @@ def student_rows(
     machine: Machine,
     recipe: StudentRecipe,
 ) -> list[Row]:
-    """Train a student for every aggregator, m and Q, the non-private student, and the fully supervised model."""
+    """Train students for every aggregator, m and Q on the first training's labels, and two without private labels."""
     order = np.random.default_rng([0, 1]).permutation(len(data.test_y))
     public, held = order[: len(order) // 2], order[len(order) // 2 :]
     tasks = _tasks(setup, allowances, votes, public)
@@ -76,8 +76,7 @@ def _tasks(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes, publi
             for way in ways(setup.each, m):
                 if way.name in SHARED and m != allowances[0]:
                     continue
-                theirs = votes.private if way.private_teachers else votes.plain
-                labels = way.label(theirs[chosen], rng)
+                labels = way.label(way.votes(votes)[0, chosen], rng)
                 row = {"m": None if way.name in SHARED else m, "queries": queries, "labels": way.name}
                 tasks.append((row | {"label_accuracy": float((labels == truth).mean())}, chosen, labels))
     return tasks

@@ -12,13 +12,14 @@ Data are downloaded, or read from the folder that DARRM_DATA_DIR names; digits a
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from darrm.commands.command_line import run
 from darrm.util import checks
 from darrm.util.progress import StatusLine, status_line
 from experiments import pages
-from experiments.command_line import CommandLine
+from experiments.pages import CommandLine
 from experiments.pate.page import page
 from experiments.pate.pictures import draw, draw_figure_10
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if options.recompute:
-        return _recompute(folder, quiet=options.quiet)
+        return pages.recompute(folder, "-counts.npz", partial(_recomputed, quiet=options.quiet))
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs)
         write_printed(folder)
@@ -62,16 +63,9 @@ def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -
     return stored | draw_on(path.with_name(f"{study.name}-counts.npz"), machine, line, quick=stored["quick"])
 
 
-def _recompute(folder: Path, *, quiet: bool) -> int:
-    """Count every figure that the deposited counts determine again; return 1 if a study's JSON says another."""
-    wrong = 0
-    for path in pages.deposited(folder, "-counts.npz"):
-        stored = pages.read_json(folder / f"{path.stem.removesuffix('-counts')}.json")
-        with status_line(quiet=quiet) as line:
-            differences = pages.differences(recompute(path, line, quick=stored["quick"]), stored)
-        wrong += len(differences)
-        print("\n".join([f"{path.stem}: {len(differences)} figures differ", *differences]))
-    return int(wrong > 0)
+def _recomputed(path: Path, stored: pages.Row, *, quiet: bool) -> pages.Row:
+    with status_line(quiet=quiet) as line:
+        return recompute(path, line, quick=stored["quick"])
 
 
 def write_printed(folder: Path) -> None:
@@ -83,7 +77,7 @@ def write_printed(folder: Path) -> None:
 
 
 def _parser() -> CommandLine:
-    parser = pages.command_line(NAME, __doc__ or "", quick="fewer teachers, one short student a row")
+    parser = pages.command_line(NAME, __doc__, quick="fewer teachers, one short student a row")
     parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
     parser.add_argument(
         "--recompute", action="store_true", help="count again what OUTPUT has, from the counts kept there"

@@ -173,15 +173,23 @@ def clipped_sum(x: Floats, y: NDArray[np.int64], weights: Floats, clip: float) -
     return np.asarray(x.T @ errors)
 
 
-def train_linear(x: Floats, y: NDArray[np.int64], classes: int, recipe: PrivateSGD, seed: int) -> Floats:
-    """Train weights (d, C) from 0 by DP-SGD; with a seed, so that it can be repeated: for experiments alone."""
-    rng = np.random.default_rng(seed)
-    weights = np.zeros((x.shape[1], classes), dtype=np.float32)
+def train_linear(
+    x: Floats,
+    y: NDArray[np.int64],
+    classes: int,
+    recipe: PrivateSGD,
+    rng: np.random.Generator,
+    *,
+    momentum: float = 0.0,
+) -> Floats:
+    """Train weights (d, C) from 0 by DP-SGD; with a generator that can be repeated: for experiments alone."""
+    weights, moving = np.zeros((2, x.shape[1], classes), dtype=np.float32)
     for _ in range(recipe.steps):
         batch = np.flatnonzero(rng.random(len(x)) < recipe.sampling_rate)
         noise = recipe.noise * recipe.clip * rng.standard_normal(weights.shape, dtype=np.float32)
         noisy = clipped_sum(x[batch], y[batch], weights, recipe.clip) + noise
-        weights -= np.float32(recipe.learning_rate / recipe.expected_batch(len(x))) * noisy
+        moving = momentum * moving + noisy
+        weights -= np.float32(recipe.learning_rate / recipe.expected_batch(len(x))) * moving
     return weights
 
 
@@ -199,7 +207,7 @@ def linear_rows(study: Study, budgets: Sequence[PrivacyParams]) -> list[Row]:
         for budget in budgets:
             started = time.process_time()
             recipe = fitted(LINEAR, len(x), budget)
-            weights = train_linear(x, data.train_y, study.classes, recipe, SEED)
+            weights = train_linear(x, data.train_y, study.classes, recipe, np.random.default_rng(SEED))
             spent = privacy_of(recipe, budget.delta)
             rows.append(
                 {

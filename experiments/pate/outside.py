@@ -62,7 +62,7 @@ def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the JSON."""
-    parser = pages.command_line("pate", __doc__ or "", module="pate.outside", quick="a short student")
+    parser = pages.command_line("pate", __doc__, module="experiments.pate.outside", quick="a short student")
     parser.add_argument("--students", type=int, default=1, metavar="N", help="how many (default 1)")
     options = parser.parse_args(arguments)
     folder = pages.data_folder(options, "pate")

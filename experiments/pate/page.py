@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.pages import Claim, Row, claims_table, filled, read_json
+from experiments.pages import Claim, Row, filled, read_json
 from experiments.pate.settings import NETWORKS, PLANS, STUDIES
 
 PRINTED = "[P] as printed (not publishable)"
@@ -273,7 +273,7 @@ def _section(result: Row) -> str:
             _accuracy(result["baseline"], result["held_out"]), PLANS[result["dataset"]].baseline, ".1%"
         ),
         "comparison": points,
-        "claims": claims_table(claims_of(result)),
+        "claims": claims_of(result),
     }
     return filled("pate", facts, result, template="study").rstrip("\n")
 

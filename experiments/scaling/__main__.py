@@ -78,7 +78,7 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, __doc__ or "", quick="up to K = 301, below a minute")
+    parser = pages.command_line(NAME, __doc__, quick="up to K = 301, below a minute")
     parser.add_argument("--long", action="store_true", help="K = 10,001 free, 20,001 and 100,001 monotone as well")
     parser.add_argument("--only", choices=GROUPS, help="measure these alone and keep the rest, as --keep does")
     parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")

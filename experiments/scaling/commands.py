@@ -106,7 +106,7 @@ def times_less(row: Row) -> float | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, __doc__ or "", module="scaling.commands", quick="only what takes seconds")
+    parser = pages.command_line(NAME, __doc__, module="experiments.scaling.commands", quick="only what takes seconds")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="the working tree of an earlier version")
     options = parser.parse_args(arguments)
     if options.before is not None and not (options.before / "darrm" / "__init__.py").is_file():

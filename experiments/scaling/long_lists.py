@@ -84,7 +84,7 @@ def page(data: Row) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, draw and write."""
-    parser = pages.command_line(NAME, __doc__ or "", module="scaling.long_lists", quick="the shortest of each")
+    parser = pages.command_line(NAME, __doc__, module="experiments.scaling.long_lists", quick="the shortest of each")
     options = parser.parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     data = folder / "long_lists.json"

@@ -36,7 +36,7 @@ from experiments.pages import Row
 from experiments.scaling.measuring import Taken, measured, python
 
 NAME = "releases"
-MODULE = "scaling.release_benchmark"
+MODULE = "experiments.scaling.release_benchmark"
 K = 11
 ROUNDS = 3  # the median counts; one for the longest
 LONGEST = 10_000_000
@@ -57,7 +57,7 @@ WORDS = ("no", "yes")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, __doc__ or "", module=MODULE, quick="10^5 queries, below a minute")
+    parser = pages.command_line(NAME, __doc__, module=MODULE, quick="10^5 queries, below a minute")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version, measured in turns")
     parser.add_argument("--parts", action="store_true", help="only print what the parts of a release take, as JSON")
     options = parser.parse_args(arguments)

@@ -27,20 +27,18 @@ FIGURES = (*COMPUTED, *SAMPLED)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the figures that were asked for, and write their files."""
-    parser = pages.command_line(NAME, __doc__ or "", quick="small sizes: seconds instead of minutes", figures=FIGURES)
+    parser = pages.command_line(NAME, __doc__, quick="small sizes: seconds instead of minutes", figures=FIGURES)
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, jobs=options.jobs)
     folder = pages.data_folder(options, NAME)
-    claims: list[pages.Claim] = []
     for figure in pages.chosen_figures(options, FIGURES):
         started = time.perf_counter()
         data = compute(figure, quick=options.quick, jobs=options.jobs)
         pages.write_json(folder / f"figure{figure}.json", asdict(data))
         save_picture(folder / f"figure{figure}.png", data)
         print(f"Figure {figure}: {data.title} ({time.perf_counter() - started:.1f} s)")
-        claims += data.claims
-    return pages.finish(folder, page(folder), claims)
+    return pages.finish(folder, page(folder))
 
 
 def compute(figure: str, *, quick: bool, jobs: int) -> FigureData:

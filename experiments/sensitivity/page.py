@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
-from experiments.pages import Claim, Row, claims_table, filled, read_json, table
+from experiments.pages import Claim, Row, filled, read_json, table
 
 ROWS_SHOWN = 16  # of a long table; the JSON has all of them
 
@@ -58,7 +58,7 @@ def _section(data: FigureData) -> Row:
         f"is_{data.figure}": True,
         **vars(data),
         "settings": ", ".join(f"{name} = {value}" for name, value in data.settings.items()),
-        "claims": claims_table(data.claims),
+        "claims": data.claims,
         "table": table(data.columns, [map(_cell, row) for row in data.rows[::step]]),
     }
 

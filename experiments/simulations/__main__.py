@@ -20,7 +20,7 @@ from experiments import pages
 from experiments.pages import Row
 from experiments.simulations import curves
 from experiments.simulations.curves import PANELS, figure_data, table_3
-from experiments.simulations.page import decide, page, read_folder
+from experiments.simulations.page import page
 
 COLUMN_WIDTH, ROW_HEIGHT, NAME_WIDTH = 2.9, 2.9, 1.3  # inches
 WORDS_HEIGHT = 0.7  # of a row that has nothing to draw
@@ -120,7 +120,7 @@ TABLE = "table3"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute the figures asked for, write and print them."""
-    options = pages.command_line(NAME, __doc__ or "", figures=(*PANELS, TABLE)).parse_args(arguments)
+    options = pages.command_line(NAME, __doc__, figures=(*PANELS, TABLE)).parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
         require("matplotlib")
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data = figure_data(name)
             pages.write_json(folder / f"figure{name}.json", data)
             draw(folder / f"figure{name}.png", data)
-    return pages.finish(folder, page(folder), decide(*read_folder(folder)))
+    return pages.finish(folder, page(folder))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 
 from darrm.plan.accuracy import accuracy_of_majorities
 from darrm.priors import Prior
-from experiments.pages import Claim, Row, claims_table, filled, read_json, table
+from experiments.pages import Claim, Row, filled, read_json, table
 from experiments.simulations import curves
 from experiments.simulations.curves import ACTUALS, PANELS
 
@@ -174,7 +174,7 @@ def page(folder: Path) -> str:
     if not figures and rows is None:
         raise ValueError(f"{folder} holds no results: run some figures first")
     facts = {
-        "claims": claims_table(decide(figures, rows)),
+        "claims": decide(figures, rows),
         "surrogate": _surrogate(figures["2"]) if "2" in figures else None,
         "priors": _prior_rows(figures["9"]) if "9" in figures else None,
         "figures": [_section(data) for data in figures.values()],

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from darrm.majority.noise_function import NoiseFunction
 from darrm.training.calibration import privacy_of
-from darrm.training.teachers import majority
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
 from experiments.knowledge_transfer.labels import accuracies, total_rows, ways
 from experiments.knowledge_transfer.page import text
-from experiments.knowledge_transfer.teachers import TeacherVotes, private_recipe
+from experiments.knowledge_transfer.teachers import private_recipe
 from experiments.pages import read_json, write_json
 from experiments.pate.settings import TABLE_4
+from experiments.teachers import TeacherVotes
 
 QUICK = ("--dataset", "digits", "--quick", "--jobs", "1", "--quiet")
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "knowledge_transfer"
@@ -70,22 +70,26 @@ def test_gnmax_has_the_papers_noise() -> None:
 def test_accuracies_of_known_votes() -> None:
     # eleven of eleven for the truth: gamma(11) is 1 up to the proof's margin; GNMax errs as often as its noise says
     truth = np.arange(400) % 2
-    votes = TeacherVotes(
-        np.repeat(truth[:, None], 11, axis=1).astype(np.int8), np.zeros((400, 11), dtype=np.int8), truth
-    )
+    right = np.repeat(truth[None, :, None], 11, axis=2).astype(np.int8)
+    votes = TeacherVotes(right, np.zeros((1, 400, 11), dtype=np.int8), truth)
     found = {
-        way.name: accuracies(way, [votes], 100, draws=200, rng=np.random.default_rng(0)).mean()
+        way.name: accuracies(way, votes, 100, trainings=1, draws=200, rng=np.random.default_rng(0)).mean()
         for way in ways(settings.SETUPS["mnist"].each, 3)
     }
     assert found[settings.PRIVATE_MAJORITY] == 1.0
     assert found[settings.OPTIMAL] > 0.98
     assert found[settings.PLAIN_MAJORITY] == pytest.approx(0.5, abs=0.02)  # they always say 0
-    plain = TeacherVotes(votes.private, votes.private, truth)
+    plain = TeacherVotes(right, right, truth)
     first = ways(settings.SETUPS["mnist"].each, 3)[0]
-    gnmax = accuracies(first, [plain], 100, draws=200, rng=np.random.default_rng(0))
+    gnmax = accuracies(first, plain, 100, trainings=1, draws=200, rng=np.random.default_rng(0))
     # Phi(11 / (21.46 * sqrt(2))) = 0.6415
     assert gnmax.mean() == pytest.approx(0.6415, abs=0.02)
-    assert (majority(votes.private) == truth).all()
+    assert votes.accuracies()[0] == {
+        "private_teacher": 1.0,
+        "private_majority": 1.0,
+        "plain_teacher": 0.5,
+        "plain_majority": 0.5,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -1,58 +1,47 @@
-"""Texts by votes: the small models, the rivals' formulas, and what is claimed."""
-
-from pathlib import Path
+"""Texts by votes: the small models, and the rivals' formulas."""
 
 import numpy as np
 import pytest
 
 from darrm.loss.renyi import RenyiCurve
-from experiments.next_word import __main__ as next_word
-from experiments.next_word.models import (
+from experiments.next_word import (
     CHARACTERS,
     LEAN,
+    WAYS,
     Corpus,
     Model,
     Task,
+    Voting,
     clip_of,
     clipped_differences,
     clipped_mean,
-    corpus,
     decoded,
     encoded,
-    independent,
-    sampling,
     softmax,
     votes_by,
-    voting,
 )
 
 pytestmark = pytest.mark.slow  # all tests share a corpus, which takes seconds
-
-FOLDER = Path(__file__).parents[2] / "docs" / "reproduction" / "next_word"
 V = len(CHARACTERS)
+CONTEXT = encoded("Return the ").tolist()
 
 
 @pytest.fixture(scope="module")
 def small() -> Corpus:
-    return corpus(pieces=20, share=0.05)
+    return Corpus.read(pieces=20, share=0.05)
 
 
 def test_a_model_counts_and_leans_on_the_shorter_one() -> None:
-    model = Model(encoded("abacab"), 2)
-    law = model.law(encoded("a"))
-    alone = {"a": 3, "b": 2, "c": 1}
-    for character in "abcd":
-        single = (alone.get(character, 0) + LEAN / V) / (6 + LEAN)
-        after_a = {"b": 2, "c": 1}.get(character, 0)
+    law = Model(encoded("abacab"), 2).law(encoded("a"))
+    for character, alone, after_a in (("a", 3, 0), ("b", 2, 2), ("c", 1, 1), ("d", 0, 0)):
+        single = (alone + LEAN / V) / (6 + LEAN)
         assert law[CHARACTERS.index(character)] == pytest.approx((after_a + LEAN * single) / (3 + LEAN))
     assert law.sum() == pytest.approx(1.0)
 
 
 def test_teachers_correct_the_public_model(small: Corpus) -> None:
-    context = encoded("Return the ").tolist()
-    laws, public = small.laws(context), small.public.law(context)
+    laws, public = small.laws(CONTEXT), small.public.law(CONTEXT)
     assert laws.shape == (20, V)
-    assert laws.sum(axis=1) == pytest.approx(np.ones(20))
     for piece, law in zip(small.pieces, laws, strict=True):
         text = decoded(piece)
         followed = [text[at + 4] for at in range(len(text) - 4) if text[at : at + 4] == "the "]
@@ -81,34 +70,25 @@ def test_a_rival_s_word_costs_what_it_is_charged(temperature: float) -> None:
 
 
 def test_the_clip_is_the_largest_that_the_budget_admits() -> None:
-    clip = clip_of(4.0, 1e-5, 300, 100, 0.8)
-
-    def spent_with(bound: float) -> float:
-        return RenyiCurve.of(lambda orders: orders * 300 * 2.0 * (bound / 80.0) ** 2).best(1e-5).epsilon
-
-    assert spent_with(clip) <= 4.0 < spent_with(1.001 * clip)
+    spent = [
+        RenyiCurve.of(lambda orders, c=clip: orders * 300 * 2.0 * (c / 80.0) ** 2).best(1e-5).epsilon
+        for clip in clip_of(4.0, 300, 100, 0.8) * np.array([1.0, 1.001])
+    ]
+    assert spent[0] <= 4.0 < spent[1]
 
 
 def test_votes_have_the_models_laws(small: Corpus) -> None:
     rng = np.random.default_rng(0)
     laws = np.tile([0.5, 0.3, 0.2], (4000, 1))
-    assert np.bincount(independent(laws, rng), minlength=3) / 4000 == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
+    drawn = votes_by("independent", laws, 1, 0, rng=rng)
+    assert np.bincount(drawn, minlength=3) / 4000 == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
     assert len(set(votes_by("coordinated", laws, 1, 0, rng=rng))) == 1
-    assert set(votes_by("best", laws, 1, 0, rng=rng)) == {0}
-    task = Task(small, 20, 1e4, 1e-5, 1)
-    for interactive, answered in ((True, 2), (False, 10)):
-        draw = voting(task, "best", interactive=interactive, rng=rng)
-        told = [draw(encoded("Return the ").tolist(), step) for step in range(20)]
-        assert sum(ours for _, ours in told) <= answered
-        likeliest = np.bincount(small.laws(encoded("Return the ")).argmax(axis=1)).argmax()
-        assert {word for word, ours in told if ours} <= {likeliest}
-    public, _ = sampling(task, "public", 1.0, rng=rng)(encoded("Return the ").tolist(), 0)
-    assert 0 <= public < V
-
-
-def test_a_quick_run_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(next_word, "EPSILONS", (8.0,))
-    monkeypatch.setattr(next_word, "QUICK", next_word.Size(6, 2, 5, 5, 2, 0.05))
-    assert next_word.main(["--all", "--quick", "--output", str(tmp_path)]) == 0
-    assert "## Texts at ε = 8" in (tmp_path / "next_word.md").read_text(encoding="utf-8")
-    assert (tmp_path / "next_word" / "bits.png").stat().st_size > 10_000
+    context = encoded("Return th").tolist()
+    for beside, most in ((True, 2), (False, 10)):
+        writer = Voting(Task(small, 20, 1e4, 1, rng), "best", beside=beside)
+        answers = [writer.next(context, step) for step in range(20)]
+        assert sum(is_private for _, is_private in answers) <= most
+        assert {word for word, is_private in answers if is_private} <= {CHARACTERS.index("e")}
+    assert answers[0] == (CHARACTERS.index("e"), True)  # alone, all agree at this budget
+    for way in WAYS.values():
+        assert 0 <= way(Task(small, 20, 2.0, 1, rng)).next(CONTEXT, 0)[0] < V

@@ -1,4 +1,4 @@
-"""Every experiment's door, and every page under docs/reproduction: what its program writes from the committed JSON."""
+"""The command of every experiment, and every page under docs/reproduction: what it writes from the committed JSON."""
 
 import json
 import random
@@ -14,95 +14,80 @@ from typing import Any
 import pytest
 
 from experiments.aggregators import advice_page, plurality_page
-from experiments.pages import fill, read_json
-from experiments.serve import scale
+from experiments.pages import claims_on, fill, read_json
 from tests.doors import one_error
+from tests.load import scale
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "reproduction"
-DOORS = sorted(
+PROGRAMS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-    for path in (ROOT / "experiments").rglob("*.py")
+    for folder in ("experiments", "tests/load")
+    for path in (ROOT / folder).rglob("*.py")
     if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 )
-PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
-NEED_TORCH = {"audits", "knowledge_transfer", "ten_classes"}
-# the others are called as their pages are
-MODULE_OF = {
-    "aggregators_more_classes": "experiments.aggregators",
-    "aggregators_two_classes": "experiments.aggregators",
-    "commands": "experiments.scaling.commands",
-    "composition": "experiments.composition_tables",
-    "long_lists": "experiments.scaling.long_lists",
-    "releases": "experiments.scaling.release_benchmark",
-}
+# page: the program that the list of pages names
+PAGES: dict[str, str] = dict(
+    re.findall(
+        r"\(reproduction/(\w+)\.md\).*`python -m ([\w.]+)`", (DOCS.parent / "reproduction.md").read_text("utf-8")
+    )
+)
+NEED_TORCH = {"experiments.audits", "experiments.fresh", "experiments.knowledge_transfer", "experiments.ten_classes"}
 
 
-def enter(door: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
-    """Start a door as `python -m` does, and return its exit status."""
-    if door.rpartition(".")[2] in NEED_TORCH:
+def started(program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    """Start a program as `python -m` does, and return its exit status."""
+    if program in NEED_TORCH:
         pytest.importorskip("torch")
-    monkeypatch.setattr(sys, "argv", [door, *arguments])
+    monkeypatch.setattr(sys, "argv", [program, *arguments])
     # the module that runs, or runpy warns; a package stays, for others hold its modules
-    package = (ROOT / door.replace(".", "/")).is_dir()
-    monkeypatch.delitem(sys.modules, f"{door}.__main__" if package else door, raising=False)
+    package = (ROOT / program.replace(".", "/")).is_dir()
+    monkeypatch.delitem(sys.modules, f"{program}.__main__" if package else program, raising=False)
     with pytest.raises(SystemExit) as left:
-        runpy.run_module(door, run_name="__main__")
+        runpy.run_module(program, run_name="__main__")
     return left.value.code
 
 
-def test_the_doors_and_the_pages_are_found() -> None:
-    assert len(DOORS) >= 11
-    assert {"aggregators", "composition", "knowledge_transfer", "pate", "scaling"} < set(PAGES)
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_a_door_prints_its_help_and_refuses_unknown_flags(
-    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_prints_its_help_and_refuses_unknown_flags(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert enter(door, ["--help"], monkeypatch) in (0, None)
-    assert capsys.readouterr().out.startswith(f"usage: python -m {door} ")
-    assert enter(door, ["--no-such-flag"], monkeypatch) == 2
+    assert started(program, ["--help"], monkeypatch) in (0, None)
+    assert capsys.readouterr().out.startswith(f"usage: python -m {program} ")
+    assert started(program, ["--no-such-flag"], monkeypatch) == 2
     one_error("", capsys)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("door", "arguments", "words"),
+    ("program", "arguments", "words"),
     [
         ("pate", "--recompute", "holds no *-counts.npz to count again from"),
-        ("knowledge_transfer", "--recompute", "holds no *-votes.npz to count again from"),
         ("sensitivity", "", "one of the arguments --figure --all --page is required"),
         ("sensitivity", "--all --figure 2", "not allowed with"),
         ("sensitivity", "--figure 8", "invalid choice"),
         ("sensitivity", "--figure 2 --jobs 0", "jobs must be"),
-        ("simulations", "", "required"),
-        ("simulations", "--figure 3", "invalid choice"),
-        ("simulations", "--all --figure 2", "not allowed with"),
         ("scaling", "--sizes x", "--sizes"),
         ("scaling", "--shapes round", "shape must be one of free, monotone"),
         ("scaling", "--time-limit -1", "--time-limit"),
         ("scaling.commands", "--before nowhere", "no folder with a package darrm"),
         ("knowledge_transfer", "--m 2", "1,3,5,7"),
         ("knowledge_transfer", "--m 3,3", "1,3,5,7"),
-        ("knowledge_transfer", "--dataset cifar", "invalid choice"),
         ("knowledge_transfer", "--trainings 0", "trainings must be an integer of at least 1"),
         ("knowledge_transfer", "--page", "holds no results"),
-        ("ten_classes", "--page", "holds no results"),
-        ("ten_classes", "--train cifar", "invalid choice"),
         pytest.param("knowledge_transfer", "--device cuda:99", "device must be", marks=pytest.mark.slow),
     ],
 )
 def test_bad_arguments_give_one_line(
-    door: str,
+    program: str,
     arguments: str,
     words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert enter(f"experiments.{door}", [*arguments.split(), "--output", str(tmp_path)], monkeypatch) == 2
+    assert started(f"experiments.{program}", [*arguments.split(), "--output", str(tmp_path)], monkeypatch) == 2
     one_error(words, capsys)
 
 
@@ -114,12 +99,12 @@ def stored(name: str) -> dict[str, Any]:
 
 def written(name: str, folder: Path, data: dict[str, Any]) -> str:
     """Let the program write a page from its JSON files."""
-    if name in NEED_TORCH:
+    if PAGES[name] in NEED_TORCH:
         pytest.importorskip("torch")
     for path, content in data.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(content), encoding="utf-8")
-    module = import_module(MODULE_OF.get(name, f"experiments.{name}"))
+    module = import_module(PAGES[name])
     main = getattr(module, "main", None) or import_module(f"{module.__name__}.__main__").main
     assert main(["--page", "--output", str(folder)]) == 0
     return (folder / f"{name}.md").read_text(encoding="utf-8")
@@ -143,14 +128,16 @@ def fields(data: Any) -> set[str]:
     return set(data if isinstance(data, dict) else ()).union(*map(fields, parts))
 
 
+def test_every_page_is_listed_with_its_program() -> None:
+    assert set(PAGES) == {path.stem for path in DOCS.glob("*.md")}
+    assert set(PAGES.values()) < set(PROGRAMS)
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_its_program_writes_from_its_data(name: str, tmp_path: Path) -> None:
     text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     assert written(name, tmp_path, stored(name)) == text
-    command = f"python -m {MODULE_OF.get(name, f'experiments.{name}')}"
-    assert command in " ".join(text.split())
-    summary = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    assert any(f"reproduction/{name}.md" in line and f"`{command}`" in line for line in summary.splitlines())
+    assert f"python -m {PAGES[name]}" in " ".join(text.split())
     for picture in re.findall(r"!\[.*\]\((.*)\)", text):
         assert (DOCS / picture).exists()
 
@@ -199,23 +186,20 @@ def test_the_numbers_in_the_tables_are_the_data(name: str, tmp_path: Path) -> No
     assert len(kept) <= 0.1 * len(rows)
 
 
-def held(page: str) -> list[bool]:
-    """Read from a page which of its claims hold."""
-    tables = re.findall(r"^\| claim \| holds \| measured \|\n(?:\|.*\n)+", page, re.MULTILINE)
-    return [line.split(" | ")[1] == "yes" for table in tables for line in table.splitlines()[2:]]
-
-
-DECIDED = [name for name in PAGES if held((DOCS / f"{name}.md").read_text(encoding="utf-8"))]
-DECIDED = [name for name in DECIDED if name not in {"sensitivity", "simulations"}]  # by the runs; see test_simulations
+CLAIMS = {name: len(claims_on((DOCS / f"{name}.md").read_text(encoding="utf-8"))) for name in PAGES}
+BY_RUNS = {"sensitivity", "simulations"}  # which decide the claims; see test_simulations
 SEEN_TO_FAIL = {"aggregators": {0}}  # in test_aggregators
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DECIDED)
+# the claims of the others are decided by the runs; see test_simulations
+@pytest.mark.parametrize(
+    "name", [name for name in PAGES if CLAIMS[name] and name not in {"sensitivity", "simulations"}]
+)
 def test_every_claim_fails_for_some_numbers(name: str, tmp_path: Path) -> None:
     """Numbers of some names are changed at random; a claim that holds whatever was measured would be none."""
     data, failed = stored(name), set[int]()
-    claims = {*range(len(held((DOCS / f"{name}.md").read_text(encoding="utf-8"))))} - SEEN_TO_FAIL.get(name, set())
+    claims = {*range(CLAIMS[name])} - SEEN_TO_FAIL.get(name, set())
     for seed in range(200):
         rng = random.Random(seed)  # noqa: S311 (no secret)
 
@@ -226,8 +210,8 @@ def test_every_claim_fails_for_some_numbers(name: str, tmp_path: Path) -> None:
 
         names = {each for each in sorted(fields(data)) if rng.random() < 0.2}
         with suppress(ArithmeticError, LookupError, ValueError, RuntimeError, StopIteration):  # what cannot be measured
-            found = held(written(name, tmp_path / str(seed), changed(data, change, names)))
-            failed |= {place for place, holds in enumerate(found) if not holds}
+            found = claims_on(written(name, tmp_path / str(seed), changed(data, change, names)))
+            failed |= {place for place, (_, holds, _) in enumerate(found) if not holds}
         if claims <= failed:
             return
     assert claims - failed == set()

@@ -5,13 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
+import torch
+
 from darrm.plurality.plurality_law import PluralityLaw
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import certify
+from darrm.training.calibration import privacy_of
+from darrm.training.recipes import PrivateSGD, recipe_from
+from experiments import ten_classes
+from experiments.composition_tables import K
 from experiments.pages import read_json
-from experiments.ten_classes import comparison
-from experiments.ten_classes.comparison import (
+from experiments.teachers import TeacherVotes
+from experiments.ten_classes import (
     BARE,
     BEST_OF_PRIVATE,
     CLASSES,
@@ -21,8 +29,7 @@ from experiments.ten_classes.comparison import (
     SETUPS,
     SUBSAMPLING,
     TRAININGS,
-    K,
-    KeptVotes,
+    EdgeMap,
     of_sample,
     plurality,
     rows,
@@ -72,9 +79,9 @@ def drawn_laws(name: str) -> dict[int, tuple[dict[str, Any], PluralityLaw]]:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_shares_are_those_of_the_kept_votes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {SETUPS[name].target(m): law for m, (_, law) in drawn_laws(name).items()}
-    monkeypatch.setattr(comparison, "best_for_private", lambda target, _: kept[target])  # each takes a minute
+    monkeypatch.setattr(ten_classes, "best_for_private", lambda target, _: kept[target])  # each takes a minute
     drawn = {entry["m"]: entry for entry in read_json(DATA / f"{name}-training.json")["drawn"]}
-    votes, published = KeptVotes.load(DATA / f"{name}-votes.npz"), read_json(DATA / f"{name}.json")
+    votes, published = TeacherVotes.load(DATA / f"{name}-votes.npz"), read_json(DATA / f"{name}.json")
     assert votes.private.shape == votes.plain.shape == (TRAININGS, published["questions"], K)
     counted = list(rows(votes, SETUPS[name], drawn))
     assert [(row["m"], row["name"]) for row in counted] == [(row["m"], row["name"]) for row in published["rows"]]
@@ -130,10 +137,6 @@ def test_laws_for_drawn_voters_are_proved_again(name: str, m: int) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_teacher_keeps_its_promise(name: str) -> None:
-    pytest.importorskip("torch")
-    from darrm.training.calibration import privacy_of
-    from darrm.training.recipes import PrivateSGD, recipe_from
-
     training, each = read_json(DATA / f"{name}-training.json"), SETUPS[name].each
     recipe = recipe_from(training["private_training"])
     assert isinstance(recipe, PrivateSGD)
@@ -143,9 +146,6 @@ def test_every_teacher_keeps_its_promise(name: str) -> None:
 
 
 def test_an_edge_map_looks_at_one_image_alone() -> None:
-    torch = pytest.importorskip("torch")
-    from experiments.ten_classes.teachers import EdgeMap
-
     images = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     together, alone = EdgeMap()(images), [EdgeMap()(image[None])[0] for image in images]
     assert torch.allclose(together, torch.stack(alone), atol=1e-6)
@@ -156,18 +156,16 @@ def test_an_edge_map_looks_at_one_image_alone() -> None:
 @pytest.mark.slow
 def test_selecting_training_and_counting_on_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from experiments.ten_classes import teachers
-    from experiments.ten_classes.__main__ import main
 
-    monkeypatch.setattr(teachers, "TRIED_EPSILONS", ("4",))
-    monkeypatch.setattr(teachers, "TRIED_RATES", (4.0,))
-    monkeypatch.setattr(teachers, "DRAWN", {2: 3})
+    monkeypatch.setattr(ten_classes, "TRIED_EPSILONS", ("4",))
+    monkeypatch.setattr(ten_classes, "TRIED_RATES", (4.0,))
+    monkeypatch.setattr(ten_classes, "DRAWN", {2: 3})
     where, folder = ("--output", str(tmp_path), "--models", str(tmp_path / "models")), tmp_path / "ten_classes"
-    assert main(["--select", "digits", "--train", "digits", "--trainings", "2", *where]) == 0
+    assert ten_classes.main(["--select", "digits", "--train", "digits", "--trainings", "2", *where]) == 0
     first, (tried,) = (read_json(folder / f"digits{kind}.json") for kind in ("", "-selection"))
     shares = {(row["m"], row["name"]): row["private"]["mean"] for row in first["rows"]}
     assert 0.2 < shares[None, ONE_TEACHER] < shares[None, BARE]
     assert tried["accuracy"] == pytest.approx(shares[None, ONE_TEACHER], abs=0.1)
-    assert main(list(where)) == 0
+    assert ten_classes.main(list(where)) == 0
     assert read_json(folder / "digits.json") == first
     assert "## digits" in (tmp_path / "ten_classes.md").read_text(encoding="utf-8")

@@ -26,8 +26,9 @@ class Server:
     started: bool = field(default=False)
 
     @classmethod
-    def make(cls) -> "Server":
-        folder = Path(tempfile.mkdtemp(prefix="darrm-pg-", dir="/tmp"))
+    def make(cls, parent: Path | None = None) -> "Server":
+        near = tempfile.mkdtemp(prefix="darrm-pg-", dir="/tmp") if parent is None else tempfile.mkdtemp(dir=parent)
+        folder = Path(near)
         as_user: tuple[str, ...] = ()
         if os.getuid() == 0:  # the server refuses to run as root
             shutil.chown(folder, "postgres")

@@ -10,7 +10,6 @@ from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.priors import Led
 from darrm.votes import Votes
 from experiments.pate.recorded import load_counts
-from experiments.ten_classes.comparison import KeptVotes
 from tests.planned import accuracy_of
 
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"
@@ -21,8 +20,8 @@ POINTS = 0.03
 def public_votes(name: str, kind: str) -> Votes:
     if name == "digits":
         return load_counts(KEPT / "pate" / "digits-counts.npz")[0].votes
-    kept = KeptVotes.load(KEPT / "ten_classes" / f"{name}-votes.npz")
-    return Votes.of_labels(getattr(kept, kind)[0], classes=10)
+    with np.load(KEPT / "ten_classes" / f"{name}-votes.npz") as kept:
+        return Votes.of_labels(kept[kind][0], classes=10)
 
 
 @pytest.mark.quick_cases(1)

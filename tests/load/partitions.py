@@ -26,7 +26,7 @@ from darrm.release.partitions import release_surveyed, survey
 from darrm.table.release import Release
 from darrm.util.extras import require
 from experiments import pages
-from experiments.pages import Claim, Row
+from experiments.pages import Row
 
 VOTERS, FILES = 250, 8
 WORKERS = (0, 1, 2, 4)  # none: this process
@@ -49,7 +49,6 @@ def measure(folder: Path, rows: int) -> Iterator[Row]:
             with _engine(workers) as (call, cluster):
                 found = call(_release, folder, kind, cluster)
             yield {"kind": kind, "workers": workers, "megabytes": size / 1e6, **found}
-            print(f"{kind}, {workers} workers: {found}", flush=True)
 
 
 def _write_votes(folder: Path, kind: str, rows: int) -> None:
@@ -84,7 +83,7 @@ def _load() -> None:
     require("pyarrow.compute")
 
 
-def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:  # noqa: ANN401 (an untyped library)
+def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:
     """Release the votes of one kind; return the seconds of both passes, of the processors, and the peak of memory."""
     _load()
     with tempfile.TemporaryDirectory(dir=folder) as name:
@@ -105,11 +104,11 @@ def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:  # noqa
     }
 
 
-def _processor(cluster: Any) -> float:  # noqa: ANN401 (an untyped library)
+def _processor(cluster: Any) -> float:
     return time.process_time() + (sum(_everywhere(cluster, time.process_time)) if cluster is not None else 0.0)
 
 
-def _everywhere(cluster: Any, function: Callable[[], float]) -> list[float]:  # noqa: ANN401 (an untyped library)
+def _everywhere(cluster: Any, function: Callable[[], float]) -> list[float]:
     return [function()] if cluster is None else list(cluster.run(function).values())
 
 
@@ -119,68 +118,50 @@ def _peak() -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-MANY_ROWS = 10**8
-
 NAME = "partitions"
-ROWS, ROWS_QUICK = 50_000, 2_000  # of a file
+ROWS, ROWS_QUICK, MANY_ROWS = 50_000, 2_000, 10**8  # of a file; of an extrapolation
+TWICE, MOST_MEGABYTES = 1.6, 512  # the aims: two workers against one, and the memory of a process
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write votes, release them in each way, write the page."""
-    parser = pages.command_line(NAME, __doc__ or "", quick=f"{ROWS_QUICK:,} rows a file instead of {ROWS:,}")
-    options = parser.parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
-    if not options.page:
+    quick = f"{ROWS_QUICK:,} rows a file instead of {ROWS:,}"
+    options = pages.command_line(NAME, __doc__, module="tests.load.partitions", quick=quick).parse_args(arguments)
+
+    def measured() -> Row:
         rows = ROWS_QUICK if options.quick else ROWS
         with tempfile.TemporaryDirectory() as name:
-            measured = list(measure(Path(name), rows))
-        data = {"cores": os.cpu_count(), "voters": VOTERS, "files": FILES, "rows": rows * FILES, "measured": measured}
-        pages.write_json(folder / "throughput.json", data)
-    data = pages.read_json(folder / "throughput.json")
-    return pages.finish(folder, page(data), decide(data))
+            found = list(measure(Path(name), rows))
+        return {"cores": os.cpu_count(), "voters": VOTERS, "files": FILES, "rows": rows * FILES, "measured": found}
+
+    return pages.run_whole(options, f"{NAME}/throughput.json", measured, page)
 
 
 def page(data: Row) -> str:
     """Fill the page from the machine, how much was released, and what every release took."""
     rows, votes = data["rows"], data["rows"] * data["voters"] / 1e6
-    measured = [
-        row
-        | {
+    for row in data["measured"]:
+        seconds = row["survey_seconds"] + row["draw_seconds"]
+        row |= {
+            "seconds": seconds,
             "workers": row["workers"] or "none",
-            "rows_a_second": rows / seconds_of(row),
-            "votes_a_second": votes / seconds_of(row),
+            "rows_a_second": rows / seconds,
+            "votes_a_second": votes / seconds,
             "votes_a_processor_second": votes / row["processor_seconds"],
-            "busy": row["processor_seconds"] / seconds_of(row),
-            "minutes_for_many": MANY_ROWS * seconds_of(row) / rows / 60.0,
+            "busy": row["processor_seconds"] / seconds,
+            "minutes_for_many": MANY_ROWS * seconds / rows / 60.0,
         }
-        for row in data["measured"]
-    ]
-    return pages.filled("partitions", {"claims": pages.claims_table(decide(data)), "measured": measured}, data)
-
-
-def decide(data: Row) -> list[Claim]:
-    """Decide the claims of the page."""
-    one, two = ([seconds_of(row) for row in data["measured"] if row["workers"] == workers] for workers in (1, 2))
+    one, two = ([row["seconds"] for row in data["measured"] if row["workers"] == workers] for workers in (1, 2))
     speeds = [alone / both for alone, both in zip(one, two, strict=True)]
-    whole = data["rows"] * data["voters"] / 1e6
     most = max(row["peak_megabytes"] for row in data["measured"])
-    return [
-        Claim(
-            "two workers are at least 1.6 times as fast as one",
-            ", ".join(f"{speed:.2f} times" for speed in speeds),
-            min(speeds) >= 1.6,
-        ),
-        Claim(
-            "no process takes 512 MB of memory",
-            f"at most {most:.1f} MB; the votes would take {whole:,.1f} MB at a byte each",
-            most < 512,
-        ),
-    ]
-
-
-def seconds_of(row: Row) -> float:
-    """Return the seconds of both passes of a release."""
-    return float(row["survey_seconds"] + row["draw_seconds"])
+    facts = {
+        "speeds": ", ".join(f"{speed:.2f} times" for speed in speeds),
+        "is_faster": min(speeds) >= TWICE,
+        "most": most,
+        "is_small": most < MOST_MEGABYTES,
+        "whole": votes,
+    }
+    return pages.filled(NAME, facts, data)
 
 
 if __name__ == "__main__":

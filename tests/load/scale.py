@@ -1,13 +1,14 @@
 """Beyond one machine: many clients, voters and labels a day, and the loss of a budget split by regions.
 
-    python -m experiments.serve.scale --output docs
+    python -m tests.load.scale --output docs
 
-Reads the data of `experiments.serve` and `experiments.partitions`, and writes OUTPUT/scale/ and OUTPUT/scale.md.
+Reads the data of `tests.load.serve` and `tests.load.partitions`, and writes OUTPUT/scale/ and OUTPUT/scale.md.
 """
 
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,8 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.serve.worker import MOST_TOGETHER
 from darrm.util.figures import saved_figure, style
 from experiments import pages
-from experiments.pages import Claim, Row
-from experiments.serve.simulation import Costs, Simulation
+from experiments.pages import Row
+from tests.load.simulation import Costs, Simulation
 
 NAME = "scale"
 DAY = 86_400.0
@@ -31,13 +32,18 @@ SERVERS = (1, 2, 4, 8, 16)
 REGIONS = (2, 5, 10, 50)
 BUDGET = 100_000  # questions that regions share
 SEED, REPEATS = 11, 200
-MEASURED = pages.TEMPLATES
+STORES = ("SQLite", "PostgreSQL")
+
+
+def measured(figure: str, store: str) -> Row:
+    """Return what a figure of the server's page says about a store."""
+    stores = pages.read_json(pages.TEMPLATES / "serve" / f"{figure}.json")["stores"]
+    return next(row for row in stores if row["store"] == store)
 
 
 def costs_of(store: str, network: float = 0.0) -> Costs:
     """Turn the measurements into the simulation's costs."""
-    (row,) = [row for row in pages.read_json(MEASURED / "serve" / "costs.json")["stores"] if row["store"] == store]
-    (fast,) = [row for row in pages.read_json(MEASURED / "serve" / "speed.json")["stores"] if row["store"] == store]
+    row, fast = measured("costs", store), measured("speed", store)
     each = {name: (row[name][1] - row[name][0]) / 255e3 for name in ("draw", "debit_processor", "keep", "settle")}
     batches = row["debit_processor"][0] / 1e3 * fast["debits"] / fast["paid"]
     own = sum(each.values()) + batches
@@ -55,17 +61,15 @@ def costs_of(store: str, network: float = 0.0) -> Costs:
 
 def simulated() -> Iterator[Row]:
     """Simulate the measured setting, many clients, more servers, requests of many questions."""
-    for store in ("SQLite", "PostgreSQL"):
+    for store in STORES:
         for where, network in NETWORKS.items():
             for clients in (32, CLIENTS) if where == "one building" else (32,):
                 result = Simulation(costs_of(store, network), clients=clients).run(20.0)
                 yield {"kind": "clients", "store": store, "where": where, "clients": clients, **result}
-    for store in ("SQLite", "PostgreSQL"):
-        for together in (1, 64):
-            for servers in SERVERS:
-                costs = costs_of(store, NETWORKS["one building"])
-                result = Simulation(costs, servers=servers, clients=256 // min(together, 8), together=together).run(6.0)
-                yield {"kind": "servers", "store": store, "servers": servers, "together": together, **result}
+    for store, together, servers in product(STORES, (1, 64), SERVERS):
+        costs = costs_of(store, NETWORKS["one building"])
+        result = Simulation(costs, servers=servers, clients=256 // min(together, 8), together=together).run(6.0)
+        yield {"kind": "servers", "store": store, "servers": servers, "together": together, **result}
     for share in (0.2, 0.5, 0.8, 0.95):
         costs = costs_of("PostgreSQL", NETWORKS["one building"])
         full = Simulation(costs, clients=256).run(6.0)["answers_a_second"]
@@ -102,9 +106,9 @@ def regions() -> Iterator[Row]:
 
 def arithmetic() -> Row:
     """Compute the needs of a billion labels a day and of a million voters."""
-    costs = pages.read_json(MEASURED / "serve" / "costs.json")["stores"]
-    parquet = pages.read_json(MEASURED / "partitions" / "throughput.json")
-    vote = max((row["vote"][1] - row["vote"][0]) / 255e3 for row in costs)
+    parquet = pages.read_json(pages.TEMPLATES / "partitions" / "throughput.json")
+    votes_of = [measured("costs", store)["vote"] for store in STORES]
+    vote = max((many - one) / 255e3 for one, many in votes_of)
     request = costs_of("PostgreSQL").request
     alone = next(row for row in parquet["measured"] if row["workers"] == 0)
     votes = parquet["rows"] * parquet["voters"]
@@ -123,13 +127,14 @@ def arithmetic() -> Row:
     }
 
 
-def draw(folder: Path, rows: Sequence[Row], target: float) -> None:
+def draw(folder: Path, data: Row) -> None:
     """Draw answers a second over servers."""
+    target = data["arithmetic"]["rate"]
     with saved_figure(folder / "scale.png", width=7.0, height=4.2) as figure:
         axes = figure.subplots()
-        for place, (store, together) in enumerate((s, t) for s in ("SQLite", "PostgreSQL") for t in (1, 64)):
-            several = [row for row in rows if row.get("together") == together and row["store"] == store]
-            points = [(row["servers"], row["answers_a_second"]) for row in several]
+        for place, (store, together) in enumerate(product(STORES, (1, 64))):
+            rows = [row for row in data["simulated"] if (row["store"], row.get("together")) == (store, together)]
+            points = [(row["servers"], row["answers_a_second"]) for row in rows]
             name = f"{store}, {together} question{'s' * (together > 1)} a request"
             axes.plot(*zip(*points, strict=True), label=name, **style(place).line(len(points)))
         axes.axhline(target, color="black", linewidth=0.8)
@@ -141,59 +146,39 @@ def draw(folder: Path, rows: Sequence[Row], target: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate, work out, draw, write."""
-    parser = pages.command_line(NAME, __doc__ or "", module="serve.scale")
-    options = parser.parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
-    if not options.page:
-        data: Row = {"simulated": list(simulated()), "regions": list(regions()), "arithmetic": arithmetic()}
-        pages.write_json(folder / "scale.json", data)
-        draw(folder, [row for row in data["simulated"] if row["kind"] == "servers"], data["arithmetic"]["rate"])
-    data = pages.read_json(folder / "scale.json")
-    return pages.finish(folder, page(data), decide(data))
+    options = pages.command_line(NAME, __doc__, module="tests.load.scale").parse_args(arguments)
+    return pages.run_whole(options, f"{NAME}/scale.json", computed, page, draw)
+
+
+def computed() -> Row:
+    """Compute all numbers of the page."""
+    return {"simulated": list(simulated()), "regions": list(regions()), "arithmetic": arithmetic()}
 
 
 def page(data: Row) -> str:
-    """Fill the page."""
-    kinds: Row = {
-        kind: [row for row in data["simulated"] if row["kind"] == kind] for kind in ("clients", "servers", "load")
-    }
-    for row in data["simulated"]:
+    """Fill the page, and compare the simulation with the measurements and the aims."""
+    simulated = data["simulated"]
+    for row in simulated:
         busy = {name: row[name] for name in ("ledger", "interpreter", "desk")}  # a desk is busy while its debit is
         row["first"] = max(busy, key=lambda name: busy[name])
-    return pages.filled(
-        "serve", {"claims": pages.claims_table(decide(data)), "budget": BUDGET, **kinds}, data, template="scale"
-    )
-
-
-def decide(data: Row) -> list[Claim]:
-    """Compare the simulation with the measurements and the aims."""
-    measured = {
-        row["store"]: row["answers_a_second"] for row in pages.read_json(MEASURED / "serve" / "speed.json")["stores"]
-    }
+    kinds: Row = {kind: [row for row in simulated if row["kind"] == kind] for kind in ("clients", "servers", "load")}
     ratios = {
-        row["store"]: row["answers_a_second"] / measured[row["store"]]
-        for row in data["simulated"]
-        if row["kind"] == "clients" and row["where"] == "one machine"
+        row["store"]: row["answers_a_second"] / measured("speed", row["store"])["answers_a_second"]
+        for row in kinds["clients"]
+        if row["where"] == "one machine"
     }
-    best = max(row["answers_a_second"] for row in data["simulated"] if row["kind"] == "servers")
+    best = max(row["answers_a_second"] for row in kinds["servers"])
     alike = [row["equal_even"] / row["formula"] for row in data["regions"]]
-    return [
-        Claim(
-            "the simulation is within a third of what was measured with 32 clients",
-            ", ".join(f"{store} {ratio:.2f} times" for store, ratio in ratios.items()),
-            all(2 / 3 <= ratio <= 4 / 3 for ratio in ratios.values()),
-        ),
-        Claim(
-            "10⁹ labels a day are answered from one ledger, in the simulation",
-            f"at most {best:,.0f} a second of {data['arithmetic']['rate']:,.0f}",
-            best >= data["arithmetic"]["rate"],
-        ),
-        Claim(
-            "what regions that ask alike lose is √(R/2πB)·√(1 − 1/R) of the budget, within a tenth",
-            ", ".join(f"{ratio:.3f}" for ratio in alike),
-            all(0.9 <= ratio <= 1.1 for ratio in alike),
-        ),
-    ]
+    facts = {
+        "ratios": ", ".join(f"{store} {ratio:.2f} times" for store, ratio in ratios.items()),
+        "is_near": all(2 / 3 <= ratio <= 4 / 3 for ratio in ratios.values()),
+        "best": best,
+        "is_enough": best >= data["arithmetic"]["rate"],
+        "alike": ", ".join(f"{ratio:.3f}" for ratio in alike),
+        "is_alike": all(0.9 <= ratio <= 1.1 for ratio in alike),
+        "budget": BUDGET,
+    }
+    return pages.filled("serve", facts, kinds, data, template="scale")
 
 
 if __name__ == "__main__":

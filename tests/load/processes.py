@@ -7,7 +7,6 @@ searched for ``answered``.
 import http.client
 import os
 import selectors
-import shutil
 import socket
 import subprocess
 import sys
@@ -22,52 +21,12 @@ from statistics import median
 from darrm import PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.majority import baselines
 from darrm.serve.clients import Client, add_client
+from tests.ledger.servers import Server as Postgres
 
-PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/nowhere"))
 EACH = "0.001"  # of a question 0.003: the three voters' add up
+AS_INSTALLED = "-c shared_buffers=128MB -c max_connections=100"  # other tests use less
 _READY_SECONDS = 120
 STORES = ("SQLite", "PostgreSQL")
-
-
-@dataclass
-class Postgres:
-    """Debian's PostgreSQL in a folder, reached by a socket there; as it is installed, fsync and all."""
-
-    folder: Path
-    as_user: tuple[str, ...] = ()
-
-    @classmethod
-    def make(cls, folder: Path) -> "Postgres":
-        """Make an empty cluster and start it."""
-        folder.mkdir()
-        made = cls(folder)
-        if os.getuid() == 0:  # the server refuses to run as root
-            shutil.chown(folder, "postgres")
-            for parent in [folder.parent]:
-                parent.chmod(0o755)
-            made.as_user = ("runuser", "-u", "postgres", "--")
-        made.program("initdb", "-D", folder / "data", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        made.start()
-        return made
-
-    def program(self, name: str, *arguments: object) -> None:
-        """Run a program of PostgreSQL's."""
-        line = [*self.as_user, PROGRAMS / name, *arguments]
-        subprocess.run([*map(str, line)], check=True, stdout=subprocess.DEVNULL, cwd="/")  # noqa: S603 (ours)
-
-    def start(self) -> None:
-        """Start it."""
-        settings = f"-k {self.folder} -c listen_addresses=''"
-        self.program("pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-w", "-o", settings, "start")
-
-    def stop(self, mode: str = "fast") -> None:
-        """Stop it; ``immediate`` leaves the state of a power cut."""
-        self.program("pg_ctl", "-D", self.folder / "data", "-w", "-m", mode, "stop")
-
-    @property
-    def url(self) -> str:
-        """The address of the ledger."""
-        return f"postgresql:///postgres?host={self.folder}&user=postgres"
 
 
 @dataclass
@@ -101,7 +60,10 @@ class Place:
 def place(folder: Path, store: str, questions: int) -> Iterator[Place]:
     """Make a place whose budget admits exactly ``questions`` questions; end its processes afterwards."""
     folder.mkdir()
-    postgres = Postgres.make(folder / "postgres") if store == "PostgreSQL" else None
+    postgres = None
+    if store == "PostgreSQL":
+        postgres = Postgres.make(folder)
+        postgres.start(AS_INSTALLED)
     ledger = str(folder / "ledger.sqlite") if postgres is None else postgres.url
     problem = Problem.from_allowance(Voters(3, PrivacyParams(EACH)), 3)
     certify(problem, baselines.double_subsampling(problem)).save(folder / "table.json")
@@ -114,7 +76,7 @@ def place(folder: Path, store: str, questions: int) -> Iterator[Place]:
         for server in made.servers:
             server.stop()
         if postgres is not None:
-            postgres.stop("immediate")
+            postgres.stop()
 
 
 @dataclass
@@ -135,7 +97,7 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
-        self.process = subprocess.Popen([sys.executable, "-m", "darrm.serve", *self.words()])  # noqa: S603 (ours)
+        self.process = subprocess.Popen([sys.executable, "-m", "darrm.serve", *self.words()])
         until = time.monotonic() + _READY_SECONDS
         while time.monotonic() < until and self.process.poll() is None:
             link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)

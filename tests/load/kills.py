@@ -16,7 +16,7 @@ import httpx
 from darrm import PrivacyLedger
 from darrm.serve.client import ServeClient, ServerRefusedError
 from experiments.pages import Row
-from experiments.serve.load import STORES, Place, place
+from tests.load.processes import AS_INSTALLED, STORES, Place, place
 
 PORT, ASKERS, SEED = 8770, 4, 20
 _LONGEST_LIFE = 0.25  # seconds
@@ -52,8 +52,8 @@ def _kill(here: Place, store: str, kills: int) -> tuple[list[tuple[int, Labels]]
                 elif victims[-1] == "client":
                     _client_that_dies(here, f"dead{number}", dice.uniform(0.02, _LONGEST_LIFE))
                 elif here.postgres is not None:
-                    here.postgres.stop("immediate")
-                    here.postgres.start()
+                    here.postgres.stop()
+                    here.postgres.start(AS_INSTALLED)
         finally:
             stop.set()
         several = [one.result() for one in asking]
@@ -80,8 +80,8 @@ def _ask(token: str, number: int, stop: threading.Event) -> tuple[int, Labels]:
 
 def _client_that_dies(here: Place, name: str, seconds: float) -> None:
     """Start a client that asks as fast as it can, and kill it."""
-    words = f"from experiments.serve.load import Load; Load({PORT}, '{here.token}', '{name}', 4).run(60)"
-    with subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.DEVNULL) as client:  # noqa: S603 (ours)
+    words = f"from tests.load.processes import Load; Load({PORT}, '{here.token}', '{name}', 4).run(60)"
+    with subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.DEVNULL) as client:
         time.sleep(0.5 + seconds)
         client.kill()
 

@@ -1,6 +1,6 @@
 """Seconds and memory of the stand-in's teachers on local Dask workers and in one process.
 
-    python -m experiments.pate.cluster --output docs/reproduction       # 5,000 teachers; --quick: 200
+    python -m tests.load.cluster --output docs/reproduction       # 5,000 teachers; --quick: 200
 
 Writes OUTPUT/pate/cluster.json: seconds, whether the votes are the same to the last bit, and the peak memory of every
 process. The votes of one process are read from OUTPUT/pate, or made there first.
@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import numpy as np
 
 from darrm.commands.command_line import run
@@ -62,14 +63,14 @@ def measure(workers: int, folder: Path, *, quick: bool) -> Row:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the JSON."""
-    parser = pages.command_line("pate", __doc__ or "", module="pate.cluster", quick="200 teachers of 20 classes")
+    parser = pages.command_line("pate", __doc__, module="tests.load.cluster", quick="200 teachers of 20 classes")
     parser.add_argument("--workers", type=int, default=2, help="processes of the cluster (default: %(default)s)")
     options = parser.parse_args(arguments)
     checks.integer_at_least(1, workers=options.workers)
     folder = pages.data_folder(options, "pate")
     if not options.page:
         pages.write_json(folder / "cluster.json", measure(options.workers, folder, quick=options.quick))
-    print(f"wrote {folder / 'cluster.json'}; the page is written by python -m experiments.pate --page")
+    click.echo(f"wrote {folder / 'cluster.json'}; the page is written by python -m experiments.pate --page")
     return 0
 
 

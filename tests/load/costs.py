@@ -13,7 +13,7 @@ from darrm.serve.clients import Client
 from darrm.serve.questions import Asked, End, Questions, VoteSchema
 from darrm.votes import Votes
 from experiments.pages import Row
-from experiments.serve.load import STORES, place, sync_milliseconds
+from tests.load.processes import STORES, place, sync_milliseconds
 
 FEW, MANY = 1, 256  # questions together
 _TIMES = 15

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from darrm import PrivacyLedger
-from experiments.serve import long_ledger, scale
-from experiments.serve.simulation import Costs, Simulation
+from tests.load import long_ledger, scale
+from tests.load.simulation import Costs, Simulation
 
 DOCS = Path(__file__).parents[2] / "docs"
 COSTS = Costs(request=1e-3, keep=1e-4, settle=1e-4, debit=0.008, question=1e-4, wait=0.002, sync=0.004)

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from experiments.pages import Row
-from experiments.serve.load import STORES, Answers, Load, middle, place, sync_milliseconds
+from tests.load.processes import STORES, Answers, Load, middle, place, sync_milliseconds
 
 PORT = 8799
 CLIENTS, RUNS, SERIES = 32, 3, 3

@@ -1,1 +1,0 @@
-"""Costs of a server on this machine."""
