@@ -143,8 +143,8 @@ def audit(
     members = {} if voters_path is None else read_members(voters_path)
     now = Audit(made=datetime.now(UTC).isoformat(timespec="seconds"))
     _judge_alone(now, pieces, report)
-    given = [*digests, *(receipt.digest for receipt in now.receipts.values()), *chain(*now.notes.values())]
-    _judge_ledgers(now, pieces, given, keys)
+    shown = [*digests, *(receipt.digest for receipt in now.receipts.values()), *chain(*now.notes.values())]
+    _judge_ledgers(now, pieces, shown, keys)
     now.add("", [*judge_digests(digests, now.ledgers, by_hand=True), *judge_keys(keys, now.verdicts)])
     report("comparing files")
     _judge_together(now, pieces, classes, keys)
@@ -155,9 +155,9 @@ def audit(
             now.add(piece.path, [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
         now.files += [AuditedFile(piece.role, f"{piece.path}{end}", size, seal) for end, size, seal in piece.digests]
     named = [("voters", voters_path)] if voters_path is not None else []
-    for role, path in [*named, *(("key", Path(key.path)) for key in keys)]:
-        content = path.read_bytes()
-        now.files.append(AuditedFile(role, str(path), len(content), hashlib.sha256(content).hexdigest()))
+    for role, given in [*named, *(("key", Path(key.path)) for key in keys)]:
+        content = given.read_bytes()
+        now.files.append(AuditedFile(role, str(given), len(content), hashlib.sha256(content).hexdigest()))
     if draws is not None:
         _attack(now, draws, pieces, report)
     return now

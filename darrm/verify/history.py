@@ -77,8 +77,8 @@ def read_digest(text: str, source: str = "a digest") -> LedgerDigest:
     is_whole = hashlib.sha256(body.encode()).hexdigest()[:_CHECK] == check
     if not is_whole or not (found := _LINE.fullmatch(body)):
         raise ValueError(f"{source} is no digest of a ledger, or was miscopied: it is a line {DIGEST_PREFIX}…")
-    identity, number, queries, *budget, population, entry_hash = found.groups()
-    return LedgerDigest(identity, int(number), int(queries), *budget, unquote(population), entry_hash, source)
+    identity, number, queries, epsilon, delta, kinds, population, link = found.groups()
+    return LedgerDigest(identity, int(number), int(queries), epsilon, delta, kinds, unquote(population), link, source)
 
 
 def _digest_of(ledger: Ledger, number: int, source: str) -> LedgerDigest:

@@ -351,8 +351,8 @@ def lies_in_plans() -> Iterator[Lie]:
 IN_A_TABLE: dict[str, tuple[str, object]] = {
     "a number": ("gamma/0", times(1.01)),
     "a number less": ("gamma/1", times(0.99)),
-    "a smaller worst cost": ("certificate/worst_cost", times(0.9)),
-    "a larger budget": ("certificate/budget", times(1.1)),
+    "a smaller worst cost": ("certificate/worst_cost", times(1 - 1e-12)),
+    "a larger budget": ("certificate/budget", times(1 + 1e-12)),
     "no method": ("certificate/method", None),
     "no worst cost": ("certificate/worst_cost", None),
     "no budget": ("certificate/budget", None),
@@ -414,6 +414,7 @@ def lies_in_tables() -> Iterator[Lie]:
 
 
 CHEAP = '{"guarantee":["0.000001","0"],"profile":null,"renyi":null}'
+CHEAP_KIND = f"INSERT INTO costs VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')"
 SEQUENCE = "UPDATE state SET last_entry = (SELECT count(*) FROM entries)"
 IN_A_LEDGER: dict[str, tuple[str, ...]] = {
     "a budget twice as large": ("UPDATE budget SET epsilon = '41'",),
@@ -424,14 +425,8 @@ IN_A_LEDGER: dict[str, tuple[str, ...]] = {
     "another population": ("UPDATE budget SET population = 'ward 8'",),
     "a later beginning": ("UPDATE budget SET created = '2999-01-01T00:00:00.000+00:00'",),
     "an earlier beginning": ("UPDATE budget SET created = '2001-01-01T00:00:00.000+00:00'",),
-    "a cheap entry": (
-        f"INSERT INTO costs VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
-        "UPDATE entries SET cost = 9 WHERE id = 1",
-    ),
-    "a cheap last entry": (
-        f"INSERT INTO costs VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
-        "UPDATE entries SET cost = 9 WHERE id = 2",
-    ),
+    "a cheap entry": (CHEAP_KIND, "UPDATE entries SET cost = 9 WHERE id = 1"),
+    "a cheap last entry": (CHEAP_KIND, "UPDATE entries SET cost = 9 WHERE id = 2"),
     "other words for what it paid for": ("UPDATE costs SET what = 'a survey'",),
     "a smaller count": ("UPDATE entries SET count = count - 1 WHERE id = 1",),
     "a larger count": ("UPDATE entries SET count = count + 1 WHERE id = 1",),
@@ -454,14 +449,14 @@ IN_A_LEDGER: dict[str, tuple[str, ...]] = {
 FORGED: dict[str, tuple[str, ...]] = {
     **{
         f"entry {n} costs nearly nothing": (
-            f"INSERT INTO costs VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
+            CHEAP_KIND,
             f"UPDATE entries SET cost = 9 WHERE id = {n}",
         )
-        for n in (1, 2, 3, 14, 26)
+        for n in (3, 14, 26)
     },
     **{
         f"of {kinds} kinds, entry 1 costs nearly nothing": (
-            f"INSERT INTO costs VALUES (9, '{CHEAP}', 'DaRRM over 3 voters', 0, '', '')",
+            CHEAP_KIND,
             "UPDATE entries SET cost = 9 WHERE id = 1",
             f"UPDATE budget SET composition = '{kinds}'",
         )
@@ -474,23 +469,18 @@ FORGED: dict[str, tuple[str, ...]] = {
             ("1999-01-01T00:00:00.000+00:00", "soon", "2026-02-30T00:00:00.000+00:00", "", "2026-11-23T08:00:00.000"),
         )
     },
-    **{
-        f"{count} of 20 labels were counted": (f"UPDATE entries SET count = {count} WHERE id = 1",)
-        for count in (1, 2, 19, 21)
-    },
     "a small entry beside an equal one": (
         "UPDATE entries SET labels_digest = (SELECT labels_digest FROM entries WHERE id = 1), count = 2 WHERE id = 2",
     ),
     "other labels wait": ("UPDATE entries SET labels = x'00' WHERE id = 26",),
     "no labels wait": ("UPDATE entries SET labels = x'' WHERE id = 26",),
     "more labels wait": ("UPDATE entries SET count = 2 WHERE id = 26",),
-    "entry 1 names another table": ("UPDATE entries SET table_digest = 'ab' WHERE id = 1",),
-    "entry 1 has other labels": ("UPDATE entries SET labels_digest = 'ab' WHERE id = 1",),
 }
 _WHOLE = "the ledger was not truncated"
 # the budget and what nobody else repeats: no file but a head shows it
 _WITHOUT_HEAD = {"a budget twice as large", "a larger δ", "another identity", "another population",
-                 "an earlier beginning", "another note", "kinds", "no release", "no labels"}  # fmt: skip
+                 "an earlier beginning", "another note", "kinds", "no release", "no labels", "a later beginning",
+                 "other words for what it paid for", "another time", "two entries exchanged"}  # fmt: skip
 
 
 def lies_in_ledgers() -> Iterator[Lie]:
@@ -501,7 +491,7 @@ def lies_in_ledgers() -> Iterator[Lie]:
     for name, statements in IN_A_LEDGER.items():
         unknown = _WHOLE if name in _WITHOUT_HEAD else ""
         tell = without_receipts(forged(*statements))
-        yield Lie("majority", f"without a head, a ledger with {name}", tell, unknown or _WHOLE)
+        yield Lie("majority", f"without a head, a ledger with {name}", tell, unknown)
     for name, statements in FORGED.items():
         unknown = "it was debited from" if "1999" in name else ""  # a clock may have been set back
         yield Lie("majority", f"forged, {name}", without_receipts(forged(*statements)), unknown)

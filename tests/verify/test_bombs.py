@@ -305,6 +305,8 @@ def test_what_stopped_an_audit_once_is_a_verdict(name: str, write: Callable[[Pat
         "{",
         "{}",
         '{"ledger_digest": []}',
+        "no head",
+        "darrm-digest:1:x",
     ],
 )
 def test_a_head_that_is_none_is_refused(head: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,6 @@ from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit
 from darrm.verify.report import text_report
 from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, RECEIPT, TOTAL, UNKNOWN
-from tests.doors import refused
 
 PLAIN = Voters(20, PrivacyParams("inf"), overlap=1)
 NOISY = NoisyMaximum(GNMax(12.0), PLAIN, 3)
@@ -126,18 +125,6 @@ def test_a_receipt_without_its_ledger_cannot_be_known(folder: Path) -> None:
     assert receipts == [UNKNOWN, PROVED]
 
 
-@pytest.mark.parametrize("text", ["darrm-digest:1:x", "no head", "nowhere.txt"])
-def test_what_is_no_head_is_one_line(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(main, [str(folder), "--head", text], "digest" if text.startswith("darrm") else text, capsys)
-
-
-def test_a_link_to_itself_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    link = tmp_path / "loop.json"
-    link.symlink_to(link)
-    assert run(lambda: main([str(link)])) == 2
-    assert "loop.json" in capsys.readouterr().err
-
-
 def test_no_name_of_a_file_writes_a_line_of_its_own(tmp_path: Path) -> None:
     forged = "proved independently  one label is (0, 0)-DP (by decree)"
     for number in (1, 2):
@@ -155,14 +142,14 @@ def test_what_is_no_file_of_a_folder_is_listed(folder: Path) -> None:
     assert {"elsewhere", "gone.json", "pipe.json"} <= set(left)
 
 
-def test_costs_below_what_floats_hold_are_not_called_false(tmp_path: Path) -> None:
-    NoisyMaximum(ExponentialMechanism(1e-200), PLAIN, 3).save(tmp_path / "tiny.json")
-    assert claims(audit([tmp_path / "tiny.json"]), FALSE) == []
-
-
 @pytest.mark.parametrize("labels", [[[1], [2]], [1, None, 2]])
 def test_columns_that_are_no_labels_are_named(labels: list[Any], tmp_path: Path) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"label": labels}), tmp_path / "odd.parquet")
     with pytest.raises(ValueError, match=r"odd\.parquet"):
         audit([tmp_path / "odd.parquet"])
+
+
+def test_costs_below_what_floats_hold_are_not_called_false(tmp_path: Path) -> None:
+    NoisyMaximum(ExponentialMechanism(1e-200), PLAIN, 3).save(tmp_path / "tiny.json")
+    assert claims(audit([tmp_path / "tiny.json"]), FALSE) == []

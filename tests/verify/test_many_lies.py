@@ -9,19 +9,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from fractions import Fraction
 from io import BytesIO
-from itertools import product
-from math import comb, exp
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from darrm import Table
 from darrm.account.accountant import PrivacyAccountant
-from darrm.account.meaning import power_of_test
 from darrm.aggregator import load_release
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.files import LedgerFaultError, pieces_of, read_ledger
@@ -99,44 +94,6 @@ def test_a_clock_may_have_been_set_back(made: Made, tmp_path: Path, seconds: int
     found = audit([files / "table.json", files / "ledger.sqlite"])
     assert found.status == 0
     assert [one.verdict for one in found.verdicts if one.claim.startswith("it was debited from")] == [verdict]
-
-
-def most_powerful(first: list[float], second: list[float], level: float) -> float:
-    """Compute by Neyman and Pearson what a test can reach: events in the order of their ratios, the last one cut."""
-    order = sorted(range(len(first)), key=lambda n: -first[n] / second[n])
-    power = 0.0
-    for n in order:
-        part = min(1.0, level / second[n])
-        power, level = power + part * first[n], level - part * second[n]
-        if level <= 0.0:
-            break
-    return power
-
-
-@pytest.mark.parametrize("queries", [1, 20])
-def test_nobody_guesses_better_than_the_report_says(made: Made, queries: int) -> None:
-    """All neighbors with probabilities of a grid: of so many labels only the number of ones matters."""
-    table, level = Table.load(made("majority") / "table.json"), 0.05
-    target, high = table.problem.target, exp(0.2) / (1 + exp(0.2))
-    allowed = power_of_test(queries * target.epsilon, queries * target.delta)
-    corners = [(0.0, 0.0), (1.0, 1.0), (0.0, 1e-5), (1e-5, 0.0), (high, 1 - high), (1 - high, high)]
-    reached = 0.0
-    for pairs in product(corners, repeat=3):
-        one, other = (_probability(table, [pair[side] for pair in pairs]) for side in range(2))
-        laws = [[comb(queries, n) * p**n * (1 - p) ** (queries - n) for n in range(queries + 1)] for p in (one, other)]
-        reached = max(reached, most_powerful(laws[0], laws[1], level))
-    assert level < reached <= allowed
-    if queries == 1:
-        assert reached > 0.999 * allowed  # the released law attains it
-
-
-def _probability(table: Table, p: list[float]) -> float:
-    """Compute Pr[label 1] by listing all votes."""
-    total = 0.0
-    for votes in product((0, 1), repeat=3):
-        chance = np.prod([q if vote else 1 - q for vote, q in zip(votes, p, strict=True)])
-        total += float(chance) * float((1 + Fraction(float(table.gamma.signed[sum(votes)]))) / 2)
-    return total
 
 
 def test_there_are_as_many_lies_as_names() -> None:

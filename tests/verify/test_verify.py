@@ -35,7 +35,7 @@ from darrm.commands.command_line import run
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
-from darrm.priors import Dirichlet, Independent, Point, Prior, Spread
+from darrm.priors import Dirichlet, Independent, Point, Spread
 from darrm.table.cost import charge_of
 from darrm.table.release import Release
 from darrm.verify import costs
@@ -120,7 +120,9 @@ def rewritten(trio: Trio, change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 class TestAnHonestTrio:
-    def test_it_passes(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_it_passes_and_nothing_is_written(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
+        for path in (*trio.folder.iterdir(), trio.folder):
+            path.chmod(0o555 if path.is_dir() else 0o444)
         before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in trio.folder.iterdir()}
         assert run(lambda: main(trio.arguments())) == 0
         shown = capsys.readouterr()
@@ -133,6 +135,7 @@ class TestAnHonestTrio:
         assert max(map(len, lines)) <= 100
         assert "unknown 0   false 0" in shown.out
         assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in trio.folder.iterdir()} == before
+        trio.folder.chmod(0o755)
 
     def test_each_kind_of_claim_has_its_word(self, trio: Trio) -> None:
         found = audit([trio.table_path, trio.ledger_path, trio.labels_path])
@@ -154,15 +157,6 @@ class TestAnHonestTrio:
         assert word(HISTORY, "the ledger was not truncated") == ASSUMED
         assert word(LEDGER, "it is whole") == CONSISTENT
         assert word(LABELS, "as many were paid for as there are") == PROVED
-
-    def test_copies_that_cannot_be_written_are_enough(self, trio: Trio) -> None:
-        for path in trio.folder.iterdir():
-            path.chmod(0o444)
-        trio.folder.chmod(0o555)
-        names = sorted(trio.folder.iterdir())
-        assert run(lambda: main([*trio.arguments(), "--quiet"])) == 0
-        assert sorted(trio.folder.iterdir()) == names
-        trio.folder.chmod(0o755)
 
     def test_a_cut_short_debit_is_rolled_back_in_the_copy_only(self, trio: Trio) -> None:
         before = ledger_of(trio.ledger_path).hashes
@@ -226,32 +220,15 @@ class TestAnHonestTrio:
         assert text_report(found).startswith("OPEN  20 labels ")
 
 
-class OwnPrior(Prior):
-    """A prior that a file cannot keep."""
-
-    text = "own"
-    has_closed_form = True
-
-    def weights(self, K: int) -> np.ndarray:
-        return Point(0.7).weights(K)
-
-    def probabilities(self, K: int, count: int, *, rng: np.random.Generator) -> np.ndarray:  # noqa: ARG002 (as the protocol)
-        return np.full((count, K), 0.7)
-
-
 def allowed(K: int, m: str, delta: str = "1e-5", **more: Any) -> Problem:
     return Problem.from_allowance(Voters(K, PrivacyParams("0.1", delta), **more), m)
 
 
-PLAIN = Problem(Voters(30, PrivacyParams("inf"), overlap=1), PrivacyParams("0.3", "1e-6"))
 HONEST = {
-    "a prior of one's own": lambda: optimize_table(allowed(5, "2"), prior=OwnPrior()),
     "a sampled objective": lambda: optimize_table(allowed(5, "2"), objective="expected-error", draws=200),
     "a monotone shape": lambda: optimize_table(allowed(7, "2"), prior=Independent(0.6, 0.9), shape="monotone"),
     "an even number": lambda: optimize_table(allowed(6, "4/3", "0"), prior=Point(0.2)),
     "an overlap": lambda: optimize_table(allowed(9, "2", overlap=2), prior=Dirichlet()),
-    "models": lambda: optimize_table(allowed(5, "2", models=True), prior=Dirichlet()),
-    "plain voters": lambda: optimize_table(PLAIN, prior=Dirichlet()),
     "a tiny epsilon": lambda: optimize_table(
         Problem.from_allowance(Voters(3, PrivacyParams("1e-6")), 1), prior=Dirichlet()
     ),
@@ -335,10 +312,6 @@ def test_declared_models_are_named(tmp_path: Path) -> None:
     )
 
 
-def scaled(place: str, name: str, factor: float) -> Callable[[dict[str, Any]], object]:
-    return lambda data: data[place].update({name: data[place][name] * factor})
-
-
 def less_error(data: dict[str, Any]) -> None:
     for name in ("value", "bound"):
         data["optimality"][name] -= 1e-9
@@ -361,9 +334,6 @@ def slightly_more(data: dict[str, Any]) -> None:
 LIES_IN_A_TABLE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no noise": (lambda data: data.update(gamma=[1.0, 1.0]), "one label is (0.3, 1.5e-05)-DP"),
     "a relative 1e-11 too much": (slightly_more, "one label is (0.3, 1.5e-05)-DP"),
-    "its worst cost": (scaled("certificate", "worst_cost", 1 - 1e-12), "no pair of neighbors"),
-    "its budget": (scaled("certificate", "budget", 1 + 1e-12), "the budget of a label"),
-    "its scale": (scaled("certificate", "scale", 3.0), "no number from 0 to 1"),
     "its error": (less_error, "the expected error is"),
     "multipliers that do not prove its bound": (weaker_multipliers, "no private law has a smaller expected error"),
     "a row of four of three voters": (
@@ -371,7 +341,6 @@ LIES_IN_A_TABLE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "a row has other voters",
     ),
     "its shape": (falling, "γ never falls"),
-    "a field by another name": (lambda data: data.update(optimalitz=data.pop("optimality")), "optimality"),
 }
 
 
@@ -382,12 +351,8 @@ def test_a_lie_in_a_table_is_false(lie: str, trio: Trio) -> None:
     trio.table_path.write_bytes(content)
     assert run(lambda: main([str(trio.table_path), "--quiet"])) == 1
     assert claim in false_claims(judge_file(content)[1])
-
-
-def test_numbers_that_were_changed_do_not_have_their_checksum(trio: Trio) -> None:
-    data = json.loads(trio.table_path.read_text())
-    data["gamma"][0] *= 0.5
-    assert "it was changed" in false_claims(judge_file(json.dumps(data).encode())[1])
+    unsigned = json.loads(content) | {"checksum": "ab" * 32}
+    assert "it was changed" in false_claims(judge_file(json.dumps(unsigned).encode())[1])
 
 
 @pytest.mark.parametrize(
@@ -439,11 +404,6 @@ class TestLiesInALedger:
         verdict, total = LedgerAudit("l", replace(audited.ledger, charges=charges)).total
         assert (verdict.verdict, total) == (UNKNOWN, None)
 
-    def test_the_table(self, trio: Trio) -> None:
-        other = certify(trio.table.problem, NoiseFunction(3, [0.1, 0.2]))
-        assert "queries were answered with this table" in false_claims(judge_ledger(audit_of(trio.ledger_path, other)))
-        assert false_claims(judge_ledger(audit_of(trio.ledger_path, trio.table))) == ""
-
     @pytest.mark.parametrize(
         "statements",
         [
@@ -464,12 +424,6 @@ class TestLiesInALedger:
         found = audit([trio.table_path, trio.ledger_path, trio.labels_path])
         assert "it is a whole ledger" in false_claims(found.verdicts)
 
-    def test_who_the_voters_are(self, trio: Trio) -> None:
-        # the same γ, said to be for models: the ledger names another table
-        trio.table_path.write_bytes(rewritten(trio, lambda data: data["problem"].update(models=True)))
-        found = audit([trio.table_path, trio.ledger_path])
-        assert "queries were answered with this table" in false_claims(found.verdicts)
-
 
 def entry(number: int, count: int, labels: str = "", table: str = "", output: str = "") -> Entry:
     return Entry(number, "", 1, count, "", table, labels, output, (), (), "", None)
@@ -487,10 +441,6 @@ class TestLiesInLabels:
         return false_claims(
             judge_labels(labels, {"t": answering_of(trio.table)}, [audit_of(trio.ledger_path)], more.get("classes"))
         )
-
-    def test_the_honest_ones(self, trio: Trio) -> None:
-        assert self.judged(trio, trio.labels_path.read_bytes()) == ""
-        assert self.judged(trio, trio.labels_path.read_bytes(), classes=("0", "1")) == ""
 
     def test_several_debits_in_one_file(self, trio: Trio) -> None:
         """As a stream of answers has them, and who put two files together."""
@@ -592,6 +542,7 @@ class TestLiesInLabels:
     @pytest.mark.parametrize(
         ("name", "content"),
         [
+            *(("t.json", content) for content in (b"", b"[]", b"{", b'{"K": 1, "K": 2}', b"[" * 100_000, b"\xff")),
             ("l.csv", b"0\n1\n\n"),
             ("l.csv", b"0\n\xff\n"),
             ("l.npy", b"\x93NUMPY\x01\x00v\x00((((("),
@@ -599,20 +550,15 @@ class TestLiesInLabels:
             ("l.txt", b"0\n"),
         ],
     )
-    def test_no_labels_at_all(self, trio: Trio, name: str, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_what_is_no_table_and_no_labels(
+        self, trio: Trio, name: str, content: bytes, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         path = trio.folder / name
         path.write_bytes(content)
         refused(main, [str(trio.table_path), str(path)], name, capsys)
 
 
 class TestWhatCannotBeRead:
-    @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"K": 1, "K": 2}', b"[" * 100_000, b"\xff"])
-    def test_no_table(self, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-        path = tmp_path / "table.json"
-        path.write_bytes(content)
-        assert run(lambda: main([str(path)])) == 2
-        assert capsys.readouterr().err.startswith("error: ")
-
     def test_files_that_are_not_there_or_no_files(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
         missing = str(trio.folder / "missing")
         for words in ([missing], [str(trio.table_path), missing], ["/dev/zero"], [str(trio.folder / "nothing")]):
@@ -667,14 +613,6 @@ class TestTheReport:
         assert page.words.index(first[1]) < page.words.index("Assumptions") < page.words.index("Checks")
         assert f"I accept the {len(rests)} assumptions" in page.words
         assert page.tags["table"] == 5  # checks of three files, entries, files
-
-    def test_a_false_claim_is_seen_first(self, trio: Trio) -> None:
-        trio.table_path.write_bytes(rewritten(trio, lambda data: data.update(gamma=[1.0, 1.0])))
-        path = trio.folder / "report.html"
-        assert run(lambda: main([*trio.arguments(), "--report", str(path), "--quiet"])) == 1
-        page = Page(path.read_text(encoding="utf-8"))
-        assert "FAIL: " in page.words
-        assert "it is false that one label is (0.3, 1.5e-05)-DP" in page.words
 
     def test_plain_data(self, trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(lambda: main([*trio.arguments(), "--format", "json"])) == 0
