@@ -9,7 +9,6 @@ one, and every checksum and hash of the copy is recomputed. The report refers to
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import sqlite3
@@ -23,23 +22,24 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import filterfalse, groupby
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from darrm.verify.formats import (
     DIGEST_PREFIX,
+    MALFORMED,
     RECEIPT_FORMAT,
     RELEASE,
     RUN,
     TABLES,
     Charge,
-    Json,
     exact_number,
     join,
     parse_json,
+    read,
     read_charge,
+    read_texts,
 )
 from darrm.verify.label_files import LabelsFile, read_labels, read_parquet_labels
 from darrm.verify.numbers import Point
@@ -190,18 +190,23 @@ def read_ledger(files: Mapping[str, bytes]) -> Ledger:
             copy.with_name(copy.name + beside).write_bytes(content)
         try:
             with closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-                (application,) = connection.execute("PRAGMA application_id").fetchone()
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                if (application, version) != (_APPLICATION, _VERSION):
-                    raise LedgerFaultError("it is no ledger, or of a version that is not read")
-                added = "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
-                if connection.execute(added).fetchone() != (0,):
-                    raise LedgerFaultError("a trigger or a view was added, which may undo a debit")
-                if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                    raise LedgerFaultError("its pages are damaged")
+                _check_whole(connection)
                 return _read(connection)
-        except (sqlite3.Error, UnicodeDecodeError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        except ValueError as error:
+            raise LedgerFaultError(str(error)) from error
+        except (sqlite3.Error, *MALFORMED) as error:
             raise LedgerFaultError(f"it cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _check_whole(connection: sqlite3.Connection) -> None:
+    numbers = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+    if numbers != [_APPLICATION, _VERSION]:
+        raise ValueError("it is no ledger, or of a version that is not read")
+    added = "SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    if connection.execute(added).fetchone() != (0,):
+        raise ValueError("a trigger or a view was added, which may undo a debit")
+    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        raise ValueError("its pages are damaged")
 
 
 def read_postgres(url: str) -> Ledger:
@@ -217,7 +222,9 @@ def read_postgres(url: str) -> Ledger:
             return _read(connection)
     except psycopg.OperationalError:
         raise ValueError("the server of the ledger cannot be reached: check the URL and PGPASSWORD") from None
-    except psycopg.Error as error:
+    except ValueError as error:
+        raise LedgerFaultError(str(error)) from error
+    except (psycopg.Error, *MALFORMED) as error:
         raise LedgerFaultError(f"the server holds no ledger ({type(error).__name__})") from error
 
 
@@ -225,15 +232,12 @@ def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
     words = "SELECT identity, epsilon, delta, composition, population, created, checksum FROM budget"
     budgets = connection.execute(words).fetchall()
     if len(budgets) != 1:
-        raise LedgerFaultError("it has no single budget")
+        raise ValueError("it has no single budget")
     budget: tuple[str, str, str, str, str, str] = budgets[0][:6]
     first = join("darrm-ledger 1", *budget)  # the hash that the first entry follows
     if budgets[0][6] != first or not budget[0] or budget[3] not in COMPOSITIONS:
-        raise LedgerFaultError("the budget was changed")
-    try:
-        _ = exact_number(budget[1]), exact_number(budget[2])
-    except ValueError as error:
-        raise LedgerFaultError(str(error)) from error
+        raise ValueError("the budget was changed")
+    _ = exact_number(budget[1]), exact_number(budget[2])
     kinds, totals = _read_kinds(connection)
     entries, hashes, queries, counts = list[Entry](), [first], [0], dict.fromkeys(kinds, 0)
     words = (
@@ -246,17 +250,18 @@ def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
         hashed = (number, moment, checksum, count, note, table, labels, token, output, questions)
         hashes.append(join(hashes[-1], *hashed))
         if number != len(hashes) - 1 or stored != hashes[-1]:
-            raise LedgerFaultError(f"entry {number} does not carry the hash of itself and of the entry before it")
+            raise ValueError(f"entry {number} does not carry the hash of itself and of the entry before it")
         queries.append(queries[-1] + count)
         counts[cost] += count
-        texts = tuple(_texts(questions, list)), tuple(_texts(files, dict).items())
-        more = (*texts, str(signature), None if kept is None else bytes(kept), what, charge.labels)
-        entries.append(Entry(number, moment, cost, count, note, table, labels, output, *more))
+        asked: tuple[str, ...] = read(parse_json(questions.encode()), [str]) if questions else ()
+        drawn: dict[str, str] = read_texts(parse_json(files.encode())) if files else {}
+        more = (asked, tuple(drawn.items()), str(signature), None if kept is None else bytes(kept))
+        entries.append(Entry(number, moment, cost, count, note, table, labels, output, *more, what, charge.labels))
     last, moved_to, stored = connection.execute("SELECT last_entry, moved_to, checksum FROM state").fetchone()
     if last != len(entries) or stored != join(last, hashes[-1], moved_to, *totals):
-        raise LedgerFaultError("entries are missing, or the totals are not those of the entries")
+        raise ValueError("entries are missing, or the totals are not those of the entries")
     if any(count != kinds[number][0].count for number, count in counts.items()):
-        raise LedgerFaultError("the entries and the totals differ")
+        raise ValueError("the entries and the totals differ")
     charges, costs = ({number: kind[part] for number, kind in kinds.items()} for part in (0, 1))
     return Ledger(*budget, charges, costs, tuple(entries), tuple(hashes), tuple(queries))
 
@@ -267,26 +272,10 @@ def _read_kinds(connection: Any) -> tuple[dict[int, Any], list[object]]:  # noqa
     words = "SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id"
     for number, cost, what, total, answered, stored in connection.execute(words).fetchall():
         if stored != join(cost, what):
-            raise LedgerFaultError("the cost of a query was changed")
-        try:
-            kinds[number] = read_charge(cost).repeated(total), cost, what, stored
-        except ValueError as error:
-            raise LedgerFaultError(str(error)) from error
+            raise ValueError("the cost of a query was changed")
+        kinds[number] = read_charge(cost).repeated(total), cost, what, stored
         totals += [number, total, answered]
     return kinds, totals
-
-
-def _texts(written: str, kind: type) -> Any:  # noqa: ANN401 (a list or a dictionary of texts)
-    if not written:
-        return kind()
-    try:
-        texts = json.loads(written)
-    except ValueError:
-        texts = None
-    values = list(texts.values()) if isinstance(texts, dict) else texts
-    if not isinstance(texts, kind) or not all(isinstance(text, str) for text in values):
-        raise LedgerFaultError("the questions or files of an entry are no texts")
-    return texts
 
 
 ROLES = ("release", "ledger", "labels", "receipt", "notes", "figure")
@@ -295,7 +284,7 @@ OTHER = "other"
 _MOST_BYTES = 2**30  # of a file that is read piece by piece
 _MOST_TEXT = 2**24  # of one that is read whole: tables hold kilobytes
 _MOST_HELD = 2**27  # of all that are read whole, and of one ledger
-_MOST_FILES, _MOST_VALUES = 10_000, 2**19  # of a folder, of a text
+_MOST_FILES = 10_000  # of a folder
 _PARTITION = ".parquet"
 _SQLITE, _ZIP, _PARQUET = b"SQLite format 3\x00", b"PK\x03\x04", b"PAR1"
 _RELEASES, _SANITIZED, _SUFFIXES = {RELEASE, RUN, *TABLES}, "darrm sanitized figure", (".npy", ".csv")
@@ -361,10 +350,10 @@ def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
     """Read files, folders and the URLs of ledgers; `ValueError` or `OSError` for a named path that cannot be used."""
     if not paths:
         raise ValueError(f"PATH is missing: {_ABSENT}")
-    read, held = set[str](), 0
+    seen, held = set[str](), 0
     yield from (Piece(LEDGER, str(url)) for url in dict.fromkeys(filter(is_url, paths)))
     for path in map(Path, filterfalse(is_url, paths)):
-        for piece in _of_folder(path, read) if path.is_dir() else _once(path, read):
+        for piece in _of_folder(path, seen) if path.is_dir() else _once(path, seen):
             size = sum(len(content) for _, content in piece.parts)
             size += 0 if piece.labels is None else piece.labels.places.nbytes
             if held + size > _MOST_HELD:
@@ -375,21 +364,22 @@ def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
             yield piece
 
 
-def _once(path: Path, read: set[str]) -> Iterator[Piece]:
-    if (real := os.path.realpath(path)) not in read:
-        read.add(real)
+def _once(path: Path, seen: set[str]) -> Iterator[Piece]:
+    if (real := os.path.realpath(path)) not in seen:
+        seen.add(real)
         yield _named(path)
 
 
-def _of_folder(folder: Path, read: set[str]) -> Iterator[Piece]:
-    entries = sorted(part for part in folder.rglob("*") if not _hidden(part, folder))
-    faults = {part: _why_not(part, folder) for part in entries}
-    yield from (Piece(OTHER, str(part), reason=fault) for part, fault in faults.items() if fault)
-    inside = [part for part in entries if not faults[part] and part.is_file()]
-    if (not inside and not any(faults.values())) or len(inside) > _MOST_FILES:
+def _of_folder(folder: Path, seen: set[str]) -> Iterator[Piece]:
+    hidden = re.compile(r"(^|/)\.")
+    entries = [part for part in sorted(folder.rglob("*")) if not hidden.search(part.relative_to(folder).as_posix())]
+    faults = {part: fault for part in entries if (fault := _why_not(part, folder))}
+    yield from (Piece(OTHER, str(part), reason=fault) for part, fault in faults.items())
+    inside = [part for part in entries if part not in faults and part.is_file()]
+    if not [*inside, *faults] or len(inside) > _MOST_FILES:
         raise ValueError(f"the folder {str(folder)!r} has {len(inside):,} files, not 1 to {_MOST_FILES:,}: {_ABSENT}")
-    inside = [part for part in inside if os.path.realpath(part) not in read and not part.name.endswith(BESIDE)]
-    read |= set(map(os.path.realpath, inside))
+    inside = [part for part in inside if os.path.realpath(part) not in seen and not part.name.endswith(BESIDE)]
+    seen |= set(map(os.path.realpath, inside))
     for (parent, partitions), parts in groupby(inside, key=lambda part: (part.parent, part.suffix == _PARTITION)):
         alike = list(parts)
         if partitions:
@@ -407,14 +397,10 @@ def _why_not(path: Path, folder: Path) -> str:
     return "" if path.is_file() or path.is_dir() else "it is no regular file"
 
 
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-
-def _guarded(path: Path, read: Callable[[], Piece]) -> Piece:
+def _guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
     """Read a file of a folder, which may hold anything."""
     try:
-        return read()
+        return read_piece()
     except (ValueError, OSError) as error:
         return Piece(OTHER, str(path), reason=str(error))  # no digest, because nothing was read
     except Exception as error:  # noqa: BLE001 (whatever a file holds; no message, which may quote it)
@@ -436,7 +422,7 @@ def _named(path: Path) -> Piece:
     if path.suffix in _SUFFIXES:
         return _of_labels(path)
     if start.startswith(_ZIP):
-        return Piece(OTHER, str(path), sealed=_sealed(path), reason=_ESTIMATOR)
+        return _not_judged(path, _ESTIMATOR)
     return _of_text(path)
 
 
@@ -456,7 +442,7 @@ def _of_labels(path: Path) -> Piece:
     with path.open("rb") as file:
         head = file.read(len(BOM_UTF8 + _VOTERS_HEAD)).removeprefix(BOM_UTF8)
     if head.startswith(_VOTERS_HEAD):
-        return Piece(OTHER, str(path), sealed=_sealed(path), reason=_OF_VOTERS)
+        return _not_judged(path, _OF_VOTERS)
     return Piece(LABELS, str(path), sealed=_sealed(path), labels=read_labels(path))
 
 
@@ -464,37 +450,30 @@ def _of_text(path: Path) -> Piece:
     if (size := path.stat().st_size) > _MOST_TEXT:
         reason = f"it holds {size:,} bytes, and {_MOST_TEXT:,} of a text are read; nothing is known of such files"
         return Piece(OTHER, str(path), reason=reason)
-    content = path.read_bytes()
-    if sum(map(content.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise ValueError(f"{str(path)!r} holds more than {_MOST_VALUES:,} values")
+    content, whole = path.read_bytes(), str(path)
     try:
         data = parse_json(content)
     except ValueError as error:
         if path.suffix == ".json":
-            beyond = "no UTF-8, a name that stands twice, a number that is too long, or lists within lists"
-            where = f"line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else beyond
+            reason = "no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
             wanted = "give what --output of optimize or plan wrote"
-            raise ValueError(f"{str(path)!r} holds no JSON of this project ({where}); {wanted}") from None
+            raise ValueError(f"{whole!r} holds no JSON of this project ({reason}); {wanted}") from None
         if DIGEST_PREFIX.encode() in content:  # a model card, a report, or a copied digest
-            return Piece(NOTES, str(path), (("", content),))
-        known = _BESIDE if content.startswith(_KEY) else f"nothing is known of such files; {_ABSENT}"
-        return Piece(OTHER, str(path), sealed=_sealed(path), reason=known)
-    return _of_json(path, content, data)
-
-
-def _of_json(path: Path, content: bytes, data: Json) -> Piece:
+            return Piece(NOTES, whole, (("", content),))
+        return _not_judged(path, _BESIDE if content.startswith(_KEY) else f"nothing is known of such files; {_ABSENT}")
     if not isinstance(data, dict):
-        raise ValueError(f"{str(path)!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
+        raise ValueError(f"{whole!r} holds no JSON object")  # noqa: TRY004 (a bad file, not a bad type)
     named = data.get("format")
-    if named == RECEIPT_FORMAT:
-        return Piece(RECEIPT, str(path), (("", content),))
+    roles = {RECEIPT_FORMAT: RECEIPT, _SANITIZED: FIGURE, **dict.fromkeys(_RELEASES, ANSWERS)}
     if named is None and {"warning", "table_1"} <= data.keys():
-        return Piece(OTHER, str(path), sealed=_sealed(path), reason=_PRIVATE)
-    if not isinstance(named, str) or named in _RELEASES or "checksum" in data:
-        return Piece(ANSWERS, str(path), (("", content),))
-    if named == _SANITIZED:
-        return Piece(FIGURE, str(path), (("", content),))
-    reason = f"{_REPORTS} (format {named!r})" if named.startswith("darrm ") else "it is of a format that is not known"
+        return _not_judged(path, _PRIVATE)
+    if not isinstance(named, str) or named in roles or "checksum" in data:
+        return Piece(roles.get(str(named), ANSWERS), whole, (("", content),))
+    is_report = named.startswith("darrm ")
+    return _not_judged(path, f"{_REPORTS} (format {named!r})" if is_report else "it is of a format that is not known")
+
+
+def _not_judged(path: Path, reason: str) -> Piece:
     return Piece(OTHER, str(path), sealed=_sealed(path), reason=reason)
 
 

@@ -298,7 +298,8 @@ def _share(data: Json) -> float:
     return _from_0(data, 1.0)
 
 
-def _texts(data: Json) -> Json:
+def read_texts(data: Json) -> Json:
+    """Read an object of texts."""
     return read(data, dict.fromkeys(data, str))
 
 
@@ -347,7 +348,7 @@ _VOTERS = {"K": _COUNT, "each": _each, "own?": [_kind], "overlap?": _COUNT, "mod
            "sampled?": read_sampling}  # fmt: skip
 _VERSION = {"format": str, "version": range(1, 2)}
 _CERTIFICATE = {"worst_cost": float, "budget": float, "rows": range(10**15), "method": object, "scale": _share}
-_OPTIMALITY = {"prior": _texts, "value": float, "bound": float, "status": str, "multipliers": object}
+_OPTIMALITY = {"prior": read_texts, "value": float, "bound": float, "status": str, "multipliers": object}
 _OPTIMALITY_OF_GAMMA = {
     **_OPTIMALITY,
     "shape": {"free", "monotone"},
@@ -417,7 +418,7 @@ def _table(data: Json, kind: str) -> Table:
         "checksum": str,
         "certificate": _CERTIFICATE,
         "optimality": (None, _OPTIMALITY_OF_GAMMA if kind == GAMMA else _OPTIMALITY),
-        "provenance": _texts,
+        "provenance": read_texts,
     }
     found = read(data, form)
     problem, numbers = found["problem"], found[law]

@@ -4,6 +4,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shutil import copy, copytree
 
@@ -53,6 +54,10 @@ def words(found: list[Verdict]) -> list[str]:
     return [verdict.verdict for verdict in found]
 
 
+def linked_anew(change: str, path: Path) -> None:
+    relink(path, change)
+
+
 def merged(path: Path) -> None:
     """Entries 1 and 2 as one of three queries, and those after it one place earlier."""
     relink(
@@ -71,7 +76,7 @@ def restored(path: Path) -> None:
 
 
 ATTACKS: dict[str, Callable[[Path], object]] = {
-    **{f"a changed {name}": lambda path, change=change: relink(path, change) for name, change in CHANGES.items()},
+    **{f"a changed {name}": partial(linked_anew, change) for name, change in CHANGES.items()},
     "merged": merged,
     "an older copy": lambda path: relink(path, "DELETE FROM entries WHERE id > 1", SEQUENCE),
     "an older copy that was debited": restored,
