@@ -386,8 +386,8 @@ def _judge_unpaid(file: LabelsFile, entries: Sequence[Entry], digest: str, begun
     elif begun:
         known = sum(entry.answers for entry in begun)
         reason = f"the first {known} are; the other {size - known} are fewer than the next debit has: give all"
-    elif file.first is not None and (start := _start_within(file.first, entries)):
-        reason = f"question {file.first} was paid for together with those from {start} on: give all of them"
+    elif within := [span[0] for _, spans in _streams(entries) for span in spans if (file.first or 0) in span[1:]]:
+        reason = f"question {file.first} was paid for together with those from {within[0]} on: give all of them"
     elif bare:
         totals = sorted({*bare, sum(bare)})
         reason = f"{size} labels; entries without a digest of theirs count {', '.join(map(str, totals))}"
@@ -413,7 +413,7 @@ def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Ent
     """Find runs of entries with exactly these labels, and a run with their beginning; None if it takes long."""
     found, begun = list[list[Entry]](), list[Entry]()
     left = _DIGESTS + _DIGESTS_AN_ENTRY * len(entries)
-    for log, starts in _logs(file.first, entries):
+    for log, starts in _starts(file.first, entries):
         for start in starts:
             place, end = 0, start
             while place < file.size and end < len(log):
@@ -433,33 +433,31 @@ def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Ent
     return found, begun
 
 
-def _logs(first: int | None, entries: Sequence[Entry]) -> list[tuple[list[Entry], Sequence[int]]]:
-    """Return sequences of entries, of a stream or of all, and the places in each at which labels may begin."""
-    # numbered labels answer the questions of a stream with these numbers, or are lines of files, numbered from 1
+def _starts(first: int | None, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], Sequence[int]]]:
+    """Yield sequences of entries, and the places in each at which labels may begin.
+
+    Numbered labels answer the questions of a stream with these numbers, or are lines of files, numbered from 1.
+    """
     if first is None:
-        return [(log, range(len(log))) for log in (*_by_output(entries), list(entries))]
-    files = [entry for entry in entries if not entry.is_of_a_stream]
-    logs: list[tuple[list[Entry], Sequence[int]]] = [(files, range(len(files) if first == 1 else 0))]
-    for log, before in _streams(entries):
-        logs.append((log, [place for place, answered in enumerate(before[:-1]) if answered + 1 == first]))
-    return logs
+        yield from ((log, range(len(log))) for log in (*_logs(entries).values(), list(entries)))
+        return
+    if first == 1:
+        files = [entry for entry in entries if not entry.is_of_a_stream]
+        yield files, range(len(files))
+    for log, spans in _streams(entries):
+        yield log, [place for place, span in enumerate(spans) if span[0] == first]
 
 
-def _by_output(entries: Sequence[Entry]) -> list[list[Entry]]:
+def _logs(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     logs: dict[str, list[Entry]] = {}
     for entry in entries:
         logs.setdefault(entry.output, []).append(entry)
-    return list(logs.values())
+    return logs
 
 
-def _streams(entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[int]]]:
-    """Yield the entries of each stream, with the number of answers before each and after all."""
-    for log in _by_output(entries):
+def _streams(entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[range]]]:
+    """Yield the entries of each stream, with the numbers of the questions of each."""
+    for log in _logs(entries).values():
         if log[0].is_of_a_stream:
-            yield log, list(accumulate((entry.answers for entry in log), initial=0))
-
-
-def _start_within(number: int, entries: Sequence[Entry]) -> int:
-    """Return the first question of the stream debit that includes this later question; 0 if no debit does."""
-    spans = (span for _, before in _streams(entries) for span in pairwise(before))
-    return next((start + 1 for start, end in spans if start + 1 < number <= end), 0)
+            ends = accumulate((entry.answers for entry in log), initial=1)
+            yield log, [range(start, end) for start, end in pairwise(ends)]
