@@ -423,7 +423,7 @@ def _table(data: Json, kind: str) -> Table:
     found = read(data, form)
     problem, numbers = found["problem"], found[law]
     voters, target, classes = _voters(problem), problem["target"], problem.get("classes", 2)
-    if target[0] > MOST_EPSILON or (kind == GAMMA) != (classes == 2) or (kind == OPEN_TABLE) != (classes == OPEN):
+    if target[0] > MOST_EPSILON or (kind == GAMMA) != (classes == 2) or (kind == OPEN_TABLE and classes != OPEN):
         raise ValueError("its target or its classes are not those of such a table")
     K, lengths = voters.K, [1 if kind == GAMMA else len(part) for part in numbers]
     needed = {GAMMA: [1] * (K - K // 2), OPEN_TABLE: [*range(K, 0, -1)], PLURALITY: lengths}
