@@ -19,7 +19,8 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import zip_longest
 
 import numpy as np
 from flint import arb, ctx
@@ -45,34 +46,30 @@ _MOST_POINTS = 1 << 23  # of noise that is added up one by one
 _RAREST = 1e-290  # of probabilities: less counts as none
 
 
+@lru_cache(maxsize=256)
 def renyi(mechanism: Mechanism, order: float, enough: float = 0.0) -> Between | None:
-    """Enclose the Rényi divergence of a label; None if it takes too long."""
-    sampling = mechanism.voters.sampled
-    if sampling is None:
-        return _renyi(mechanism, order, enough)
-    return _renyi_of_drawn(mechanism, sampling, order, enough)
+    """Enclose the Rényi divergence of a label, no closer than ``enough``; None if it takes too long."""
+    if mechanism.voters.sampled is None:
+        return _certain_renyi(mechanism, order, enough)
+    return _drawn_renyi(mechanism, mechanism.voters.sampled, order, enough)
 
 
 def deltas(
     mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
 ) -> list[Enclosure] | None:
     """Enclose the smallest δ of one label for each ε; None if it takes too long."""
-
-    def certain(epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
-        return _deltas(mechanism, tuple(epsilons), tuple(enough) or (0.0,) * len(epsilons))
-
-    sampling, bits = mechanism.voters.sampled, bits_of(mechanism)
+    certain, sampling = partial(_deltas, mechanism), mechanism.voters.sampled
     if sampling is None:
         return certain(epsilons, enough)
-    if bits is None:
-        own = sampled.through_certain(certain, sampling, epsilons, enough, back=back)
-        if own is None or mechanism.classes != 2:
-            return own
-        # noise too wide to examine: an upper bound alone
-        return [Enclosure(Fraction(0), one.upper, one.rows) for one in own]
-    only = (back or None) if sampling.is_directed else False  # a fixed sample costs most in one direction
-    sides = sampled.sides_of_bits(bits, mechanism.voters.reached, float(sampling.rate), back=only)
-    return sampled.float_deltas(sides, epsilons)
+    if (bits := bits_of(mechanism)) is not None:
+        only = (back or None) if sampling.is_directed else False  # a fixed sample costs most in one direction
+        sides = sampled.sides_of_bits(bits, mechanism.voters.reached, float(sampling.rate), back=only)
+        return sampled.float_deltas(sides, epsilons)
+    own = sampled.through_certain(certain, sampling, epsilons, enough, back=back)
+    if own is None or mechanism.classes != 2:
+        return own
+    # noise too wide to examine: an upper bound alone
+    return [Enclosure(Fraction(0), one.upper, one.rows) for one in own]
 
 
 def vanishing(mechanism: Mechanism, threshold: int) -> Between | None:
@@ -93,13 +90,11 @@ def decimal_ball(parameter: float) -> arb:
     return ball(Fraction(repr(float(parameter))))
 
 
+@lru_cache(maxsize=16)
 def bits_of(mechanism: Mechanism) -> Array | None:
     """Compute Pr[0] and Pr[1] for each number of ones, (K + 1, 2); None for more classes, or if it takes too long."""
-    return _bits(mechanism) if mechanism.classes == 2 else None
-
-
-@lru_cache(maxsize=16)
-def _bits(mechanism: Mechanism) -> Array | None:
+    if mechanism.classes != 2:
+        return None
     K = mechanism.voters.K
     leads = np.arange(K % 2, K + 1, 2)
     if mechanism.kind in _PURE:
@@ -127,8 +122,7 @@ def own_epsilon(mechanism: Mechanism) -> float:
     return mechanism.parameters[0] if mechanism.kind in _PURE else math.inf
 
 
-@lru_cache(maxsize=256)
-def _renyi(mechanism: Mechanism, order: float, enough: float) -> Between | None:
+def _certain_renyi(mechanism: Mechanism, order: float, enough: float) -> Between | None:
     if mechanism.kind == "PermuteAndFlip":
         return Between(0.0, _pure(mechanism.parameters[0], order))
     if mechanism.kind == "ExponentialMechanism":
@@ -144,7 +138,7 @@ def _renyi(mechanism: Mechanism, order: float, enough: float) -> Between | None:
     return Between(max(one.low for one in bounds), min(one.high for one in bounds)) if bounds else None
 
 
-def _renyi_of_drawn(mechanism: Mechanism, sampling: Sampling, order: float, enough: float) -> Between | None:
+def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough: float) -> Between | None:
     rate = float(sampling.rate)
     pure, bounds = sampled.pure_epsilon(own_epsilon(mechanism), sampling), list[Between]()
     low = 0.0  # for two classes the upper bound alone
@@ -163,7 +157,7 @@ def _renyi_of_drawn(mechanism: Mechanism, sampling: Sampling, order: float, enou
         with suppress(TooWideError):
             weights, K = log_weights_of(mechanism), mechanism.voters.K
             bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
-    elif (certain := _renyi(mechanism, order, 0.0)) is not None:
+    elif (certain := _certain_renyi(mechanism, order, 0.0)) is not None:
         bounds.append(sampled.of_convexity(certain, sampling, order))
     if mechanism.classes != 2:
         low = max((one.low for one in bounds), default=0.0)
@@ -186,31 +180,33 @@ def _of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.
     return Between(0.0, high)
 
 
-@lru_cache(maxsize=64)
-def _deltas(mechanism: Mechanism, epsilons: tuple[Fraction, ...], enough: tuple[float, ...]) -> list[Enclosure] | None:
-    found, lead = list[Between](), mechanism.voters.K
-    for epsilon, asked in zip(epsilons, enough, strict=True):
-        if mechanism.kind == "ExponentialMechanism":
-            # max over u of u − e^x·u/(u + (1 − u)e^ε): two values of r, as for the curve
-            e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
-            delta = ((at - e) / 2).expm1() ** 2 / -(-e).expm1() if at < e else arb(0)
-            found.append(Between(max(0.0, -upper_float(-delta)), upper_float(delta)))
-        elif mechanism.kind == "PermuteAndFlip":  # at most that of randomized response
-            e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
-            found.append(Between(0.0, upper_float((e.exp() - at.exp()) / (1 + e.exp())) if at < e else 0.0))
-        else:
-            step = float(epsilon) / mechanism.reached
-            group = math.fsum(math.exp(place * step) for place in range(mechanism.reached)) * (1.0 + 1e-12)
-            try:
-                one = (
-                    delta_of_gaussian_label(mechanism.parameters[0], step)
-                    if mechanism.kind == "GNMax"
-                    else delta_of_label(log_weights_of(mechanism), step, lead=lead, enough=asked / group)
-                )
-                found.append(one if mechanism.reached == 1 else Between(0.0, min(1.0, one.high * group)))
-            except TooWideError:
-                return None
-    return [Enclosure(Fraction(own.low), Fraction(own.high), "all places of two classes") for own in found]
+def _deltas(mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
+    """Enclose δ for a person who certainly takes part."""
+    try:
+        bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
+    except TooWideError:
+        return None
+    return [Enclosure(Fraction(own.low), Fraction(own.high), "all places of two classes") for own in bounds]
+
+
+@lru_cache(maxsize=1024)
+def _delta(mechanism: Mechanism, epsilon: Fraction, enough: float) -> Between:
+    if mechanism.kind in _PURE:
+        e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
+        if at >= e:
+            return Between(0.0, 0.0)
+        if mechanism.kind == "PermuteAndFlip":  # at most that of randomized response
+            return Between(0.0, upper_float((e.exp() - at.exp()) / (1 + e.exp())))
+        # max over u of u − e^x·u/(u + (1 − u)e^ε): two values of r, as for the curve
+        delta = ((at - e) / 2).expm1() ** 2 / -(-e).expm1()
+        return Between(max(0.0, -upper_float(-delta)), upper_float(delta))
+    step = float(epsilon) / mechanism.reached
+    group = math.fsum(math.exp(place * step) for place in range(mechanism.reached)) * (1.0 + 1e-12)
+    if mechanism.kind == "GNMax":
+        one = delta_of_gaussian_label(mechanism.parameters[0], step)
+    else:
+        one = delta_of_label(log_weights_of(mechanism), step, lead=mechanism.voters.K, enough=enough / group)
+    return one if mechanism.reached == 1 else Between(0.0, min(1.0, one.high * group))
 
 
 def _weights_of(mechanism: Mechanism, most: float) -> Array | None:

@@ -64,15 +64,23 @@ class TooWideError(ValueError):
 
 @dataclass(frozen=True)
 class RenyiPenalty:
-    """exp((α − 1)·D_α) − 1 = Σ q·φ(L) with φ(L) = e^{αL} − 1 − α(e^L − 1)."""
+    """exp((α − 1)·D_α) − 1 = Σ q·φ(L) of P = (1 − r)·q + r·p and q, or of q and P with ``back``.
+
+    r is the probability that the vote moves. For r = 1, φ(L) = e^{αL} − 1 − α(e^L − 1). For every r, φ is convex in
+    e^L, and at most r times the φ of p and q, or of q and p: the bound outside the box holds.
+    """
 
     order: float
+    rate: float = 1.0
+    back: bool = False
 
     def of(self, losses: Array) -> Array:
         """Compute φ(L)."""
-        small = np.minimum(losses, _EXPONENT / self.order)
-        values = np.expm1(self.order * small) - self.order * np.expm1(small)
-        return np.asarray(np.where(losses > small, np.inf, values))
+        with np.errstate(over="ignore", invalid="ignore"):
+            t = self.rate * np.expm1(losses)
+            order = 1.0 - self.order if self.back else self.order
+            values = np.expm1(order * (losses if self.rate == 1.0 else np.log1p(t))) - order * t
+        return np.asarray(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
 
     def sum_of(self, cost: float) -> float:
         """Compute exp((α − 1)·D_α) − 1."""
@@ -85,25 +93,6 @@ class RenyiPenalty:
         """
         factor = math.expm1(-(self.order - 1.0) * math.log1p(-2.0 * noise.beyond))
         return inner + (1.0 + inner) * factor + 2.0 * noise.tilted_beyond(self.order)
-
-
-@dataclass(frozen=True)
-class DrawnPenalty(RenyiPenalty):
-    """The divergence of (1 − r)·q + r·p and q, in either direction, for a vote that moves back with probability r.
-
-    φ is convex in e^L, and at most r times the φ of p and q, or of q and p. So the bound outside the box holds.
-    """
-
-    rate: float
-    back: bool
-
-    def of(self, losses: Array) -> Array:
-        """Compute φ(L)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            t = self.rate * np.expm1(losses)
-            order = 1.0 - self.order if self.back else self.order
-            values = np.expm1(order * np.log1p(t)) - order * t
-        return np.asarray(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
 
 
 @dataclass(frozen=True)
@@ -166,9 +155,7 @@ def renyi_of_label(
     >>> 0.003203 < found.low < found.high < 0.003209
     True
     """
-    penalties = [RenyiPenalty(order)]
-    if rate < 1.0:
-        penalties = [DrawnPenalty(order, rate, back=back) for back in (False, True)]
+    penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)[: 1 + (rate < 1.0)]]
     noise = _noise_of(log_weights, order)
     lows, highs = zip(*(_largest(noise, penalty, lead + _TIES, enough) for penalty in penalties), strict=True)
     return _as_divergence((max(lows), max(highs)), order)

@@ -30,7 +30,7 @@ import numpy as np
 from flint import ctx
 
 from darrm.verify.formats import Sampling
-from darrm.verify.noisy_labels import Between, DrawnPenalty, between
+from darrm.verify.noisy_labels import Between, RenyiPenalty, between
 from darrm.verify.numbers import ONE, Array, Enclosure, Laws, ball, exponential, largest_sums, upper_end
 
 _PRECISION = 192
@@ -199,7 +199,7 @@ def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
     The person changes the odds of two classes by e^ε. With Pr = (u, 1 − u), which two classes attain, the ratios of the
     laws are r/E r, r of e^{−ε} and 1. Both ratios rise in u; a cell of u is bounded by both ends, and halved.
     """
-    penalties = [DrawnPenalty(order, rate, back=back) for back in (False, True)]
+    penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)]
     tails = np.geomspace(1e-15, 0.5, _CELLS)
     ends = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
 

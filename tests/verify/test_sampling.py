@@ -29,7 +29,7 @@ from darrm.verify.attack import attack
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.costs import judge_charge
 from darrm.verify.formats import read_sampling
-from darrm.verify.noisy_labels import Array, Between, DrawnPenalty, renyi_of_label
+from darrm.verify.noisy_labels import Array, Between, RenyiPenalty, renyi_of_label
 from darrm.verify.numbers import exponential
 from darrm.verify.totals import smallest_total
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, PROVED, UNKNOWN
@@ -196,7 +196,7 @@ def test_each_direction_has_its_penalty() -> None:
     without, with_him = np.array([0.3, 0.7]), np.array([0.8, 0.2])
     mixed = 0.5 * (without + with_him)
     for back, (p, q) in ((False, (mixed, without)), (True, (without, mixed))):
-        penalties = DrawnPenalty(3.0, 0.5, back=back).of(np.log(with_him / without))
+        penalties = RenyiPenalty(3.0, 0.5, back=back).of(np.log(with_him / without))
         assert math.isclose(math.log1p(float(without @ penalties)) / 2.0, divergence(list(p), list(q), 3.0))
 
 
