@@ -89,6 +89,8 @@ def renyi_divergence(P: Array, Q: Array, order: float) -> Array:
 
     >>> renyi_divergence(np.array([0.75, 0.25]), np.array([0.25, 0.75]), 2.0).round(6)
     np.float64(0.847298)
+    >>> renyi_divergence(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.5, 0.5]]), 2.0).round(6)
+    array([     inf, 0.693147])
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(P > 0.0, order * np.log(P) + (1.0 - order) * np.log(Q), -np.inf)

@@ -137,14 +137,6 @@ def test_a_refuted_epsilon_is_the_largest_that_no_law_within_the_bounds_has() ->
     assert Intervals(np.array([[0.1], [0.2]]), np.array([[0.3], [0.4]])).renyi(2.0) == 0.0
 
 
-def test_the_divergence_agrees_with_its_sum() -> None:
-    for P, Q, order in ((0.3, 0.6, 2.0), (0.9, 0.2, 1.25), (0.0, 0.5, 8.0), (1.0, 0.5, 3.0)):
-        total = P**order * Q ** (1 - order) + (1 - P) ** order * (1 - Q) ** (1 - order)
-        found = renyi_divergence(np.array([P, 1.0 - P]), np.array([Q, 1.0 - Q]), order)
-        assert found == pytest.approx(math.log(total) / (order - 1.0))
-    assert renyi_divergence(np.array([0.5, 0.5]), np.array([0.0, 1.0]), 2.0) == np.inf
-
-
 def noisy_maximum_by_enumeration(masses: dict[int, float], counts: tuple[int, ...]) -> list[float]:
     result = [0.0] * len(counts)
     for noises in product(masses, repeat=len(counts)):
@@ -183,6 +175,13 @@ def test_the_laws_of_selection_are_those_of_their_definitions(counts: tuple[int,
             flipped[label] += none * heads[label]
             none *= 1.0 - heads[label]
     assert law_of(of_three(PermuteAndFlip(epsilon, reached), K=5))(votes)[0] == pytest.approx(flipped, abs=1e-14)
+
+
+def test_labels_of_many_classes_add_up_to_one() -> None:
+    votes = np.array([[9, 5, 5, 1] + [0] * 56, [1] * 20 + [0] * 40])
+    for mechanism in (GNMax(1.5), LNMax(0.8), AsymmetricMax(AsymmetricNoise(2.0, 1.5, 3.0, 1.0))):
+        labels = law_of(NoisyMaximum(mechanism, Voters(20, PLAIN, 1), 60))(votes)
+        assert labels.sum(axis=1) == pytest.approx(np.ones(2), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["private plurality, delta, overlap", "differing voters"])
@@ -282,15 +281,6 @@ def test_all_bounds_together_hold_with_the_confidence_stated() -> None:
     # half is allowed; discrete counts and events that imply each other leave a sixth, and a bound that forgets
     # the four pairs more than half
     assert 3 <= sum(bool(one.departures) for one in found) <= 25
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_more_draws_come_nearer() -> None:
-    table = private(11, "0.1", "1e-5", "3")
-    bounds = [attack(Release(table), n, rng=np.random.default_rng(1)).epsilon for n in (2_000, 30_000, 400_000)]
-    assert bounds[0] < bounds[1] < bounds[2] < 0.3
-    assert bounds[2] > 0.26
 
 
 Patch = pytest.MonkeyPatch

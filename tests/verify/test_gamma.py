@@ -139,13 +139,3 @@ def test_a_divergence_is_that_of_two_written_out_laws() -> None:
     expected = max((0.25 + 0.5 * p) - math.exp(0.2) * (0.25 + 0.5 * q) for p, q in pairs)
     assert float(found.lower) == pytest.approx(expected, abs=1e-14)
     assert 0 <= found.upper - found.lower < Fraction(1, 10**30)
-
-
-def test_an_overlap_leaves_fewer_rows() -> None:
-    target, worst = PrivacyParams("0.5", "0.01"), []
-    for overlap in (1, 3, 5):
-        voters = Voters(5, PrivacyParams("0.5", "0.01"), overlap=overlap)
-        found = worst_costs(gamma_of(Problem(voters, target), NoiseFunction(5, [0.1, 0.5, 1])), [Fraction(1, 2)])
-        assert found is not None
-        worst.append(found[0].lower)
-    assert worst[0] < worst[1] < worst[2]
