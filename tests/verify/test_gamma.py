@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm import PrivacyParams, Problem, Voters, optimize_table
+from darrm.majority.certify import worst_cost_ball
 from darrm.majority.noise_function import NoiseFunction
 from darrm.verify import gamma as own
 from darrm.verify.gamma import CHAINS, MONOTONE, Gamma, budget, divergences, worst_costs
 from darrm.verify.numbers import ONE, exponential
 from tests import oracle, strategies
+from tests.majority.test_full_set import NEEDS_LOW
 from tests.verify.support import gamma_of, worst_of
 
 TENTH = (Fraction(1, 10), Fraction(1, 10**5))
@@ -84,6 +86,14 @@ def test_a_dip_needs_voters_that_move_in_part() -> None:
     assert every is not None
     assert every[0].lower <= found.upper
     assert found.lower <= every[0].upper
+    assert found.upper - found.lower < Fraction(1, 10**14)
+
+
+@pytest.mark.parametrize("delta", ["0", "0.001"])
+def test_voters_at_lo_hi_may_cost_most(delta: str) -> None:
+    problem, gamma = Problem.from_allowance(Voters(31, PrivacyParams("0.5", delta)), 1), NoiseFunction(31, NEEDS_LOW)
+    found = worst_of(gamma_of(problem, gamma), problem.target.exact_epsilon)
+    assert float(found.lower) == pytest.approx(float(worst_cost_ball(problem, gamma).mid()), rel=1e-12)
     assert found.upper - found.lower < Fraction(1, 10**14)
 
 
