@@ -28,7 +28,7 @@ from darrm.commands.options import (
 from darrm.loss.renyi import CONVERSIONS
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noise_tails import NOISES
-from darrm.pate.analysis import CHECKS, WARNING, PateAggregator
+from darrm.pate.analysis import CHECKS, WARNING, Analysis, PateAggregator
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
 from darrm.pate.report import (
@@ -64,8 +64,8 @@ VOTES, AGGREGATOR, PUBLICATION = "Votes", "Aggregator", "Publication of the cost
 
 
 @dataclass(frozen=True, kw_only=True)
-class AggregatorOptions:
-    """The options that describe the aggregator, as typed."""
+class AnalysisOptions:
+    """The options that describe the aggregator and how it is accounted for, as typed."""
 
     threshold: float | None
     sigma1: float | None
@@ -74,6 +74,8 @@ class AggregatorOptions:
     scores: Path | None
     confidence: float | None
     noise: str
+    conversion: str
+    check: str
 
     def aggregator(self) -> PateAggregator:
         """Return the aggregator; `ValueError` names options that do not go together."""
@@ -95,6 +97,11 @@ class AggregatorOptions:
         if self.scores is None or self.confidence is None:
             raise ValueError("--scores and --confidence describe the student together: give both or neither")
         return InteractiveGNMax(self.threshold, self.sigma1, self.sigma2, self.confidence, self.noise)
+
+    def analyze(self, votes: Votes, aggregator: PateAggregator, delta: float) -> Analysis:
+        """Analyze the votes, with the student's scores if any."""
+        scores = None if self.scores is None else _read_scores(self.scores, votes.queries)
+        return quiet_analysis(votes, aggregator, delta, conversion=self.conversion, check=self.check, scores=scores)
 
     def _refuse(self, chosen: str, others: tuple[str, ...]) -> None:
         extra = [f"--{name}" for name in others if getattr(self, name) is not None]
@@ -213,13 +220,11 @@ def pate(
     classes: int | tuple[str, ...] | None,
     queries: int | None,
     delta: float,
-    conversion: str,
-    check: str,
     output: Output,
     **typed: Any,
 ) -> None:
     """Read the votes, account for them, print, write and draw."""
-    described, published = collect(AggregatorOptions, typed), collect(PublicationOptions, typed)
+    described, published = collect(AnalysisOptions, typed), collect(PublicationOptions, typed)
     aggregator = described.aggregator()
     smooth, on_votes = published.parameters(delta)
     with output.status_line() as line:
@@ -230,25 +235,18 @@ def pate(
             shape = f"{read.queries:,} rows, which are queries, and {read.voters:,} columns, which are voters"
             output.note(f"{votes.name} has {shape}: if a row is a voter, turn the votes round (votes.T)")
         line.show("Table 1")
-        analysis = quiet_analysis(
-            used,
-            aggregator,
-            delta,
-            conversion=conversion,
-            check=check,
-            scores=None if described.scores is None else _read_scores(described.scores, used.queries),
-        )
+        analysis = described.analyze(used, aggregator, delta)
         table_1 = table_1_row(analysis)
         _print(output, line, table_1_text(table_1))
         table_2 = scale = None
-        searched = smooth is None and on_votes is None and not published.no_table_2  # both, without parameters
-        if smooth is not None or searched:
+        is_searched = smooth is None and on_votes is None and not published.no_table_2  # both, without parameters
+        if smooth is not None or is_searched:
             line.show("Table 2: smooth sensitivity")
             table_2 = table_2_row(
                 analysis, smooth, report=lambda text: line.show(f"Table 2, smooth sensitivity: {text}")
             )
             _print(output, line, table_2_text(table_2))
-        if on_votes is not None or searched:
+        if on_votes is not None or is_searched:
             line.show("publication on the scale of votes")
             scale = vote_scale_row(analysis, on_votes)
             _print(output, line, vote_scale_text(scale))

@@ -332,8 +332,10 @@ def analyze(
     label = exact = forward = None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
-        exact = Evidence.of(EXACT, ExactAnswers(label, label.both, one_answer), exact_both, probabilities)
-        forward = Evidence.of(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward, probabilities)
+        exact, forward = (
+            Evidence.of(EXACT, ExactAnswers(label, costs, one_answer), check_cost, probabilities)
+            for costs, check_cost in ((label.both, exact_both), (label.forward, exact_forward))
+        )
     analysis = Analysis(
         aggregator=aggregator,
         delta=delta,
