@@ -51,7 +51,7 @@ from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters, checked_classes, classes_to_json, is_open
 from darrm.util import checks
 from darrm.util.files import Document, Json
-from darrm.util.json_files import checksum_of, read_document, write_document
+from darrm.util.json_files import checksum_of, read_document, reading, write_document
 from darrm.votes import Labels, Votes
 
 FORMAT = "darrm release"
@@ -199,23 +199,16 @@ class NoisyMaximum:
     @classmethod
     def from_json(cls, data: Json) -> NoisyMaximum:
         """Read the data of `to_json`; `TableError` if a field is missing, malformed, or unknown."""
-        field = "file"
-        try:
+        with reading("file"):
             stored, voters = data["mechanism"], Voters.from_json(data["voters"])
             kind, names = _KINDS[stored["kind"]]
-            values = {}
-            for field in names:
-                values[field] = float(exact_number(field, stored[field]))
-                checks.positive(parameter=values[field])
-            field = "file"
+            values = {name: _parameter(stored, name) for name in names}
             described = {"noise": AsymmetricNoise(**values)} if kind is AsymmetricMax else values
             mechanism = kind(reached=stored["reached"], **described)
             maximum = cls(mechanism, voters, data["classes"], data.get("threshold"))
             # unknown fields, other types and numbers beyond float precision would change when written again
             if maximum.to_json() != data:
-                raise TableError(field, f"it is no {FORMAT!r} of this version")
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise TableError(field, f"it is malformed ({type(error).__name__}: {error})") from error
+                raise TableError("file", f"it is no {FORMAT!r} of this version")
         return maximum
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -226,6 +219,13 @@ class NoisyMaximum:
     def load(cls, path: str | os.PathLike[str]) -> NoisyMaximum:
         """Read it from a file; `TableError` if that holds none, `OSError` if it cannot be read."""
         return cls.from_json(read_document(path))
+
+
+def _parameter(stored: Document, name: str) -> float:
+    with reading(name):
+        value = float(exact_number(name, stored[name]))
+        checks.positive(parameter=value)
+    return value
 
 
 def vanishing(noise: IntegerNoise, threshold: int, *, moved: int = 1) -> float:

@@ -36,7 +36,7 @@ from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters, is_open
 from darrm.util import checks
 from darrm.util.files import Document, Json
-from darrm.util.json_files import checksum_of
+from darrm.util.json_files import checksum_of, reading
 from darrm.votes import ABSTAIN, Labels, Votes
 
 FORMAT, VERSION = "darrm tested run", 1
@@ -241,7 +241,7 @@ class TestedRun:
     @classmethod
     def from_json(cls, data: Json) -> TestedRun:
         """Read the data of `to_json`; `TableError` if a field is missing, malformed, or unknown."""
-        try:
+        with reading("file"):
             check, other = data["check"], data["otherwise"]
             run = cls(
                 NoisyMaximum.from_json(data["answer"]),
@@ -253,8 +253,6 @@ class TestedRun:
             )
             if run.to_json() != data:
                 raise TableError("file", f"it is no {FORMAT!r} of this version")
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise TableError("file", f"it is malformed ({type(error).__name__}: {error})") from error
         return run
 
 
