@@ -82,12 +82,12 @@ class OpenLaw:
 
     @property
     def classes(self) -> int:
-        """Answers are open."""
+        """The constant for open answers."""
         return OPEN
 
     @property
     def is_monotone(self) -> bool:
-        """False: it is not known."""
+        """False: monotonicity is not checked."""
         return False
 
     @property
@@ -98,11 +98,11 @@ class OpenLaw:
     def probabilities(self, counts: ArrayLike) -> Array:
         """Compute the probability of every string, and of no answer last, for n rows of votes, (n, S) → (n, S + 1)."""
         votes = np.asarray(counts, dtype=np.int64)
-        told = self.each[votes, largest_others(votes)]
-        return np.column_stack([told, 1.0 - told.sum(axis=1)])
+        answers = self.each[votes, largest_others(votes)]
+        return np.column_stack([answers, 1.0 - answers.sum(axis=1)])
 
     def scaled(self, share: float) -> OpenLaw:
-        """Tell an answer only with this probability, rounded down."""
+        """Multiply the probability of each answer by the share, rounded down."""
         checks.probability(share=share)
         return OpenLaw(self.K, np.floor(self.weights * share * (1.0 - 2.0**-51)).astype(np.int64))
 

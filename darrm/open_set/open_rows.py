@@ -45,8 +45,8 @@ from darrm.util import checks
 
 METHOD = "floating point with an a-priori error bound, over four counts and the dearest rest"
 ROUNDING = 2.0**-51
-_PART_OF_DELTA = 100.0  # and more are what rounding hides
-_RATIOS = (16.0, 2.0**16)  # that are looked at, whatever rounding hides, and that a solver takes
+_PART_OF_DELTA = 100.0  # the least ratio of δ to the rounding error
+_RATIOS = (16.0, 2.0**16)  # e^ε that is used despite rounding, and the largest one for a solver
 _MOST_ATTEMPTS = 6
 
 Indices = NDArray[np.int64]
@@ -54,13 +54,13 @@ Coefficients = dict[tuple[int, int], float]  # of x(n, m)
 
 
 class Move(NamedTuple):
-    """Histograms by the counts that move, the two largest others, and which of (2) and (3) is looked at."""
+    """Histograms by the counts that move and the two largest others, and one of the sums (2) and (3)."""
 
     giver: int
     taker: int
     largest: int
     second: int
-    is_without: bool  # (3): no answer is the event that differs
+    is_without: bool  # (3), in which the probability of no answer differs, and not (2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,13 @@ class _Group:
     largest: Indices
     second: Indices
     sums: tuple[Array, Array]
+
+    def worst_moves(self) -> Iterator[tuple[Move, float]]:
+        """Return the moves with the largest sum of (2) and of (3), and these sums."""
+        for is_without, sums in enumerate(self.sums):
+            at = int(np.argmax(sums))
+            move = Move(self.giver, self.taker, int(self.largest[at]), int(self.second[at]), bool(is_without))
+            yield move, float(sums[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +111,7 @@ class OpenRows:
         return (first, largest_sums(first, -math.inf)), (second, largest_sums(second, -math.inf))
 
     def groups(self) -> Iterator[_Group]:
-        """Look at all histograms."""
+        """Return the sums of all histograms, grouped by the counts that move."""
         for giver in range(1, self.K + 1):
             for taker in range(self.K - giver + 1):
                 left = self.K - giver - taker
@@ -123,13 +130,13 @@ class OpenRows:
 
     @staticmethod
     def _seen(giver: int, taker: int, largest: Indices) -> tuple[Indices, Indices]:
-        """Return the largest other of the rest before, and 1 more than by how much it grows."""
+        """Return the largest other count of a string of the rest before the move, and its growth plus 1."""
         before = np.maximum(max(giver, taker), largest)
         return before, np.maximum(max(giver - 1, taker + 1), largest) - before + 1
 
     @staticmethod
     def _movers(giver: int, taker: int, largest: Indices, second: Indices) -> list[tuple[Indices, ...]]:
-        """Return votes and largest other of a, b and the largest other string, then largest other and votes after."""
+        """Return votes and largest other count before, then both after, of a, b and the largest other string."""
         top, later = max(giver, taker), max(giver - 1, taker + 1)
         one = np.ones_like(largest)
         return [
@@ -142,11 +149,12 @@ class OpenRows:
         """Compute the largest sums of (2) and, without 1 − c, of (3)."""
         most = [0.0, 0.0]
         for group in self.groups():
-            most = [max(old, float(np.max(sums))) for old, sums in zip(most, group.sums, strict=True)]
+            for move, value in group.worst_moves():
+                most[move.is_without] = max(most[move.is_without], value)
         return most[0], most[1]
 
     def coefficients(self, move: Move) -> Coefficients:
-        """Return the dearest row of a move: the coefficients of the sum in (2), or in (3) without 1 − c."""
+        """Return the row of a move with its worst rest: the coefficients of the sum in (2), or in (3) without 1 − c."""
         giver, taker, *others, is_without = move
         largest, second = (np.array([count]) for count in others)
         terms = [tuple(int(part[0]) for part in place) for place in self._movers(giver, taker, largest, second)]
@@ -176,13 +184,13 @@ def filling(best: Array, cap: int, left: int) -> list[int]:
 
 
 def ratio_below(problem: Problem) -> float:
-    """Return e^ε of the target, rounded down, or less where rounding would hide δ: private for less is private."""
+    """Return e^ε of the target, rounded down, or less if rounding errors would exceed δ: a smaller ε implies ε."""
     clear = problem.target.delta / (_PART_OF_DELTA * rounding_of(problem.voters.K, 0.0))
     return min(max(_RATIOS[0], min(_RATIOS[1], clear)), lower_float(ratio_of(problem.target.exact_epsilon).ball))
 
 
 def rounding_of(K: int, ratio: float) -> float:
-    """Bound what rounding hides of a sum."""
+    """Bound the rounding error of a sum."""
     return ROUNDING * (K + 8) * (1.0 + ratio)
 
 

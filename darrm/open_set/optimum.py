@@ -1,8 +1,8 @@
 """The optimal law of open-set answers for more voters than have a program over partitions (`darrm.open_set.open_law`).
 
-Its rows (`darrm.open_set.open_rows`) are found as they are broken: for every vote that moves the worst histogram
-around it, and rows for histograms whose probabilities add up to more than 1. Measured on one core: K
-= 30 in a second or two, K = 50 in ten, K = 80 in three minutes.
+Its rows (`darrm.open_set.open_rows`) are generated when a proposal breaks them: for each move of a vote the worst
+histogram, and a row for each histogram whose probabilities add up to more than 1. Measured on one core: K = 30 in a
+second or two, K = 50 in ten, K = 80 in three minutes.
 
 π(n), the largest probability of a string with n votes under any mechanism, bounds the optimality gap
 (`darrm.plurality.accuracy_bound.most_of_one_string`). *When it is attained.* Let π grow by its first branch up to N. Up
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from darrm.numerics import Array
 from darrm.open_set.open_law import MOST_OPEN_VOTERS, OpenLaw, largest_sums, places, totals
-from darrm.open_set.open_rows import Coefficients, Move, OpenRows, check_voters, filling, ratio_below, share_allowed
+from darrm.open_set.open_rows import Coefficients, OpenRows, check_voters, filling, ratio_below, share_allowed
 from darrm.priors import Prior, default_of, strings_of
 from darrm.problem import Problem
 from darrm.util import checks
@@ -78,7 +78,7 @@ class _OpenOracle:
     problem: Problem
 
     def separate(self, point: Array, **_: object) -> Separation:
-        """Take the dearest row of every pair of a giver and a taker, and of every largest count of the others."""
+        """Return the broken row with the largest sum of each pair of moving counts, and broken totals."""
         K, delta, ratio = self.problem.voters.K, self.problem.target.delta, ratio_below(self.problem)
         there, x = places(K), np.zeros((K + 1, K + 1))
         x[there] = point[::2]
@@ -86,14 +86,10 @@ class _OpenOracle:
         limits, most = (delta, delta + ratio - 1.0), [0.0, 0.0]
         broken = list[tuple[Coefficients, float]]()
         for group in rows.groups():
-            for is_without, sums in enumerate(group.sums):
-                worst = int(np.argmax(sums))
-                most[is_without] = max(most[is_without], float(sums[worst]))
-                if sums[worst] > limits[is_without] + _BROKEN:
-                    move = Move(
-                        group.giver, group.taker, int(group.largest[worst]), int(group.second[worst]), bool(is_without)
-                    )
-                    broken.append((rows.coefficients(move), limits[is_without]))
+            for move, value in group.worst_moves():
+                most[move.is_without] = max(most[move.is_without], value)
+                if value > limits[move.is_without] + _BROKEN:
+                    broken.append((rows.coefficients(move), limits[move.is_without]))
         full, largest = _totals_broken(x)
         broken += [(row, 1.0) for row in full]
         share = min(share_allowed(most[0], most[1], self.problem), 1.0 / max(1.0, largest))
