@@ -82,8 +82,8 @@ class CostShape:
         """β* = λ/σ², the largest cost of an answer, attained for q > q₀."""
         return self.order / self.sigma**2
 
-    def cost(self, log_q: Array) -> Array:
-        """Compute β(q), the smaller of Theorem 6 and λ/σ² at the order λ, for a vector of log q."""
+    def cost(self, log_q: Array | float) -> Array:
+        """Compute β(q), the smaller of Theorem 6 and λ/σ² at the order λ, for log q or a vector of them."""
         return np.asarray(gaussian_renyi(log_q, self.sigma, [self.order])[:, 0])
 
     @cached_property
@@ -91,7 +91,7 @@ class CostShape:
         """Log of q₀, the largest q for which Theorem 6 gives less than λ/σ², at most ½; −∞ if there is none."""
 
         def helps(log_q: float) -> bool:
-            return bool(self.cost(np.array([log_q]))[0] < self.ceiling)
+            return bool(self.cost(log_q)[0] < self.ceiling)
 
         low = 2.0 * LOG_HALF
         while not helps(low):
@@ -103,22 +103,21 @@ class CostShape:
     @cached_property
     def log_q1(self) -> float:
         """Log of q₁ = B_L(q₀)."""
-        return float(self.lower(np.array([self.log_q0]))[0])
+        return float(self.lower(self.log_q0))
 
     @cached_property
     def plateau(self) -> float:
         """The largest change of the cost by one vote: the larger of β* − β(q₁) and β(q₁) − β(B_L(q₁))."""
         if math.isinf(self.log_q0):
             return 0.0
-        at_q1 = np.array([self.log_q1])
-        here, below = self.cost(at_q1)[0], self.cost(self.lower(at_q1))[0]
+        here, below = self.cost(np.array([self.log_q1, float(self.lower(self.log_q1))]))
         return float(max(self.ceiling - here, here - below))
 
-    def upper(self, log_q: Array) -> Array:
+    def upper(self, log_q: Array | float) -> Array:
         """Compute log B_U(q), the largest log q of a neighbor."""
         return self._moved(log_q, math.sqrt(2.0) / self.sigma)
 
-    def lower(self, log_q: Array) -> Array:
+    def lower(self, log_q: Array | float) -> Array:
         """Compute log B_L(q), the smallest log q of a neighbor."""
         return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
 
@@ -140,10 +139,9 @@ class CostShape:
         """Raise `ConditionError` unless C5, C6 and B_U(q₀) < 1 hold on a grid of gaps from q(all agree) to q₀."""
         if self.never_helps(voters):
             return
-        if self.upper(np.array([self.log_q0]))[0] >= 0.0:
+        if self.upper(self.log_q0) >= 0.0:
             raise ConditionError("B_U(q0) < 1", f"B_U(q0) = 1 at sigma = {self.sigma:g}, order = {self.order:g}")
-        cost = self.cost(self._grid(voters, self.log_q0))
-        self._check_rising("C5", "the cost", cost)
+        self._check_rising("C5", "the cost", self.cost(self._grid(voters, self.log_q0)))
         if self.smallest_log_q(voters) < self.log_q1:
             grid = self._grid(voters, self.log_q1)
             self._check_rising("C6", "the change of the cost", self.cost(self.upper(grid)) - self.cost(grid))
@@ -167,7 +165,7 @@ class CostShape:
     def _log_weight(self) -> float:
         return math.log(self.classes - 1) + log_tail_factor(self.sigma, self.noise)
 
-    def _moved(self, log_q: Array, shift: float) -> Array:
+    def _moved(self, log_q: Array | float, shift: float) -> Array:
         """Compute the smaller of log(w·Φ(Φ⁻¹(q/w) + shift)) and 0."""
         weight = self._log_weight
         moved = log_ndtr(ndtri_exp(np.minimum(log_q - weight, 0.0)) + shift) + weight
@@ -216,9 +214,13 @@ def smooth_cost(analysis: Analysis, order: float, smoothness: float) -> SmoothCo
             analysis.statistic, aggregator.check, order, lowest=lowest, highest=voters, reach=voters - lowest + 1
         )
         checks_profile = np.append(profile[: reach - 1].sum(axis=1), profile[-1].sum())
-    profile = answer_profile(counts, shape, reach)
-    largest = 0.0 if shape.never_helps(voters) else shape.plateau
-    return SmoothCost(analysis.theorem_6.answers.at(order), profile, largest, checks_cost, checks_profile)
+    return SmoothCost(
+        answers=analysis.theorem_6.answers.at(order),
+        answers_profile=answer_profile(counts, shape, reach),
+        largest_answer=0.0 if shape.never_helps(voters) else shape.plateau,
+        checks=checks_cost,
+        checks_profile=checks_profile,
+    )
 
 
 def reach_of(smoothness: float, voters: int) -> int:

@@ -201,13 +201,9 @@ def test_a_cost_that_no_vote_moves_has_few_levels(check: NoisyCheck | None) -> N
 
 def test_noise_that_one_vote_takes_anywhere_is_charged_for_it_or_refused() -> None:
     wild = NoisyMaximum(AsymmetricMax(AsymmetricNoise(2.355, 0.608, 1.5, 3.0)), plain(7), 3)
-    for order in (1.5, 10.25):
-        run = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), order)
-        try:
-            assert run.costs[-1] >= 100 * tightest_mislabel_bound(run.mechanism.law, order).cost(np.ones(1))[0] > 0.0
-            assert run.pass_chance(Votes.of_counts([[4, 3, 0]] * 2)) < 0.01
-        except ValueError as error:
-            assert "order must be smaller" in str(error)  # noqa: PT017
+    run = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), 1.5)
+    assert run.costs[-1] >= 100 * tightest_mislabel_bound(run.mechanism.law, 1.5).cost(np.ones(1))[0] > 0.0
+    assert run.pass_chance(Votes.of_counts([[4, 3, 0]] * 2)) < 0.01
     with pytest.raises(ValueError, match="order must be smaller"):
         _ = TestedRun(wild, 100, PrivacyParams(2.7, 1e-3), 10.25).costs
 
