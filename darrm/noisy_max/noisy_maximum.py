@@ -221,7 +221,7 @@ class NoisyMaximum:
         return cls.from_json(read_document(path))
 
 
-def _parameter(stored: Document, name: str) -> float:
+def _parameter(stored: Json, name: str) -> float:
     with reading(name):
         value = float(exact_number(name, stored[name]))
         checks.positive(parameter=value)

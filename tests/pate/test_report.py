@@ -55,29 +55,22 @@ ANALYSES = {
 }
 
 
-def smallest(analysis: Analysis, values: np.ndarray, conversion: str) -> tuple[float, int]:
-    """The smallest ε of a curve, and the index of its order."""
-    epsilons = CONVERSIONS[conversion](analysis.curve.orders, values, analysis.delta)
-    return float(epsilons.min()), int(epsilons.argmin())
-
-
-def at_public_order(analysis: Analysis, conversion: str) -> float:
+def at_public_order(analysis: Analysis) -> float:
     """What as many answers cost at the order that is best if every query is answered."""
-    _, best = smallest(analysis, analysis.worst_curve.values, conversion)
-    values = analysis.independent_curve.values[best : best + 1]
-    return float(CONVERSIONS[conversion](analysis.curve.orders[best : best + 1], values, analysis.delta)[0])
+    best = analysis.worst_curve.best(analysis.delta, conversion=analysis.conversion).order
+    value = analysis.independent_curve.bound_at(best)
+    return float(CONVERSIONS[analysis.conversion](np.array([best]), np.array([value]), analysis.delta)[0])
 
 
 def table_1_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
     """What each line of the Table 1 row must say, from the curves of the analysis."""
-    orders, values = analysis.curve.orders, analysis.curve.values
-    _, best = smallest(analysis, values, analysis.conversion)
-    printed, at_printed = smallest(analysis, analysis.theorem_6.curve.values, "classic")
-    theorem_6, at_theorem_6 = smallest(analysis, analysis.theorem_6.curve.values, analysis.conversion)
     assert analysis.exact is not None
     assert analysis.forward is not None
-    exact, at_exact = smallest(analysis, analysis.exact.curve.values, analysis.conversion)
-    forward, _ = smallest(analysis, analysis.forward.curve.values, analysis.conversion)
+    evidence = analysis.exact, analysis.forward, analysis.theorem_6
+    exact, forward, theorem_6 = (one.curve.best(analysis.delta, conversion=analysis.conversion) for one in evidence)
+    printed = analysis.theorem_6.curve.best(analysis.delta, conversion="classic")
+    at_best = analysis.curve.orders == exact.order  # the exact cost is the smaller one
+    share = analysis.cost.checks.values[at_best] / analysis.curve.values[at_best]
     words = "all queries are answered"
     if analysis.answered is None:
         words = "expectation over the noise of the check; pass the released answers to account for a run"
@@ -85,19 +78,13 @@ def table_1_figures(analysis: Analysis) -> dict[str, tuple[object, ...]]:
         words = "as released"
     return {
         "answered": (float(analysis.probabilities.sum()), f"({words})"),
-        "epsilon, exact": (exact, f"at order {orders[at_exact]:g} (both directions)"),
-        "one direction": (forward, ""),
-        "epsilon, Theorem 6": (theorem_6, f"at order {orders[at_theorem_6]:g} (one direction)"),
-        "as printed in [P]": (printed, f"at order {orders[at_printed]:g} (Theorems 6 and 5)"),
-        "share of the check": (100.0 * analysis.cost.checks.values[best] / values[best], "%"),
-        "data-independent": (
-            at_public_order(analysis, analysis.conversion),
-            f"for as many answers ({analysis.conversion})",
-        ),
-        "worst case": (
-            smallest(analysis, analysis.worst_curve.values, analysis.conversion)[0],
-            "if every query is answered; public",
-        ),
+        "epsilon, exact": (exact.epsilon, f"at order {exact.order:g} (both directions)"),
+        "one direction": (forward.epsilon, ""),
+        "epsilon, Theorem 6": (theorem_6.epsilon, f"at order {theorem_6.order:g} (one direction)"),
+        "as printed in [P]": (printed.epsilon, f"at order {printed.order:g} (Theorems 6 and 5)"),
+        "share of the check": (100.0 * float(share[0]), "%"),
+        "data-independent": (at_public_order(analysis), f"for as many answers ({analysis.conversion})"),
+        "worst case": (analysis.epsilon_of(analysis.worst_curve), "if every query is answered; public"),
     }
 
 
@@ -236,14 +223,12 @@ def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only
 
 def test_an_analysis_prints_its_own_figures() -> None:
     analysis = ANALYSES["released"]
-    epsilon, best = smallest(analysis, analysis.curve.values, "tight")
-    share = analysis.cost.checks.values[best] / analysis.curve.values[best]
-    independent = at_public_order(analysis, "tight")
-    theorem_6, _ = smallest(analysis, analysis.theorem_6.curve.values, "tight")
+    exact, theorem_6 = (curve.best(1e-6) for curve in (analysis.curve, analysis.theorem_6.curve))
+    share, _ = table_1_figures(analysis)["share of the check"]
     assert str(analysis) == (
-        f"60 queries, 20.0 answers: epsilon = {at_most(epsilon)} at delta = 1e-06 (exact, tight conversion, order "
-        f"{analysis.curve.orders[best]:g}), {share:.0%} of it for the threshold check; Theorem 6: "
-        f"{at_most(theorem_6)}; data-independent: {at_most(independent)}\nPRIVATE: {WARNING}"
+        f"60 queries, 20.0 answers: epsilon = {at_most(exact.epsilon)} at delta = 1e-06 (exact, tight conversion, "
+        f"order {exact.order:g}), {share:.0f}% of it for the threshold check; Theorem 6: "
+        f"{at_most(theorem_6.epsilon)}; data-independent: {at_most(at_public_order(analysis))}\nPRIVATE: {WARNING}"
     )
     assert f"{ANALYSES['expected'].probabilities.sum():.1f} expected answers" in str(ANALYSES["expected"])
 
