@@ -3,7 +3,7 @@
 Shapes are (p, ℓ/s, q): both powers in quarters, the ratio of the scales in powers of 2^¼. The scale follows from the
 budget, as the label's divergence falls about as 1/s². Hill climbing from the Gaussian shape (2, 1, 2) compares shapes
 on one sample of histograms from the prior, drawn with a public seed. The search uses estimates of the divergence, and
-the final scale is certified, so the returned cost is a bound whatever the search did.
+the final scale is certified, so the returned cost is a bound for any outcome of the search.
 
 The gain grows with the number of classes and with the noise: with 5,000 voters on 150 classes the accuracy rises from a
 seventh to a quarter, with 250 voters on ten classes by 1.8 points, with two and three classes by half a point at most.

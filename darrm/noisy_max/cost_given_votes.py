@@ -133,7 +133,7 @@ class _Tables:
         masses, below = logs[inside], np.minimum(log_below(logs)[inside], 0.0)
         self.log_F = np.logaddexp(below[:, None], np.log((nodes + 1.0) / 2.0) + masses[:, None])  # (distances, nodes)
         self.log_h = masses[:, None] - self.log_F
-        self.rest = None  # where the rule is exact
+        self.rest = None  # for an exact rule
         if exact > enough:  # the f/F(⌊u⌋ − 1) after a vote was gained, the terms of H
             ratio = np.exp(masses - below)
             self.rest = np.append(ratio[:1], ratio[:-1])

@@ -346,7 +346,7 @@ class _Blocks:
     low: _Table
     high: _Table
     other_log: Array  # of the largest probability after the move in each block
-    farther: float  # by which losses of a and b may exceed those at the corners
+    farther: float  # the most that losses of a and b exceed those at the corners
     margin: float
     single: bool  # each is one (i, j): its corners are its points
 

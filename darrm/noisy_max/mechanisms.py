@@ -47,7 +47,7 @@ class LabelMechanism:
     reached: int  # how many votes one person may move
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, whatever the votes."""
+        """Return the cost of ``queries`` answers, for any votes."""
         raise NotImplementedError
 
     def subsampled_cost(self, voters: Voters, classes: int, queries: int = 1) -> PrivacyCost:
@@ -87,7 +87,7 @@ class NoisyMax(LabelMechanism):
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one label, whatever the votes and the number of classes.
+        """The Rényi curve of one label, for any votes and any number of classes.
 
         With continuous noise it is that of both noisy counts, λt²/σ² [P, Proposition 8] or that of any (2γt, 0).
         """
@@ -95,7 +95,7 @@ class NoisyMax(LabelMechanism):
         return curve(self.law, moved=self.reached)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, whatever the votes."""
+        """Return the cost of ``queries`` answers, for any votes."""
         profile = None if self.noise == "continuous" else label_profile(self.law, moved=self.reached)
         return PrivacyCost(self.words, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
@@ -195,7 +195,7 @@ class LNMax(NoisyMax):
         checks.one_of(NOISES, noise=self.noise)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, whatever the votes: (2γt, 0) each, and the cost of the label."""
+        """Return the cost of ``queries`` answers, for any votes: (2γt, 0) each, and the cost of the label."""
         pure = PrivacyParams(2 * self.reached * exact_number("gamma", self.gamma), 0)
         return replace(super().privacy_cost(queries), guarantee=pure)
 

@@ -73,7 +73,7 @@ class MislabelBound:
 
     @cached_property
     def ceiling(self) -> float:
-        """The largest cost of a label, whatever the votes."""
+        """The largest cost of a label, for any votes."""
         return label_curve(self.noise).bound_at(self.order)
 
     @property
@@ -184,7 +184,7 @@ class MislabelBoundByLosses(MislabelBound):
 
     @cached_property
     def places(self) -> tuple[Array, int]:
-        """Probabilities of which each is N of the one `_STEPS_A_VOTE` places later; all 1 for unresolved noise."""
+        """Probabilities, each N of the one `_STEPS_A_VOTE` places later; all 1 for unresolved noise."""
         if not self._is_resolved:
             return np.ones(2 * _STEPS_A_VOTE + 2), _STEPS_A_VOTE
         grows, _, _ = self._sums
@@ -286,7 +286,7 @@ class _Bits:
 def others_majorant(noise: IntegerNoise, order: float) -> Curve:
     """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it.
 
-    A constant where the order is far beyond the deviation.
+    A constant for orders far beyond the deviation.
     """
     less = order - 1.0
     most = _excess_of(label_curve(noise).bound_at(order), order)

@@ -138,7 +138,7 @@ class NoisyMaximum:
 
     @property
     def guarantee(self) -> PrivacyParams | RenyiCurve:
-        """The guarantee of one answer, whatever the votes; for open-set answers at about twice δ of the threshold."""
+        """The guarantee of one answer, for any votes; for open-set answers at about twice δ of the threshold."""
         if self.threshold is None:
             return self.mechanism.guarantee
         cost = self.privacy_cost()
@@ -155,7 +155,7 @@ class NoisyMaximum:
         return checksum_of(self.to_json())
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, whatever the votes.
+        """Return the cost of ``queries`` answers, for any votes.
 
         For private models it includes the cost for non-private voters, from which the accountant composes answers.
         """

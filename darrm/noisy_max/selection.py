@@ -131,11 +131,11 @@ class _Selection(LabelMechanism):
 
     @property
     def guarantee(self) -> PrivacyParams:
-        """(ε, 0) for one answer, whatever the votes."""
+        """(ε, 0) for one answer, for any votes."""
         return PrivacyParams(self.epsilon)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, whatever the votes."""
+        """Return the cost of ``queries`` answers, for any votes."""
         name, pure = f"{type(self).__name__}(epsilon={at_most(self.epsilon, 6)})", RenyiCurve.of_pure(self.epsilon)
         return PrivacyCost(name, self.guarantee, pure, count=queries, reached=self.reached)
 
@@ -201,7 +201,7 @@ class ExponentialMechanism(_Selection):
     proposes_again = True
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` answers, whatever the votes."""
+        """Return the cost of ``queries`` answers, for any votes."""
         curve, profile = exponential_label_curve(self.epsilon), exponential_label_profile(self.epsilon)
         return replace(super().privacy_cost(queries), renyi=curve, profile=profile)
 

@@ -139,9 +139,9 @@ class Analysis:
     label
         The exact cost of each label, at some of the orders; None for continuous noise.
     independent_curve
-        The cost of the same number of answers, whatever the votes.
+        The cost of the same number of answers, for any votes.
     worst_curve
-        The cost if every query is answered, whatever the votes (public).
+        The cost if every query is answered, for any votes (public).
     """
 
     aggregator: PateAggregator
@@ -222,7 +222,7 @@ class Analysis:
 
     @property
     def data_independent_epsilon(self) -> float:
-        """The ε of the same number of answers, whatever the votes, at a public order: `public_epsilon`."""
+        """The ε of the same number of answers, for any votes, at a public order: `public_epsilon`."""
         return public_epsilon(self.independent_curve, self.worst_curve, self.delta, self.conversion)
 
     @property
@@ -246,7 +246,7 @@ class Analysis:
 
 
 def public_epsilon(spent: RenyiCurve, most: RenyiCurve, delta: float, conversion: str = "tight") -> float:
-    """Convert the cost ``spent`` by a run, whatever the votes, at the order that is best for the largest cost ``most``.
+    """Convert the cost ``spent`` by a run, for any votes, at the order that is best for the largest cost ``most``.
 
     The number of queries that pass a check depends on the votes. At an order λ that was fixed before,
     e^{(λ−1)(loss − spent so far)} is a supermartingale for every next query, so the figure holds ex post:
@@ -401,7 +401,7 @@ def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float6
 def _check_costs(
     aggregator: PateAggregator, statistic: NDArray[np.int64] | None, grid: Array, counting: str
 ) -> tuple[Array, RenyiCurve, RenyiCurve, RenyiCurve]:
-    """Bound one check, whatever the votes; and sum all by Theorem 6, exactly in one direction, and in both."""
+    """Bound one check, for any votes; and sum all by Theorem 6, exactly in one direction, and in both."""
     if not isinstance(aggregator, CheckedGNMax) or statistic is None:
         free = np.zeros_like(grid)
         return free, *(RenyiCurve(grid, free),) * 3

@@ -5,8 +5,8 @@ of votes: a *level* v in 0 … V, which the data of one person change by at most
 
     D_α(R(D) ‖ R(D′)) ≤ C_v and D_α(R(D′) ‖ R(D)) ≤ C_v    for every neighbor D′ of a D of level v.
 
-The test is a coin: with chance p_v the run is released, otherwise nothing, or another run P that is private whatever
-the votes. Both outcomes are distinguishable, and nothing further is released. Let δ_v(x) and δ_P(x) bound the
+The test is a coin: with chance p_v the run is released, otherwise nothing, or another run P that is private for any
+votes. Both outcomes are distinguishable, and nothing further is released. Let δ_v(x) and δ_P(x) bound the
 hockey-stick divergences at e^x of R at cost C_v, and of P; of nothing δ_P(x) = max(0, 1 − e^x).
 
 **Theorem.** The whole is (ε, δ)-private if for all levels v, w that differ by at most 1, with u = min(v, w),

@@ -49,13 +49,13 @@ class NoisyCheck:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one check, a single bit, whatever the votes; with continuous noise λ/(2σ₁²)."""
+        """The Rényi curve of one check, a single bit, for any votes; with continuous noise λ/(2σ₁²)."""
         if self.noise == "continuous":
             return RenyiCurve.of(self.independent)
         return threshold_curve(DiscreteGaussian(self.sigma))
 
     def independent(self, orders: ArrayLike) -> NDArray[np.float64]:
-        """Compute λ/(2σ₁²), the cost of the noisy statistic, whatever the votes: (L,) → (L,)."""
+        """Compute λ/(2σ₁²), the cost of the noisy statistic, for any votes: (L,) → (L,)."""
         return np.asarray(orders, dtype=np.float64) / (2.0 * self.sigma**2)
 
     def log_probabilities(self, statistic: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -139,11 +139,11 @@ class CheckedGNMax:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The Rényi curve of one query, check and label, whatever the votes and the outcome of the check."""
+        """The Rényi curve of one query, check and label, for any votes and any outcome of the check."""
         return self.check.guarantee + self.answer.guarantee
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of ``queries`` queries, whatever the votes and the number of answers."""
+        """Return the cost of ``queries`` queries, for any votes and any number of answers."""
         return PrivacyCost(f"{self!r}", renyi=self.guarantee, count=queries, reached=1)
 
     def answer_where(

@@ -72,7 +72,7 @@ class GnssParameters:
 
     @property
     def cost(self) -> float:
-        """The Rényi cost of the publication at ``order``, whatever the votes."""
+        """The Rényi cost of the publication at ``order``, for any votes."""
         return exact_cost(self.order, self.smoothness, self.noise_scale, self.safety)
 
 

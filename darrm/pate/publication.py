@@ -279,7 +279,7 @@ class _OnVotes:
 
 
 def exact_checks(analysis: Analysis, order: float) -> float:
-    """Return the cost of the outcomes of the checks, whatever the votes."""
+    """Return the cost of the outcomes of the checks, for any votes."""
     if not isinstance(analysis.aggregator, CheckedGNMax):
         return 0.0
     return analysis.queries * analysis.aggregator.check.guarantee.bound_at(order)

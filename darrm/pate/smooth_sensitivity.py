@@ -178,7 +178,7 @@ class SmoothCost:
 
     answers: Array  # (Q,) cost of answering each query
     answers_profile: Array  # (D, Q) its largest change within each number of changed votes
-    largest_answer: float  # the largest change of the cost of an answer, whatever the votes
+    largest_answer: float  # the largest change of the cost of an answer, for any votes
     checks: float  # total data-dependent cost of the checks; 0 if their cost does not depend on data
     checks_profile: Array  # (D,) its largest change
 

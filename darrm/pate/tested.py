@@ -3,10 +3,10 @@
 If voters agree, a run costs much less than its worst case, and that cost is private. Here the user chooses a public
 budget for the run. A coin whose chance depends on the level of the run on the scale of votes (`darrm.pate.vote_scale`)
 decides whether the labels are released. By the theorem of `darrm.pate.budget_test` labels and coin satisfy the budget
-*whatever the data*. So the budget is a `PrivacyCost` like any other, debited in full before the coin.
+*for any data*. So the budget is a `PrivacyCost` like any other, debited in full before the coin.
 
 All votes are given at once, and no question may depend on an answer. If the test fails, no query gets a label, or all
-get one from a mechanism that is private whatever the votes.
+get one from a mechanism that is private for any votes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TestedRun:
     queries
         Q, the largest number of labels.
     budget
-        The guarantee of the run and the test, whatever the votes.
+        The guarantee of the run and the test, for any votes.
     order
         α > 1 of the divergence that bounds the run. Choose it, like all parameters, without the private votes.
     check
@@ -124,7 +124,7 @@ class TestedRun:
 
     @property
     def guarantee(self) -> PrivacyParams:
-        """The budget, satisfied whatever the votes."""
+        """The budget, satisfied for any votes."""
         return self.budget
 
     @cached_property

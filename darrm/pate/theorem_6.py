@@ -120,7 +120,7 @@ def laplace_renyi(log_q: ArrayLike, gamma: float, orders: ArrayLike) -> Array:
 
 
 def laplace_independent(gamma: float, orders: Array) -> Array:
-    """Bound the cost of one LNMax answer, whatever the votes: min(2γ²λ, 2γ) at each order [P17, Theorem 2]."""
+    """Bound the cost of one LNMax answer, for any votes: min(2γ²λ, 2γ) at each order [P17, Theorem 2]."""
     return np.minimum(2.0 * gamma**2 * orders, 2.0 * gamma)
 
 
