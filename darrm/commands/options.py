@@ -114,11 +114,24 @@ def collect(kind: type[T], typed: dict[str, Any]) -> T:
     return kind(**{field.name: typed.pop(field.name) for field in fields(kind) if field.name in typed})  # type: ignore[arg-type]
 
 
-def add_options(function: Any, options: Iterable[Decorator]) -> Any:
+def add_options(function: Any, options: Sequence[Decorator]) -> Any:
     """Add options in the order in which the help lists them."""
-    for add in reversed(list(options)):
+    for add in reversed(options):
         function = add(function)
     return function
+
+
+def as_one(options: Sequence[Decorator], read: Callable[[dict[str, Any]], dict[str, Any]]) -> Decorator:
+    """Add options whose values ``read`` replaces before the command runs: it takes all values, and returns all."""
+
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def with_one(**typed: Any) -> Any:
+            return function(**read(typed))
+
+        return add_options(with_one, options)
+
+    return decorate
 
 
 # single options --------------------------------------------------------------
@@ -313,15 +326,7 @@ def voters_options(*, example: bool = False) -> Decorator:
         option("--records-each", type=Integer(1), section=WHO, help="with --sampled: records of one person"),
         models_option(),
     ]
-
-    def decorate(function: Any) -> Any:
-        @functools.wraps(function)
-        def with_voters(**typed: Any) -> Any:
-            return function(who=replace(collect(VoterOptions, typed), example=example), **typed)
-
-        return add_options(with_voters, options)
-
-    return decorate
+    return as_one(options, lambda typed: {"who": replace(collect(VoterOptions, typed), example=example), **typed})
 
 
 _TEXTS = Value("real[,real…]", lambda _flag, text: [part.strip() for part in text.split(",")])
@@ -359,18 +364,15 @@ def workload_options() -> Decorator:
         ),
     ]
 
-    def decorate(function: Any) -> Any:
-        @functools.wraps(function)
-        def with_workload(*, who: VoterOptions, queries: int, classes: int, missing: int, **typed: Any) -> Any:
-            voters = who.voters()
-            if missing >= voters.K:
-                checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
-            workload = Workload(voters, queries, typed.pop("total"), classes, missing)
-            return function(workload=workload, remark=who.remark_on_K, **typed)
+    def read(typed: dict[str, Any]) -> dict[str, Any]:
+        who, missing = typed.pop("who"), typed.pop("missing")
+        voters = who.voters()
+        if missing >= voters.K:
+            checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
+        workload = Workload(voters, typed.pop("queries"), typed.pop("total"), typed.pop("classes"), missing)
+        return {"workload": workload, "remark": who.remark_on_K, **typed}
 
-        return add_options(with_workload, options)
-
-    return decorate
+    return as_one(options, read)
 
 
 # output ----------------------------------------------------------------------
@@ -397,7 +399,7 @@ class Output:
     ) -> None:
         """Print the report in the format that was asked for; ``rows`` are those of CSV."""
         if self.format == "csv" and rows is not None:
-            sys.stdout.write(harmless(_csv(rows())))
+            sys.stdout.write(harmless(csv_of(rows())))
         else:
             print_as(self.format, self.quiet, text=text, document=document)
 
@@ -411,10 +413,11 @@ class Output:
             complain(text, 0, "note")
 
 
-def _csv(rows: Iterable[Mapping[str, object]]) -> str:
-    listed = list(rows)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(listed[0]) if listed else [], lineterminator="\n")
+def csv_of(rows: Iterable[Mapping[str, object]]) -> str:
+    """Write rows as CSV, with a column for each name."""
+    listed, text = list(rows), io.StringIO()
+    names = list(dict.fromkeys(name for row in listed for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(listed)
     return text.getvalue()
@@ -433,46 +436,34 @@ def output_options(
     Each text is the help of its option, None leaves the option out: ``--output``, ``--plot``, ``--report`` (a page of
     HTML), ``--all``. No file that the command reads is overwritten, and others only with ``--force``.
     """
-    added = ["quiet"]  # the fields of `Output` besides its path and format
-    files: list[Decorator] = []
-    if output is not None:
-        files.append(option("--output", "-o", type=FILE, section=OUTPUT, help=output))
-    if plot is not None:
-        files.append(option("--plot", type=FILE, metavar="FILE.png", section=OUTPUT, help=f"{plot} (needs matplotlib)"))
-    if report is not None:
-        files.append(option("--report", type=FILE, metavar="FILE.html", section=OUTPUT, help=report))
-    if files:
-        added += [name for name, about in (("plot", plot), ("report", report), ("force", "")) if about is not None]
-        files.append(option("--force", is_flag=True, section=OUTPUT, help="overwrite existing files"))
+    asked = {"output": output, "plot": plot, "report": report, "everything": everything}
+    added = {"format", "quiet", *(name for name, about in asked.items() if about is not None)}
+    files = [
+        option("--output", "-o", type=FILE, section=OUTPUT, help=output),
+        option("--plot", type=FILE, metavar="FILE.png", section=OUTPUT, help=f"{plot} (needs matplotlib)"),
+        option("--report", type=FILE, metavar="FILE.html", section=OUTPUT, help=report),
+    ]
+    options = [add for add, about in zip(files, (output, plot, report), strict=True) if about is not None]
+    if options:
+        added.add("force")
+        options.append(option("--force", is_flag=True, section=OUTPUT, help="overwrite existing files"))
     if everything is not None:
-        added.append("everything")
-        files.append(
+        options.append(
             option("--all", "everything", aliases=["--verbose"], is_flag=True, section=OUTPUT, help=everything)
         )
-    options = [
-        *files,
-        option(
-            "--format",
-            type=click.Choice(formats),
-            default="text",
-            section=OUTPUT,
-            help="format of the printed report (default text)",
-        ),
+    form = "format of the printed report (default text)"
+    options += [
+        option("--format", type=click.Choice(formats), default="text", section=OUTPUT, help=form),
         option("--json", "as_json", is_flag=True, section=OUTPUT, help="the same as --format json"),
         option("--quiet", "-q", is_flag=True, section=OUTPUT, help="print no text, and show no progress"),
     ]
+    return as_one(options, functools.partial(_read_output, added))
 
-    def decorate(function: Any) -> Any:
-        @functools.wraps(function)
-        def with_output(*, as_json: bool, **typed: Any) -> Any:
-            files = {name: path for name, path in click.get_current_context().params.items() if isinstance(path, Path)}
-            kind = typed.pop("format")
-            path = None if output is None else typed.pop("output")
-            more = {name: typed.pop(name) for name in added}
-            written = Output(path=path, format="json" if as_json else kind, **more)
-            check_output_files(files, written.force)
-            return function(output=written, **typed)
 
-        return add_options(with_output, options)
-
-    return decorate
+def _read_output(added: set[str], typed: dict[str, Any]) -> dict[str, Any]:
+    """Make an `Output` of the options that were added, and check the files of the command."""
+    files = {name: path for name, path in click.get_current_context().params.items() if isinstance(path, Path)}
+    as_json, values = typed.pop("as_json"), {name: typed.pop(name) for name in added}
+    written = Output(path=values.pop("output", None), **values)
+    check_output_files(files, written.force)
+    return {"output": replace(written, format="json") if as_json else written, **typed}

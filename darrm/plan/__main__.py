@@ -17,6 +17,7 @@ from darrm.commands.options import (
     WHO,
     Output,
     Real,
+    csv_of,
     option,
     output_options,
     prior_option,
@@ -26,7 +27,7 @@ from darrm.commands.options import (
 from darrm.optimize.report import fitted
 from darrm.plan import planner
 from darrm.plan.mechanisms import MECHANISMS, TESTED, named
-from darrm.plan.report import Plan, Sweep, affordable_text, csv_text
+from darrm.plan.report import Plan, Sweep, affordable_text, csv_row
 from darrm.priors import Prior, parse
 from darrm.problem import Workload
 from darrm.util import checks
@@ -144,7 +145,8 @@ def plan(
     if isinstance(made, Plan) and output.path is not None:
         made.save(output.path)
     if csv is not None:
-        write_text(csv, csv_text([made] if isinstance(made, Plan) else made.plans))
+        plans = [made] if isinstance(made, Plan) else made.plans
+        write_text(csv, csv_of(csv_row(plan, row) for plan in plans for row in plan.rows))
     if output.plot is not None:
         made.plot(output.plot)
     output.print(text=lambda: text + made.text(output.path, remark), document=lambda: made.document(output.path))

@@ -65,7 +65,7 @@ class Search:
 
 
 class Proposal:
-    """A mechanism at one value of its parameter; a subclass may compute the cost and the aggregator when asked.
+    """A mechanism at one value of its parameter; a subclass may compute `cost` and the aggregator when asked.
 
     ``law`` maps histograms with the largest count first to the probabilities of the answers, and ``settings`` are the
     parameters by name. ``cost`` is that of one query, by default that of the aggregator, or ``total`` that of all
@@ -90,10 +90,6 @@ class Proposal:
     @cached_property
     def cost(self) -> PrivacyCost:
         """The exact cost of one query."""
-        return self.compute_cost()
-
-    def compute_cost(self) -> PrivacyCost:
-        """Compute the exact cost of one query."""
         if self._aggregator is not None:
             return self._aggregator.privacy_cost()
         if self._cost is None:

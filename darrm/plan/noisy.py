@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -99,8 +99,9 @@ class NoisyProposal(Proposal):
         super().__init__(law or WinningLaw(_noise_of(drawn)), settings)
         self._released = NoisyMaximum(drawn, workload.voters, workload.classes, threshold)
 
-    def compute_cost(self) -> PrivacyCost:
-        """Compute the cost of the label, amplified where voters resample their examples."""
+    @cached_property
+    def cost(self) -> PrivacyCost:
+        """The cost of the label, amplified where voters resample their examples."""
         released = self._released
         is_label_alone = released.voters.sampled is None and released.threshold is None
         return (released.mechanism if is_label_alone else released).privacy_cost()
@@ -269,16 +270,10 @@ class ByCounts(Mechanism):
             raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
         return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
 
-    def sigma(self, *, is_analytic: bool) -> float:
-        """Return the σ of all queries, for counts of one voter; `PlanError` if there is none."""
-        work = self.workload
+    def check_delta(self) -> None:
+        """Raise `PlanError` for a total without δ."""
         if self.search.workload.total.exact_delta == 0:
             raise PlanError("Gaussian noise gives no (epsilon, 0)")
-        with as_plan_error():
-            if not is_analytic:
-                return renyi_sigma(work.total, work.queries).value
-            reached = self.search.workload.voters.reached
-            return analytic_sigma(work.total, sensitivity=SENSITIVITY * math.sqrt(work.queries) * reached).value
 
 
 class PaperGNMax(ByCounts, FixedMechanism):
@@ -289,8 +284,10 @@ class PaperGNMax(ByCounts, FixedMechanism):
 
     def propose(self) -> Proposal:
         """Make the noise."""
-        overlap = self.workload.voters.reached
-        sigma = max(LEAST_SIGMA, self.sigma(is_analytic=False) * overlap)
+        self.check_delta()
+        work, overlap = self.workload, self.workload.voters.reached
+        with as_plan_error():
+            sigma = max(LEAST_SIGMA, renyi_sigma(work.total, work.queries).value * overlap)
         curve = RenyiCurve.of(lambda orders: orders * (overlap / sigma) ** 2)
         cost = PrivacyCost("GNMax", renyi=curve, reached=overlap)
         return Proposal(self.gaussian_law(sigma), {"sigma": sigma}, cost=cost)
@@ -312,7 +309,11 @@ class AnalyticGNMax(ByCounts, FixedMechanism):
 
     def propose(self) -> Proposal:
         """Make the noise."""
-        sigma, why = self.sigma(is_analytic=True), "all answers are one Gaussian mechanism [BW18, Theorem 8]"
+        self.check_delta()
+        work, why = self.workload, "all answers are one Gaussian mechanism [BW18, Theorem 8]"
+        sensitivity = SENSITIVITY * math.sqrt(work.queries) * self.search.workload.voters.reached
+        with as_plan_error():
+            sigma = analytic_sigma(work.total, sensitivity=sensitivity).value
         total = Bound("analytic", self.search.workload.total.epsilon, why)
         return Proposal(self.gaussian_law(sigma), {"sigma": sigma}, total=total)
 

@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from darrm.errors import CertificationError, PlanError
@@ -99,7 +99,7 @@ def plan(
     measure = Measure(workload, prior, objective)
     _check_size(workload)
     asked = [mechanism for mechanism in mechanisms or MECHANISMS if mechanism.applies_to(workload)]
-    ranking = _Ranking(workload, measure, report, complete=complete)
+    ranking = _Ranking(workload, measure, report, complete)
     rows, left_out = ranking.rows, ranking.left_out
     with _until_stopped(rows, "any mechanism was calibrated", "the plan is the best until then", enabled=stoppable):
         ranking.calibrate_all(asked)
@@ -114,13 +114,16 @@ def plan(
     return Plan(workload, measure, tuple(ranking.ranked()), tuple(left_out.items()), listed)
 
 
+@dataclass
 class _Ranking:
     """Calibrated mechanisms, and the reasons of the others by slug: both are valid where the search is stopped."""
 
-    def __init__(self, workload: Workload, measure: Measure, report: Callable[[str], None], *, complete: bool) -> None:
-        self.workload, self.measure, self.report, self.complete = workload, measure, report, complete
-        self.rows: list[CalibratedMechanism] = []
-        self.left_out: dict[str, str] = {}
+    workload: Workload
+    measure: Measure
+    report: Callable[[str], None]
+    complete: bool
+    rows: list[CalibratedMechanism] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def calibrate_all(self, mechanisms: Sequence[type[Mechanism]]) -> None:
         """Calibrate the mechanisms in turn, slow ones roughly; then the best to the end."""

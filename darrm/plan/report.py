@@ -1,11 +1,9 @@
 """Plans and sweeps: the ranking, its reason, and how to release the first, as text, JSON, CSV and a picture."""
 
-import csv
-import io
 import math
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -466,17 +464,8 @@ def _row_json(row: CalibratedMechanism) -> Document:
     }
 
 
-def csv_text(plans: Sequence[Plan]) -> str:
-    """Write a line a mechanism with all digits; the total ε comes first."""
-    rows = [_csv_row(plan, row) for plan in plans for row in plan.rows]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
+def csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
+    """Return the columns of a mechanism in a file of CSV, with all digits; the total ε comes first."""
     return {
         "total epsilon": plan.workload.total.epsilon_text,
         "total delta": plan.workload.total.delta_text,

@@ -69,8 +69,9 @@ class TableProposal(Proposal):
         law = self._proposed
         return law if isinstance(law, Table) else certify(smallest_target(self._workload, law), law)
 
-    def compute_cost(self) -> PrivacyCost:
-        """Compute the cost of a query with its exact privacy profile."""
+    @cached_property
+    def cost(self) -> PrivacyCost:
+        """The cost of a query with its exact privacy profile."""
         return charge_of(self.table)
 
     def quick_cost(self) -> PrivacyCost:
