@@ -25,15 +25,15 @@ _FIT_SEED = 20_250_503  # for the draws in the objective; estimates use another 
 
 def fit_draws(request: Request) -> Table:
     """Solve for the mean of the draws, then for the draws that change sign, and certify the result."""
-    problem, prior, K = request.problem, request.belief, request.problem.voters.K
+    problem, prior, K = request.problem, request.prior, request.problem.voters.K
     count = number_of_draws(K, request.draws)
     generator = np.random.default_rng(_FIT_SEED) if request.rng is None else request.rng
     sampled = SampledError(differences(prior.probabilities(K, count, rng=generator)))
     nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
-    program = GammaProgram(PrivacyOracle(nearby, request.of_shape), sampled.weights, request.report)
+    program = GammaProgram(PrivacyOracle(nearby, request.shape), sampled.weights, request.report)
     result, weights = _fitted(program, sampled, request)
     gamma, multipliers = program.proposal(result, problem, factor)
-    table, shape, status = certify(problem, gamma), request.of_shape.value, result.status.value
+    table, shape, status = certify(problem, gamma), request.shape.value, result.status.value
     value = sampled.value(table.gamma.half)
     bound = min(value, lower_bound(problem.conditional_on_inclusion, weights, shape, multipliers))
     held_out = table.gamma.estimate_error(prior, draws=count, rng=generator)
@@ -44,7 +44,7 @@ def fit_draws(request: Request) -> Table:
 
 def _fitted(program: GammaProgram, sampled: SampledError, request: Request) -> tuple[Result, Array]:
     # few γ change the sign of enough draws to matter: with many voters the linear solve is usually enough
-    started, options = time.perf_counter(), request.settings
+    started, options = time.perf_counter(), request.options
     result = program.solve(options, request.rows_of_start)
     if result.status not in {Status.OPTIMAL, Status.STALLED}:
         return result, sampled.weights

@@ -58,17 +58,17 @@ _STOPPED = {Status.TIME_LIMIT, Status.INTERRUPTED}
 
 def generate_rows(request: Request) -> Table:
     """Solve by row generation and certify the result; try simple rules where the solver left a gap."""
-    problem, prior = request.problem, request.belief
+    problem, prior = request.problem, request.prior
     nearby, factor = in_range(problem.conditional_on_inclusion, LEAST_SIZE)
-    program = GammaProgram(PrivacyOracle(nearby, request.of_shape), weights_of(prior, problem.voters.K), request.report)
-    result = program.solve(request.settings, request.rows_of_start)
+    program = GammaProgram(PrivacyOracle(nearby, request.shape), weights_of(prior, problem.voters.K), request.report)
+    result = program.solve(request.options, request.rows_of_start)
     gamma, multipliers = program.proposal(result, problem, factor)
     if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
         gamma = best_for_non_private_voters(problem.conditional_on_inclusion)
-    solution = Solution(prior, multipliers, result.status.value, request.of_shape.value, request.objective)
+    solution = Solution(prior, multipliers, result.status.value, request.shape.value, request.objective)
     table = certify(problem, gamma).with_solution(solution, made_by(result))
     if table.optimality is None or table.optimality.gap <= max(
-        _WIDE_GAP * table.optimality.value, request.settings.floor
+        _WIDE_GAP * table.optimality.value, request.options.floor
     ):
         return table
     rules = [table]
@@ -83,7 +83,7 @@ def generate_rows(request: Request) -> Table:
 def write_every_row(request: Request) -> Table:
     """Solve the program of every row of Lemma 5.1 with cvxpy; `SolveError` if the solver finds no optimum."""
     require("cvxpy")
-    prior, shape = request.belief, request.of_shape
+    prior, shape = request.prior, request.shape
     problem, factor = in_range(request.problem.conditional_on_inclusion, LEAST_SIZE)
     K, whole = problem.voters.K, gamma_program(problem)
     matrix, limits = whole.program.matrix, np.full(len(whole.counts), budget_below(problem.target))

@@ -18,14 +18,15 @@ import numpy as np
 from darrm.optimize.fitted_draws import fit_draws
 from darrm.optimize.noise_functions import generate_rows, write_every_row
 from darrm.optimize.plurality import optimize_plurality
-from darrm.optimize.request import Request
-from darrm.priors import Prior
+from darrm.optimize.request import Request, default_prior, default_shape
+from darrm.priors import Prior, checked
 from darrm.privacy import Number, PrivacyPair, PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.optimality import SHAPES
+from darrm.table.optimality import OBJECTIVES, SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.extras import require
+from lp_models.gamma_lp import Shape
 from lp_models.options import Progress, SolveOptions
 
 
@@ -113,7 +114,21 @@ def optimize_table(
             if value not in {None, "free", "linear", "production"}:
                 checks.fail(name, value, f"left out for {problem.classes} classes", "it is about γ, for two classes")
         return optimize_plurality(problem, prior=prior, options=options, report=report)
-    request = Request(problem, prior, options, report, shape, objective, solver, draws, rng, start)
+    checks.one_of(OBJECTIVES, objective=objective)
+    shape = default_shape(problem.voters) if shape is None else shape
+    checks.one_of(SHAPES, shape=shape)
+    request = Request(
+        problem=problem,
+        prior=default_prior(objective) if prior is None else checked(prior),
+        shape=Shape(shape),
+        objective=objective,
+        solver=solver,
+        options=SolveOptions() if options is None else options,
+        report=report,
+        draws=draws,
+        rng=rng,
+        start=start,
+    )
     if solver == "reference":
         return write_every_row(request)
     return fit_draws(request) if request.is_sampled else generate_rows(request)

@@ -1,4 +1,4 @@
-"""Check the arguments of an optimization of γ and set their defaults."""
+"""The checked arguments of an optimization of γ, their defaults, and the sizes that are solved."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,14 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm import priors
 from darrm.majority.corners import Row
 from darrm.majority.groups import check_groups
 from darrm.numerics.exact_sampling import require_generator
 from darrm.priors import Independent, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, is_open
-from darrm.table.optimality import OBJECTIVES, SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
 from lp_models.gamma_lp import Shape
@@ -28,29 +26,25 @@ LEAST_ROWS, MOST_ROWS = 240, 1_250
 _LARGEST_DELTA = Fraction(1, 2)  # γ = 1 needs less for voters with the small ε of `in_range`
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Request:
-    """A problem with two classes, and the options of `darrm.optimize.optimize_table`."""
+    """A problem with two classes, and the checked options of `darrm.optimize.optimize_table`."""
 
     problem: Problem
-    prior: Prior | str | None
-    options: SolveOptions | None
+    prior: Prior
+    shape: Shape
+    objective: str
+    solver: str
+    options: SolveOptions
     report: Callable[[Progress], None] | None
-    shape: str | None = None
-    objective: str = "linear"
-    solver: str = "production"
-    draws: int | None = None
-    rng: np.random.Generator | None = None
-    start: Table | None = None
+    draws: int | None
+    rng: np.random.Generator | None
+    start: Table | None
 
     def __post_init__(self) -> None:
         voters = self.problem.voters
-        if self.shape is not None:
-            checks.one_of(SHAPES, shape=self.shape)
-        checks.one_of(OBJECTIVES, objective=self.objective)
         checks.one_of(SOLVERS, solver=self.solver)
-        checks.instance(SolveOptions, options=self.settings, advice="say SolveOptions(gap=…, time_limit=…)")
-        priors.checked(self.belief)
+        checks.instance(SolveOptions, options=self.options, advice="say SolveOptions(gap=…, time_limit=…)")
         if self.rng is not None:
             require_generator(self.rng)
         if self.solver == "reference" and voters.per_voter is not None:
@@ -58,24 +52,9 @@ class Request:
         if self.solver == "reference" and self.is_sampled:
             advice = "one row a draw is not written down"
             checks.fail("solver", self.solver, "'production' for a sampled expected error", advice)
-        check_size(voters, self.of_shape.value)
+        check_size(voters, self.shape.value)
         if self.start is not None:
             checks.instance(Table, start=self.start, advice="optimize_table and optimize_many return it")
-
-    @property
-    def belief(self) -> Prior:
-        """The prior; by default the prior of the objective."""
-        return default_prior(self.objective) if self.prior is None else priors.checked(self.prior)
-
-    @property
-    def settings(self) -> SolveOptions:
-        """When to stop."""
-        return SolveOptions() if self.options is None else self.options
-
-    @property
-    def of_shape(self) -> Shape:
-        """The shape of γ."""
-        return Shape(default_shape(self.problem.voters) if self.shape is None else self.shape)
 
     @property
     def rows_of_start(self) -> tuple[Row, ...]:
@@ -87,7 +66,7 @@ class Request:
     @property
     def is_sampled(self) -> bool:
         """Whether the objective is the expected error over draws, because the prior does not make it linear."""
-        return self.objective == "expected-error" and not self.belief.has_closed_form
+        return self.objective == "expected-error" and not self.prior.has_closed_form
 
 
 def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
