@@ -45,15 +45,15 @@ class Option(click.Option):
         """The spellings that the help lists, short ones first."""
         return sorted((name for name in self.opts if name not in self.aliases), key=len)
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 (click passes it)
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 (click passes it)
         """Return the spellings with the kind of value, and the explanation."""
-        if self.hidden:
-            return None
         return f"{', '.join(self.spellings)} {self.metavar or ''}".rstrip(), self.help or ""
 
 
 class Argument(click.Argument):
     """A positional argument with an explanation."""
+
+    section = "Arguments"
 
     def __init__(self, declarations: Sequence[str], *, about: str, **settings: Any) -> None:
         super().__init__(declarations, **settings)
@@ -80,19 +80,15 @@ class _Helpful(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments, then the options that matter first, then a section each."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        first: dict[int, tuple[str, str]] = {}
-        for param in self.get_params(ctx):
-            if isinstance(param, Argument):
-                sections.setdefault("Arguments", []).append(param.get_help_record(ctx))
-            elif isinstance(param, Option) and (record := param.get_help_record(ctx)) is not None:
-                place = next((place for place, name in enumerate(self.first) if name in param.opts), None)
-                if place is None:
-                    sections.setdefault(param.section, []).append(record)
-                else:
-                    first[place] = record
-        main = [first[place] for place in sorted(first)]
-        page = {"Arguments": sections.pop("Arguments", []), "Main options": main, **sections}
+
+        def place(param: click.Parameter) -> int:
+            return next((place for place, name in enumerate(self.first) if name in param.opts), len(self.first))
+
+        page: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Main options": []}
+        for param in sorted(self.get_params(ctx), key=place):
+            if isinstance(param, Option | Argument):
+                title = "Main options" if place(param) < len(self.first) else param.section
+                page.setdefault(title, []).append(param.get_help_record(ctx))
         page[_OTHER] = page.pop(_OTHER, [])
         for title, records in page.items():
             if records:

@@ -31,14 +31,7 @@ from darrm.commands.options import (
 from darrm.commands.values import privacy_pair
 from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
-from darrm.optimize.report import (
-    GammaReport,
-    Report,
-    fitted,
-    rows_data,
-    rows_document,
-    rows_text,
-)
+from darrm.optimize.report import GammaReport, fitted, report_of, rows_data, rows_document, rows_text
 from darrm.optimize.request import SOLVERS
 from darrm.optimize.rounding import least_error
 from darrm.privacy import PrivacyParams, at_least, at_most
@@ -201,17 +194,12 @@ def optimize(
 
 def _print_report(table: Table, missing: int | None, remark: str, output: Output) -> None:
     """Compare the table with simpler rules, draw and print."""
-    report = Report(table)
-    if table.problem.has_noise_function:
-        with output.status_line() as line:
-            numbers = range(0) if missing is None else range(missing + 1)
-            report = GammaReport.of(table, numbers, line.show)
-        if output.plot is not None:
-            report.plot(output.plot)
-    output.print(
-        text=lambda: report.text(output.path, everything=output.everything, remark=remark),
-        document=lambda: report.document(output.path),
-    )
+    numbers = range(0) if missing is None else range(missing + 1)
+    with output.status_line() as line:
+        report = report_of(table, numbers, line.show, everything=output.everything, remark=remark)
+    if output.plot is not None and isinstance(report, GammaReport):
+        report.plot(output.plot)
+    output.print(text=lambda: report.text(output.path), document=lambda: report.document(output.path))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +141,13 @@ class Report:
     """
 
     table: Table
+    everything: bool = field(default=False, kw_only=True)
+    remark: str = field(default="", kw_only=True)
 
-    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:  # noqa: ARG002 (the report is always complete)
+    def blocks(self) -> Iterable[str]:
         """Write the paragraphs: the accuracy, the answers, the proof."""
         problem, law, optimality = self.table.problem, self.table.law, self.table.optimality
-        yield plurality_heading(problem, optimality, remark)
+        yield plurality_heading(problem, optimality, self.remark)
         yield right_labels(problem, law, optimality)
         yield answers(problem, law)
         yield plurality_proof(problem, law, self.table.certificate)
@@ -167,12 +169,11 @@ class Report:
             "certificate": asdict(self.table.certificate),
         }
 
-    def text(self, output: Path | None, *, everything: bool = False, remark: str = "") -> str:
+    def text(self, output: Path | None) -> str:
         """Write the report for a person."""
         unsaved = "Not saved: --output FILE.json keeps the table with its proof."
         closing = unsaved if output is None else f"Table written to {output}"
-        blocks = (*self.blocks(everything=everything, remark=remark), closing)
-        return "\n\n".join(block for block in blocks if block) + "\n"
+        return "\n\n".join(block for block in (*self.blocks(), closing) if block) + "\n"
 
     def document(self, output: Path | None) -> Document:
         """Write the JSON document; schemas: `optimize_report.json` and `plurality_report.json` in `darrm/schemas`."""
@@ -195,20 +196,13 @@ class GammaReport(Report):
     entries: Sequence[Entry]
     missing: Sequence[WithMissing] = ()
 
-    @classmethod
-    def of(cls, table: Table, missing: Iterable[int], show: Callable[[str], object]) -> GammaReport:
-        """Compare an optimal table with the baselines and evaluate it with missing votes; ``show`` prints progress."""
-        prior = _prior_of(table)
-        rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
-        return cls(table, compare(table, prior), rows)
-
-    def blocks(self, *, everything: bool, remark: str) -> Iterable[str]:
+    def blocks(self) -> Iterable[str]:
         """Write the paragraphs, with random guessing under the prior as a reference."""
         return (
             _decision(self.entries, _prior_of(self.table)),
-            majority_heading(self.table.problem, self.table.optimality, remark),
+            majority_heading(self.table.problem, self.table.optimality, self.remark),
             _values(self.table, self.entries, _prior_of(self.table)),
-            _remarks(self.entries, everything=everything),
+            _remarks(self.entries, everything=self.everything),
             _missing(self.missing),
             majority_proof(self.table.problem, self.table.certificate, self.table.optimality),
         )
@@ -278,6 +272,17 @@ def rows_data(tables: Sequence[Table]) -> list[dict[str, Any]]:
         for table in tables
         for optimality in (table.optimality,)
     ]
+
+
+def report_of(
+    table: Table, missing: Iterable[int], show: Callable[[str], object], *, everything: bool, remark: str
+) -> Report:
+    """Report on a table; a γ is compared, and evaluated with missing votes, while ``show`` prints progress."""
+    if not table.problem.has_noise_function:
+        return Report(table, everything=everything, remark=remark)
+    prior = _prior_of(table)
+    rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
+    return GammaReport(table, compare(table, prior), rows, everything=everything, remark=remark)
 
 
 def _prior_of(table: Table) -> Prior:

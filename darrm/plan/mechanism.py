@@ -98,7 +98,6 @@ class Proposal:
 
     def quick_cost(self) -> PrivacyCost | None:
         """Return a quick upper bound on the cost, or None."""
-        return None
 
     def proved_law(self) -> Law:
         """Return the law after its proof, which may change the last digits."""
@@ -108,9 +107,8 @@ class Proposal:
         """Return the aggregator, or None."""
         return self._aggregator
 
-    def shrinking(self, search: Search) -> "Mechanism | None":  # noqa: ARG002 (overridden)
+    def shrinking(self, search: Search) -> "Mechanism | None":
         """Return less accurate versions of this law for the private models of a search, or None."""
-        return None
 
 
 class Mechanism:
@@ -172,13 +170,11 @@ class Mechanism:
         """Return the parameter at a rate, rounded to the cheaper side."""
         return rate if self.is_exact else min(max(float(rounded(rate)), self.limits[0]), self.limits[1])
 
-    def estimate(self, parameter: float) -> PrivacyCost | None:  # noqa: ARG002 (overridden)
+    def estimate(self, parameter: float) -> PrivacyCost | None:
         """Estimate the cost of a query quickly, which is no bound; None without an estimate."""
-        return None
 
-    def finish(self, parameter: float) -> Proposal | None:  # noqa: ARG002 (overridden)
+    def finish(self, parameter: float) -> Proposal | None:
         """Make the same proposal with the last digits, or None."""
-        return None
 
 
 class FixedMechanism(Mechanism):
