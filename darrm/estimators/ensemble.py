@@ -3,6 +3,7 @@
 Texts are assigned to shards like other rows. The vectorizer is a part of the teacher and learns from its shard only.
 """
 
+import math
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from darrm.estimators.teachers import KEY_BYTES, assign, check_classifier, count_votes, draw_seeds, fit_teachers
 from darrm.util import checks
@@ -45,6 +46,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     """
 
     teacher_parameter = "estimator"
+    count_parameter = "n_teachers"
     seeded = True  # whether random_state governs the teachers' training
     classes: Any
     n_jobs: int | None
@@ -70,6 +72,15 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     @property
     def _teacher(self) -> Untyped:
         return getattr(self, self.teacher_parameter)
+
+    def _teacher_count(self, rows: float = math.inf) -> int:
+        """Return the number of teachers; `ValueError` if it is no positive integer, or above the number of rows."""
+        count = getattr(self, self.count_parameter)
+        checks.integer_at_least(1, **{self.count_parameter: count}, advice="how many shards the rows are dealt to")
+        if count > rows:
+            advice = "take fewer teachers: each needs some ten rows or more"
+            checks.fail(self.count_parameter, count, f"at most the number of rows, n_samples={rows}", advice)
+        return int(count)
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[StatusLine]:
@@ -186,14 +197,6 @@ def _sorted(name: str, labels: NDArray[Untyped]) -> NDArray[Untyped]:
         return np.unique(labels)
     except TypeError:
         return checks.fail(name, _MIXED, _ONE_TYPE)
-
-
-def check_enough_rows(X: Untyped, teachers: int) -> None:
-    """Raise `ValueError` for more teachers than rows."""
-    checks.integer_at_least(1, n_teachers=teachers, advice="how many shards the rows are dealt to")
-    if teachers > _num_samples(X):
-        advice = "take fewer teachers: each needs some ten rows or more"
-        checks.fail("n_teachers", teachers, f"at most the number of rows, n_samples={_num_samples(X)}", advice)
 
 
 def check_no_others(refused: Mapping[str, Untyped]) -> None:

@@ -39,7 +39,7 @@ from darrm.estimators.budget import (
     plan_release,
     plan_tested_run,
 )
-from darrm.estimators.ensemble import Ensemble, check_enough_rows, check_no_others, reader_of
+from darrm.estimators.ensemble import Ensemble, check_no_others, reader_of
 from darrm.estimators.teachers import SEEDS, check_classifier, constant_classifier, hold_out, set_seed
 from darrm.ledger.store import is_url
 from darrm.privacy import PrivacyParams
@@ -218,7 +218,7 @@ class PATEClassifier(Ensemble):
     def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
         inputs, labels = self._data(X, y)
         self._check_student()
-        check_enough_rows(inputs, self.n_teachers)
+        count = self._teacher_count(_num_samples(inputs))
         persons = persons_of(_num_samples(inputs), groups)
         held = self._hold_out(persons) if X_public is None else np.zeros(len(persons), dtype=bool)
         public = (
@@ -227,7 +227,7 @@ class PATEClassifier(Ensemble):
         if hasattr(student := self._student(), "images"):
             student.images(check_array(public, dtype=np.float32))  # refused before the debit
         total = PrivacyParams(self.epsilon, self.delta)
-        voters, asked = Voters(self.n_teachers, PrivacyParams("inf"), overlap=1), self._count_asked(public)
+        voters, asked = Voters.non_private(count, overlap=1), self._count_asked(public)
         run, mechanism = self._plan(Workload(voters, asked, total, len(self.classes_)))
         handle = open_ledger(self.ledger, total, run.privacy_cost())
         handle.warn_of_refit(getattr(self, "_spending", None))
@@ -238,8 +238,8 @@ class PATEClassifier(Ensemble):
         if kept is None:
             # a random order, independent of the votes, so that sorted public rows are sampled evenly
             order = check_random_state(self.random_state).permutation(_num_samples(public))[:asked]
-            teachers = self._teach(inputs, labels, persons, self.n_teachers, held)
-            votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), self.n_teachers)
+            teachers = self._teach(inputs, labels, persons, count, held)
+            votes = Votes.of_counts(self._counts(teachers, _safe_indexing(public, order)), count)
             kept = handle.release(Converted(run, lambda codes: self._lines(run, order, codes)), votes, note, stream)
         else:
             warnings.warn(

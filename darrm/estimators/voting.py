@@ -33,7 +33,7 @@ from darrm.estimators.budget import (
     open_ledger,
     plan_release,
 )
-from darrm.estimators.ensemble import Ensemble, check_enough_rows, check_no_others, public_classes
+from darrm.estimators.ensemble import Ensemble, check_no_others, public_classes
 from darrm.estimators.teachers import check_classifier
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
@@ -86,7 +86,7 @@ class PayingVote(Ensemble):
             self._overlap = None
             inputs, labels = self._data(X, y)
             voters, before = self._voters(), getattr(self, "_spending", None)
-            check_enough_rows(inputs, voters.K)
+            self._teacher_count(_num_samples(inputs))
             line.show(f"planning {self.max_queries:,} answers of {voters.K:,} teachers")
             self._start(voters)
             self._spending.warn_of_refit(before)
@@ -303,8 +303,7 @@ class PrivateVotingClassifier(PayingVote):
     verbose: int = 0
 
     def _voters(self) -> Voters:
-        checks.integer_at_least(1, n_teachers=self.n_teachers, advice="how many shards the rows are dealt to")
-        return Voters.non_private(self.n_teachers, 1 if self._overlap is None else self._overlap)
+        return Voters.non_private(self._teacher_count(), 1 if self._overlap is None else self._overlap)
 
     @classmethod
     def from_fitted(
@@ -387,6 +386,7 @@ class PrivateModelsVotingClassifier(PayingVote):
     """
 
     seeded = False
+    count_parameter = "n_models"
 
     estimator: Untyped
     n_models: int = 10
@@ -416,7 +416,7 @@ class PrivateModelsVotingClassifier(PayingVote):
         return super().fit(X, y, groups, **refused)
 
     def _voters(self) -> Voters:
-        checks.integer_at_least(1, n_models=self.n_models, advice="how many shards the rows are dealt to")
+        models = self._teacher_count()
         seeds = {k: v for k, v in self.estimator.get_params().items() if k.rpartition("__")[2] == "random_state"}
         fixed = [name for name, value in seeds.items() if value is not None]
         if fixed:
@@ -427,7 +427,7 @@ class PrivateModelsVotingClassifier(PayingVote):
             advice = "pass epsilon_each=, the guarantee of one fit of the estimator"
             checks.fail("epsilon_each", None, "a number if the estimator has no parameter epsilon", advice)
         each = PrivacyParams(epsilon, _promise("delta", self.delta_each, self.estimator) or 0)
-        return Voters(self.n_models, each, overlap=1, models=True)
+        return Voters(models, each, overlap=1, models=True)
 
 
 def _promise(name: str, stated: Number | None, estimator: Untyped) -> Untyped:

@@ -101,7 +101,7 @@ class Execution:
             checks.integer_at_least(1, jobs=self.jobs, advice="or -1 for all cores, or None for joblib's configuration")
 
 
-class Subsampling(TypedDict, total=False):
+class EstimateOptions(TypedDict, total=False):
     """Keyword arguments of `SensitivitySampler.estimate`."""
 
     gamma: Number | None
@@ -298,7 +298,7 @@ def sample_then_respond(
     sampler: SensitivitySampler,
     *,
     rng: np.random.Generator | None = None,
-    **sampling: Unpack[Subsampling],
+    **sampling: Unpack[EstimateOptions],
 ) -> Release[Released]:
     """Release f(data) with a sensitivity sampled for data sets of the same size [S, Algorithm 2].
 

@@ -314,8 +314,12 @@ def test_a_teacher_that_cannot_learn_is_refused(teacher: Any, line: str, tmp_pat
     with pytest.raises(ValueError, match=line):
         vote(teacher, 5, epsilon=300, max_queries=60, ledger=tmp_path / "l").fit(X, y)
     assert teacher is UNTEACHABLE or not (tmp_path / "l").exists()
-    with pytest.raises(ValueError, match="n_teachers must be at most the number of rows, n_samples=150"):
-        vote(teachers=151).fit(X, y)
+    for made, name in (
+        (vote(teachers=151), "n_teachers"),
+        (ESTIMATORS["models"]().set_params(n_models=151), "n_models"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} must be at most the number of rows, n_samples=150"):
+            made.fit(X, y)
 
 
 @slow
