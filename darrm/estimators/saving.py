@@ -219,8 +219,8 @@ def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
         _check_types(vars(estimator), n_features_in_=int)
     if getattr(estimator, "_overlap", None) is not None:
         _check_types(vars(estimator), _overlap=int)
-    (_read_student if isinstance(estimator, PATEClassifier) else _read_vote)(estimator, document["state"])
-    for model in [estimator.student_] if isinstance(estimator, PATEClassifier) else estimator.teachers_:
+    read_state = _read_student if isinstance(estimator, PATEClassifier) else _read_vote
+    for model in read_state(estimator, document["state"]):
         _forget_places(model)
     return estimator
 
@@ -253,7 +253,8 @@ def _vote_state(vote: Untyped) -> dict[str, Untyped]:
     }
 
 
-def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
+def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
+    """Read the output of `_vote_state`; return the teachers."""
     stored = state["workload"]
     total = PrivacyParams.from_json(stored["total"])
     workload = Workload(Voters.from_json(stored), stored["queries"], total, stored.get("classes", 2))
@@ -273,6 +274,7 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> None:
         if state["own"]:
             vote.aggregator = aggregator
     vote._spending = _read_handle(vote, state["ledger"])
+    return list(vote.teachers_)
 
 
 def _read_handle(vote: Untyped, kept: Any) -> LedgerHandle:  # noqa: ANN401 (any value of a file)
@@ -299,8 +301,8 @@ def _student_state(pate: Untyped) -> dict[str, Untyped]:
     return {"student": pate.student_, "codes": pate._codes, "answers": pate.answers_, "report": report}
 
 
-def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
-    """Read the output of `_student_state`; the cost of the labels is a claim of the file."""
+def _read_student(pate: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
+    """Read the output of `_student_state`; return the student. The cost of the labels is a claim of the file."""
     _check_types(state, answers=np.ndarray, codes=bool)
     if not hasattr(state["student"], "predict"):
         raise TableError("student", "it cannot predict")
@@ -311,3 +313,4 @@ def _read_student(pate: Untyped, state: dict[str, Untyped]) -> None:
     pate.report_ = PATEReport(**report)
     if pate.ledger is None:  # the budget was of another process: another fit is a second budget
         pate._spending = LedgerHandle(MEMORY, "", seen=int(pate.report_.spent.queries))
+    return [pate.student_]

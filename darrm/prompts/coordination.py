@@ -83,13 +83,11 @@ def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
         found = checks.Found(f"shape {laws.shape}, type {laws.dtype}")
         checks.fail("probabilities", found, "numbers of shape (voters, words)", "a row is the law of a voter")
     laws = laws.astype(np.float64)
-    if not np.all(laws >= 0.0) or np.any(laws == np.inf):
-        row = int(np.argmax(~np.all((laws >= 0.0) & (laws < np.inf), axis=1)))
+    if (row := _first_row(~((laws >= 0.0) & (laws < np.inf)).all(axis=1))) is not None:
         checks.fail("probabilities", checks.Found(f"another number in row {row}"), "in [0, 1]", "no logits, no NaN")
     sums = laws.sum(axis=1)
     least = _LEAST_SUM if words is not None else 1.0 - _SUM_TOLERANCE
-    if np.any((sums < least) | (sums > 1.0 + _SUM_TOLERANCE)):
-        row = int(np.argmax((sums < least) | (sums > 1.0 + _SUM_TOLERANCE)))
+    if (row := _first_row((sums < least) | (sums > 1.0 + _SUM_TOLERANCE))) is not None:
         advice = "give a probability for each word; the k likeliest words alone are a pair of numbers and probabilities"
         checks.fail(f"the sum of row {row} of the probabilities", float(sums[row]), "1", advice)
     if words is None:
@@ -99,10 +97,13 @@ def laws_of(probabilities: Laws) -> tuple[NDArray[np.int64] | None, Array]:
         checks.fail("the numbers of words", found, f"whole numbers of at least 0, of shape {laws.shape}")
     words = words.astype(np.int64)
     listed = np.sort(np.where(laws > 0.0, words, -1 - np.arange(laws.shape[1])), axis=1)
-    if np.any(np.diff(listed, axis=1) == 0):
-        row = int(np.argmax(np.any(np.diff(listed, axis=1) == 0, axis=1)))
+    if (row := _first_row((np.diff(listed, axis=1) == 0).any(axis=1))) is not None:
         checks.fail("the numbers of words", checks.Found(f"a word twice in row {row}"), "different in each row")
     return words, laws
+
+
+def _first_row(wrong: ArrayLike) -> int | None:
+    return int(np.argmax(wrong)) if np.any(wrong) else None
 
 
 def exponentials(words: NDArray[np.int64], seed: int | str, step: int) -> Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,23 +24,10 @@ Records = Any  # a list of anything, an array (n, …), or a tuple of such colum
 Function = Callable[[Any], Any]
 RecordSampler = Callable[[np.random.Generator, int], Any]
 Norm = str | Callable[[NDArray[np.float64]], float]
+Outcome = tuple[float, tuple[int, ...]] | str  # of a draw: a sensitivity and the shape of the value, or why it failed
 
 NORMS = ("l1", "l2", "sup")
 POSITIONS = ("last", "random")
-
-
-class Batch(NamedTuple):
-    """The sensitivities of consecutive draws and the shape of the function's value; or why a draw failed."""
-
-    values: NDArray[np.float64]
-    shape: tuple[int, ...] | None
-    failed: int | None = None
-    reason: str = ""
-
-
-def another_shape(now: tuple[int, ...] | None, before: tuple[int, ...]) -> str:
-    """Return the error text for a draw with another shape than earlier draws."""
-    return f"the function's value has shape {now}, where an earlier draw had {before}"
 
 
 def value_of(function: Function, data: Records) -> NDArray[np.float64]:

@@ -22,12 +22,11 @@ from darrm.errors import SamplingError
 from darrm.privacy import Number, PrivacyParams
 from darrm.random_dp.draws import (
     POSITIONS,
-    Batch,
     Function,
     Norm,
+    Outcome,
     Records,
     RecordSampler,
-    another_shape,
     check_norm,
     count,
     neighbors,
@@ -208,27 +207,23 @@ class SensitivitySampler:
             checks.fail("the sampler's answer", count(draws), f"{records + 1} records, as it was asked for")
         return neighbors(draws, records - 1 if self.position == "last" else int(rng.integers(records)))
 
-    def _batch(self, records: int, seed: int, start: int, stop: int) -> Batch:
-        """Measure ‖f(D) − f(D′)‖ in the draws start … stop − 1; stop at the first failure, and describe it.
+    def _batch(self, records: int, seed: int, start: int, stop: int) -> list[Outcome]:
+        """Measure ‖f(D) − f(D′)‖ in the draws start … stop − 1, up to the first failure.
 
         A black box may raise any exception, and not every exception can be sent back from a worker process.
         """
-        values = np.empty(stop - start)
-        shape: tuple[int, ...] | None = None
-        for index in range(start, stop):
-            try:
+        outcomes: list[Outcome] = []
+        try:
+            for index in range(start, stop):
                 first, second = (value_of(self.function, data) for data in self.replay(records, seed, index))
                 if first.shape != second.shape:
                     checks.fail("the function's shape", second.shape, f"{first.shape}, as on the neighboring data set")
                 with np.errstate(over="ignore"):
                     difference = first - second
-                values[index - start] = norm_of(difference, self.norm)
-            except Exception as error:  # noqa: BLE001 (a black box may raise anything; the batch reports it)
-                return Batch(values[: index - start], shape, index, f"{type(error).__name__}: {error}")
-            shape = first.shape if shape is None else shape
-            if first.shape != shape:
-                return Batch(values[: index - start], shape, index, another_shape(first.shape, shape))
-        return Batch(values, shape)
+                outcomes.append((norm_of(difference, self.norm), first.shape))
+        except Exception as error:  # noqa: BLE001 (a black box may raise anything; the batch reports it)
+            outcomes.append(f"{type(error).__name__}: {error}")
+        return outcomes
 
     def _run(
         self, records: int, m: int, seed: int, execution: Execution | None
@@ -240,15 +235,16 @@ class SensitivitySampler:
         with ExitStack() as stack:
             advance = stack.enter_context(bar(m, "pairs", enabled=execution.progress))
             for batch in _batches(partial(self._batch, int(records), int(seed)), m, execution, stack):
-                if shape is not None and batch.shape not in (None, shape):
-                    # workers do not share their shapes
-                    raise SamplingError(another_shape(batch.shape, shape), seed=int(seed), index=done)
-                if batch.failed is not None:
-                    raise SamplingError(batch.reason, seed=int(seed), index=batch.failed)
-                shape = batch.shape
-                values[done : done + batch.values.size] = batch.values
-                done += batch.values.size
-                advance(batch.values.size)
+                for outcome in batch:
+                    if isinstance(outcome, str):
+                        raise SamplingError(outcome, seed=int(seed), index=done)
+                    values[done], now = outcome
+                    shape = now if shape is None else shape
+                    if now != shape:
+                        reason = f"the function's value has shape {now}, where an earlier draw had {shape}"
+                        raise SamplingError(reason, seed=int(seed), index=done)
+                    done += 1
+                advance(len(batch))
                 if execution.report is not None:
                     execution.report(values[:done].copy())
         return values, shape or ()
@@ -268,7 +264,9 @@ def _name_of(sampler: RecordSampler) -> str:
     return f"unnamed distribution {secrets.token_hex(4)}" if "<" in name else f"{sampler.__module__}.{name}"
 
 
-def _batches(measure: Callable[[int, int], Batch], m: int, execution: Execution, stack: ExitStack) -> Iterator[Batch]:
+def _batches(
+    measure: Callable[[int, int], list[Outcome]], m: int, execution: Execution, stack: ExitStack
+) -> Iterator[list[Outcome]]:
     spans = [(start, min(start + execution.batch_size, m)) for start in range(0, m, execution.batch_size)]
     if execution.jobs == 1 and execution.backend is None:
         yield from (measure(*span) for span in spans)
