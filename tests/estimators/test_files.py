@@ -329,22 +329,6 @@ def rewritten(content: bytes, rng: Random) -> bytes:
     return zipped(entries)
 
 
-@pytest.mark.slow
-def test_a_file_that_is_half_written_is_no_file(tmp_path: Path, monkeypatch: Any) -> None:
-    models = PrivateModelsVotingClassifier(KNeighborsClassifier(1), 2, epsilon_each=1).fit(X, y)
-
-    def dies(_: Any, path: Path) -> None:
-        Path(path).write_bytes(b"PK")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(skops.io, "dump", dies)
-    with pytest.raises(KeyboardInterrupt):
-        save(models, tmp_path / "file.skops")
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.undo()
-    save(models, tmp_path / "file.skops")
-
-
 def answers(loaded: Any) -> Any:
     """Return what its models say, without noise."""
     if isinstance(loaded, PATEClassifier):

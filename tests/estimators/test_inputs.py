@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -93,18 +93,6 @@ def test_votes_are_right_far_more_often_than_chance(teacher: str, data: str) -> 
     assert made.queries_left_ == 0
 
 
-@slow
-@pytest.mark.parametrize("data", DATA)
-@pytest.mark.parametrize("teacher", TEACHERS)
-def test_students_learn_from_every_teacher(teacher: str, data: str) -> None:
-    inputs, held, labels, truth = split(data)
-    inputs, public, labels, _ = train_test_split(inputs, labels, test_size=50, random_state=1, stratify=labels)
-    pate = PATEClassifier(TEACHERS[teacher](), n_teachers=5, epsilon=300, max_answers=50, random_state=0)
-    assert np.mean(pate.fit(inputs, labels, public).predict(held) == truth) > 0.5
-    assert np.allclose(pate.predict_proba(held).sum(axis=1), 1.0)
-    assert pate.report_.answered <= 50
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("model", MODELS)
@@ -132,6 +120,7 @@ def test_labels_keep_their_names(labels: Any) -> None:
     assert np.mean(answers == labels[codes[:100]]) > 0.8
     pate = PATEClassifier(DecisionTreeClassifier(), n_teachers=9, epsilon=100, random_state=0)
     assert np.mean(pate.fit(inputs, labels[codes], inputs[:200]).predict(inputs) == labels[codes]) > 0.8
+    assert np.allclose(pate.predict_proba(inputs).sum(axis=1), 1.0)
 
 
 TYPES = [
@@ -397,13 +386,6 @@ def test_public_inputs_are_asked_for_or_held_out(tmp_path: Path) -> None:
     assert f"The inputs of {held} rows that were held out" in pate.to_model_card()
     assert held % 3 == 0  # whole persons
     assert sum(len(rows) for rows in taught) <= 150 - held  # nobody learns from a row that is held out
-
-
-@slow
-def test_cross_validation_of_a_student_learns_from_held_out_inputs() -> None:
-    teacher = make_pipeline(StandardScaler(), GaussianNB())
-    pate = PATEClassifier(teacher, n_teachers=20, epsilon=20, public_share=0.4, random_state=0)
-    assert cross_val_score(pate, *load_breast_cancer(return_X_y=True), cv=3).mean() > 0.85  # the majority has 0.63
 
 
 @slow

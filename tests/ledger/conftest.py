@@ -8,6 +8,11 @@ import pytest
 from tests.ledger.servers import Server, running
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     with running() as made:

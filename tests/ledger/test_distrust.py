@@ -26,11 +26,6 @@ FREE = PrivacyCost("nothing", guarantee=PrivacyParams(0))
 BUDGET = PrivacyParams(3, "1e-3")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
-
-
 def edit(path: Path, *statements: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in statements:

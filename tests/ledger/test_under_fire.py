@@ -1,6 +1,5 @@
-"""Many processes debit at once, and processes die at random moments."""
+"""Many processes debit at once; processes that die at random moments are in tests/release/test_kills.py."""
 
-import itertools
 import subprocess
 import sys
 import textwrap
@@ -32,40 +31,6 @@ WORKER = """
         except BudgetExceededError:
             pass
     print(done)
-"""
-
-# one process forks 50 children one after another; each releases labels two at a time and is killed at a random moment
-KILLER = """
-    import os, random, signal, sys, time
-    from darrm import Problem, NoiseFunction, PrivacyParams, Voters, Votes, certify
-    from darrm.ledger import PrivacyLedger
-    from darrm.table.release import Release
-    from darrm.release import release_debited
-    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.05", "1e-8")), 1)
-    aggregator = Release(certify(problem, NoiseFunction(3, [0.3, 1.0])))
-    aggregator.privacy_cost()  # compute the profile once, not in every child
-    votes = Votes.of_labels([[1, 1, 0], [0, 0, 0]])
-    ledger = PrivacyLedger(sys.argv[1])
-    generator = random.Random(int(sys.argv[2]))
-    seen = 0
-    for kill in range(50):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            while True:
-                labels = release_debited(aggregator, votes, ledger=ledger)
-                os.write(writing, bytes(labels.tolist()))  # the labels leave
-        os.close(writing)
-        for label in range(generator.randrange(5)):
-            seen += len(os.read(reading, 1))
-        time.sleep(generator.uniform(0.0, 0.01))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        with os.fdopen(reading, "rb") as labels:
-            seen += len(labels.read())
-        debited = PrivacyLedger(sys.argv[1]).accountant().queries
-        print(seen, debited)
 """
 
 
@@ -100,22 +65,3 @@ def test_processes_share_what_the_budget_admits(several: int, debits: int, fit: 
     ledger = PrivacyLedger(path)
     assert ledger.accountant().queries == len(ledger.entries()) == fit
     assert ledger.queries_that_fit(PrivacyCost("q", guarantee=PARAMS)) == 0
-
-
-@pytest.mark.slow
-def test_fifty_kills_lose_no_debit(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    PrivacyLedger.create(path, PrivacyParams(100, DELTA))
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLER), str(path), "7"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    assert len(rows) == 50
-    # never more labels seen than debited, and what was debited never comes back
-    assert all(seen <= debited for seen, debited in rows)
-    assert all(earlier[1] <= later[1] for earlier, later in itertools.pairwise(rows))
-    # at most one debit, of two queries, without its labels a kill
-    assert rows[-1][1] - rows[-1][0] <= 100
-    assert rows[-1][0] > 50
-    assert 2 * len(PrivacyLedger(path).entries()) == rows[-1][1]

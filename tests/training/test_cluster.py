@@ -83,12 +83,6 @@ def killing(client: Any, ready: Callable[[], bool]) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_dask_trains_the_same_teachers(client: Any, alone: TeacherEnsemble) -> None:
-    assert len(set(client.run(os.getpid).values()) | {os.getpid()}) == 3
-    with joblib.parallel_config(backend="dask"):
-        assert same(train(), alone)
-
-
 def test_a_killed_worker_changes_no_teacher(client: Any, alone: TeacherEnsemble, tmp_path: Path) -> None:
     def halfway() -> bool:  # a stack was kept at step 50 of 120
         return any(tmp_path.glob("*.safetensors"))

@@ -136,12 +136,6 @@ def test_empty_batches_move_by_noise_alone() -> None:
     np.testing.assert_allclose(moved, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
-def test_a_seed_repeats_and_another_does_not() -> None:
-    first, again, other = train(group()), train(group()), train(group(seed=1))
-    assert all((first[name] == again[name]).all() for name in first)
-    assert any((first[name] != other[name]).any() for name in first)
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("recipe", [PRIVATE, PlainSGD(0.2, 6, 4), ADAM])
 def test_a_killed_training_ends_where_it_would_have_ended(
