@@ -287,20 +287,32 @@ class PrivacyAccountant:
         declared = self._voters is not None and self._voters.are_private_models
         return not declared and not any(kind.non_composable for kind in self._counts)
 
-    def spent(self, delta: float) -> Spent:
-        """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, and name the smallest."""
-        return self._spent(delta, adaptive=False)
+    def spent(self, delta: float, *, adaptive: bool = False) -> Spent:
+        """Bound the privacy loss at ``delta`` in [0, 1) by every bound that applies, and name the smallest.
+
+        ``adaptive``: if the kinds of queries were chosen after earlier answers. Then only the filter of
+        `darrm.account.filters` applies: the other bounds assume kinds that were fixed beforehand.
+        """
+        checks.probability_below_one(delta=delta)
+        if not self._counts:
+            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
+        applied = self._bounds(delta, adaptive=adaptive, every=True)
+        bounds = tuple(sorted(applied, key=lambda bound: bound.epsilon))
+        best = bounds[0] if bounds else Bound("none", math.inf, self._why_unbounded(delta, adaptive=adaptive))
+        explanation = best.explanation
+        if self._vanishing and not adaptive and self._left_of(delta) > 0.0:
+            explanation = f"{explanation}; {float(self._vanishing):.3g} of delta is for strings of one person alone"
+        drawn = {kind.neighbors for kind in self._counts if kind.sampling is not None}
+        total = Spent(best.epsilon, delta, best.name, explanation, bounds, self.queries, self.failure_probability)
+        return replace(total, neighbors=", ".join(drawn))
 
     def spent_adaptively(self, delta: float) -> Spent:
-        """Bound the privacy loss if the kinds of queries were chosen after earlier answers.
-
-        Only the filter of `darrm.account.filters` applies: the other bounds assume kinds that were fixed beforehand.
-        """
-        return self._spent(delta, adaptive=True)
+        """Bound the privacy loss if the kinds of queries were chosen after earlier answers, as `spent`."""
+        return self.spent(delta, adaptive=True)
 
     def spent_under(self, composition: str, delta: float) -> Spent:
         """Bound the privacy loss under a budget of one of `COMPOSITIONS`, with its condition."""
-        spent = self.spent_adaptively(delta) if composition in DELTA_RESERVE else self.spent(delta)
+        spent = self.spent(delta, adaptive=composition in DELTA_RESERVE)
         return replace(spent, condition=condition_of(composition) if spent.queries else "")
 
     def admits(self, budget: PrivacyPair, *, adaptive: bool = False) -> bool:
@@ -342,20 +354,6 @@ class PrivacyAccountant:
         while beyond <= most and fits(beyond):
             beyond *= 2
         return last_allowed_integer(fits, inside=beyond // 2, outside=min(beyond, most + 1))
-
-    def _spent(self, delta: float, *, adaptive: bool) -> Spent:
-        checks.probability_below_one(delta=delta)
-        if not self._counts:
-            return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
-        applied = self._bounds(delta, adaptive=adaptive, every=True)
-        bounds = tuple(sorted(applied, key=lambda bound: bound.epsilon))
-        best = bounds[0] if bounds else Bound("none", math.inf, self._why_unbounded(delta, adaptive=adaptive))
-        explanation = best.explanation
-        if self._vanishing and not adaptive and self._left_of(delta) > 0.0:
-            explanation = f"{explanation}; {float(self._vanishing):.3g} of delta is for strings of one person alone"
-        drawn = {kind.neighbors for kind in self._counts if kind.sampling is not None}
-        total = Spent(best.epsilon, delta, best.name, explanation, bounds, self.queries, self.failure_probability)
-        return replace(total, neighbors=", ".join(drawn))
 
     def _why_unbounded(self, delta: float, *, adaptive: bool) -> str:
         if self._vanishing and not adaptive and self._left_of(delta) <= 0.0:
@@ -416,7 +414,7 @@ class PrivacyAccountant:
             epsilon_at = partial(release.smallest_epsilon, adaptive=adaptive)
             wholes[one_by_one] = smallest_whole(models, delta, epsilon_at, one_by_one=one_by_one)
             if every and not one_by_one:
-                alone = release.spent_adaptively(delta) if adaptive else release.spent(delta)
+                alone = release.spent(delta, adaptive=adaptive)
                 yield plain_bound(models, alone.epsilon, alone.bound)
         yield both_ends_bound(models, (wholes[0], wholes[1]))
 
