@@ -14,8 +14,7 @@ from darrm.majority import baselines
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import __main__ as release
-from darrm.table.release import Release
-from darrm.table.table import Table, certify
+from darrm.table.table import certify
 from darrm.votes import ROWS_AT_ONCE
 from tests.doors import one_error, releasing
 from tests.release.tables import table_of
@@ -56,33 +55,6 @@ def test_a_file_of_votes_becomes_a_file_of_labels(
         (1, "one.npy to one.csv"),
         (4, "again"),
     ]
-
-
-def test_the_labels_are_the_aggregators(folder: Path) -> None:
-    # unanimous votes under γ(3) = 1 after certification: compare with the certified law, not with luck
-    aggregator = Release(Table.load(folder / "table.json"))
-    votes = np.zeros((20_000, 3), dtype=np.uint8)
-    np.save(folder / "many.npy", votes)
-    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(60, "0.5"))
-    assert releasing(folder, "many.npy", "--quiet") == 2  # 20,000 queries do not fit
-    (folder / "l.sqlite").unlink()
-    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(6000, "0.5"))
-    assert releasing(folder, "many.npy", "--quiet") == 0
-    p = float(aggregator.probability_of_one(0))
-    # 12 standard deviations: a false alarm of 4e-33
-    assert abs(np.load(folder / "labels.npy").mean() - p) < 12 * np.sqrt(p * (1 - p) / 20_000) + 1e-12
-
-
-@pytest.mark.parametrize("dtype", ["words", "numbers"])
-def test_named_classes(dtype: str, folder: Path) -> None:
-    if dtype == "words":
-        (folder / "named.csv").write_text("no, yes,yes\nno,no,no\n", encoding="utf-8")
-        assert releasing(folder, "named.csv", "--create-budget", "2,1e-3", "--classes", "no,yes", output="l.csv") == 0
-        assert set((folder / "l.csv").read_text(encoding="utf-8").split()) <= {"no", "yes"}
-    else:
-        np.save(folder / "named.npy", np.array([[5, 8, 8], [5, 5, 5]]))
-        assert releasing(folder, "named.npy", "--create-budget", "2,1e-3", "--classes", "5,8", output="l.npy") == 0
-        assert set(np.load(folder / "l.npy").tolist()) <= {5, 8}
 
 
 BAD_VOTES = {
@@ -126,21 +98,6 @@ def test_counts_are_released_and_reported_as_json(folder: Path, capsys: pytest.C
     assert document["budget"] == PrivacyParams(2, "1e-3").to_json()
 
 
-def test_the_command_draws_before_it_debits(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # the same order as in Python: a draw that fails costs nothing
-    def failing(*_: object, **__: object) -> None:
-        raise OSError("no randomness")
-
-    PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
-    monkeypatch.setattr(Release, "release", failing)
-    assert releasing(folder, "votes.npy") == 2
-    assert "no randomness" in capsys.readouterr().err
-    assert PrivacyLedger(folder / "l.sqlite").entries() == ()
-    assert not (folder / "labels.npy").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -159,6 +116,7 @@ def test_the_command_draws_before_it_debits(
         ),
         (["--create-budget", "0.01,0"], "does not admit 4 queries of DaRRM over 3 voters: 0 still fit"),
         ([], "no such file"),
+        (["--composition", "one"], "--composition needs --create-budget"),
     ],
 )
 def test_bad_options(arguments: list[str], word: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,6 +144,7 @@ def test_a_budget_that_is_too_small_is_told_one_that_would_do(
     assert told is not None
     assert re.fullmatch(proposed, told[1])
     assert releasing(folder, "votes.npy", *more, told[1]) == 0
+    assert PrivacyLedger(folder / "l.sqlite").composition == kinds
 
 
 def test_a_table_without_a_curve_is_told_of_other_kinds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

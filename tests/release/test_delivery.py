@@ -83,13 +83,6 @@ def test_what_the_ledger_keeps(suffix: str, classes: tuple[Any, Any], folder: Pa
     assert list(folder.glob(".labels-*")) == []
 
 
-def test_labels_in_memory_count_as_delivered(folder: Path, aggregator: Release) -> None:
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    labels = release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger)
-    (entry,) = ledger.entries()
-    assert (entry.delivered, entry.output, entry.labels) == (True, "", labels_digest(labels))
-
-
 FAILURES = {
     "full disk": OSError(28, "No space left on device"),
     "ctrl-c": KeyboardInterrupt(),

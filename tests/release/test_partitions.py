@@ -487,19 +487,6 @@ def test_a_file_that_changed_after_the_survey_stops_and_goes_on_when_it_is_back(
     assert "exists already" in capsys.readouterr().err
 
 
-def test_labels_that_wait_are_published_and_not_drawn_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(partitions.PartitionDestination, "publish", lambda *_: 1 / 0)
-        with pytest.raises(DeliveryError, match=r"division by zero.*0 of 3 files are delivered"):
-            release(folder)
-    ledger = ledger_in(folder)
-    kept = ledger.kept_labels(1)
-    assert kept.dtype == np.int8  # a byte for each of them waits in the ledger
-    release(folder)
-    check_whole(folder)
-    assert labels_of(folder)[NAMES[0]] == kept.tolist()
-
-
 def test_what_another_program_put_at_the_output_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, theirs = partitions._Partitions.release, folder / "labels" / NAMES[0]
 

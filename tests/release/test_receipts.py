@@ -1,5 +1,6 @@
-"""Receipts: what they say, and that none is overwritten; `test_kills.py` shows that no death loses one."""
+"""What a release leaves beside its output: receipts, which are never overwritten, and folders of killed processes."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -143,3 +144,43 @@ def test_parquet_files_have_one_receipt_and_a_digest_a_file(
 
 def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# folders of killed processes
+
+
+def left(path: Path) -> list[str]:
+    return [file.name for file in path.iterdir() if file.name.startswith(".labels-")]
+
+
+def test_a_folder_that_somebody_holds_stays(tmp_path: Path) -> None:
+    folder = tmp_path / ".labels-labels.npy-abc"
+    folder.mkdir()
+    (tmp_path / ".labels-other.npy-abc").mkdir()
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    debited.remove_left(tmp_path / "labels.npy")
+    assert len(left(tmp_path)) == 2
+    os.close(handle)
+    debited.remove_left(tmp_path / "labels.npy")
+    assert left(tmp_path) == [".labels-other.npy-abc"]
+
+
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, ledger: PrivacyLedger, aggregator: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+    made: list[str] = []
+
+    def overtaken(handle: int, how: int) -> None:
+        folders = left(tmp_path)
+        if how == fcntl.LOCK_EX and folders and len(made) < 2:
+            made.append(*folders)
+            debited.remove_left(tmp_path / "labels.npy")
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", overtaken)
+    labels = release_debited(aggregator, VOTES, ledger=ledger, output="labels.npy")
+    assert len(set(made)) == 2
+    assert np.load("labels.npy").tolist() == labels.tolist()
+    assert left(tmp_path) == []

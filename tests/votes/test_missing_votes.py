@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from darrm import priors
 from darrm.commands.command_line import run
-from darrm.errors import DeliveryError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
@@ -33,8 +32,6 @@ from darrm.plan.noisy import exponential_law
 from darrm.priors import RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
-from darrm.release import debited, release_debited
-from darrm.release.debited import recover
 from darrm.table.release import Release
 from darrm.table.table import certify
 from darrm.verify import __main__ as verify
@@ -115,16 +112,6 @@ def test_a_class_may_be_called_na_or_nothing() -> None:
     assert votes.missing is not None
     assert (votes.counts.tolist(), votes.missing.tolist()) == ([[1, 1]], [1])
     assert Votes.of_labels([["", "no"]], classes=("", "no"), missing="coin").missing is None
-
-
-def test_missing_is_a_word() -> None:
-    calls: tuple[Callable[[], Votes], ...] = (
-        lambda: Votes.of_labels([[0, 1]], missing="drop"),
-        lambda: Votes.read("votes.csv", missing="drop"),
-    )
-    for call in calls:
-        with pytest.raises(ValueError, match="missing must be one of blank, coin, refuse, got 'drop'"):
-            call()
 
 
 def test_votes_by_hand_say_how_many_are_missing() -> None:
@@ -507,31 +494,6 @@ def test_nulls_of_parquet_files_are_missing_votes(folder: Path, capsys: pytest.C
     assert parquet.read_table(folder / "labels.parquet")["label"].null_count == 0
 
 
-def test_what_was_drawn_and_paid_is_not_drawn_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger(folder / "l.sqlite")
-    votes, drawn = Votes.of_labels(np.full((300, 5), NAN), missing="coin"), []
-    impute = Votes.impute_missing
-
-    def seen(self: Votes, **named: Any) -> Votes:
-        drawn.append(self)
-        return impute(self, **named)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Votes, "impute_missing", seen)
-    with monkeypatch.context() as broken:
-        broken.setattr(debited, "save_labels", full)
-        with pytest.raises(DeliveryError):
-            release_debited(Release(TABLE), votes, ledger=ledger, output=folder / "labels.npy")
-    (waiting,) = ledger.undelivered()
-    kept = ledger.kept_labels(waiting.number)
-    assert recover(ledger, waiting.number, folder / "labels.npy").tolist() == kept.tolist()
-    assert np.load(folder / "labels.npy").tolist() == kept.tolist()
-    assert len(drawn) == 1
-    assert [entry.count for entry in ledger.entries()] == [300]
-
-
 # the expected error
 
 
@@ -574,21 +536,6 @@ def test_the_expected_error_by_brute_force(half: list[float], K: int, missing: i
     mean = weights @ np.array(known, dtype=float) / 2.0
     assert found.expected_error(priors.Dirichlet()) == pytest.approx(mean[0], abs=1e-13)
     assert found.share_right(priors.Dirichlet()) == pytest.approx(mean[1], abs=1e-13)
-
-
-@pytest.mark.statistical
-def test_the_share_of_right_labels_by_simulation() -> None:
-    n, rng = 40_000, np.random.default_rng(7)
-    for prior in (priors.Dirichlet(), priors.Independent(0.6, 0.9)):
-        labels = (rng.random((n, 5)) < prior.probabilities(5, n, rng=rng)).astype(float)
-        labels[:, 3:] = NAN
-        right = Release(TABLE).release(Votes.of_labels(labels, missing="coin"), rng=rng) == (
-            labels[:, :3].sum(axis=1) > 1
-        )
-        share = TABLE.gamma.with_missing(2).share_right(prior)
-        assert share is not None
-        # 5.5 standard deviations: a false alarm of 4e-8 each
-        assert abs(right.mean() - share) <= 5.5 * math.sqrt(share * (1 - share) / n)
 
 
 def test_how_many_may_be_missing() -> None:

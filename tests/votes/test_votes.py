@@ -23,7 +23,6 @@ from darrm.verify.label_files import read_labels, read_parquet_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, plain_csv, require_votes
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
-from darrm.votes.reading import load_matrix
 from darrm.votes.vote_arrays import Ballot
 from darrm.votes.votes_file import TextTable
 
@@ -478,32 +477,9 @@ def test_hostile_npy_files(content: bytes, tmp_path: Path) -> None:
     assert most < 2**22
 
 
-def test_damaged_npy_files_are_what_numpy_reads_or_refused(tmp_path: Path) -> None:
-    path, rng, read = tmp_path / "votes.npy", np.random.default_rng(0), 0
-    arrays = [np.array([[0, 1, 1], [1, 1, 0]], dtype=">i2"), np.array([["no", "yes"]]), np.ones((2, 3), order="F")]
-    for trial in range(300):
-        np.save(path, arrays[trial % 3])
-        content = bytearray(path.read_bytes())
-        for _ in range(int(rng.integers(1, 4))):
-            place = rng.integers(len(content)) if trial % 2 else rng.integers(80)
-            content[place] = rng.choice(list(b"0123456789 '(){}[],:<>|=-TrueFalsi\xff\0"))
-        path.write_bytes(content)
-        try:
-            found = load_matrix(path)
-        except ValueError as error:
-            assert "\n" not in str(error)  # noqa: PT017 (one line)
-        else:
-            read += 1
-            expected = np.load(path, allow_pickle=False)
-            assert (found.dtype, found.shape, found.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
-    assert 5 < read < 290
-
-
-@pytest.mark.parametrize("form", ["whole", "cut"])
-def test_archives_are_no_votes(form: str, tmp_path: Path) -> None:
+def test_archives_are_no_votes(tmp_path: Path) -> None:
     np.savez(tmp_path / "votes.npz", votes=np.zeros((1, 3)))
-    content = (tmp_path / "votes.npz").read_bytes()
-    (tmp_path / "votes.npy").write_bytes(content if form == "whole" else content[:-30])
+    (tmp_path / "votes.npz").rename(tmp_path / "votes.npy")
     assert "does not begin as an .npy file" in refusal(tmp_path / "votes.npy")
 
 
@@ -617,23 +593,8 @@ def test_answers_of_a_stream_are_labels_in_the_order_of_their_numbers(tmp_path: 
     assert labels_digest(read_labels(path).labels) == labels_digest(np.array([0, 1]))
 
 
-def test_labels_that_were_changed_are_refused(tmp_path: Path) -> None:
+def test_lines_that_are_no_labels_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
-    labels = np.array(["yes", "a,b", 'c"d', "yes"])
-    save_labels(path, labels)
-    content = path.read_bytes()
-    rng, refused = np.random.default_rng(0), 0
-    for _ in range(300):
-        damaged = bytearray(content)
-        place = rng.integers(len(damaged))
-        damaged[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        try:
-            assert labels_digest(read_labels(path).labels) != labels_digest(labels)
-        except ValueError as error:
-            refused += 1
-            assert "\n" not in str(error)  # noqa: PT017 (one line)
-    assert refused > 30
     numbered = (b"1,0\n1\n", b"1,0\n3,0\n", b"1,0\n1,1\n", b"1," + b"x" * 201 + b"\n")
     for wrong in (*numbered, b"1\n\n0\n", b'"1"\n', b"x" * 201 + b"\n"):
         path.write_bytes(wrong)
@@ -708,24 +669,6 @@ def test_objects_that_are_equal_to_several_classes_are_named() -> None:
 
     with pytest.raises(ValueError, match="from voter 1 to query 0"):
         Votes.of_labels(np.array([[0, Everything()]], dtype=object))
-
-
-@pytest.mark.parametrize(
-    ("rows", "numbers"),
-    [
-        ([["flu", "cold"]], [[2.7, 1]]),
-        ([["flu", "cold"]], [[1, 2.7]]),
-        ([["Flu", "flu", "x"]], [[-1, 3, 1]]),
-        ([["Flu", "flu", "x"]], [[3, -1, 1]]),
-        ([["flu", "cold"]], [[NAN, 1]]),
-        ([["flu", "cold"]], [["2", 1]]),
-        ([["flu", "cold"]], [[2**31, 1]]),
-        ([["flu"], ["cold"]], [[2], [0]]),
-    ],
-)
-def test_every_number_of_open_answers_is_checked(rows: Any, numbers: Any) -> None:
-    with pytest.raises(ValueError, match=r"numbers of query . must be an integer"):
-        Votes.of_answers(rows, numbers, normalize="casefold")
 
 
 def test_nothing_to_join_is_named() -> None:
