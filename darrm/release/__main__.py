@@ -309,33 +309,50 @@ def file(
     if not by_files and (keep is not None or jobs != 1):
         raise ValueError("--keep and --jobs are for votes and labels in .parquet files: one column is kept by --id")
     chosen = None if columns is None else columns.split(",")
+    kept = [*filter(None, [id_column]), *([] if keep is None else keep.split(","))]
     with _one_interrupt(signal.SIGINT), _old_aside(target, force=force):
         try:
             with output.status_line() as line:
-                aggregator, how = paying.load()
-                note = paying.note or note_of(votes, target)
                 if by_files:
-                    if paying.create_budget is None:
-                        PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
-                    kept = [*filter(None, [id_column]), *([] if keep is None else keep.split(","))]
-                    reading: Any = {**asdict(how), "columns": chosen, "keep": kept}
-                    del reading["voters"]  # those of the mechanism
-                    found = survey(aggregator, votes, target, jobs=jobs, line=line, **reading)
-                    ledger = paying.open_ledger(aggregator, found.rows, note)
-                    count = release_surveyed(found, aggregator, ledger, note=note, jobs=jobs, line=line).rows
+                    ledger, count = _release_files(votes, target, paying, line, jobs=jobs, columns=chosen, keep=kept)
                 else:
-                    given = _read(votes, how, rows, line, columns=chosen, id_column=id_column)
-                    _note_votes(given, votes, output)
-                    line.show(f"drawing {given.queries:,} labels")
-                    ledger = paying.open_ledger(aggregator, given.queries, note)
-                    labels = release_debited(aggregator, given, ledger=ledger, note=note, output=target, line=line)
-                    _note_labels(labels, line, output, is_open=given.is_open)
-                    count = labels.size
+                    chosen_by_name = {"columns": chosen, "id_column": id_column}
+                    ledger, count = _release_whole(votes, target, paying, line, output, rows, **chosen_by_name)
             return _report(ledger, count, target, output)
         except KeyboardInterrupt:
             if not target.exists():  # as before the release
                 raise
             return complain(f"interrupted; the labels are paid for and written to {target}", PAID_STATUS)
+
+
+def _release_files(
+    votes: Path, target: Path, paying: Paying, line: StatusLine, *, jobs: int, **chosen: Any
+) -> tuple[PrivacyLedger, int]:
+    """Release the labels of Parquet files; return the ledger and the number of labels."""
+    aggregator, how = paying.load()
+    if paying.create_budget is None:
+        PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
+    reading: Any = {**asdict(how), **chosen}
+    del reading["voters"]  # those of the mechanism
+    found = survey(aggregator, votes, target, jobs=jobs, line=line, **reading)
+    note = paying.note or note_of(votes, target)
+    ledger = paying.open_ledger(aggregator, found.rows, note)
+    return ledger, release_surveyed(found, aggregator, ledger, note=note, jobs=jobs, line=line).rows
+
+
+def _release_whole(
+    path: Path, target: Path, paying: Paying, line: StatusLine, output: Output, rows: str, **chosen: Any
+) -> tuple[PrivacyLedger, int]:
+    """Release the labels of votes in memory; return the ledger and the number of labels."""
+    aggregator, how = paying.load()
+    votes = _read(path, how, rows, line, **chosen)
+    _note_votes(votes, path, output)
+    line.show(f"drawing {votes.queries:,} labels")
+    note = paying.note or note_of(path, target)
+    ledger = paying.open_ledger(aggregator, votes.queries, note)
+    labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=target, line=line)
+    _note_labels(labels, line, output, is_open=votes.is_open)
+    return ledger, labels.size
 
 
 def _read(path: Path, how: VoteFormat, rows: str, line: StatusLine, **chosen: Any) -> Votes:

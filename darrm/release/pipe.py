@@ -19,10 +19,10 @@ import json
 import os
 import select
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from darrm.errors import BudgetExceededError, DeliveryError
 from darrm.ledger.ledger import check_id, reason_of
@@ -38,7 +38,6 @@ _READ_BYTES = 2**16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a vote in a message
 _MOST_TORN = 2**14  # bytes read at the end of a file of answers: more than one line
-T = TypeVar("T")
 
 
 class Questions:
@@ -75,7 +74,11 @@ class Questions:
         while not self._is_there and not self._ended:
             if len(self._buffer) > LONGEST_LINE:
                 raise ValueError(f"line {self._read + 1} has more than {LONGEST_LINE:,} bytes")
-            read = _wait_to(lambda: os.read(self._source, _READ_BYTES), reading=self._source)
+            try:
+                read = os.read(self._source, _READ_BYTES)
+            except BlockingIOError:
+                select.select([self._source], [], [])
+                continue
             self._buffer += read
             self._ended = not read
         if self._read == 0 and self._buffer.startswith(_BYTE_ORDER_MARK):
@@ -202,15 +205,21 @@ class LineWriter:
     """Writes answers as lines ``number,label``, or as JSON objects, to a file descriptor."""
 
     def __init__(self, end: int, *, json_lines: bool = False) -> None:
-        self._end, self._line_of = end, _json_line if json_lines else _csv_line
+        self._end, self._json = end, json_lines
         mode = os.fstat(end).st_mode
         self._is_file = stat.S_ISREG(mode)
         self._is_begun = False
         self.is_durable = not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode)  # no reader that can die
 
+    def line_of(self, number: int, label: object) -> bytes:
+        """Return the line of an answer."""
+        if self._json:
+            return (json.dumps({"query": number, "label": label}, ensure_ascii=False) + "\n").encode()
+        return f"{number},{'' if label is None else quoted(str(label))}\n".encode()
+
     def write(self, first: int, labels: list[Any]) -> None:
         """Write the labels of the questions from number ``first`` on, durably if they go to a file."""
-        lines = [self._line_of(number, label) for number, label in enumerate(labels, first)]
+        lines = [self.line_of(number, label) for number, label in enumerate(labels, first)]
         end = _end_of(self._end) if self._is_file else None
         if end is not None and not self._is_begun and (torn := _torn(self._end, end, lines)):
             end -= torn
@@ -296,14 +305,6 @@ def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[Any])
         raise DeliveryError(release.ledger.path, f"{reason_of(error)}; {which} {again}") from error
 
 
-def _csv_line(number: int, label: object) -> bytes:
-    return f"{number},{'' if label is None else quoted(str(label))}\n".encode()
-
-
-def _json_line(number: int, label: object) -> bytes:
-    return (json.dumps({"query": number, "label": label}, ensure_ascii=False) + "\n").encode()
-
-
 def _end_of(sink: int) -> int | None:
     """Return the size of a file if the next write appends to it, else None."""
     appends = fcntl.fcntl(sink, fcntl.F_GETFL) & os.O_APPEND
@@ -352,14 +353,7 @@ def _pieces(lines: list[bytes]) -> Iterator[bytes]:
 
 def _write(sink: int, piece: bytes) -> None:
     while piece:
-        left = piece
-        piece = left[_wait_to(lambda: os.write(sink, left), writing=sink) :]  # noqa: B023 (called at once)
-
-
-def _wait_to(act: Callable[[], T], *, reading: int | None = None, writing: int | None = None) -> T:
-    """Read or write, and wait if the descriptor is non-blocking."""
-    while True:
         try:
-            return act()
+            piece = piece[os.write(sink, piece) :]
         except BlockingIOError:
-            select.select([] if reading is None else [reading], [] if writing is None else [writing], [])
+            select.select([], [sink], [])

@@ -11,12 +11,14 @@ ValueError: epsilon must be a positive finite number, got -1.0
 
 import math
 import os
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
 # bytes of the largest array of a call: with its other arrays, a call needs less than 1 GiB
 MOST_BYTES = 2**28
+_LEAST, _BELOW_ONE, _MOST = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0), sys.float_info.max
 _SHOWN_CHARACTERS = 200  # of a refused value in a message
 _SHOWN_ENTRIES = 10  # of a refused array: larger ones are data
 
@@ -44,32 +46,32 @@ def fail(name: str, value: object, allowed: str, advice: str = "") -> NoReturn:
 
 def positive(*, advice: str = "", **named: object) -> None:
     """Check that every argument is a number in (0, ∞)."""
-    _each(named, lambda x: 0.0 < x < math.inf, "a positive finite number", advice)
+    _each(named, _LEAST, _MOST, "a positive finite number", advice)
 
 
 def finite(*, advice: str = "", **named: object) -> None:
     """Check that every argument is a finite number."""
-    _each(named, math.isfinite, "a finite number", advice)
+    _each(named, -_MOST, _MOST, "a finite number", advice)
 
 
 def non_negative(*, advice: str = "", **named: object) -> None:
     """Check that every argument is a number in [0, ∞)."""
-    _each(named, lambda x: 0.0 <= x < math.inf, "a finite number of at least 0", advice)
+    _each(named, 0.0, _MOST, "a finite number of at least 0", advice)
 
 
 def probability(*, advice: str = "", **named: object) -> None:
     """Check that every argument is a number in [0, 1]."""
-    _each(named, lambda x: 0.0 <= x <= 1.0, "in [0, 1]", advice)
+    _each(named, 0.0, 1.0, "in [0, 1]", advice)
 
 
 def probability_below_one(*, advice: str = "", **named: object) -> None:
     """Check that every argument is a number in [0, 1)."""
-    _each(named, lambda x: 0.0 <= x < 1.0, "in [0, 1)", advice)
+    _each(named, 0.0, _BELOW_ONE, "in [0, 1)", advice)
 
 
 def open_probability(*, advice: str = "", **named: object) -> None:
     """Check that every argument is a number in (0, 1)."""
-    _each(named, lambda x: 0.0 < x < 1.0, "in (0, 1)", advice)
+    _each(named, _LEAST, _BELOW_ONE, "in (0, 1)", advice)
 
 
 def integer_at_least(minimum: int, *, most: float = math.inf, advice: str = "", **named: object) -> None:
@@ -128,9 +130,9 @@ take a larger beta
         raise ValueError(f"{what} needs {needs}, more than the {allowed} that a call may take: {advice}")
 
 
-def _each(named: dict[str, object], is_allowed: Callable[[float], bool], allowed: str, advice: str) -> None:
+def _each(named: dict[str, object], least: float, most: float, allowed: str, advice: str) -> None:
     for name, value in named.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not is_allowed(_nearest_float(value)):
+        if not isinstance(value, Real) or isinstance(value, bool) or not least <= _nearest_float(value) <= most:
             fail(name, value, allowed, advice)
 
 

@@ -448,7 +448,7 @@ class Torn(LineWriter):
 
     def write(self, first: int, labels: list[Any]) -> None:
         if labels:
-            line = b"".join(self._line_of(number, label) for number, label in enumerate(labels, first))
+            line = b"".join(self.line_of(number, label) for number, label in enumerate(labels, first))
             os.write(self._end, line[: self.size])
             raise KeyboardInterrupt
 
