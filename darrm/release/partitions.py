@@ -248,7 +248,7 @@ def survey(
             checks.fail("the name of a Parquet file", checks.Found(ascii(path)), "in UTF-8", "rename the file")
     voters, number = aggregator.voters, aggregator.classes  # type: ignore[attr-defined]  # every mechanism with a document
     schema = _schema_of(Path(paths[0]), voters.K, number, **reading)
-    files = tuple(_run(_inspect, [(path, schema) for path in paths], jobs, _progress(line, "checking votes")))
+    files = tuple(_run(_inspect, [(path, schema) for path in paths], jobs, line, "checking votes"))
     _check_alike(files)
     found = Survey(str(folder), target, single, schema, files, document)
     _check_size(found)
@@ -334,8 +334,7 @@ def release_surveyed(
         check_space(found.target.parent, LEAST_BYTES + rest)  # text and kept columns take more
     try:
         release.write_plan()
-        progress = _progress(line, "drawing labels", sum(file.queries for file, _ in missing))
-        _run(release.deliver, missing, jobs, progress)
+        _run(release.deliver, missing, jobs, line, f"drawing {sum(file.queries for file, _ in missing):,} labels")
         release.finish()
     except BaseException as error:
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
@@ -506,7 +505,8 @@ def _run(
     function: Callable[..., VotesFile],
     tasks: Sequence[tuple[Any, ...]],
     jobs: int | None,
-    advance: Callable[[int], None],
+    line: StatusLine | None,
+    what: str,
 ) -> list[VotesFile]:
     """Call a function for each task, in parallel if there are several jobs; return the results in order."""
     results: Iterable[VotesFile | str] = (function(*task) for task in tasks)
@@ -514,13 +514,16 @@ def _run(
         joblib = require("joblib")
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
         results = parallel(joblib.delayed(_or_failure)(function, task) for task in tasks)
-    files, failures = list[VotesFile](), list[str]()
+    files, failures, rows, start = list[VotesFile](), list[str](), 0, time.monotonic()
     for result in results:
         if isinstance(result, str):
             failures.append(result)
-        else:
-            files.append(result)
-            advance(result.queries)
+            continue
+        files.append(result)
+        rows += result.queries
+        if line is not None:
+            rate = rows / max(1e-9, time.monotonic() - start)
+            line.show(f"{what}: {rows:,} rows, {rate:,.0f} a second")
     if failures:  # all tasks have ended, so nothing is paid for after an error
         raise ValueError(failures[0])
     return files
@@ -532,17 +535,3 @@ def _or_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> Vo
         return function(*task)
     except (DarrmError, ValueError, OSError) as error:
         return str(error)
-
-
-def _progress(line: StatusLine | None, what: str, total: int = 0) -> Callable[[int], None]:
-    """Return a function that adds rows to the progress, and shows it."""
-    done, start = 0, time.monotonic()
-
-    def advance(rows: int) -> None:
-        nonlocal done
-        done += rows
-        rate = done / max(1e-9, time.monotonic() - start)
-        if line is not None:
-            line.show(f"{what}: {done:,}{f' of {total:,}' if total else ''} rows, {rate:,.0f} a second")
-
-    return advance

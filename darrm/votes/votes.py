@@ -475,7 +475,9 @@ class Votes:
             votes = cls._of_blocks(table.blocks, table.names, table.width, how.missing)
         elif table.source_format == "counts":
             try:
-                votes = cls.of_counts(np.concatenate([*table.blocks]), how.voters, table.names)
+                several = [*table.blocks]
+                counts = several[0] if len(several) == 1 else np.concatenate(several)  # a mapped file is not copied
+                votes = cls.of_counts(counts, how.voters, table.names)
             except ValueError as error:
                 raise ValueError(f"{error}{table.place}") from error
         else:
@@ -564,18 +566,12 @@ class Votes:
         ids = (parts[0][0], tuple(chain(*(part[1] for part in parts)))) if len(names) == 1 and parts else None
         if first.is_open:
             return cls._made_like(cls._concatenate_open(several), ids=ids)
-        given: Literal["labels", "counts"] = (
-            "labels" if any(each.source_format == "labels" for each in several) else "counts"
-        )
-        none = [np.zeros(each.queries, dtype=np.int64) for each in several]
-        missing = [
-            each.missing if each.missing is not None else zeros for each, zeros in zip(several, none, strict=True)
-        ]
-        if is_sparse(first._counts):  # noqa: SLF001 (of this class)
-            held: NDArray[np.int64] | SparseCounts = stack([votes.sparse for votes in several])
-        else:
-            held = np.concatenate([votes.counts for votes in several])
-        return cls._made_like(first, _counts=held, source_format=given, missing=np.concatenate(missing), ids=ids)
+        kinds = {votes.source_format for votes in several}
+        are_sparse = is_sparse(first._counts)  # noqa: SLF001 (of this class)
+        counts = stack([v.sparse for v in several]) if are_sparse else np.concatenate([v.counts for v in several])
+        missing = [np.zeros(v.queries, dtype=np.int64) if v.missing is None else v.missing for v in several]
+        changes = {"source_format": "labels" if "labels" in kinds else "counts", "missing": np.concatenate(missing)}
+        return cls._made_like(first, _counts=counts, ids=ids, **changes)
 
     @classmethod
     def _concatenate_open(cls, several: Sequence[Votes]) -> Votes:
