@@ -75,10 +75,7 @@ class NoiseFunction:
     def __init__(self, K: int, half: ArrayLike) -> None:
         checks.integer_at_least(1, K=K)
         size = K - K // 2
-        try:
-            values = np.array(half, dtype=np.float64)
-        except (TypeError, ValueError):
-            checks.fail("half", half, f"an array of {size} numbers in [0, 1]")
+        values = _numbers("half", half, str(size))
         if values.shape != (size,):
             advice = "give γ at l = ⌊K/2⌋+1 … K, or all K + 1 values to NoiseFunction.from_full"
             checks.fail("half", values.shape, f"of shape ({size},) for K = {K}", advice)
@@ -101,10 +98,7 @@ class NoiseFunction:
         ...
         ValueError: γ must be symmetric, γ(l) = γ(K − l), got γ(0) = 1.0 and γ(3) = 0.9
         """
-        try:
-            values = np.array(full, dtype=np.float64)
-        except (TypeError, ValueError):
-            checks.fail("full", full, "an array of K + 1 numbers in [0, 1]")
+        values = _numbers("full", full, "K + 1")
         if values.ndim != 1 or values.size < 2:
             checks.fail("full", values.shape, "of shape (K + 1,) with K ≥ 1")
         K = values.size - 1
@@ -298,6 +292,13 @@ class NoiseFunction:
         if factor == 1.0:
             return self
         return NoiseFunction(self.K, np.maximum(0.0, np.nextafter(self.half * factor, 0.0)))
+
+
+def _numbers(name: str, values: ArrayLike, count: str) -> Array:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return checks.fail(name, values, f"an array of {count} numbers in [0, 1]")
 
 
 def signed_function(half: Array, K: int) -> Array:

@@ -350,12 +350,20 @@ def largest_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, str]:
     >>> bool(largest_excess(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))[0] < 1e-16)  # the only vote
     True
     """
+    are_listed = can_be_looked_at(problem.voters, problem.classes)
+    if are_listed and are_whole(problem):
+        return max(Fraction(0), *(cost for _, cost in _whole_costs(problem, law))), WHOLE_NUMBERS
+    worst = max(0.0, *(cost for _, cost in _costs_in_floats(problem, law.each)))
+    return Fraction(worst), FLOATS if are_listed else IN_TURN
+
+
+def _costs_in_floats(problem: Problem, each: Array) -> Iterator[tuple[int, float]]:
+    """Yield numbers of answers, with bounds on their largest costs: of all rows, or else of voters in turn."""
     sets = sets_of_answers(problem)
-    if not can_be_looked_at(problem.voters, problem.classes):
-        return Fraction(max(0.0, *(VotersInTurn(problem, n).worst(law.each)[0] for n in sets))), IN_TURN
-    if not are_whole(problem):
-        return Fraction(max(0.0, *(block.worst(problem) for block in row_blocks(problem, law.each, sets)))), FLOATS
-    return max(Fraction(0), *(cost for _, cost in _whole_costs(problem, law))), WHOLE_NUMBERS
+    if can_be_looked_at(problem.voters, problem.classes):
+        yield from ((block.answers, block.worst(problem)) for block in row_blocks(problem, each, sets))
+    else:
+        yield from ((number, VotersInTurn(problem, number).worst(each)[0]) for number in sets)
 
 
 def are_whole(problem: Problem) -> bool:
@@ -391,12 +399,8 @@ def share_needed(problem: Problem, law: PluralityLaw) -> float:
 
 def share_in_floats(problem: Problem, each: Array) -> float:
     """Find it in floats, given the probability of one class of each group."""
-    sets = sets_of_answers(problem)
-    if can_be_looked_at(problem.voters, problem.classes):
-        worst = ((block.answers, block.worst(problem)) for block in row_blocks(problem, each, sets))
-    else:
-        worst = ((number, VotersInTurn(problem, number).worst(each)[0]) for number in sets)
-    return min(1.0, max(0.0, *(share_for(problem, number, cost) for number, cost in worst)) + _STEP)
+    shares = (share_for(problem, number, cost) for number, cost in _costs_in_floats(problem, each))
+    return min(1.0, max(0.0, *shares) + _STEP)
 
 
 def share_for(problem: Problem, answers: int, cost: float) -> float:
