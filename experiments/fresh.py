@@ -231,13 +231,14 @@ def page(results: dict[str, Row]) -> str:
     for result in results.values():
         for row in result["rows"]:
             row["model"] = result["models"][str(row["epsilon"])]
-            kept = {kind: 100.0 * row[kind]["kept"] for kind in ("ours", "gaussian", "by_label")}
-            row["gain"], row["lead"] = kept["ours"] - kept["gaussian"], kept["ours"] - kept["by_label"]
+            row["gain"], row["lead"] = (
+                100.0 * (row["ours"]["kept"] - row[rival]["kept"]) for rival in ("gaussian", "by_label")
+            )
     rows = [row for result in results.values() for row in result["rows"]]
     aimed = [row for row in rows if row["epsilon"] == 3 and row["queries"] <= 1_000 and row["rate"] <= SELDOM]
     kept = [row["ours"]["kept"] for row in aimed]
     leads = [row["lead"] for row in rows]
-    facts = {
+    facts: Row = {
         "results": list(results.values()),
         "lacks": [name for name in FIGURES if name not in results],
         "number": len(rows),

@@ -2,15 +2,10 @@
 
 import math
 import multiprocessing
-import os
 import resource
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 
 from darrm import priors
 from darrm.majority import kernels
@@ -21,49 +16,6 @@ from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from experiments.scaling.page import EPSILON, GAP, LARGE_GAP, LARGEST_TO_GAP, Case, Measurement
-
-# the peak of a process includes the memory of its parent at the start: so a small process starts it
-STARTER = """
-import os, sys, time
-started = time.perf_counter()
-child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
-_, status, usage = os.wait4(child, 0)
-print()
-print(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """Time and memory of a process."""
-
-    seconds: float
-    cpu_seconds: float  # of the process, user and system
-    megabytes: float  # at its peak
-
-
-def python(*words: str, checkout: Path, folder: Path, variables: Mapping[str, str] | None = None) -> str:
-    """Run Python on one core with a checkout's modules, in a folder; return what it prints.
-
-    Raises
-    ------
-    ValueError
-        If it ends with another status than 0.
-    """
-    environment = {**os.environ, "PYTHONPATH": str(checkout.absolute()), "OMP_NUM_THREADS": "1", **(variables or {})}
-    command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise ValueError(f"python {' '.join(words[2:])} ended with status {done.returncode}")
-    return done.stdout
-
-
-def measured(*words: str, checkout: Path, folder: Path, variables: Mapping[str, str] | None = None) -> Taken:
-    """Run Python as `python` does and measure it."""
-    text = python("-c", STARTER, *words, checkout=checkout, folder=folder, variables=variables)
-    return Taken(*map(float, text.splitlines()[-1].split()))
-
 
 WARM_UP = 101  # voters of the solve before the measured one, at most
 

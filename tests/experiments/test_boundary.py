@@ -47,7 +47,7 @@ def test_the_shapes_are_those_of_today() -> None:
 
 
 def test_the_search_finds_a_failure_and_climbs() -> None:
-    found = Search(3, 2, 0.1, monotone=False, shapes=4).found()
+    found = Search(3, 2, 0.1, monotone=False, shapes=4).worst()
     assert found["worst"] > 1.15
     rng = np.random.default_rng(0)
     value, point = climb(lambda x: -float(np.sum((x - 0.3) ** 2)), np.array([0.9, 0.1]), rng)

@@ -94,7 +94,11 @@ def test_a_private_model_has_the_noise_that_its_budget_needs(monkeypatch: pytest
     asked: list[tuple[float, ...]] = []
 
     def right(noise: float) -> float:
-        monkeypatch.setattr(fresh, "least_noise", lambda *budget: asked.append(budget) or noise)
+        def least_noise(*budget: float) -> float:
+            asked.append(budget)
+            return noise
+
+        monkeypatch.setattr(fresh, "least_noise", least_noise)
         return fresh.private_model(examples, 3.0, 1e-5, rng=np.random.default_rng(3))
 
     assert right(1e-6) == 1.0

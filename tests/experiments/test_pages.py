@@ -71,7 +71,6 @@ def test_a_program_prints_its_help_and_refuses_unknown_flags(
         ("scaling", "--sizes x", "--sizes"),
         ("scaling", "--shapes round", "shape must be one of free, monotone"),
         ("scaling", "--time-limit -1", "--time-limit"),
-        ("scaling.commands", "--before nowhere", "no folder with a package darrm"),
         ("knowledge_transfer", "--m 2", "1,3,5,7"),
         ("knowledge_transfer", "--m 3,3", "1,3,5,7"),
         ("knowledge_transfer", "--trainings 0", "trainings must be an integer of at least 1"),

@@ -177,7 +177,7 @@ def test_networks_learn_alone_and_from_all_records() -> None:
 @pytest.mark.slow
 def test_workers_of_a_cluster_give_the_votes_of_one_process(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    from experiments.pate.cluster import main
+    from tests.load.cluster import main
 
     assert main(["--quick", "--workers", "1", "--output", str(tmp_path)]) == 0
     found = read_json(tmp_path / "pate" / "cluster.json")
@@ -333,11 +333,11 @@ def test_training_learns_and_its_noise_is_the_recipe_s() -> None:
     rng = np.random.default_rng(1)
     y = rng.integers(2, size=400)
     x = np.stack([np.ones(400), 2.0 * y - 1.0 + 0.1 * rng.normal(size=400)], axis=1).astype(np.float32)
-    quiet = dpsgd.train_linear(x, y, 2, PrivateSGD(1.0, 30, 0.25, noise=0.1), seed=0)
+    quiet = dpsgd.train_linear(x, y, 2, PrivateSGD(1.0, 30, 0.25, noise=0.1), np.random.default_rng(0))
     assert np.mean((x @ quiet).argmax(axis=1) == y) > 0.99
     # features of 0 have no gradient: what is left is noise, of deviation rate/(q·n)·σ·C·√steps
     nothing = np.zeros((400, 500), dtype=np.float32)
-    noisy = dpsgd.train_linear(nothing, y, 2, PrivateSGD(2.0, 9, 0.25, noise=5.0, clip=3.0), seed=0)
+    noisy = dpsgd.train_linear(nothing, y, 2, PrivateSGD(2.0, 9, 0.25, noise=5.0, clip=3.0), np.random.default_rng(0))
     assert noisy.std() == pytest.approx(2.0 / 100 * 15.0 * 3.0, rel=0.15)  # of 1,000 weights: 2 % is a deviation
 
 

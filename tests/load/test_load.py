@@ -1,15 +1,18 @@
-"""The pages of the server: they are what their data say, the chain of a long ledger is the ledger's, and the simulation
-obeys the laws that hold for whatever queues."""
+"""What load tests measure and simulate: processes, the chain of a long ledger, and the laws of any queue."""
 
 import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from darrm import PrivacyLedger
-from tests.load import long_ledger, scale
+from darrm.votes import Votes
+from tests.load import long_ledger, releases, scale
+from tests.load.commands import COMMANDS, run_once
+from tests.load.measuring import ROOT, Taken
 from tests.load.simulation import Costs, Simulation
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -57,3 +60,46 @@ def test_what_regions_lose_is_that_of_binomial_shares() -> None:
     exact = 0.5 * float(Fraction(math.comb(scale.BUDGET, scale.BUDGET // 2), 2**scale.BUDGET))  # E|X − B/2| / B
     assert two["equal_even"] == pytest.approx(exact, rel=0.2)
     assert two["split"] < two["whole"]
+
+
+@pytest.mark.slow
+def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
+    """Three processes that differ in what is looked at: the time asleep, the work, the memory."""
+    typed = (
+        "-c 'import time; time.sleep(0.3)'",
+        "-c 'import time\nwhile time.process_time() < 0.3: pass'",
+        "-c 'x = bytearray(200 * 2**20)'",
+    )
+    idle, busy, large = (run_once(command, ROOT, tmp_path) for command in typed)
+    assert idle.seconds >= 0.3 <= busy.cpu_seconds
+    assert idle.cpu_seconds < 0.3  # the clock of the process stands still while it sleeps
+    assert large.megabytes >= 200.0 > idle.megabytes  # of a small one, whatever started it
+
+
+def test_a_command_that_fails_has_no_seconds(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="ended with status 3"):
+        run_once("-c 'raise SystemExit(3)'", tmp_path, tmp_path)
+
+
+def test_medians() -> None:
+    runs = [Taken(1.0, 3.0, 50.0), Taken(2.0, 1.0, 70.0), Taken(9.0, 2.0, 60.0)]
+    assert Taken.median(runs) == Taken(2.0, 2.0, 60.0)
+    assert len({each.typed for each in COMMANDS}) == len(COMMANDS)  # what the page's data is known by
+
+
+def test_every_file_holds_the_same_votes(tmp_path: Path) -> None:
+    found = []
+    for name in ("digits.csv", "words.csv", "int64.npy", "bytes.npy"):
+        releases.write_votes(tmp_path / name, 300)
+        classes: Any = releases.WORDS if name == "words.csv" else 2
+        found.append(Votes.read(tmp_path / name, voters=releases.K, classes=classes).ones.tolist())
+    assert found == [found[0]] * 4
+    assert 0.6 < sum(found[0]) / (300 * releases.K) < 0.9
+
+
+@pytest.mark.slow
+def test_a_release_that_fails_is_no_measurement(tmp_path: Path) -> None:
+    releases.table().table.save(tmp_path / "table.json")
+    (tmp_path / "digits.csv").write_text("0,1\n")
+    with pytest.raises(ValueError, match=r"ended with status 2"):
+        releases.release(tmp_path, "digits.csv", "labels.csv", ROOT)

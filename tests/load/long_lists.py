@@ -1,6 +1,6 @@
 """Seconds of plans and releases for long lists of classes: they grow with the votes, not with the list.
 
-    python -m experiments.scaling.long_lists --output docs/reproduction   # some minutes
+    python -m tests.load.long_lists --output docs/reproduction   # some minutes
 
 Writes OUTPUT/long_lists/long_lists.json, a picture beside it, and OUTPUT/long_lists.md from the JSON.
 
@@ -22,10 +22,9 @@ from darrm.commands.command_line import run
 from darrm.util.figures import saved_figure, style
 from experiments import pages
 from experiments.pages import Row
-from experiments.scaling.measuring import measured
+from tests.load.measuring import measured
 
 NAME = "long_lists"
-ROOT = Path(__file__).parents[2]
 CLASSES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 QUESTIONS = (1_000, 10_000, 100_000, 1_000_000)
 VOTERS, STRINGS, BUDGET = 50, 50_000, "100,1e-5"
@@ -39,32 +38,28 @@ def plans(folder: Path, classes: Sequence[int]) -> list[Row]:
     """Plan for lists of several lengths."""
     rows = []
     for C in classes:
-        taken = measured(
-            *PLAN.split(), "--classes", str(C), "--prior", f"dirichlet:{1 / C:g}", checkout=ROOT, folder=folder
-        )
+        taken = measured(*PLAN.split(), "--classes", str(C), "--prior", f"dirichlet:{1 / C:g}", folder=folder)
         rows.append({"classes": C, "is_open": C > 1_000, **asdict(taken)})
-        print(rows[-1], flush=True)
     return rows
 
 
 def releases(folder: Path, questions: Sequence[int]) -> list[Row]:
     """Release answers to several numbers of questions, one string of a long list in three voters of four."""
-    measured(*MECHANISM.split(), "--output", "plan.json", checkout=ROOT, folder=folder)
+    measured(*MECHANISM.split(), "--output", "plan.json", folder=folder)
     rows, rng = [], np.random.default_rng(0)
     for Q in questions:
         asked = rng.integers(STRINGS, size=(Q, 1))
         answers = np.where(rng.random((Q, VOTERS)) < 0.75, asked, rng.integers(STRINGS, size=(Q, VOTERS)))
         np.savetxt(folder / "votes.csv", answers, fmt="code%d", delimiter=",")
         flags = f"-m darrm.release votes.csv --table plan.json --ledger l{Q}.sqlite --create-budget {BUDGET}"
-        taken = measured(*flags.split(), "--output", f"labels{Q}.csv", "--quiet", checkout=ROOT, folder=folder)
+        taken = measured(*flags.split(), "--output", f"labels{Q}.csv", "--quiet", folder=folder)
         rows.append({"questions": Q, "votes": Q * VOTERS, **asdict(taken)})
-        print(rows[-1], flush=True)
     return rows
 
 
-def draw(path: Path, data: Row) -> None:
+def draw(folder: Path, data: Row) -> None:
     """Draw seconds over the length of the list, and over the votes."""
-    with saved_figure(path) as figure:
+    with saved_figure(folder / "seconds.png") as figure:
         for axes, rows, over, label in zip(
             figure.subplots(1, 2),
             (data["plans"], data["releases"]),
@@ -84,17 +79,15 @@ def page(data: Row) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, draw and write."""
-    parser = pages.command_line(NAME, __doc__, module="experiments.scaling.long_lists", quick="the shortest of each")
+    parser = pages.command_line(NAME, __doc__, module="tests.load.long_lists", quick="the shortest of each")
     options = parser.parse_args(arguments)
-    folder = pages.data_folder(options, NAME)
-    data = folder / "long_lists.json"
-    if not options.page:
-        classes, questions = (CLASSES[:1], QUESTIONS[:1]) if options.quick else (CLASSES, QUESTIONS)
+
+    def measure() -> Row:
+        most = 1 if options.quick else len(CLASSES)
         with tempfile.TemporaryDirectory() as work:
-            rows = {"plans": plans(Path(work), classes), "releases": releases(Path(work), questions)}
-        pages.write_json(data, rows)
-        draw(folder / "seconds.png", rows)
-    return pages.finish(folder, page(pages.read_json(data)))
+            return {"plans": plans(Path(work), CLASSES[:most]), "releases": releases(Path(work), QUESTIONS[:most])}
+
+    return pages.run_whole(options, f"{NAME}/long_lists.json", measure, page, draw)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A release of a million labels and more: seconds and memory of the command, nanoseconds of its parts.
 
-    python -m experiments.scaling.release_benchmark --quick              # below a minute
-    python -m experiments.scaling.release_benchmark                      # 10^7 queries as well; some minutes
-    python -m experiments.scaling.release_benchmark --against CHECKOUT   # and another version, in turns
+    python -m tests.load.releases --quick              # below a minute
+    python -m tests.load.releases                      # 10^7 queries as well; some minutes
+    python -m tests.load.releases --against CHECKOUT   # and another version, in turns
 
 Writes OUTPUT/releases/releases.json, and OUTPUT/releases.md from the JSON. Every release is a process
 `python -m darrm.release`, from a file of votes to a file of labels, with a new ledger: the start of Python, the proof
@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,10 +33,9 @@ from darrm.table.release import Release
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
-from experiments.scaling.measuring import Taken, measured, python
+from tests.load.measuring import ROOT, Taken, measured, python
 
 NAME = "releases"
-MODULE = "experiments.scaling.release_benchmark"
 K = 11
 ROUNDS = 3  # the median counts; one for the longest
 LONGEST = 10_000_000
@@ -57,26 +56,23 @@ WORDS = ("no", "yes")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, __doc__, module=MODULE, quick="10^5 queries, below a minute")
+    parser = pages.command_line(NAME, __doc__, module="tests.load.releases", quick="10^5 queries, below a minute")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version, measured in turns")
     parser.add_argument("--parts", action="store_true", help="only print what the parts of a release take, as JSON")
     options = parser.parse_args(arguments)
     if options.parts:
-        print(json.dumps(parts()))
+        click.echo(json.dumps(parts()))
         return 0
-    folder = pages.data_folder(options, NAME)
-    if not options.page:
-        checkouts = {"this": Path(__file__).parents[2]}
-        if options.against is not None:
-            checkouts["before"] = options.against
-        timings = measure(QUICK_CASES if options.quick else CASES, checkouts)
-        data = {
+
+    def measured_all() -> Row:
+        checkouts = {"this": ROOT} if options.against is None else {"this": ROOT, "before": options.against}
+        return {
             "commits": {version: commit_of(checkout) for version, checkout in checkouts.items()},
-            "timings": timings,
+            "timings": measure(QUICK_CASES if options.quick else CASES, checkouts),
             "nanoseconds": {version: parts_of(checkout) for version, checkout in checkouts.items()},
         }
-        pages.write_json(folder / "releases.json", data)
-    return pages.finish(folder, page(pages.read_json(folder / "releases.json")))
+
+    return pages.run_whole(options, f"{NAME}/releases.json", measured_all, page)
 
 
 def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> list[Row]:
@@ -92,10 +88,10 @@ def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> lis
                 for version, checkout in checkouts.items():
                     rounds[version].append(release(folder, votes, output, checkout))
             for version, taken in rounds.items():
-                seconds, cpu_seconds, megabytes = map(statistics.median, zip(*map(astuple, taken), strict=True))
-                row = {"queries": queries, "votes": votes, "output": output, "version": version, "seconds": seconds}
-                timings.append(row | {"cpu_seconds": cpu_seconds, "peak_megabytes": megabytes})
-                print(timings[-1], flush=True)
+                middle = Taken.median(taken)
+                row = {"queries": queries, "votes": votes, "output": output, "version": version}
+                row |= {"seconds": middle.seconds, "cpu_seconds": middle.cpu_seconds}
+                timings.append(row | {"peak_megabytes": middle.megabytes})
             (folder / votes).unlink()
     return timings
 
@@ -137,7 +133,7 @@ def release(folder: Path, votes: str, output: str, checkout: Path) -> Taken:
 def commit_of(checkout: Path) -> str:
     """Return the commit of a checkout, shortened."""
     command = ["git", "-C", str(checkout), "rev-parse", "--short=7", "HEAD"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 (git)
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
     return found.stdout.strip()
 
 

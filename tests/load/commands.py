@@ -1,8 +1,8 @@
 """Seconds and memory of the commands, now and in an earlier version of the library.
 
-    python -m experiments.scaling.commands --quick           # below a minute: the fast ones
-    python -m experiments.scaling.commands                   # all of them, a few minutes
-    python -m experiments.scaling.commands --before FOLDER   # and the same with an earlier version's working tree
+    python -m tests.load.commands --quick           # below a minute: the fast ones
+    python -m tests.load.commands                   # all of them, a few minutes
+    python -m tests.load.commands --before FOLDER   # and the same with an earlier version's working tree
 
 Writes OUTPUT/commands/commands.json, and OUTPUT/commands.md from the JSON.
 
@@ -11,21 +11,19 @@ it, the stored numbers of the earlier version stay.
 """
 
 import shlex
-import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Row
-from experiments.scaling.measuring import Taken, measured
+from tests.load.measuring import ROOT, Taken, measured
 
 NAME = "commands"
-ROOT = Path(__file__).parents[2]
 RUNS = 5
 LONGEST = 30.0  # seconds: what took longer altogether is not run again
 
@@ -37,16 +35,6 @@ class Command:
     what: str
     typed: str
     quick: bool = True
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Medians over the runs of one command."""
-
-    runs: int
-    seconds: float
-    cpu_seconds: float  # of the process, user and system
-    megabytes: float  # at its peak
 
 
 PRIVATE = "--epsilon 0.1 --each-delta 1e-5 --queries 100 --total 4,1e-2 --quiet"
@@ -72,41 +60,30 @@ def run_once(typed: str, source: Path, folder: Path) -> Taken:
     return measured(*shlex.split(typed), checkout=source, folder=folder, variables=kept)
 
 
-def median(runs: Sequence[Taken]) -> Runs:
-    """Take the median of every number."""
-    return Runs(len(runs), *map(statistics.median, zip(*map(astuple, runs), strict=True)))
-
-
 def measure(command: Command, folder: Path, before: Path | None, known: Row | None) -> Row:
     """Run a command several times, in turns with the earlier version, after one run that fills caches."""
-    now: list[Taken] = []
-    then: list[Taken] = []
-    for source in (ROOT, before) if command.quick else ():  # the others need what these have filled
-        if source is not None:
+    sources = [ROOT] if before is None else [ROOT, before]
+    if command.quick:  # the others need what these have filled
+        for source in sources:
             run_once(command.typed, source, folder)
+    rounds: list[list[Taken]] = []
     started = time.perf_counter()
-    while len(now) < RUNS and (not now or time.perf_counter() - started < LONGEST):
-        now.append(run_once(command.typed, ROOT, folder))
-        if before is not None:
-            then.append(run_once(command.typed, before, folder))
-    earlier = asdict(median(then)) if then else known
-    return {"what": command.what, "typed": command.typed, "now": asdict(median(now)), "before": earlier}
+    while len(rounds) < RUNS and (not rounds or time.perf_counter() - started < LONGEST):
+        rounds.append([run_once(command.typed, source, folder) for source in sources])
+    now, *then = ({"runs": len(rounds), **asdict(Taken.median(taken))} for taken in zip(*rounds, strict=True))
+    return {"what": command.what, "typed": command.typed, "now": now, "before": then[0] if then else known}
 
 
-def page(measured_commands: Sequence[Row]) -> str:
-    """Fill the page of the documentation."""
-    commands = [row | {"times_less": times_less(row)} for row in measured_commands]
+def page(commands: Sequence[Row]) -> str:
+    """Fill the page; the ratio is that of processor seconds before and now, or None."""
+    for row in commands:
+        row["times_less"] = row["before"] and row["before"]["cpu_seconds"] / row["now"]["cpu_seconds"]
     return pages.filled(NAME, {"commands": commands, "table": TABLE})
-
-
-def times_less(row: Row) -> float | None:
-    """Return the ratio of a command's processor seconds before and now, or None."""
-    return None if row["before"] is None else row["before"]["cpu_seconds"] / row["now"]["cpu_seconds"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    parser = pages.command_line(NAME, __doc__, module="experiments.scaling.commands", quick="only what takes seconds")
+    parser = pages.command_line(NAME, __doc__, module="tests.load.commands", quick="only what takes seconds")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="the working tree of an earlier version")
     options = parser.parse_args(arguments)
     if options.before is not None and not (options.before / "darrm" / "__init__.py").is_file():
@@ -122,7 +99,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if command.quick or not options.quick:
                     known = earlier.get(command.typed, {}).get("before")
                     earlier[command.typed] = measure(command, Path(work), before, known)
-                    print(f"{command.what}: {earlier[command.typed]['now']}", flush=True)
                 pages.write_json(data, [earlier[one.typed] for one in COMMANDS if one.typed in earlier])
     return pages.finish(folder, page(pages.read_json(data)))
 
