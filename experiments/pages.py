@@ -54,6 +54,30 @@ def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
+def in_bold(
+    head: Sequence[str],
+    rows: Iterable[tuple[Sequence[object], Mapping[str, float]]],
+    names: Sequence[str],
+    *,
+    last: tuple[str, Sequence[str]] | None = None,
+) -> str:
+    """Tabulate numbers by name after some first cells, and before a last column, the largest of every row in bold.
+
+    >>> print(in_bold(["m"], [([1], {"a": 0.5, "b": 0.25})], ["a", "b", "c"]))
+    | m | a | b | c |
+    |---|---|---|---|
+    | 1 | **0.5000** | 0.2500 | – |
+    """
+    cells = []
+    for first, numbers in rows:
+        least = max(numbers.values()) - 5e-5
+        written = {name: f"**{value:.4f}**" if value >= least else f"{value:.4f}" for name, value in numbers.items()}
+        cells.append([*first, *(written.get(name, "–") for name in names)])
+    if last is None:
+        return table([*head, *names], cells)
+    return table([*head, *names, last[0]], [[*row, cell] for row, cell in zip(cells, last[1], strict=True)])
+
+
 def filled(name: str, *data: object, template: str = "page") -> str:
     """Fill a template of the experiment ``name``; the first of the ``data`` that has a value supplies it."""
     text = (TEMPLATES / name / f"{template}.template").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util.figures import BLACK, saved_figure, style
 from experiments.aggregators.settings import OPTIMA, RELEASED_FIRST, name_of
-from experiments.pages import Claim, Row, read_json, table
+from experiments.pages import Claim, Row, read_json
 
 MOST_LEVELS = 32  # kept of a long curve in the JSON
 SAME = 1e-9  # lies of 2⁻³⁶ and the searches' last digits are no difference
@@ -311,17 +311,6 @@ def _compared(K: int, C: int, m: int) -> Row:
     shares = {name_of(row): row.accuracy for row in made.rows}
     print(f"K = {K}, C = {C}, m = {m}: {shares['per query']:.4f}", flush=True)
     return {"voters": K, "classes": C, "m": m, "epsilon": EACH, "right": shares}
-
-
-def private_table(rows: Sequence[Row]) -> str:
-    """Tabulate the shares, the largest of a row in bold."""
-    cells = []
-    for row in rows:
-        best = max(row["right"].values())
-        shares = (row["right"].get(name) for name in SHOWN)
-        written = ("–" if x is None else f"**{x:.4f}**" if x >= best - 5e-5 else f"{x:.4f}" for x in shares)
-        cells.append([row["classes"], row["voters"], row["m"], *written])
-    return table(["C", "K", "m", *SHOWN], cells)
 
 
 def save_private(path: Path, rows: Sequence[Row]) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.aggregators.comparison import Comparison, decide, listed, private_table
+from experiments.aggregators.comparison import SHOWN, Comparison, decide, listed
 from experiments.aggregators.settings import name_of
-from experiments.pages import Claim, Row, filled, read_json, table
+from experiments.pages import Claim, Row, filled, in_bold, read_json
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def page(results: Results, *, quick: bool, part: str = "page") -> str:
         "quick": quick,
         "claims": results.claims,
         "two_classes": [_two_classes(getattr(results, name), name, title) for name, title in titles.items()],
-        "votes": _in_bold(["votes", "Q", "budget", "majority, no noise"], recorded, _ordered(recorded)),
+        "votes": in_bold(["votes", "Q", "budget", "majority, no noise"], recorded, _ordered(recorded)),
         "numbers": numbers,
         "more_classes": [
             {"classes": chosen[0].classes, "is_first": chosen is sections[0], "shares": shares_table(chosen)}
@@ -69,7 +69,7 @@ def page(results: Results, *, quick: bool, part: str = "page") -> str:
             for chosen in sections
         ],
         "plurality_votes": shares_table(plurality_votes) if plurality_votes else "",
-        "private_classes": private_table(results.private_classes),
+        "private_classes": _private_table(results.private_classes),
         "truth": "; ".join(
             f"{prior.removeprefix('votes:')} {share:.4f}"
             for prior, share in {row["prior"]: row["plurality"] for row in results.plurality_votes}.items()
@@ -83,42 +83,28 @@ def _two_classes(comparisons: Sequence[Comparison], name: str, title: str) -> Ro
     tables = {}
     for key in ("right", "accuracy"):
         rows = [([item.title], item.all_of(key)) for item in comparisons]
-        tables[key] = _in_bold(["workload"], rows, _ordered(rows)) if all(shares for _, shares in rows) else ""
+        tables[key] = in_bold(["workload"], rows, _ordered(rows)) if all(shares for _, shares in rows) else ""
     return {"name": name, "title": title, "absences": _absences(comparisons), **tables}
+
+
+def _private_table(rows: Sequence[Row]) -> str:
+    """Tabulate the shares of right labels of private voters."""
+    cells = [([row["classes"], row["voters"], row["m"]], row["right"]) for row in rows]
+    return in_bold(["C", "K", "m"], cells, SHOWN)
 
 
 def shares_table(comparisons: Sequence[Comparison]) -> str:
     """Tabulate the shares of right labels of more than two classes, between those of a guess and of the bound."""
     rows = [([item.title, f"{item.coin:.4f}"], item.all_of("right")) for item in comparisons]
     names = list(dict.fromkeys(name for _, shares in rows for name in shares))
-    return _in_bold(
-        ["workload", "a guess"], rows, names, ("none exceeds", [f"{item.at_most:.4f}" for item in comparisons])
-    )
+    bounds = [f"{item.at_most:.4f}" for item in comparisons]
+    return in_bold(["workload", "a guess"], rows, names, last=("none exceeds", bounds))
 
 
 def _ordered(rows: Iterable[tuple[Sequence[object], dict[str, float]]]) -> list[str]:
     """Name the aggregators that occur, in the order of the list."""
     names = {name for _, numbers in rows for name in numbers}
     return [name_of(item) for item in listed() if name_of(item) in names]
-
-
-def _in_bold(
-    head: Sequence[str],
-    rows: Sequence[tuple[Sequence[object], dict[str, float]]],
-    names: Sequence[str],
-    last: tuple[str, Sequence[str]] | None = None,
-) -> str:
-    """Tabulate numbers of aggregators after some first cells, and before a last one, the best of every row in bold."""
-    cells = [[*first, *(_cell(numbers.get(name), max(numbers.values())) for name in names)] for first, numbers in rows]
-    if last is None:
-        return table([*head, *names], cells)
-    return table([*head, *names, last[0]], [[*row, cell] for row, cell in zip(cells, last[1], strict=True)])
-
-
-def _cell(value: float | None, best: float) -> str:
-    if value is None:
-        return "–"
-    return f"**{value:.4f}**" if value >= best - 5e-5 else f"{value:.4f}"
 
 
 def _absences(comparisons: Sequence[Comparison]) -> list[str]:

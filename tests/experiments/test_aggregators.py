@@ -1,7 +1,5 @@
 """The comparison of aggregators: claims that can fail, expected label accuracy, and pages made from their data."""
 
-import json
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -20,13 +18,11 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments import pages
-from experiments.aggregators import __main__ as aggregators
 from experiments.aggregators import budgets
 from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide
-from experiments.aggregators.page import Results
 from experiments.aggregators.pictures import save_margins
 from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
-from experiments.aggregators.settings import name_of, plain_workloads, private_workloads
+from experiments.aggregators.settings import name_of
 from experiments.aggregators.votes import EnsembleVotes, available_of_ten_classes, digits
 from tests.planned import ONE, Oracle, share
 
@@ -102,32 +98,6 @@ def test_votes_on_ten_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.plurality_accuracy > 0.85
 
 
-@pytest.mark.slow
-def test_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
-    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
-    monkeypatch.setattr(aggregators, "plain_workloads", lambda *, quick: plain_workloads(quick=quick)[:2])
-    monkeypatch.setattr(aggregators, "private_workloads", lambda *, quick: private_workloads(quick=quick)[:1])
-    few = Workload(Voters(10, PrivacyParams("inf"), overlap=1), 1, PrivacyParams("0.5", "1e-5"), 3)
-    monkeypatch.setattr(aggregators, "plurality_workloads", lambda **_: [(few, Dirichlet())])
-    monkeypatch.setattr(
-        aggregators,
-        "plurality_vote_workloads",
-        lambda K, C, **_: [replace(few, voters=replace(few.voters, K=K), classes=C)],
-    )
-    assert aggregators.main(["--quick", "--output", str(tmp_path)]) == 0
-    for name in ("plain", "private"):
-        assert (tmp_path / f"aggregators/{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert json.loads((tmp_path / f"aggregators/{name}.json").read_text())[0]["options"][0]["name"] == "ours"
-    pages = ("aggregators", "aggregators_two_classes", "aggregators_more_classes")
-    text = "".join((tmp_path / f"{name}.md").read_text() for name in pages)
-    assert text.count("A shortened run") == 3
-    assert "digits, odd or even, 11 voters" in text
-    assert "*subsampling* is absent (everywhere)" in text
-    assert "## 3 classes" in text
-    assert "digits, 50 voters" in text
-
-
 def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: tuple[type[Mechanism], ...] = (*MECHANISMS[-1:], Oracle)
     found, options = compare(ONE, mechanisms=asked)
@@ -160,27 +130,8 @@ def test_a_plurality_workload_is_compared_by_shares_of_right_labels() -> None:
     assert found.of("nothing") is None
 
 
-def test_the_page_is_of_all_workloads() -> None:
-    results = Results.read(DOCS / "reproduction/aggregators")
-    assert {(entry.workload["K"], entry.workload["queries"]) for entry in results.plain} >= {
-        (K, Q) for K in (11, 101, 251, 1001) for Q in (1, 100, 1000)
-    }
-    assert {tuple(entry.workload[name] for name in ("classes", "K", "queries")) for entry in results.pluralities} == {
-        (C, K, Q) for C in (3, 10, 150) for K in (50, 250, 1000, 5000) for Q in (1, 100, 1000, 10_000)
-    }
-
-
 FOLDER = Path(__file__).parents[2] / "docs" / "reproduction" / "aggregators"
 SAVED: list[dict[str, Any]] = pages.read_json(FOLDER / "budgets.json")
-
-
-def test_the_data_are_of_the_panels_and_every_name_is_drawn_somewhere() -> None:
-    assert [panel["title"] for panel in SAVED] == [title for title, *_ in budgets.PANELS]
-    for number, panel in enumerate(SAVED):
-        budgeted = [float(epsilon) for epsilon in budgets.PANELS[number][2].split()]
-        assert [point["epsilon"] for point in panel["points"]] == budgeted
-    names = {name for panel in SAVED for point in panel["points"] for name in point["right"]}
-    assert set(budgets.LINES) <= names
 
 
 @pytest.mark.slow

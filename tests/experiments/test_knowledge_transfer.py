@@ -1,4 +1,3 @@
-import json
 import shutil
 from typing import Any
 
@@ -24,25 +23,6 @@ from experiments.teachers import TeacherVotes
 
 QUICK = ("--dataset", "digits", "--quick", "--jobs", "1", "--quiet")
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "knowledge_transfer"
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("quick")
-    assert main([*QUICK, "--output", str(folder)]) == 0
-    return folder, json.loads((folder / "knowledge_transfer" / "digits.json").read_text())
-
-
-@pytest.mark.slow
-def test_the_whole_pipeline_runs_on_digits(quick: tuple[Path, dict[str, Any]]) -> None:
-    folder, result = quick
-    assert (folder / "knowledge_transfer" / "digits.png").stat().st_size > 10_000
-    assert {row["aggregator"] for row in result["labels"]} == set(settings.AGGREGATORS)
-    assert result["each_spent"]["epsilon"] <= result["each"]["epsilon"]
-    assert all(0.0 <= row["all_draws"]["mean"] <= 1.0 for row in result["labels"])
-    students = {row["labels"]: row["accuracy"] for row in result["students"]}
-    assert students.keys() == {*settings.AGGREGATORS, "non-private student", "fully supervised"}
-    assert students["fully supervised"] > 0.9
 
 
 def test_right_labels_of_flipped_answers_by_enumeration() -> None:

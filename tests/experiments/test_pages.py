@@ -141,6 +141,37 @@ def test_a_page_is_what_its_program_writes_from_its_data(name: str, tmp_path: Pa
         assert (DOCS / picture).exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("aggregators", "--quick"),
+        ("audits", "--quick"),
+        ("boundary", "--quick"),
+        ("fresh", "--quick --figure digits"),
+        ("knowledge_transfer", "--quick --dataset digits --jobs 1 --quiet"),
+        ("next_word", "--quick --all"),
+        ("scaling", "--quick --sizes 7,41"),
+        ("sensitivity", "--figure 2 --figure 3"),
+        ("simulations", "--figure 2 --figure table3"),
+        ("tested", "--quick --figure agreeing"),
+    ],
+)
+def test_a_short_run_writes_its_data_pictures_and_page(
+    name: str, arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
+    assert started(PAGES[name], [*arguments.split(), "--output", str(tmp_path)], monkeypatch) == 0
+    made = {path.suffix for path in (tmp_path / name).iterdir()}
+    assert made - {".npy", ".npz", ".safetensors", ""} <= {".json", ".png"}
+    assert ".png" in made or name == "boundary"
+    text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) > 20
+    assert started(PAGES[name], ["--page", "--output", str(tmp_path)], monkeypatch) == 0
+    rewritten = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+    assert rewritten == text or name == "aggregators"  # which says of a quick run that it is short
+
+
 def test_two_pages_elsewhere_are_made_from_their_data() -> None:
     assert plurality_page.page(DOCS / "aggregators") == (ROOT / "docs" / "plurality.md").read_text(encoding="utf-8")
     data = read_json(ROOT / "docs" / "scale" / "scale.json")

@@ -20,7 +20,6 @@ from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.theorem_6 import gaussian_renyi
 from darrm.util.progress import StatusLine, status_line
 from darrm.votes import ABSTAIN, Votes
-from experiments.kept import kept
 from experiments.pages import differences, read_json, write_json
 from experiments.pate import accounting
 from experiments.pate.__main__ import main
@@ -47,19 +46,6 @@ def recorded() -> Recorded:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run(STUDIES["mnist"], recorded(), tmp_path / "kept", StatusLine(enabled=False))
-
-
-def test_kept_results_are_computed_once_for_each_digest(tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    def compute() -> dict[str, int]:
-        calls.append(len(calls))
-        return {"call": len(calls)}
-
-    assert kept(tmp_path / "new", "stage", ["a", 1], compute) == {"call": 1}
-    assert kept(tmp_path / "new", "stage", ["a", 1], compute) == {"call": 1}
-    assert kept(tmp_path / "new", "stage", ["a", 2], compute) == {"call": 2}
-    assert len(calls) == 2
 
 
 @pytest.mark.slow

@@ -2,8 +2,7 @@
 
 import pytest
 
-from experiments.scaling.measuring import measure, measure_apart
-from experiments.scaling.page import Case
+from experiments.scaling import Case, measure, measure_apart
 
 
 def test_a_case_is_measured() -> None:

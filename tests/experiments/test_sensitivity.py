@@ -1,6 +1,5 @@
 """The reproduction of [S]: its functions against definitions, its files, and its command line."""
 
-import json
 import math
 from pathlib import Path
 
@@ -9,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.commands.command_line import run
 from darrm.random_dp.sample_size import sample_size
-from experiments.sensitivity import __main__ as sensitivity
 from experiments.sensitivity.curves import effort_bounds, index_share
 from experiments.sensitivity.kde import PEAK, density, mixture
 from experiments.sensitivity.mean import figure9
@@ -65,21 +62,6 @@ def test_the_density_integrates_to_one_and_one_record_moves_it_by_at_most_the_pe
     moved = data.copy()
     moved[0] = 5.0
     assert np.max(np.abs(density(data, grid) - density(moved, grid))) <= PEAK / 200 + 1e-12
-
-
-@pytest.mark.slow
-def test_the_command_writes_json_pictures_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(lambda: sensitivity.main(["--figure", "2", "--figure", "3", "--output", str(tmp_path)])) == 0
-    folder = tmp_path / "sensitivity"
-    assert {path.name for path in folder.iterdir()} == {f"figure{n}.{kind}" for n in (2, 3) for kind in ("json", "png")}
-    fields = json.loads((folder / "figure2.json").read_text())
-    row = fields["rows"][fields["columns"].index("gamma")]
-    assert row[0] == 0.001
-    assert row[1] == 5486187
-    page = (tmp_path / "sensitivity.md").read_text()
-    assert "## Figure 2" in page
-    assert "5486187" in page
-    assert "FAILS: m = o(" in capsys.readouterr().out
 
 
 def test_the_published_page_is_of_full_runs() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from darrm import priors
-from experiments.simulations import __main__ as simulations
 from experiments.simulations import curves, page
 
 DOCS = Path(__file__).parents[2] / "docs/reproduction/simulations"
@@ -68,20 +67,6 @@ def test_the_true_objective_wins_under_its_own_law() -> None:
         for curve in panel["curves"]:
             if curve["name"] != curves.TRUE:
                 assert true["mean"] < curve["errors"][0]["mean"]
-
-
-@pytest.mark.slow
-def test_one_figure_from_the_command_line(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    assert simulations.main(["--figure", "2", "--output", str(tmp_path)]) == 0
-    folder = tmp_path / "simulations"
-    assert sorted(path.name for path in folder.iterdir()) == ["figure2.json", "figure2.png"]
-    assert json.loads((folder / "figure2.json").read_text(encoding="utf-8"))["figure"] == "2"
-    assert simulations.main(["--figure", "table3", "--output", str(tmp_path)]) == 0
-    page = (tmp_path / "simulations.md").read_text(encoding="utf-8")
-    assert "## Figure 2" in page
-    assert "| K = 11, m = 7 |" in page
-    assert "| 10 | 6.4521 | 14.0328 | 0.1003 | 0.6452 | 0.1001 |" in page
 
 
 def test_the_share_of_right_labels_on_the_page() -> None:

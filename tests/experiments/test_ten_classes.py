@@ -55,9 +55,9 @@ def test_subsampling_is_the_plurality_of_every_choice_of_voters(m: int) -> None:
 
 def test_shares_right_ask_the_law_about_every_question() -> None:
     rng = np.random.default_rng(0)
-    votes = rng.integers(0, 10, size=(2, 40, K)).astype(np.uint8)
+    votes = rng.integers(0, 10, size=(2, 40, K)).astype(np.int8)
     votes[:, :, :5] = 7
-    truth = rng.integers(0, 10, size=40).astype(np.uint8)
+    truth = rng.integers(0, 10, size=40)
 
     def law(counts: np.ndarray) -> np.ndarray:
         return np.asarray(counts**2 / np.sum(counts**2, axis=1, keepdims=True))

@@ -1,0 +1,283 @@
+"""How time, memory and gap grow with the number of voters, from 7 to 100,001.
+
+    python -m experiments.scaling --quick          # below a minute
+    python -m experiments.scaling                  # up to K = 5,001; the free ones there take minutes each
+    python -m experiments.scaling --long           # K = 20,001 and 100,001 as well
+    python -m experiments.scaling --only uniform   # these alone; the other measurements stay
+
+Writes OUTPUT/scaling/scaling.json and .png, and OUTPUT/scaling.md from the JSON.
+
+One run measures the paper's whole linear program in cvxpy against the production solver, then the production solver
+alone. Every solve runs in a separate process, and three times unless it takes more than a minute: the run of median
+seconds is kept. The floor of any method is one separation pass over every row.
+"""
+
+import json
+import math
+import multiprocessing
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, product, starmap
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+
+from darrm import priors
+from darrm.commands.command_line import run
+from darrm.commands.values import integers, real
+from darrm.majority import kernels
+from darrm.majority.corners import full_set_size, ratio_of
+from darrm.majority.dominating import DominatingFamily
+from darrm.optimize import SolveOptions
+from darrm.optimize.optimizer import optimize_table
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.util import checks
+from darrm.util.figures import saved_figure, style
+from experiments import pages
+from experiments.pages import Row
+
+NAME = "scaling"
+DELTAS, SHAPES, ALLOWANCES, LOOPS = ("0", "1e-5"), ("free", "monotone"), (5, 10), ("compiled", "numpy")
+REFERENCE_SIZES = (7, 9, 11, 13)
+QUICK_SIZES, SIZES, LONG_SIZES = (41, 101, 301), (41, 101, 301, 1001, 2001, 5001), (20_001, 100_001)
+NUMPY_SIZES = (101, 301, 1001)  # solved without compiled loops as well
+LONGEST_FREE = (10_001, 5, "1e-5", "free", "production")
+UNIFORM = (  # the default prior, which has no opinion of most numbers of ones
+    (2001, 5, "1e-5", "free"),
+    (5001, 5, "1e-5", "free"),
+    (20_001, 5, "1e-5", "monotone"),
+)
+EPSILON = "0.1"
+GAP, LARGE_GAP, LARGEST_TO_GAP = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
+TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
+RUNS, LONGEST_REPEATED = 3, 60.0  # the median run is shown; a solve that takes more seconds is run once
+GROUPS = ("reference", "alone", "uniform", "long")
+WARM_UP = 101  # voters of the solve before the measured one, at most
+
+
+@dataclass(frozen=True)
+class Case:
+    """One solve."""
+
+    K: int
+    m: int
+    each_delta: str
+    shape: str
+    solver: str
+    loops: str = "compiled"  # or "numpy"
+    prior: str = "common"  # or "uniform"
+
+
+# of a case or its measurement, to sort and compare
+case_of = attrgetter("prior", "K", "m", "each_delta", "shape", "solver", "loops")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Case):
+    """A solve: its seconds and memory, its error and bound."""
+
+    seconds: float
+    separation_seconds: float
+    rows_full_set: int
+    rows_used: int
+    rounds: int
+    expected_error: float
+    bound: float
+    relative_gap: float
+    status: str
+    method: str
+    peak_megabytes: float
+    runs: int = 1  # this one has the median time
+
+    @property
+    def over_floor(self) -> float:
+        """Total time in units of one separation pass."""
+        return self.seconds / self.separation_seconds
+
+
+def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str]) -> dict[str, list[Case]]:
+    """List what to measure, by group, small first."""
+    alone = product(sizes, ALLOWANCES, DELTAS, shapes, ("production",))
+    in_numpy = product([K for K in sizes if K in NUMPY_SIZES], ALLOWANCES, DELTAS, shapes, ("production",), ("numpy",))
+    groups = {
+        "reference": product(reference_sizes, (3,), ("1e-5",), ("free",), ("reference", "production")),
+        "alone": chain(alone, in_numpy),
+        "uniform": [(*case, "production", "compiled", "uniform") for case in UNIFORM],
+        "long": [*product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)), LONGEST_FREE],
+    }
+    found = {name: list(starmap(Case, group)) for name, group in groups.items()}
+    if not kernels.is_available():
+        return {name: [replace(case, loops="numpy") for case in group] for name, group in found.items()}
+    return found
+
+
+def measure(case: Case, time_limit: float) -> Measurement:
+    """Solve one case in this process and measure it."""
+    problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
+    options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
+    prior = priors.parse(case.prior)
+    # imports, compiled code and first calls are not measured
+    kernels.WORK.nanoseconds = kernels.LOADING if case.loops == "compiled" else -math.inf
+    warm_up = Problem.from_allowance(Voters(min(case.K, WARM_UP), problem.voters.each), case.m)
+    optimize_table(warm_up, prior=prior, shape=case.shape, solver=case.solver)
+    started = time.perf_counter()
+    table = optimize_table(problem, prior=prior, shape=case.shape, solver=case.solver, options=options)
+    seconds = time.perf_counter() - started
+    family, ratio = DominatingFamily(problem.voters), ratio_of(problem.target.exact_epsilon)
+    family.maxima(table.gamma.half, ratio)  # fills the caches
+    started = time.perf_counter()
+    family.maxima(table.gamma.half, ratio)
+    separation = time.perf_counter() - started
+    optimality, provenance = table.optimality, table.provenance
+    if optimality is None:
+        raise ValueError("an optimized table says how good it is")
+    return Measurement(
+        **asdict(case),
+        seconds=seconds,
+        separation_seconds=separation,
+        rows_full_set=full_set_size(problem.voters),
+        rows_used=int(provenance.get("rows generated", provenance.get("rows written", "0"))),
+        rounds=int(provenance.get("rounds", "1")),
+        expected_error=optimality.value,
+        bound=optimality.bound,
+        relative_gap=optimality.gap / optimality.value if optimality.value > 0.0 else 0.0,
+        status=optimality.status,
+        method=table.certificate.method,
+        peak_megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+    )
+
+
+def measure_apart(case: Case, time_limit: float) -> Measurement:
+    """Solve one case in a new process."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        return pool.submit(measure, case, time_limit).result()
+
+
+def median_run(case: Case, time_limit: float, runs: int) -> Measurement:
+    """Measure a case several times, or once if that takes long; return the run of median seconds."""
+    found = [measure_apart(case, time_limit)]
+    while len(found) < runs and found[0].seconds <= LONGEST_REPEATED:
+        found.append(measure_apart(case, time_limit))
+    median = sorted(found, key=attrgetter("seconds"))[len(found) // 2]
+    return replace(median, runs=len(found))
+
+
+def exponent(measurements: Sequence[Measurement]) -> float:
+    """Fit seconds ~ K^a over the sizes of one series, K ≥ 101; NaN with fewer than two sizes."""
+    points = [(item.K, item.seconds) for item in measurements if item.K >= 101]
+    sizes, seconds = np.log(np.array(points).reshape(-1, 2)).T
+    return float(np.polyfit(sizes, seconds, 1)[0]) if len(points) >= 2 else float("nan")
+
+
+def series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, str, str], list[Measurement]]:
+    """Group the production solves with one kind of loops by (m, Δ, shape)."""
+    groups = defaultdict(list)
+    for item in measurements:
+        if item.K not in REFERENCE_SIZES and item.loops == loops and item.prior == "common":
+            groups[item.m, item.each_delta, item.shape].append(item)
+    return groups
+
+
+def summary(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
+    """Compute the page's speed-ups over the reference, and growth exponents."""
+    production = {(item.K, item.m): item for item in measurements if item.solver == "production"}
+    twins = [(item, production[item.K, item.m]) for item in measurements if item.solver == "reference"]
+    speedups = [
+        {
+            "K": item.K,
+            "times_faster": item.seconds / twin.seconds,
+            "difference": abs(item.expected_error - twin.expected_error),
+        }
+        for item, twin in twins
+    ]
+    exponents = [
+        {"m": m, "delta": delta, "shape": shape, "loops": loops, "exponent": exponent(items)}
+        for loops in LOOPS
+        for (m, delta, shape), items in series(measurements, loops).items()
+    ]
+    return {"speedups": speedups, "exponents": exponents}
+
+
+def draw(path: Path, measurements: Sequence[Measurement]) -> None:
+    """Draw seconds over K, with the floor."""
+    lines = {
+        f"{shape}, m = {m}, Δ = {delta}": ("seconds", items)
+        for (m, delta, shape), items in series(measurements, "compiled").items()
+    }
+    others = {
+        "one separation pass (Δ = 0)": ("separation_seconds", (10, "0", "monotone", "production", "compiled")),
+        "the same in numpy": ("separation_seconds", (10, "0", "monotone", "production", "numpy")),
+        "free, m = 3, Δ = 1e-5": ("seconds", (3, "1e-5", "free", "production", "compiled")),
+        "every row, cvxpy (Δ = 1e-5)": ("seconds", (3, "1e-5", "free", "reference", "compiled")),
+    }
+    for label, (quantity, case) in others.items():
+        lines[label] = quantity, [one for one in measurements if case_of(one) == ("common", one.K, *case)]
+    with saved_figure(path, width=9.0, height=6.0) as figure:
+        axes = figure.add_subplot()
+        for place, (label, (quantity, items)) in enumerate(lines.items()):
+            values = [getattr(item, quantity) for item in items]
+            axes.loglog([item.K for item in items], values, label=label, **style(place).line(len(items)))
+        title = f"Optimal and proven noise functions (ε = {EPSILON}, common prior)"
+        axes.set(xlabel="K, number of voters", ylabel="seconds, proof included", title=title)
+        axes.grid(alpha=0.3, which="both")
+        figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+
+
+def page(measurements: Sequence[Measurement]) -> str:
+    """Fill the page."""
+    limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": LARGEST_TO_GAP}
+    by_prior = {prior: [item for item in measurements if item.prior == prior] for prior in ("common", "uniform")}
+    return pages.filled(NAME, by_prior, summary(measurements), limits)
+
+
+def read_measurements(path: Path) -> list[Measurement]:
+    """Read the measurements of an earlier run."""
+    return [Measurement(**item) for item in pages.read_json(path)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    parser = pages.command_line(NAME, __doc__, quick="up to K = 301, below a minute")
+    parser.add_argument("--long", action="store_true", help="K = 10,001 free, 20,001 and 100,001 monotone as well")
+    parser.add_argument("--only", choices=GROUPS, help="measure these alone and keep the rest, as --keep does")
+    parser.add_argument("--sizes", metavar="K,K,...", help="other sizes for the production solver")
+    parser.add_argument("--keep", action="store_true", help="add to the measurements that the folder already holds")
+    parser.add_argument("--shapes", default=",".join(SHAPES), metavar="SHAPE,...", help="default free,monotone")
+    limit = "of row generation a solve (default 600)"
+    parser.add_argument("--time-limit", default=TIME_LIMIT, metavar="SECONDS", help=limit)
+    options = parser.parse_args(arguments)
+    sizes: Sequence[int] = QUICK_SIZES if options.quick else SIZES
+    if options.sizes is not None:
+        sizes = integers("--sizes", options.sizes)
+    shapes, time_limit = options.shapes.split(","), real("--time-limit", options.time_limit)
+    for shape in shapes:
+        checks.one_of(SHAPES, shape=shape)
+    folder = pages.data_folder(options, NAME)
+    path = folder / "scaling.json"
+    if not options.page:
+        groups = cases(sizes, REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES, shapes)
+        usual = {"reference": not options.keep, "alone": True, "uniform": not options.quick, "long": options.long}
+        names = [options.only] if options.only else [name for name, wanted in usual.items() if wanted]
+        todo = [case for name in names for case in groups[name]]
+        earlier = read_measurements(path) if (options.keep or options.only) and path.exists() else []
+        measurements = [item for item in earlier if case_of(item) not in set(map(case_of, todo))]
+        for case in todo:
+            measurements.append(median_run(case, time_limit, 1 if options.quick else RUNS))
+            print(f"{case}: {measurements[-1].seconds:.3f} s, {measurements[-1].status}", flush=True)
+            measurements.sort(key=case_of)
+            pages.write_json(path, [asdict(item) for item in measurements])
+        print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
+        draw(folder / "scaling.png", measurements)
+    return pages.finish(folder, page(read_measurements(path)))
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

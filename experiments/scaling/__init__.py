@@ -1,1 +1,0 @@
-"""How time and rows grow with the number of voters, and the speed of releases."""
