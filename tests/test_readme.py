@@ -16,7 +16,9 @@ from darrm.majority import baselines
 from darrm.plan import plan
 from darrm.plan.mechanisms import named
 from darrm.priors import Independent
+from darrm.privacy import at_most
 from experiments.knowledge_transfer import __main__ as knowledge_transfer
+from experiments.pages import read_json
 from experiments.pate import __main__ as pate
 
 ROOT = Path(__file__).parent.parent
@@ -212,6 +214,13 @@ def test_what_is_gained_over_simple_rules_is_what_the_readme_says() -> None:
         *(gamma.share_right(even) for gamma in (gammas[0], gammas[1], true)),
     ]
     assert list(said.groups()) == [f"{100.0 * (1.0 - share):.3g}" for share in right if share is not None]
+
+
+def test_the_votes_of_the_paper_cost_what_the_readme_says() -> None:
+    said = re.search(r"(\S+), 1e-5\)-DP in a way that may be published; the paper's private figure is (\S+) ", README)
+    mnist, *_ = read_json(ROOT / "docs" / "reproduction" / "pate_votes" / "pate_votes.json")
+    assert said is not None
+    assert said.groups() == (f"({at_most(mnist['tested'], 3)}", f"{mnist['printed']['epsilon']:.2f}")
 
 
 def test_uses_that_must_be_seen_are_seen() -> None:

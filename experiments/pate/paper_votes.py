@@ -1,0 +1,161 @@
+"""Analyze the votes of the teachers of [P] itself: its Tables 1 and 2, and what the same runs cost by our bounds.
+
+    python -m experiments.pate.paper_votes --votes FOLDER --output docs/reproduction
+
+FOLDER holds mnist_250_teachers.npy, svhn_250_teachers.npy and adult_250_teachers.npy, the histograms that the authors
+published for their analysis: https://github.com/frhrdr/patepy has them in test_application/pate2018_test_data. They are
+not part of this project, so the page is written from OUTPUT/pate_votes/pate_votes.json, which keeps the figures only.
+"""
+
+import hashlib
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from darrm.commands.command_line import run
+from darrm.loss.renyi import DEFAULT_ORDERS, RenyiGridWarning
+from darrm.noisy_max.mechanisms import LNMax
+from darrm.numerics import Array
+from darrm.pate.analysis import Analysis, PateAggregator, PrivateFigureWarning, analyze
+from darrm.pate.confident import ConfidentGNMax
+from darrm.pate.gnss import printed_cost
+from darrm.pate.smooth_sensitivity import smooth_cost
+from darrm.util.files import check_regular
+from darrm.votes import Votes
+from experiments import pages
+from experiments.pages import Row
+from experiments.pate.settings import LNMAX, MNIST_WAY, SVHN_WAY, TABLE_2, Table2Row
+from experiments.tested import CHANCE, Setting, least_budget
+
+NAME = "pate_votes"
+_MOST_BYTES = 2**24
+_EARLY_ORDERS = DEFAULT_ORDERS[DEFAULT_ORDERS <= 9.0]  # moment l of the first paper on PATE is order l + 1; it has 8
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The votes on one data set, and the runs of [P] on the first of them."""
+
+    name: str
+    digest: str  # SHA-256 of the file
+    confident: ConfidentGNMax
+    queries: int
+    answered: int  # as printed in [P, Table 1]
+    row: Table2Row
+    laplace: tuple[tuple[int, float], ...]  # queries to LNMax, and the printed ε
+
+
+ARCHIVES = (
+    Archive(
+        "mnist",
+        "da4832fc6613b515a54918d4fa32fdeffca4e8330f576d77a273fa1ecdd0a423",
+        *(MNIST_WAY, 640, 286, TABLE_2[0], ((100, 2.04), (1_000, 8.03))),
+    ),
+    Archive(
+        "svhn",
+        "96b6497af4304283e666b7e963c8f4b86ef3355b34b2d6f9b250666d8d9dde3f",
+        *(SVHN_WAY, 8_500, 3_098, TABLE_2[1], ((500, 5.04), (1_000, 8.19))),
+    ),
+    Archive(
+        "adult",
+        "0b725d5d95b476f71f3ba74fcc879fc4a92e1d73690d2eabbf7645358ef15174",
+        *(SVHN_WAY, 1_500, 524, TABLE_2[2], ((500, 2.66),)),
+    ),
+)
+
+
+def read(folder: Path, archive: Archive) -> Votes:
+    """Read the histograms of one data set; `ValueError` if the file is another one than the authors'."""
+    path = folder / f"{archive.name}_250_teachers.npy"
+    check_regular(path, _MOST_BYTES)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != archive.digest:
+        raise ValueError(f"{str(path)!r} is not the file of the authors: its SHA-256 must be {archive.digest}")
+    return Votes.of_counts(np.load(path).astype(np.int64))
+
+
+def measure(votes: Votes, archive: Archive) -> Row:
+    """Compute the columns of [P] with its continuous noise, and the bounds of this library with discrete noise."""
+    row, asked = archive.row, votes[: archive.queries]
+    printed = _analyzed(
+        asked, replace(archive.confident, noise="continuous"), row.delta, np.append(DEFAULT_ORDERS, row.order)
+    )
+    weights, ours = printed.probabilities, _analyzed(asked, archive.confident, row.delta)
+    epsilon = printed.theorem_6.curve.best(row.delta, conversion="classic")
+    sensitivity = smooth_cost(printed, row.order, row.smoothness).sensitivity(weights, row.smoothness)
+    setting = Setting(
+        archive.queries, archive.confident.threshold, archive.confident.sigma_threshold, archive.confident.sigma_answer
+    )
+    tested, order = least_budget(asked, setting, row.delta, ours.data_independent_epsilon)
+    return {
+        "name": row.name,
+        "queries": archive.queries,
+        "delta": row.delta,
+        "order": row.order,
+        "printed": {
+            "answered": archive.answered,
+            "epsilon": row.epsilon,
+            "sensitivity": row.sensitivity,
+            "deviation": row.deviation,
+            "sanitized": row.sanitized,
+        },
+        "answered": printed.expected_answered,
+        "epsilon": epsilon.epsilon,
+        "best_order": epsilon.order,
+        "sensitivity": sensitivity,
+        "deviation": sensitivity * row.noise_scale,
+        "sanitized": epsilon.epsilon + printed_cost(row.order, row.smoothness, row.noise_scale),
+        "theorem_6": ours.epsilon_of(ours.theorem_6.curve),
+        "exact": None if ours.exact is None else ours.epsilon_of(ours.exact.curve),
+        "data_independent": ours.data_independent_epsilon,
+        "tested": tested,
+        "tested_order": order,
+        "laplace": [_laplace(votes[:count], count, row.delta, said) for count, said in archive.laplace],
+    }
+
+
+def _laplace(votes: Votes, queries: int, delta: float, printed: float) -> Row:
+    """Return ε of LNMax in the way of [P], with the orders of the first paper on PATE, and with all of ours."""
+    aggregator = LNMax(LNMAX.gamma, noise="continuous")
+    early, all_orders = (
+        run.theorem_6.curve.best(delta, conversion="classic").epsilon
+        for run in (_analyzed(votes, aggregator, delta, _EARLY_ORDERS), _analyzed(votes, aggregator, delta))
+    )
+    return {"queries": queries, "printed": printed, "epsilon": early, "all_orders": all_orders}
+
+
+def _analyzed(votes: Votes, aggregator: PateAggregator, delta: float, orders: Array = DEFAULT_ORDERS) -> Analysis:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivateFigureWarning)  # the authors published these votes
+        warnings.simplefilter("ignore", RenyiGridWarning)
+        return analyze(votes, aggregator, delta, orders=np.unique(orders))
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Fill the page."""
+    shown = [row | {"share": row["exact"] / row["printed"]["epsilon"]} for row in rows]
+    shares = {kind: [row[kind] / row["printed"]["epsilon"] for row in rows] for kind in ("tested", "exact")}
+    holds = {"tested": max(shares["tested"]) < 1.0, "exact": max(shares["exact"]) < 2.0 / 3.0}
+    return pages.filled(NAME, {"rows": shown, "chance": CHANCE, "shares": shares, "holds": holds})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write, or write the page again."""
+    parser = pages.command_line(NAME, __doc__, module="experiments.pate.paper_votes")
+    parser.add_argument("--votes", type=Path, metavar="FOLDER", help="the folder with the authors' three files")
+    options = parser.parse_args(arguments)
+    if options.votes is None and not options.page:
+        parser.error("--votes FOLDER is required: the folder with the authors' three files")
+    return pages.run_whole(
+        options,
+        f"{NAME}/{NAME}.json",
+        lambda: [measure(read(options.votes, archive), archive) for archive in ARCHIVES],
+        page,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
