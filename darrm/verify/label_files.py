@@ -14,13 +14,14 @@ import hashlib
 import re
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from io import BytesIO
 from itertools import chain, islice
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, BinaryIO
@@ -335,7 +336,7 @@ def read_labels(path: Path) -> LabelsFile:
         if path.suffix == ".csv":
             return _of_csv(path)
         with path.open("rb") as file:
-            return _of_npy(file, path.stat().st_size, partial(_mapped, path))
+            return _of_npy(mmap(file.fileno(), 0, access=ACCESS_READ))
     except TooLargeError as error:
         raise TooLargeError(f"{str(path)!r}: {error}") from None
     except (ValueError, csv.Error) as error:
@@ -356,29 +357,26 @@ def read_parquet_labels(paths: Sequence[Path]) -> LabelsFile:
     return found.file()
 
 
-def _mapped(path: Path, dtype: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
-    return np.memmap(path, dtype, "r", offset, (count,))
-
-
 def read_waiting(content: bytes) -> LabelsFile | None:
     """Read the labels that wait for delivery in a ledger, an .npy file; None if they are damaged."""
     try:
-        return _of_npy(BytesIO(content), len(content), lambda dtype, at, _: np.frombuffer(content[at:], dtype))
+        return _of_npy(content)
     except ValueError:
         return None
 
 
-def _of_npy(file: BinaryIO, size: int, load: Callable[[np.dtype[Any], int, int], NDArray[Any]]) -> LabelsFile:
+def _of_npy(content: bytes | mmap) -> LabelsFile:
+    head = BytesIO(content[: 2 * _LONGEST_LINE])
     try:
-        np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=_LONGEST_LINE)
+        np.lib.format.read_magic(head)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(head, max_header_size=_LONGEST_LINE)
     except (ValueError, TypeError, SyntaxError, EOFError, TokenError, OverflowError):  # whose messages quote the file
         raise ValueError("it does not begin as an .npy file of labels does") from None
     if len(shape) != 1 or dtype.kind not in "biufU" or not dtype.itemsize:
         raise ValueError("it is no row of numbers or text")
-    if file.tell() + shape[0] * dtype.itemsize != size:
+    if head.tell() + shape[0] * dtype.itemsize != len(content):
         raise ValueError("its header does not fit its size: it is damaged")
-    labels = load(dtype, file.tell(), shape[0]) if shape[0] else np.empty(0, dtype)
+    labels = np.frombuffer(content, dtype, offset=head.tell()) if shape[0] else np.empty(0, dtype)
     if dtype.kind in "bU" and labels.size:  # not every pattern of bits is a boolean, or Unicode
         most, raw = (1, "u1") if dtype.kind == "b" else (sys.maxunicode, f"{dtype.str[0]}u4")
         if int(labels.view(raw).max()) > most:
