@@ -33,6 +33,7 @@ from darrm.verify.formats import (
     Voters,
     exact_number,
     parse_json,
+    read,
     read_pair,
     read_plan,
 )
@@ -65,7 +66,9 @@ _MOST_BYTES = 2**24  # of a file of voters
 _PIECES, _BITS = 1024, 128
 _NEAR = 1e-8  # relative: floats on either side, and β that the prover makes larger
 _NUMBERS = ("epsilon", "delta", "order", "noisy_cost", "public_cost", "failure_probability")
-_FIELDS = {"format", *_NUMBERS, "conversion", "run"}, {"mechanism", "queries", "check", "parameters"}
+_CHECKS = {"data-dependent", "data-independent"}
+_RUN = {"mechanism": str, "queries": range(1, 10**12), "check": _CHECKS, "parameters": dict}
+_FIGURE = {**dict.fromkeys(_NUMBERS, float), "format": str, "conversion": object, "run": _RUN}
 _PARAMETERS = {"order", "deviation", "safety"}, {"order", "smoothness", "noise_scale", "safety"}
 _NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
 _MECHANISM = re.compile(
@@ -216,16 +219,16 @@ def judge_figure(content: bytes, ledgers: Mapping[str, LedgerAudit]) -> Iterator
     """Judge a published figure, and whether ledgers take it for a guarantee."""
     try:
         with ctx.workprec(_BITS):
-            yield from list(_judge_figure(parse_json(content), ledgers))
+            yield from list(_judge_figure(read(parse_json(content), _FIGURE), ledgers))
     except (ValueError, *MALFORMED) as error:
         yield Verdict(ESTIMATE, "it is a published figure", FALSE, f"{type(error).__name__}: {error}")
 
 
 def _judge_figure(told: Json, ledgers: Mapping[str, LedgerAudit]) -> Iterator[Verdict]:
-    epsilon, delta, order, noisy, public, chance = (Fraction(float(told[name])) for name in _NUMBERS)
-    run, parameters = told["run"], told["run"]["parameters"]
-    if (told.keys(), run.keys()) != _FIELDS or parameters.keys() not in _PARAMETERS:
-        raise ValueError("its fields are not those of a figure")
+    epsilon, delta, order, noisy, public, chance = (Fraction(told[name]) for name in _NUMBERS)
+    run, parameters = told["run"], read(told["run"]["parameters"], dict.fromkeys(told["run"]["parameters"], float))
+    if parameters.keys() not in _PARAMETERS:
+        raise ValueError("its parameters are those of no publication")
     safety = Fraction(parameters["safety"])
     of_parameters = [value for name, value in parameters.items() if name != "safety"]
     if not (0 < delta < 1 < order == parameters["order"] and min(of_parameters) > 0 <= min(safety, noisy)):
@@ -260,15 +263,14 @@ def _covers(stated: Fraction, due: float) -> bool:
 
 
 def _checks(run: Json, order: Fraction) -> Iterator[Between]:
-    read, queries = _MECHANISM.fullmatch(run["mechanism"]), run["queries"]
-    by_data = run["check"] == "data-dependent" and "deviation" not in run["parameters"]
-    if read is None or type(queries) is not int or queries < 1 or not (by_data or run["check"] == "data-independent"):
+    found, by_data = _MECHANISM.fullmatch(run["mechanism"]), run["check"] == "data-dependent"
+    if found is None or (by_data and "deviation" in run["parameters"]):
         raise ValueError("no run of PATE is published so")
-    if read[2] is not None and not by_data:
-        sigma, alpha = float(read[2]), float(order)
+    if found[2] is not None and not by_data:
+        sigma, alpha = float(found[2]), float(order)
         cost = alpha / (2.0 * sigma**2)
-        bit = renyi_of_bit(gaussian(sigma), alpha) if read[3] == "discrete" else Between(cost, cost)
-        yield Between(queries * bit.low, queries * bit.high)
+        bit = renyi_of_bit(gaussian(sigma), alpha) if found[3] == "discrete" else Between(cost, cost)
+        yield Between(run["queries"] * bit.low, run["queries"] * bit.high)
 
 
 def publication_cost(parameters: Json, order: Fraction) -> Between:
