@@ -27,7 +27,7 @@ TABLES = (GAMMA, PLURALITY, OPEN_TABLE)
 OPEN = 0  # the number of classes of open-set answers
 NO_GUARANTEE = (Fraction(10**400), Fraction(1))  # more than any (ε, δ)
 WEIGHT_ONE = 2**53  # the sum of the weights of a law on histograms
-_MOST_VALUES, _MOST_DIGITS = 2**19, 1000  # of JSON: values, digits of a whole number
+_MOST_VALUES, _MOST_DEPTH, _MOST_DIGITS = 2**19, 33, 1000  # of JSON: values, levels with the value itself, digits
 _COUNT, _QUERIES = range(1, 10**6 + 1), range(1, 10**12 + 1)  # of voters or classes
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?|[0-9]+/[0-9]+")
 _MOST_CHARACTERS = 8000  # of a decimal
@@ -197,11 +197,19 @@ def parse_json(content: bytes, *, may_be_infinite: bool = False) -> Json:
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=constant)
         json.dumps(value, ensure_ascii=False).encode()
+        is_deep = _depth(value) > _MOST_DEPTH
     except RecursionError:
-        raise ValueError("its lists are nested too deep") from None
+        is_deep = True
     except UnicodeEncodeError:
         raise ValueError("it holds half a surrogate pair, which is no text") from None
+    if is_deep:
+        raise ValueError(f"it is nested more than {_MOST_DEPTH - 1} levels deep")
     return value
+
+
+def _depth(value: Json) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -285,6 +285,7 @@ def two_labels(path: Path) -> None:
         ("c.parquet", two_labels),
         ("d.skops", lambda path: path.write_bytes(b"PK\x03\x04" + bytes(5000))),
         ("f.json", lambda path: path.write_text('{"a":' * 50_000)),
+        ("h.json", lambda path: path.write_text('{"format": ' + "[" * 33 + "]" * 33 + "}")),
         ("g.json", lambda path: path.write_text('{"format": "darrm-receipt 1", "ledger_digest": ' + "[" * 50_000)),
     ],
 )
