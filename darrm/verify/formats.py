@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from inspect import isfunction
 from typing import Any
 
 from darrm.verify.numbers import MOST_EPSILON, Point
@@ -27,7 +28,7 @@ TABLES = (GAMMA, PLURALITY, OPEN_TABLE)
 OPEN = 0  # the number of classes of open-set answers
 NO_GUARANTEE = (Fraction(10**400), Fraction(1))  # more than any (ε, δ)
 WEIGHT_ONE = 2**53  # the sum of the weights of a law on histograms
-_MOST_VALUES, _MOST_DEPTH, _MOST_DIGITS = 2**19, 33, 1000  # of JSON: values, levels with the value itself, digits
+_MOST_VALUES, _MOST_DEPTH, _MOST_DIGITS = 2**19, 32, 1000  # of JSON: values, levels, digits
 _COUNT, _QUERIES = range(1, 10**6 + 1), range(1, 10**12 + 1)  # of voters or classes
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?|[0-9]+/[0-9]+")
 _MOST_CHARACTERS = 8000  # of a decimal
@@ -196,20 +197,21 @@ def parse_json(content: bytes, *, may_be_infinite: bool = False) -> Json:
     constant = float if may_be_infinite else _float
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=constant)
-        json.dumps(value, ensure_ascii=False).encode()
-        is_deep = _depth(value) > _MOST_DEPTH
+        if "\\u" in text:  # the only way to write a surrogate
+            json.dumps(value, ensure_ascii=False).encode()
+        is_deep = _depth(value) > _MOST_DEPTH + 1
     except RecursionError:
         is_deep = True
     except UnicodeEncodeError:
         raise ValueError("it holds half a surrogate pair, which is no text") from None
     if is_deep:
-        raise ValueError(f"it is nested more than {_MOST_DEPTH - 1} levels deep")
+        raise ValueError(f"it is nested more than {_MOST_DEPTH} levels deep")
     return value
 
 
 def _depth(value: Json) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
+    return 1 + max((_depth(one) for one in inner if type(one) in {dict, list}), default=0)
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -255,11 +257,13 @@ def read(data: Json, form: Json) -> Json:
     if isinstance(form, dict):
         return _read_object(data, form)
     if isinstance(form, list) and isinstance(data, list):
-        forms = form * len(data) if len(form) == 1 else form
-        return tuple(read(value, one) for value, one in zip(data, forms, strict=True))
+        if len(form) > 1:
+            return tuple(read(value, one) for value, one in zip(data, form, strict=True))
+        one = form[0]
+        return tuple(map(one, data)) if isfunction(one) else tuple(read(value, one) for value in data)
     if isinstance(form, tuple):
         return None if data is None else read(data, form[1])
-    if callable(form) and not isinstance(form, type):
+    if isfunction(form):
         return form(data)
     if not _fits(data, form):
         expected = f"whole number from {form[0]:,} to {form[-1]:,}" if isinstance(form, range) else str(form)
@@ -297,8 +301,8 @@ def exact_number(text: Json) -> Fraction:
 
 
 def _from_0(data: Json, most: float = math.inf) -> float:
-    if not 0.0 <= read(data, float) <= most:
-        raise ValueError(f"{data!r} is no number from 0 to {most:g}")
+    if not _fits(data, float) or not 0.0 <= data <= most:
+        raise ValueError(f"{str(data)[:40]} is no number from 0 to {most:g}")
     return float(data)
 
 
