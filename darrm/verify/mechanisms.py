@@ -34,6 +34,7 @@ from darrm.verify.noisy_labels import (
     delta_of_label,
     gaussian,
     renyi_of_label,
+    wide_support,
 )
 from darrm.verify.numbers import Array, Enclosure, ball, upper_float
 
@@ -210,12 +211,9 @@ def _delta(mechanism: Mechanism, epsilon: Fraction, enough: float) -> Between:
 
 
 def _weights_of(mechanism: Mechanism, most: float) -> Array | None:
-    weights, width = log_weights_of(mechanism), 16
-    while min(-weights(np.array([-width, width], dtype=np.float64))) < _HELD:
-        width *= 2
-        if width > most:
-            return None
-    return np.exp(weights(np.arange(-width, width + 1).astype(np.float64)))
+    with suppress(TooWideError):
+        return np.asarray(np.exp(wide_support(log_weights_of(mechanism), _HELD, most)[1]))
+    return None
 
 
 def log_weights_of(mechanism: Mechanism) -> Callable[[Array], Array]:

@@ -230,6 +230,17 @@ def _noise_of(log_weights: Callable[[Array], Array], order: float) -> "_Noise":
         return _Noise(log_weights, order, *_ENDS[1])
 
 
+def wide_support(log_weights: Callable[[Array], Array], smallest: float, longest: float) -> tuple[Integers, Array]:
+    """Return whole numbers up to which log w falls to −``smallest``, and log w; `TooWideError` beyond ``longest``."""
+    width = 16
+    while min(-log_weights(np.array([-width, width], dtype=np.float64))) < smallest:
+        width *= 2
+        if width > longest:
+            raise TooWideError("noise this wide takes too long")
+    points = np.arange(-width, width + 1)
+    return points, log_weights(points.astype(np.float64))
+
+
 class _Noise:
     def __init__(
         self,
@@ -239,13 +250,7 @@ class _Noise:
         smallest: float = _ENDS[0][1],
     ) -> None:
         self.narrow, self.unheld = narrow, math.exp(-2.0 * narrow - 6.0)  # below it a noise is beyond −l or r
-        width = 16
-        while min(-log_weights(np.array([-width, width], dtype=np.float64))) < smallest:
-            width *= 2
-            if width > _LONGEST:
-                raise TooWideError("noise this wide takes too long")
-        points = np.arange(-width, width + 1)
-        logs = log_weights(points.astype(np.float64))
+        points, logs = wide_support(log_weights, smallest, _LONGEST)
         points = points[logs >= -smallest]
         if points.size < _SHORTEST:
             raise TooWideError("the noise is next to none")

@@ -252,21 +252,13 @@ def _sums(kinds: Sequence[Kind], delta: Fraction) -> Iterator[LossSum]:
         yield compose(kinds, common, delta)
         return
     step, work = largest, Fraction(0)
-    while step > _COARSEST * max(_size(points) for points, _ in kinds):  # most losses are far below the largest
+    size = max(sqrt(_second_moment(_distinct(points))) or float(max(points)[0]) for points, _ in kinds) or 1.0
+    while step > _COARSEST * size:  # most losses are far below the largest
         step /= 2
     while 2 * work <= _MOST_WORK:
         total = compose(kinds, step, delta)
         yield total
         work, step = products * (len(total.masses) + 2 * largest / step), step / 2
-
-
-def _size(points: Sequence[Point]) -> float:
-    """Estimate the root mean square of a loss: E[L²] is about twice the area below the profile."""
-    known = [(float(epsilon), float(height)) for epsilon, height in sorted(points)]
-    if len(known) == 1:
-        return known[0][0] or 1.0
-    areas = ((last - first) * (top + bottom) / 2.0 for (first, top), (last, bottom) in pairwise(known))
-    return sqrt(2.0 * sum(areas)) or 1.0
 
 
 def _common_step(kinds: Sequence[Kind]) -> Fraction | None:
@@ -306,10 +298,15 @@ def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[li
     >>> [[float(epsilon) for epsilon, _ in points] for points in telling_points([(line, 9)], Fraction(1, 1000), 3)]
     [[0.0, 0.5, 1.0]]
     """
-    profiles = [sorted(dict(sorted(points, reverse=True)).items()) for points, _ in kinds]
+    profiles = [_distinct(points) for points, _ in kinds]
     spread = sum(count * _second_moment(points) for points, (_, count) in zip(profiles, kinds, strict=True))
     tilt = sqrt(2.0 * log(1.0 / delta) / spread) if spread > 0.0 and 0 < delta < 1 else 0.0
     return [_thinned(points, tilt, max(2, most)) for points in profiles]
+
+
+def _distinct(points: Sequence[Point]) -> list[Point]:
+    """Sort points whose e^ε differ in floats, and of the others keep the smallest."""
+    return sorted({exp(point[0]): point for point in sorted(points, reverse=True)}.values())
 
 
 def _thinned(points: list[Point], tilt: float, most: int) -> list[Point]:

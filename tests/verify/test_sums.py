@@ -400,3 +400,10 @@ def test_limits_of_points() -> None:
     assert telling_points([([*line, (Fraction(4), Fraction(1))], 1)], SMALL, 9) == [line]
     far = [(Fraction(place * 100), Fraction(1, 2**place)) for place in range(8)]
     assert len(telling_points([(far, 1)], SMALL, 3)[0]) == 3
+
+
+def test_points_that_floats_do_not_tell_apart_are_one() -> None:
+    line = [(Fraction(place), Fraction(1, 2 + place)) for place in range(5)]
+    near = (1 + Fraction(1, 10**20), Fraction(1, 3) - Fraction(1, 10**20))
+    assert telling_points([([*line, near], 1)], SMALL, 4)[0] == telling_points([(line, 1)], SMALL, 4)[0]
+    assert composed_epsilon([([*line, near], 9)], SMALL) == composed_epsilon([(line, 9)], SMALL)
