@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +60,7 @@ from darrm.problem import Voters, is_open
 from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import checks
+from darrm.util.files import Json
 from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
 from darrm.votes import Votes
 
@@ -79,6 +80,7 @@ _MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; diff
 _LEAST_LOG_WEIGHT = -50.0  # of noise that counts
 
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
+Counts = TypeVar("Counts", Histogram, Array)
 Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
 _Seat = tuple[int, PrivacyParams, tuple[int, int, int, int]]  # number, guarantee, corner (a, b, u, v)
 _nodes = lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)
@@ -201,9 +203,9 @@ class Refutation:
         """Whether the labels refute a claim."""
         return any(bound.is_false for bound in self.bounds)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """Write the numbers as plain data."""
-        first, rows = self.bounds[0], list[dict[str, Any]]()
+        first, rows = self.bounds[0], list[dict[str, Json]]()
         for one in self.bounds:
             at = "delta" if one.is_epsilon else "order"
             rows.append({at: one.at, "refuted": one.refuted, "true": one.true, "claimed": one.claimed})
@@ -241,20 +243,20 @@ class Pair:
     def _votes(self, side: Array) -> tuple[Histogram, Array]:
         votes, chances = np.zeros((1, side.shape[1]), dtype=np.int64), np.ones(1)
         for n, each in zip(self.sizes.tolist(), side, strict=True):
-            said = np.flatnonzero(each)
-            ways = math.comb(n + said.size - 1, n)
+            likely = np.flatnonzero(each)
+            ways = math.comb(n + likely.size - 1, n)
             if len(votes) * ways > _MOST_VOTES:
                 raise TooLongError("private voters may vote in too many ways to be summed")
             own = np.zeros((ways, side.shape[1]), dtype=np.int64)
-            own[:, said] = histograms_of(n, said.size).counts
-            logs = gammaln(n + 1.0) - np.sum(gammaln(own + 1.0), axis=1) + own[:, said] @ np.log(each[said])
+            own[:, likely] = histograms_of(n, likely.size).counts
+            logs = gammaln(n + 1.0) - np.sum(gammaln(own + 1.0), axis=1) + own[:, likely] @ np.log(each[likely])
             sums = (votes[:, None] + own).reshape(-1, side.shape[1])
             votes, place = np.unique(sums, axis=0, return_inverse=True)
             chances = np.asarray(np.bincount(place.ravel(), np.outer(chances, np.exp(logs)).ravel()), dtype=np.float64)
         return votes, chances
 
 
-def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Any] | None, str, str]:
+def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
     """Attack the release in a file, see `attack`; return the numbers as plain data, a verdict, and its reason."""
     if draws > MOST_DRAWS:
         checks.fail("--attack", draws, f"at most {MOST_DRAWS:,}", "a million labels take seconds")
@@ -354,7 +356,7 @@ def _claims(charge: PrivacyCost, orders: tuple[float, ...]) -> list[Bound]:
     return bounds
 
 
-def _events(cells: NDArray[Any]) -> NDArray[Any]:
+def _events(cells: Counts) -> Counts:
     """Append the sums for every label to its counts with another, or the same, known label: (…, 2C) → (…, 3C)."""
     return np.concatenate([cells[..., ::2] + cells[..., 1::2], cells], axis=-1)
 
@@ -392,8 +394,8 @@ def _cells(aggregator: Released, pair: Pair, draws: int, rng: np.random.Generato
 def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) -> Histogram:
     votes = np.zeros((draws, laws.shape[1]), dtype=np.int64)
     for n, law in zip(sizes.tolist(), laws, strict=True):
-        said = np.flatnonzero(law)
-        votes[:, said] += n if said.size == 1 else rng.multinomial(n, law[said] / law[said].sum(), draws)
+        likely = np.flatnonzero(law)
+        votes[:, likely] += n if likely.size == 1 else rng.multinomial(n, law[likely] / law[likely].sum(), draws)
     return votes
 
 

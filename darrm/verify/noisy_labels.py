@@ -212,9 +212,9 @@ def delta_of_gaussian_label(sigma: float, epsilon: float) -> Between:
     theta = [_sum(np.exp(-(((points - half) / sigma) ** 2))) for half in (0.0, 0.5)]
     law = np.exp(-((points / (2.0 * sigma)) ** 2)) * np.where(points % 2 == 0, *theta)
     losses, total = (points + 1.0) / sigma**2, _sum(law)
-    told = losses > epsilon
-    delta = _sum(law[told] * -np.expm1(epsilon - losses[told])) / total
-    error = _RELATIVE * delta + 2.0**-50 * _sum(law[told] * losses[told]) / total
+    larger = losses > epsilon
+    delta = _sum(law[larger] * -np.expm1(epsilon - losses[larger])) / total
+    error = _RELATIVE * delta + 2.0**-50 * _sum(law[larger] * losses[larger]) / total
     return Between(max(0.0, delta - error), min(1.0, delta + error + math.exp(-_ENDS[0][1])))
 
 

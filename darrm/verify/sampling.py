@@ -99,8 +99,8 @@ def exact_deltas(
     directed, (drawn, whole) = sampling.is_directed, sampling.rate.as_integer_ratio()
 
     def sides() -> Iterator[Laws]:
-        for without, with_him in pairs:
-            mixed = [(whole - drawn) * a + drawn * b for a, b in zip(without, with_him, strict=True)]
+        for without, with_person in pairs:
+            mixed = [(whole - drawn) * a + drawn * b for a, b in zip(without, with_person, strict=True)]
             bare = [whole * a for a in without]
             yield from ((bare, mixed),) if back and directed else ((mixed, bare), (bare, mixed))[: 1 + directed]
 
@@ -125,8 +125,8 @@ def sides_of_laws(without: Array, gain: Array, rate: float, *, back: bool | None
 def sides_of_bits(bits: Array, reached: int, rate: float, *, back: bool | None = None) -> list[Sides]:
     """Return (Q, P − Q) of all numbers of ones that differ by the overlap, from Pr[0] and Pr[1]: (K + 1, 2)."""
     ones = np.array(list(pairs_of_ones(len(bits) - 1, reached)))
-    without, with_him = bits[ones[:, 0]], bits[ones[:, 1]]
-    gain = with_him - without
+    without, with_person = bits[ones[:, 0]], bits[ones[:, 1]]
+    gain = with_person - without
     rarer = np.where(without[:, 0] < 0.5, gain[:, 0], -gain[:, 1])  # differences near 1 lose digits
     return sides_of_laws(without, np.stack([rarer, -rarer], axis=1), rate, back=back)
 
@@ -137,10 +137,10 @@ def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[E
     for epsilon in epsilons:
         grown, low, high = math.exp(epsilon), 0.0, 0.0
         for q, gain in sides:
-            told = gain - math.expm1(epsilon) * q
+            excess = gain - math.expm1(epsilon) * q
             error = _OF_FLOATS * (np.abs(gain) + (grown - 1.0) * q)
-            low = max(low, float(np.max(np.sum(np.maximum(0.0, told - error), axis=1))))
-            high = max(high, float(np.max(np.sum(np.maximum(0.0, told + error), axis=1))))
+            low = max(low, float(np.max(np.sum(np.maximum(0.0, excess - error), axis=1))))
+            high = max(high, float(np.max(np.sum(np.maximum(0.0, excess + error), axis=1))))
             high += _NEXT_TO_NONE * bool(np.any(q <= 0.0))  # for underflow
         enclosed.append(Enclosure(Fraction(low), Fraction(min(1.0, high)), "all pairs of votes"))
     return enclosed

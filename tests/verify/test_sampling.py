@@ -1,4 +1,4 @@
-"""What a label costs a person who is rarely drawn: against every set, every sample and mpmath, and honest files."""
+"""The cost of a label for a person who is rarely drawn: against every set, every sample and mpmath; honest files."""
 
 import json
 import math
@@ -314,8 +314,8 @@ def test_an_honest_file_is_not_false_and_mostly_proved(kind: object, classes: in
     assert sum("drawn with" in one.claim and one.verdict == ASSUMED for one in verdicts) == 1
 
 
-def test_an_attack_draws_with_and_without_him() -> None:
-    """A label that shows nearly all, of somebody who takes part in half of the questions."""
+def test_an_attack_draws_with_and_without_the_person() -> None:
+    """A label that shows nearly all, of a person who takes part in half of the queries."""
     often = Subsampling(Fraction(1, 2))
     honest = NoisyMaximum(LNMax(2.0), voters(4, often), 2)
     result = attack(honest, 20_000, rng=np.random.default_rng(3))
@@ -327,7 +327,7 @@ def test_an_attack_draws_with_and_without_him() -> None:
     rarely = replace(honest, voters=voters(4, Subsampling(Fraction(1, 10))))
     less = rarely.privacy_cost().guarantee
     assert less is not None
-    assert less.epsilon < claim.refuted  # what it would be called if he were drawn rarely
+    assert less.epsilon < claim.refuted  # the claim for a person who is drawn rarely
 
 
 def test_costs_of_other_neighbors_are_not_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
