@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Self, TypeVar
 
 import numpy as np
@@ -509,15 +510,8 @@ def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
 
 
 def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple[Array, Array]:
-    if voters.per_voter is not None:
-        return GroupSet(voters, epsilon).maxima(gamma.half, -math.inf).broken[0][1].probabilities(voters)
-    separation = FullSet(voters, epsilon)
-    maxima = separation.family.maxima(gamma.half, separation.ratio)
-    level = int(np.argmax(maxima.costs))
-    row = separation.family.row(maxima, level)
-    if not gamma.is_monotone:
-        worse = separation.maxima(gamma.half, float(maxima.costs[level])).broken
-        row = max(worse, key=lambda item: item[0], default=(0.0, row))[1]
+    rows = FullSet(voters, epsilon) if voters.per_voter is None else GroupSet(voters, epsilon)
+    _, row = max(rows.maxima(gamma.half, -math.inf).broken, key=itemgetter(0))
     return row.probabilities(voters)
 
 
