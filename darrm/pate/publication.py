@@ -186,7 +186,7 @@ class Expected(Generic[Parameters]):
     sensitivity: float  # SS_β; on the scale of votes, the cost of one more vote
 
     @property
-    def loss(self) -> float:
+    def objective(self) -> float:
         """The expected ε plus two standard deviations of its noise, which a search minimizes [P, Section B.6]."""
         return self.epsilon + 2.0 * self.deviation
 
@@ -225,7 +225,7 @@ def search_parameters(
             break
     if not choices:
         raise refused[0]
-    return min(choices, key=attrgetter("loss"))
+    return min(choices, key=attrgetter("objective"))
 
 
 def expected_on_vote_scale(analysis: Analysis, parameters: PublicationParameters) -> Expected[PublicationParameters]:
@@ -248,7 +248,7 @@ def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> E
         for on_votes in (_OnVotes(analysis, float(order)) for order in np.asarray(orders, dtype=np.float64))
         for deviation in _DEVIATIONS.tolist()
     ]
-    return min(choices, key=attrgetter("loss"))
+    return min(choices, key=attrgetter("objective"))
 
 
 class _OnVotes:
@@ -341,4 +341,4 @@ def _search_at(analysis: Analysis, order: float) -> Expected[GnssParameters]:
         sensitivity = smooth.sensitivity(smoothness)
         scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
         choices.append(smooth.expected(GnssParameters(order, smoothness, scale), sensitivity))
-    return min(choices, key=attrgetter("loss"))
+    return min(choices, key=attrgetter("objective"))

@@ -153,19 +153,28 @@ def _published(analysis: Analysis, choice: Expected[Any], *, chosen: bool) -> Do
 
 def table_1_text(t: Json) -> str:
     """Format a row of Table 1 for a terminal."""
+    exact = {"epsilon, exact": "unknown for this noise"}
+    if t["epsilon_exact"] is not None:
+        exact = {
+            "epsilon, exact": f"{at_most(t['epsilon_exact'])}  at order {t['order_exact']:g} (both directions)",
+            "  one direction": at_most(t["epsilon_exact_one_direction"]),
+        }
+    figures = {
+        "answered": f"{t['answered']:.1f}  ({t['answered_is']})",
+        **exact,
+        "epsilon, Theorem 6": f"{at_most(t['epsilon_theorem_6'])}  at order {t['order_theorem_6']:g} (one direction)",
+        "as printed in [P]": f"{t['epsilon_as_printed']:.4f}  at order {t['order_as_printed']:g} (Theorems 6 and 5)",
+        "share of the check": f"{t['check_share']:.1%}",
+        "data-independent": f"{at_most(t['data_independent_epsilon'])}  for as many answers ({t['conversion']})",
+        "worst case": f"{at_most(t['worst_case_epsilon'])}  if every query is answered; public",
+    }
     lines = [
         f"{t['aggregator']}",
         f"{t['queries']} queries to {t['voters']} voters, {t['classes']} classes, delta = {at_most(t['delta'], 6)}",
         f"PRIVATE: {WARNING}.",
         "",
         "Table 1 row",
-        f"  answered              {t['answered']:.1f}  ({t['answered_is']})",
-        *_exact_lines(t),
-        f"  epsilon, Theorem 6    {at_most(t['epsilon_theorem_6'])}  at order {t['order_theorem_6']:g} (one direction)",
-        f"  as printed in [P]     {t['epsilon_as_printed']:.4f}  at order {t['order_as_printed']:g} (Theorems 6 and 5)",
-        f"  share of the check    {t['check_share']:.1%}",
-        f"  data-independent      {at_most(t['data_independent_epsilon'])}  for as many answers ({t['conversion']})",
-        f"  worst case            {at_most(t['worst_case_epsilon'])}  if every query is answered; public",
+        *_aligned(figures),
     ]
     if t["order_at_edge_of_grid"]:
         lines.append("  the best order is at the edge of the grid: other orders may give less")
@@ -174,59 +183,46 @@ def table_1_text(t: Json) -> str:
 
 def table_2_text(row: Json) -> str:
     """Format the publication of the cost by Theorem 6 for a terminal."""
-    title = "Table 2 row: Theorem 6, published by smooth sensitivity"
-    return "\n".join(["", title, *_published_lines(row, _table_2_lines)]) + "\n"
+    details, about = {}, "one direction of these votes; of both, unknown"
+    if "refused" not in row:
+        printed = row["gnss_cost_as_printed_in_theorem_23"]
+        note = "outside its range" if printed is None else f"{printed:.4f}, too small where order * beta > 1/4"
+        details = {
+            "beta": f"{row['beta']:.5f}",
+            "smooth sensitivity": f"{row['smooth_sensitivity']:.5f}",
+            "sigma_SS": f"{row['sigma_ss']:.3f}",
+            "cost of publishing": f"{at_most(row['gnss_cost'])}  (Theorem 23 as printed: {note})",
+        }
+    return _publication_text("Table 2 row: Theorem 6, published by smooth sensitivity", row, details, about)
 
 
 def vote_scale_text(row: Json) -> str:
     """Format the publication of the exact cost for a terminal."""
-    title = "The exact cost, published on the scale of votes"
-    return "\n".join(["", title, *_published_lines(row, _vote_scale_lines)]) + "\n"
+    details = {}
+    if "refused" not in row:
+        details = {
+            "one vote more": f"{row['one_vote']:.5f}",
+            "noise, in votes": f"{row['deviation']:.3f}",
+            "cost of publishing": at_most(row["cost"]),
+        }
+    return _publication_text("The exact cost, published on the scale of votes", row, details, "about these votes only")
 
 
-def _exact_lines(t: Json) -> list[str]:
-    if t["epsilon_exact"] is None:
-        return ["  epsilon, exact        unknown for this noise"]
-    return [
-        f"  epsilon, exact        {at_most(t['epsilon_exact'])}  at order {t['order_exact']:g} (both directions)",
-        f"    one direction       {at_most(t['epsilon_exact_one_direction'])}",
-    ]
-
-
-def _table_2_lines(row: Json) -> list[str]:
-    printed = row.get("gnss_cost_as_printed_in_theorem_23")
-    note = "outside its range" if printed is None else f"{printed:.4f}, too small where order * beta > 1/4"
-    return [
-        f"  beta                  {row['beta']:.5f}",
-        f"  smooth sensitivity    {row['smooth_sensitivity']:.5f}",
-        f"  sigma_SS              {row['sigma_ss']:.3f}",
-        f"  cost of publishing    {at_most(row['gnss_cost'])}  (Theorem 23 as printed: {note})",
-    ]
-
-
-def _vote_scale_lines(row: Json) -> list[str]:
-    return [
-        f"  one vote more         {row['one_vote']:.5f}",
-        f"  noise, in votes       {row['deviation']:.3f}",
-        f"  cost of publishing    {at_most(row['cost'])}",
-    ]
-
-
-def _published_lines(row: Json, details: Callable[[Document], list[str]]) -> list[str]:
+def _publication_text(title: str, row: Json, details: dict[str, str], about: str) -> str:
     if "refused" in row:
-        return [f"  refused: {row['refused']}"]
-    both = "deviation" in row
-    about = "about these votes only" if both else "one direction of these votes; of both, unknown"
-    return [
-        (
-            f"  epsilon               {at_most(row['epsilon'])}  at order {row['order']:g} "
-            f"({row['conversion']} conversion)"
-        ),
-        *details(row),
-        f"  sanitized epsilon     {at_most(row['sanitized_epsilon'])} +- {row['sanitized_deviation']:.4f}",
-        f"  too small with        probability {at_most(row['failure_probability'], 3)} (--safety), {about}",
-        f"  parameters chosen     {row['parameters_chosen']}",
-    ]
+        return f"\n{title}\n  refused: {row['refused']}\n"
+    figures = {
+        "epsilon": f"{at_most(row['epsilon'])}  at order {row['order']:g} ({row['conversion']} conversion)",
+        **details,
+        "sanitized epsilon": f"{at_most(row['sanitized_epsilon'])} +- {row['sanitized_deviation']:.4f}",
+        "too small with": f"probability {at_most(row['failure_probability'], 3)} (--safety), {about}",
+        "parameters chosen": row["parameters_chosen"],
+    }
+    return "\n".join(["", title, *_aligned(figures)]) + "\n"
+
+
+def _aligned(figures: dict[str, str]) -> list[str]:
+    return [f"  {name:<22}{figure}" for name, figure in figures.items()]
 
 
 BINS = 25
