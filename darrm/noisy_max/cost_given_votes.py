@@ -117,7 +117,7 @@ class _Tables:
     noise outside the tables.
     """
 
-    def __init__(self, noise: IntegerNoise, classes: int, finer: int, depth: float) -> None:
+    def __init__(self, noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> None:
         self.noise, self.classes, self.finer, self.depth = noise, classes, finer, depth
         self.reach, step = 1, max(1, int(noise.deviation / 8.0))
         # the noise exceeds the reach, on either side, with a probability below e^{−66 − depth}
@@ -184,9 +184,7 @@ class _Tables:
         return sums[:, index], sums[:, max(index - 2, 0)]
 
 
-@lru_cache(maxsize=16)
-def _tables_of(noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> _Tables:
-    return _Tables(noise, classes, finer, depth)
+_tables_of = lru_cache(maxsize=16)(_Tables)
 
 
 # log-probabilities of groups of classes, one row a move: before it, bounds on those after it from below and above

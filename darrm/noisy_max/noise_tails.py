@@ -120,21 +120,6 @@ class NoiseDifference:
         return max(int(np.searchsorted(-self.log_tails, -log_probability, side="right")) - 1, 0)
 
 
-def log1mexp(x: ArrayLike) -> NDArray[np.float64]:
-    """Compute log(1 − e^x) for x ≤ 0 without cancellation; −∞ at 0.
-
-    >>> round(float(log1mexp(-1e-20)), 9), float(log1mexp(-50.0))
-    (-46.05170186, -1.9287498479639178e-22)
-    """
-    values = np.asarray(x, dtype=np.float64)
-    if np.any(values > 0):
-        raise ValueError("log1mexp needs x <= 0: 1 - exp(x) would be negative")
-    with np.errstate(divide="ignore"):
-        near_zero = np.log(-np.expm1(values))
-        far = np.log1p(-np.exp(values))
-    return np.where(values > -np.log(2.0), near_zero, far)
-
-
 def check_noise(sigma: float, noise: str) -> None:
     """Raise `ValueError` unless the noise is known and its σ within the range of the bounds."""
     checks.positive(sigma=sigma)
@@ -191,7 +176,7 @@ def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> N
     if last > MOST_SUMMED:
         apart = np.where(points >= 1, points, 1 - points) - 0.5
         smaller = _round_up(log_ndtr(-apart / max(sigma, math.sqrt(0.5))))
-        return np.where(points >= 1, smaller, log1mexp(smaller))
+        return np.where(points >= 1, smaller, np.log1p(-np.exp(smaller)))  # smaller is below log ½
     return np.asarray(log_above(log_masses_of(DiscreteGaussian(sigma), -last, last))[last + points])
 
 

@@ -263,6 +263,4 @@ def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> i
     )
 
 
-@lru_cache(maxsize=64)
-def _laws(noise: IntegerNoise) -> TwoClasses:
-    return TwoClasses(noise)
+_laws = lru_cache(maxsize=64)(TwoClasses)
