@@ -230,10 +230,7 @@ def pate(
     with output.status_line() as line:
         read = Votes.read(votes, classes=classes, layout=layout, line=line)
         used = read[: _rows_wanted(queries, read.queries)]
-        if read.source_format == "labels" and read.voters > read.queries:
-            line.wipe()
-            shape = f"{read.queries:,} rows, which are queries, and {read.voters:,} columns, which are voters"
-            output.note(f"{votes.name} has {shape}: if a row is a voter, turn the votes round (votes.T)")
+        _note_shape(output, line, votes.name, read)
         line.show("Table 1")
         analysis = described.analyze(used, aggregator, delta)
         table_1 = table_1_row(analysis)
@@ -269,6 +266,14 @@ def _print(output: Output, line: StatusLine, text: str) -> None:
         line.wipe()
         output.print(text=lambda: text, document=dict)
         sys.stdout.flush()
+
+
+def _note_shape(output: Output, line: StatusLine, name: str, votes: Votes) -> None:
+    """Note that rows are queries if there are fewer of them than voters."""
+    if votes.source_format == "labels" and votes.voters > votes.queries:
+        line.wipe()
+        shape = f"{votes.queries:,} rows, which are queries, and {votes.voters:,} columns, which are voters"
+        output.note(f"{name} has {shape}: if a row is a voter, turn the votes round (votes.T)")
 
 
 def _read_scores(path: Path, queries: int) -> NDArray[np.float64]:

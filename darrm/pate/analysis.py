@@ -323,19 +323,14 @@ def analyze(
     answer = answer_of(aggregator)
     statistic = _statistic(votes, aggregator, scores)
     queries = len(counts)
-    pattern = _pattern(answered, queries, is_checked=statistic is not None)
-    probabilities = np.ones(queries) if pattern is None else pattern.astype(np.float64)
-    if isinstance(aggregator, CheckedGNMax) and statistic is not None and pattern is None:
-        probabilities = np.exp(aggregator.check.log_probabilities(statistic)[0])
+    pattern, probabilities = _answered(aggregator, statistic, answered, queries)
     one_check, in_theorem, exact_forward, exact_both = _check_costs(aggregator, statistic, grid, check)
     one_answer = _on(grid, answer.guarantee, answer_independent(answer, grid))
     label = exact = forward = None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
-        exact, forward = (
-            Evidence.of(EXACT, ExactAnswers(label, costs, one_answer), check_cost, probabilities)
-            for costs, check_cost in ((label.both, exact_both), (label.forward, exact_forward))
-        )
+        exact = Evidence.of(EXACT, ExactAnswers(label, label.both, one_answer), exact_both, probabilities)
+        forward = Evidence.of(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward, probabilities)
     analysis = Analysis(
         aggregator=aggregator,
         delta=delta,
@@ -382,16 +377,19 @@ def _statistic(votes: Votes, aggregator: PateAggregator, scores: ArrayLike | Non
     return aggregator.statistic(votes) if isinstance(aggregator, ConfidentGNMax) else None
 
 
-def _pattern(answered: ArrayLike | None, queries: int, *, is_checked: bool) -> NDArray[np.bool_] | None:
-    if answered is None:
-        return None if is_checked else np.ones(queries, dtype=bool)
-    pattern = np.asarray(answered)
+def _answered(
+    aggregator: PateAggregator, statistic: NDArray[np.int64] | None, answered: ArrayLike | None, queries: int
+) -> tuple[NDArray[np.bool_] | None, Array]:
+    """Return the pattern of answers, None if unknown, and the probability that each query is answered: (Q,) each."""
+    if answered is None and isinstance(aggregator, CheckedGNMax) and statistic is not None:
+        return None, np.exp(aggregator.check.log_probabilities(statistic)[0])
+    pattern = np.ones(queries, dtype=bool) if answered is None else np.asarray(answered)
     if pattern.dtype != bool or pattern.shape != (queries,):
         shape = f"{pattern.dtype} {pattern.shape}"
         checks.fail("answered", shape, f"{queries} booleans, one for each query", "for labels pass labels >= 0")
-    if not is_checked and not pattern.all():
+    if statistic is None and not pattern.all():
         raise ValueError("answered must be all True: this aggregator answers every query")
-    return pattern
+    return pattern, pattern.astype(np.float64)
 
 
 def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float64]) -> RenyiCurve:
