@@ -207,7 +207,7 @@ def histograms(prior: Prior, K: int, classes: int, most: int) -> tuple[NDArray[n
 
 def _are_few(K: int, classes: int, most: int) -> bool:
     """Return whether there are at most ``most`` partitions of K votes."""
-    # a partition stands for at most C! histograms: a bound that saves the counting
+    # a partition has at most C! histograms: the bound avoids counting the partitions
     if math.comb(K + classes - 1, K) > most * math.factorial(classes):
         return False
     return number_of_partitions(K, min(K, classes)) <= most

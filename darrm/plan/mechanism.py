@@ -39,9 +39,9 @@ def rounded(value: Fraction | float, rounding: str = ROUND_FLOOR) -> Fraction:
 
 @contextmanager
 def as_plan_error() -> Iterator[None]:
-    """Make the `ValueError` of a check of ranges or sizes the reason for which a plan leaves a mechanism out.
+    """Turn the `ValueError` of a check of ranges or sizes into a `PlanError`: a plan leaves the mechanism out.
 
-    Nothing else belongs inside: any other error in a mechanism ends the plan.
+    Put only such checks inside. Any other error in a mechanism has to end the plan.
     """
     try:
         yield
@@ -112,7 +112,10 @@ class Proposal:
 
 
 class Mechanism:
-    """A mechanism with one parameter. A subclass defines `at`; an instance belongs to one workload."""
+    """A mechanism with one parameter. A subclass defines `at`; an instance belongs to one workload.
+
+    A plan leaves out a mechanism that raises `PlanError`, with its message; any other error ends the plan.
+    """
 
     slug: ClassVar[str] = ""  # the name in commands and files
     name: ClassVar[str] = ""  # for readers
@@ -132,10 +135,10 @@ class Mechanism:
     unused: float = 1e-7  # a search ends if this part of ε is left
     rough: float = 1e-4  # replaces ``unused`` until the best mechanism is calibrated again
     narrow: float = 2e-6  # a search ends if the rate is known to this part
-    hope: float = math.inf  # the budget admits at most so many times the rate of an estimate
+    hope: float = math.inf  # the largest factor from the rate of an estimate to an admitted rate
     goal: float | None = None  # first the smallest rate is tried that beats the best so far by this relative difference
     followed: int = 3  # instances that are calibrated to the end, best start first
-    is_refined: bool = False  # `finish` makes a proposal more accurate: a trial does not show what is reached
+    is_refined: bool = False  # `finish` makes a proposal more accurate, so a trial does not show the final accuracy
 
     def __init__(self, search: Search, workload: Workload) -> None:
         self.search, self.workload = search, workload

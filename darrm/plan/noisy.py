@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ from darrm.numerics.integer_noise import (
     AsymmetricNoise,
     DiscreteGaussian,
     DiscreteLaplace,
-    IntegerNoise,
 )
 from darrm.numerics.special import softmax
 from darrm.plan.accuracy import MOST_PLANNED, Law
@@ -90,13 +89,15 @@ class NoisyProposal(Proposal):
 
     def __init__(self, workload: Workload, drawn: Drawn, settings: Mapping[str, float], law: Law | None = None) -> None:
         threshold = None
-        if is_open(workload.classes):
-            noise = _noise_of(drawn)
-            with as_plan_error():
-                threshold = least_threshold(noise, delta_of_threshold(workload), moved=drawn.reached)
-            settings = {**settings, "threshold": threshold}
-            law = partial(answering_probabilities, noise, threshold=threshold)
-        super().__init__(law or WinningLaw(_noise_of(drawn)), settings)
+        if law is None:  # a selection mechanism comes with its law
+            noise = cast("mechanisms.NoisyMax", drawn).law
+            law = WinningLaw(noise)
+            if is_open(workload.classes):
+                with as_plan_error():
+                    threshold = least_threshold(noise, delta_of_threshold(workload), moved=drawn.reached)
+                settings = {**settings, "threshold": threshold}
+                law = partial(answering_probabilities, noise, threshold=threshold)
+        super().__init__(law, settings)
         self._released = NoisyMaximum(drawn, workload.voters, workload.classes, threshold)
 
     @cached_property
@@ -353,11 +354,6 @@ def delta_of_threshold(workload: Workload) -> float:
     if not share > LEAST_DELTA:
         raise PlanError("a threshold hides the answers of single voters but for a delta, and the total has none")
     return share
-
-
-def _noise_of(drawn: Drawn) -> IntegerNoise:
-    noise: IntegerNoise = getattr(drawn, "law", None) or getattr(drawn, "noise")  # noqa: B009 (both kinds)
-    return noise
 
 
 def _gaussian_curve(rate: float) -> RenyiCurve:

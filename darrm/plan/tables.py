@@ -95,7 +95,7 @@ class TableProposal(Proposal):
 
 
 class Shrunk(Mechanism):
-    """Mix a law with random guessing, as little as the budget allows."""
+    """Mix a law with random guessing: with the largest share of the law within the budget."""
 
     limits, unused, is_exact = (0.0, 1.0), 2e-6, True
 
