@@ -27,6 +27,7 @@ from darrm.ledger.ledger import check_id
 from darrm.problem import OPEN, Open, is_open
 from darrm.serve.clients import Client
 from darrm.util import checks
+from darrm.util.extras import Untyped
 from darrm.util.files import Json
 from darrm.votes import Votes
 from darrm.votes.votes_file import LONGEST_NAME
@@ -219,6 +220,10 @@ class Questions:
         """Empty the log, and close the file."""
         self._rows.close()
 
+    def _first(self, statement: str, *values: object) -> Untyped:
+        """Return the first row that a statement yields, or None."""
+        return self._rows.execute(statement, values).fetchone()
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit all changes of the block durably, or none."""
@@ -257,16 +262,15 @@ class Questions:
 
     def belongs_to(self, ledger: str, stream: str) -> None:
         """Bind the file to a stream of a ledger and to the ballot; `ValueError` for others."""
-        row = self._rows.execute("SELECT ledger, stream FROM deployment").fetchone()
+        row = self._first("SELECT ledger, stream FROM deployment")
         if row is None:
             self._rows.execute("INSERT INTO deployment VALUES (?, ?)", (ledger, stream))
         elif row != (ledger, stream):
-            checks.fail(
-                "the file of questions", str(self.path), "that of this ledger and stream", "take another --state"
-            )
-        words, row = repr(self.ballot), self._rows.execute("SELECT words FROM ballot").fetchone()
+            advice = "take another --state"
+            checks.fail("the file of questions", str(self.path), "that of this ledger and stream", advice)
+        words, row = repr(self.ballot), self._first("SELECT words FROM ballot")
         if row is None or row[0] != words:
-            waits = self._rows.execute("SELECT 1 FROM questions WHERE state IN ('open', 'ready')").fetchone()
+            waits = self._first("SELECT 1 FROM questions WHERE state IN ('open', 'ready')")
             if row is not None and waits is not None:
                 advice = f"start it with --classes and --missing of {row[0]} until they have their ends"
                 checks.fail("the ballot", words, "the one that questions wait for", advice)
@@ -295,9 +299,7 @@ class Questions:
             if client.project:
                 self._use(f"project {client.project}", most_of_project)
             return True
-        row = self._rows.execute(
-            "SELECT asker, text, seconds, state, given FROM questions WHERE id = ?", (asked.id,)
-        ).fetchone()
+        row = self._first("SELECT asker, text, seconds, state, given FROM questions WHERE id = ?", asked.id)
         same = row[:3] == (client.name, asked.text, asked.seconds) and (row[3] != "ready" or row[4] == text)
         if row[3] == "lost" or not same:
             why = "it was paid for, and its label is lost" if row[3] == "lost" else "it was another question"
@@ -306,7 +308,7 @@ class Questions:
 
     def used(self, name: str) -> int:
         """Count the questions of ``client NAME`` or ``project NAME`` that were answered, or wait."""
-        row = self._rows.execute("SELECT questions FROM used WHERE name = ?", (name,)).fetchone()
+        row = self._first("SELECT questions FROM used WHERE name = ?", name)
         return 0 if row is None else int(row[0])
 
     def _use(self, name: str, most: int) -> None:
@@ -319,9 +321,7 @@ class Questions:
 
     def vote(self, question: str, voter: int, vote: object) -> bool:
         """Keep a vote; return whether it is new. A repetition changes nothing; another or late vote is refused."""
-        row = self._rows.execute(
-            "SELECT number, state, deadline, given FROM questions WHERE id = ?", (question,)
-        ).fetchone()
+        row = self._first("SELECT number, state, deadline, given FROM questions WHERE id = ?", question)
         if row is None:
             raise RefusedError(404, f"there is no question {question[:100]!r}")
         if voter > self.ballot.voters:  # the file of clients may change while the server runs
@@ -331,9 +331,7 @@ class Questions:
             checks.fail("vote", checks.Found("null"), "a vote", "a voter without one sends nothing until the deadline")
         self.ballot.places([vote])
         text = json.dumps(vote)
-        before = self._rows.execute(
-            "SELECT vote FROM votes WHERE question = ? AND voter = ?", (number, voter)
-        ).fetchone()
+        before = self._first("SELECT vote FROM votes WHERE question = ? AND voter = ?", number, voter)
         if before is not None:
             if before[0] not in (text, None):
                 raise RefusedError(409, "this voter has voted otherwise: the first vote counts")
@@ -341,7 +339,7 @@ class Questions:
         if state != "open" or deadline <= self.now() or given is not None:
             raise RefusedError(409, "this question takes no votes any more", state=state)
         self._rows.execute("INSERT INTO votes VALUES (?, ?, ?)", (number, voter, text))
-        (there,) = self._rows.execute("SELECT count(*) FROM votes WHERE question = ?", (number,)).fetchone()
+        (there,) = self._first("SELECT count(*) FROM votes WHERE question = ?", number)
         if there == self.ballot.voters:
             self._rows.execute("UPDATE questions SET state = 'ready' WHERE number = ?", (number,))
         return True
@@ -360,8 +358,8 @@ class Questions:
     def next_deadline(self) -> float | None:
         """Return when the next open question closes."""
         soonest = "SELECT min(deadline) FROM questions WHERE state IN ('open', 'ready') AND state = 'open'"
-        row = self._rows.execute(soonest).fetchone()
-        return None if row[0] is None else float(row[0])
+        (deadline,) = self._first(soonest)
+        return None if deadline is None else float(deadline)
 
     def ready(self, most: int) -> tuple[str, ...]:
         """Return the ids of questions that can be answered, the oldest first."""
@@ -376,7 +374,7 @@ class Questions:
         one = "SELECT number, given FROM questions WHERE id = ?"
         votes, counts = {}, {}
         for name in names:
-            number, given = self._rows.execute(one, (name,)).fetchone()
+            number, given = self._first(one, name)
             several = {"votes": self._voted(number)} if given is None else json.loads(given)
             if "votes" in several:
                 votes[name] = several["votes"]
@@ -402,11 +400,11 @@ class Questions:
                 "AND name IN ('client ' || asker, 'project ' || project))",
                 (end.id,),
             )
-        row = self._rows.execute(
+        row = self._first(
             "UPDATE questions SET state = ?, label = ?, given = NULL WHERE id = ? AND state NOT IN ('answered', ?) "
             "RETURNING number, id, asker, text, deadline, state, label, seconds, project",
-            (end.state, label, end.id, end.state),
-        ).fetchone()
+            *(end.state, label, end.id, end.state),
+        )
         if row is None:  # or it was paid for, and the file is older than that
             self._rows.execute(
                 "INSERT INTO questions (id, asker, project, text, deadline, state, label) "
