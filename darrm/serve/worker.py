@@ -119,7 +119,7 @@ class _Stream(AnswerStream):
         if any(
             entry.number > self.cursor.after and entry.output == self.cursor.stream for entry in self.ledger.entries()
         ):
-            raise TakenError(self.ledger.path, "another server answers this stream: stop one, and start anew")
+            raise TakenError(self.ledger.path, "another server answers this stream: stop one, and start again")
 
     def hand_out(self, labels: list[Json]) -> None:
         """Keep labels with their questions, and delete the votes."""
@@ -137,7 +137,7 @@ class AnswerWorker:
         self.answered = 0  # questions since the start
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._waiters: dict[str, list[_Task]] = {}  # the thread's own
-        self._told = 0  # questions whose end the last commit kept
+        self._ended = 0  # questions whose end the last commit kept
         self._stopping, self._left_lock = False, threading.Lock()
         self._left: tuple[float, int] = (-_LEFT_FOR, 0)
         self._questions = Questions(deployment.state, deployment.ballot)
@@ -217,7 +217,7 @@ class AnswerWorker:
                     self._stopping = True
                 else:
                     tasks.append(task)
-                gathers = pause and len(tasks) < self._told and time.monotonic() < until
+                gathers = pause and len(tasks) < self._ended and time.monotonic() < until
                 task = self._tasks.get(timeout=_GATHER) if gathers else self._tasks.get_nowait()
         except queue.Empty:
             return tasks
@@ -230,13 +230,13 @@ class AnswerWorker:
                 ended = [row for end in ends if (row := self._questions.settle(end)) is not None]
                 ended += self._questions.make_due(self._questions.now())
                 for task in tasks:
-                    self._try(task)
+                    self._perform(task)
         except BaseException as error:
             for task in tasks:
                 task.failure = error
                 task.end()
             raise
-        self._told = len(ended)
+        self._ended = len(ended)
         if pause == LONGEST_PAUSE and not tasks:
             self._questions.fold()
         for row in ended:
@@ -246,9 +246,9 @@ class AnswerWorker:
                 if not task.left:
                     task.end()
         for task in tasks:
-            self._tell(task)
+            self._reply(task)
 
-    def _try(self, task: _Task) -> None:
+    def _perform(self, task: _Task) -> None:
         """Run a task completely or not at all."""
         try:
             with self._questions.step():
@@ -258,7 +258,7 @@ class AnswerWorker:
                 raise
             task.failure = error
 
-    def _tell(self, task: _Task) -> None:
+    def _reply(self, task: _Task) -> None:
         """Return a result, or register the questions that it waits for."""
         rows = task.result if task.waits and task.failure is None else {}
         names = [name for name, row in rows.items() if not row or row["state"] in WAITING]

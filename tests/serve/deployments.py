@@ -12,7 +12,7 @@ import pytest
 from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify
 from darrm.majority import baselines
 from darrm.serve.clients import Client, add_client
-from darrm.serve.questions import Asked, VoteSchema
+from darrm.serve.questions import Asked, Questions, VoteSchema
 from darrm.serve.worker import AnswerWorker, Deployment
 from darrm.table.release import Release
 
@@ -45,11 +45,11 @@ def running(what: Deployment) -> Iterator[AnswerWorker]:
 
 def ask(worker: AnswerWorker, name: str, client: Client = ASKER, **how: Any) -> bool:
     how = how or {"votes": (1, 1, 0)}
-    return worker.do(lambda questions: questions.ask(Asked(name, **how), client, 1000)).result(30)
+    return worker.do(Questions.ask, Asked(name, **how), client, 1000).result(30)
 
 
 def vote(worker: AnswerWorker, name: str, voter: int, said: object) -> bool:
-    return worker.do(lambda questions: questions.vote(name, voter, said)).result(30)
+    return worker.do(Questions.vote, name, voter, said).result(30)
 
 
 def read(worker: AnswerWorker, name: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def test_at_the_deadline_missing_votes_are_what_the_plan_says(
         assert read(worker, "q")["state"] == state
         with pytest.raises(RefusedError, match="no votes any more"):
             vote(worker, "q", 3, 1)
-        assert worker.do(lambda questions: questions.used("client study")).result() == (state == "answered")
+        assert worker.do(Questions.used, "client study").result() == (state == "answered")
     assert paid(what) == ["q"] * (state == "answered")
 
 
@@ -142,7 +142,7 @@ def test_a_question_that_cannot_be_answered_ends_alone_and_unpaid(tmp_path: Path
     try:
         assert [read(worker, f"q{n}")["state"] for n in range(4)] == ["answered", "failed", "failed", "answered"]
         assert not worker.trouble
-        assert worker.do(lambda questions: questions.used("client study")).result() == 2
+        assert worker.do(Questions.used, "client study").result() == 2
         assert not ask(worker, "q1", votes=(0, 0, 0))
     finally:
         worker.stop()
@@ -155,11 +155,11 @@ def test_a_clock_that_jumps_closes_no_question(tmp_path: Path, monkeypatch: pyte
         ask(worker, "q", seconds=3600)
         monkeypatch.setattr(time, "time", lambda: real() + 7200)
         vote(worker, "q", 1, 1), vote(worker, "q", 2, 1)
-        assert worker.do(lambda questions: questions.one("q")).result()["state"] == "open"  # type: ignore[index]
+        assert worker.do(Questions.one, "q").result()["state"] == "open"  # type: ignore[index]
         vote(worker, "q", 3, 1)
         assert read(worker, "q")["state"] == "answered"
         monkeypatch.setattr(time, "time", lambda: real() - 7200)
-        worker.do(lambda questions: questions.ask(Asked("late", seconds=0.2), ASKER, 0)).result()
+        worker.do(Questions.ask, Asked("late", seconds=0.2), ASKER, 0).result()
         assert read(worker, "late")["state"] == "expired"
     assert paid(what) == ["q"]
 
@@ -169,7 +169,7 @@ def test_exactly_what_fits_is_paid_for_and_the_rest_is_told(tmp_path: Path) -> N
     with running(what) as worker, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: ask(worker, f"q{n}"), range(12)))
         states = [read(worker, f"q{n}")["state"] for n in range(12)]
-        assert worker.do(lambda questions: questions.used("client study")).result() == 5
+        assert worker.do(Questions.used, "client study").result() == 5
     assert sorted(states) == ["answered"] * 5 + ["refused"] * 7
     assert len(paid(what)) == 5
 
@@ -325,7 +325,7 @@ def test_an_old_copy_gives_no_budget_back_for_what_was_paid_for(tmp_path: Path) 
     what.state.write_bytes(copy)
     with running(what) as worker:  # without a vote the copy would let it expire, and give its budget back
         assert read(worker, "q")["state"] == "lost"
-        assert worker.do(lambda questions: questions.used("client study")).result() == 1
+        assert worker.do(Questions.used, "client study").result() == 1
 
 
 def test_what_expired_in_an_old_copy_and_was_paid_for_counts_again(tmp_path: Path) -> None:
@@ -381,11 +381,11 @@ def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) 
 
         worker.do(lambda _: time.sleep(0.1))  # so that the others share one commit
         failed = worker.do(undo)
-        later = worker.do(lambda questions: questions.ask(_asked("q"), ASKER, 0))
+        later = worker.do(Questions.ask, _asked("q"), ASKER, 0)
         for task in (failed, later):
             with pytest.raises(sqlite3.OperationalError, match="is full"):
                 task.result(5)
-        assert worker.do(lambda questions: questions.one("q")).result(5) is None
+        assert worker.do(Questions.one, "q").result(5) is None
 
 
 def test_old_questions_are_neither_read_nor_counted_again_for_new_ones(tmp_path: Path) -> None:
