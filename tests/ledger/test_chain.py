@@ -14,11 +14,10 @@ from darrm.ledger.ledger import LONGEST_ID, PrivacyLedger, StreamCursor
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.votes.labels_file import labels_digest
+from tests.ledger.common import BUDGET, OTHER, edit
 from tests.relinked import relink
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"), table="ab" * 32)
-OTHER = PrivacyCost("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
-BUDGET = PrivacyParams(3, "1e-3")
 CHANGES = {
     **{
         column: f"UPDATE entries SET {column} = {value} WHERE id = 2"  # noqa: S608 (a test's own words)
@@ -103,8 +102,7 @@ def test_every_field_changes_the_hash_of_its_entry_and_of_all_later_ones(change:
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_not_linked_anew_is_damage(change: str, path: Path) -> None:
     ledger = PrivacyLedger(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(CHANGES[change])
+    edit(path, CHANGES[change])
     for use in (lambda: PrivacyLedger(path), ledger.entries, lambda: ledger.debit(QUERY)):
         with pytest.raises(LedgerError, match="it is corrupted"):
             use()

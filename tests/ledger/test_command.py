@@ -7,11 +7,9 @@ import pytest
 
 from darrm.ledger.__main__ import main
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from tests.doors import validated
-
-QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
+from tests.ledger.common import QUERY
 
 
 def test_a_ledger_is_made_as_typed_and_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

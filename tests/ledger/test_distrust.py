@@ -19,18 +19,10 @@ from darrm.loss.composition import compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.votes.labels_file import labels_digest
+from tests.ledger.common import BUDGET, PARAMS, edit
 
-PARAMS = PrivacyParams("0.1", "1e-6")
 QUERY = PrivacyCost("majority of 11", guarantee=PARAMS, table="ab" * 32)
 FREE = PrivacyCost("nothing", guarantee=PrivacyParams(0))
-BUDGET = PrivacyParams(3, "1e-3")
-
-
-def edit(path: Path, *statements: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    for statement in statements:
-        connection.execute(statement)
-    connection.close()
 
 
 def replaced(path: Path) -> None:

@@ -15,10 +15,8 @@ from darrm.account.__main__ import main
 from darrm.commands.command_line import run
 from darrm.errors import LedgerError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
-
-QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
+from tests.ledger.common import QUERY
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The ledger: what it admits, what it refuses, and what it says about files that it cannot trust."""
 
-import contextlib
 import os
 import random
 import sqlite3
@@ -29,11 +28,7 @@ from darrm.problem import Problem, Voters
 from darrm.table.cost import charge_of
 from darrm.table.table import certify
 from darrm.util import files
-
-PARAMS = PrivacyParams("0.1", "1e-6")
-QUERY = PrivacyCost("majority of 11", guarantee=PARAMS)
-OTHER = PrivacyCost("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
-BUDGET = PrivacyParams(3, "1e-3")
+from tests.ledger.common import BUDGET, OTHER, PARAMS, QUERY, edit
 
 
 def test_the_budget_admits_what_the_composition_admits(place: str) -> None:
@@ -219,8 +214,7 @@ def test_what_is_no_ledger(content: bytes, word: str, path: Path) -> None:
 
 
 def test_another_database_is_no_ledger(path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE budget (epsilon REAL)")
+    edit(path, "CREATE TABLE budget (epsilon REAL)")
     with pytest.raises(LedgerError, match="it is no ledger"):
         PrivacyLedger(path)
 

@@ -14,6 +14,7 @@ from darrm.errors import LedgerError
 from darrm.ledger import ledger as ledger_module
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
+from tests.ledger.common import edit
 from tests.relinked import reseal
 
 QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.001", 0))
@@ -77,8 +78,7 @@ def test_a_debit_believes_the_totals_and_the_end_of_the_log(
     monkeypatch.setattr(ledger_module, "MOST_CHECKED", 20)
     path = tmp_path / "l"
     ledger = long_ledger(path, 40)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(statement)
+    edit(path, statement)
     for opened in (ledger, None):
         if notices:
             with pytest.raises(LedgerError, match="it is corrupted"):

@@ -33,11 +33,9 @@ from darrm.table.table import certify
 from darrm.verify import __main__ as verify
 from tests.doors import refused
 from tests.exhaustive import EXHAUSTIVE
+from tests.ledger.common import BUDGET, QUERY
 from tests.ledger.servers import Server
 
-QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
-OTHER = PrivacyCost("majority of 5", guarantee=PrivacyParams("0.2", "1e-6"))
-BUDGET = PrivacyParams(3, "1e-3")
 KILLS = 200 if EXHAUSTIVE else 5
 
 

@@ -13,14 +13,11 @@ from darrm.errors import LedgerError
 from darrm.ledger.__main__ import main
 from darrm.ledger.chain import SIGNED, SigningKey, new_signing_key
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.loss.privacy_cost import PrivacyCost
-from darrm.privacy import PrivacyParams
 from darrm.release.debited import leave_receipt, receipt_path, recover
+from tests.ledger.common import BUDGET, QUERY
 from tests.relinked import relink
 
 serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
-QUERY = PrivacyCost("majority of 11", guarantee=PrivacyParams("0.1", "1e-6"))
-BUDGET = PrivacyParams(3, "1e-3")
 
 
 @pytest.fixture
