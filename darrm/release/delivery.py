@@ -111,7 +111,8 @@ def deliver(
         with destination.prepare(votes):
             labels = aggregator.release(votes)
             if not labels.size:
-                check_not_empty(destination)
+                if destination.output is not None:
+                    checks.fail("votes", checks.Found("0 queries"), "at least one query", "there is nothing to write")
                 return labels
             if line is not None:
                 line.show(f"debiting {labels.size:,} queries")
@@ -137,12 +138,6 @@ def deliver(
 def with_normalization(note: str, normalized: str) -> str:
     """Return the note for the ledger's log, which names the public normalization of open-set answers."""
     return f"{note}; answers normalized by {normalized}".removeprefix("; ") if normalized else note
-
-
-def check_not_empty(destination: Destination) -> None:
-    """Raise `ValueError` if no labels would be written to a file."""
-    if destination.output is not None:
-        checks.fail("votes", checks.Found("0 queries"), "at least one query", "there is nothing to write")
 
 
 def check_aggregator(aggregator: object) -> None:

@@ -215,6 +215,23 @@ def test_batches_hold_the_votes_of_the_whole_matrix(
     assert all(each.classes == (names if isinstance(names, tuple) else tuple(range(number))) for each, _ in found)
 
 
+@pytest.mark.parametrize(
+    ("normalize", "names"), [(None, [("a", "b"), ("b", "B"), ("a",)]), ("casefold", [("a", "b"), ("b",), ("a",)])]
+)
+def test_each_batch_of_answers_has_its_own_strings(
+    normalize: str | None, names: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the strings of a whole file would fill the memory."""
+    monkeypatch.setattr(parquet_file, "ROWS_AT_ONCE", 1)
+    parquet.write_table(arrow.table({"v0": ["a", "b", "a"], "v1": ["b", "B", "a"]}), tmp_path / "v.parquet")
+    schema = schema_of(tmp_path / "v.parquet", VoteFormat(2, "open", normalize=normalize))
+    found = [votes for votes, _ in vote_batches(tmp_path / "v.parquet", schema)]
+    assert [votes.names for votes in found] == names
+    assert [votes.sparse.toarray().tolist() for votes in found] == [
+        [[1] * len(n) if len(n) > 1 else [2]] for n in names
+    ]
+
+
 def test_a_file_is_read_whole_as_any_other(tmp_path: Path) -> None:
     write(tmp_path / "votes.parquet", matrix(5))
     np.save(tmp_path / "votes.npy", matrix(5))
