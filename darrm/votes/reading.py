@@ -29,37 +29,17 @@ from darrm.votes.votes_file import (
 
 @dataclass
 class VoteTable:
-    """The content of a file of votes.
+    """The content of a file of votes; the vocabulary and the ids are complete when the blocks are read."""
 
-    Attributes
-    ----------
-    source_format
-        ``"labels"``, ``"counts"`` or ``"answers"``: the kind of the blocks.
-    blocks
-        Blocks of rows: (n, K) indices of classes, (n, C) counts, or (n, K) columns of the vocabulary.
-    names
-        The names of the classes; empty for open-set answers.
-    width
-        K, or C for counts.
-    vocabulary
-        The strings of open-set answers; complete when the blocks are read.
-    voter_names
-        The names of the columns of labels; empty if there are none.
-    id_column, ids
-        The name of the column of ids, and the ids; complete when the blocks are read.
-    place
-        The place of row 0 in the file, for messages about counts.
-    """
-
-    source_format: str
-    blocks: Iterable[Block]
-    names: Names
-    width: int
-    vocabulary: Vocabulary
-    voter_names: tuple[str, ...] = ()
+    source_format: str  # "labels", "counts" or "answers"
+    blocks: Iterable[Block]  # of rows: (n, K) indices of classes, (n, C) counts, or (n, K) columns of the vocabulary
+    names: Names  # of the classes; empty for open-set answers
+    width: int  # K, or C for counts
+    vocabulary: Vocabulary  # the strings of open-set answers
+    voter_names: tuple[str, ...] = ()  # the names of the columns of labels, if there are any
     id_column: str | None = None
     ids: Sequence[str] = ()
-    place: str = ""
+    place: str = ""  # of row 0 in the file, for messages about counts
 
 
 def open_votes(

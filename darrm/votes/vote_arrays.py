@@ -99,27 +99,13 @@ def numbered(classes: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class VoteFormat:
-    """How votes are read; `ValueError` for options that contradict each other.
+    """How votes are read; `ValueError` for options that contradict each other."""
 
-    Attributes
-    ----------
-    voters
-        K, if known.
-    classes
-        The number of classes, their names, or "open"; None for two.
-    layout
-        ``"labels"`` (a column per voter), ``"counts"`` (a column per class), or ``"auto"``: by the number of columns.
-    missing
-        The rule for missing votes, one of `MISSING`.
-    normalize
-        The normalization of open-set answers.
-    """
-
-    voters: int | None = None
-    classes: Classes = None
-    layout: str = "auto"
-    missing: str = "refuse"
-    normalize: Normalize = None
+    voters: int | None = None  # K, if known
+    classes: Classes = None  # their number, their names, or "open"; None for two
+    layout: str = "auto"  # labels: a column per voter; counts: a column per class; auto: by the number of columns
+    missing: str = "refuse"  # the rule for missing votes, one of `MISSING`
+    normalize: Normalize = None  # the normalization of open-set answers
 
     def __post_init__(self) -> None:
         checks.one_of(LAYOUTS, layout=self.layout)
@@ -300,7 +286,8 @@ class PlaceFinder:
 
     def blocks(self, matrix: Block, line: StatusLine | None) -> Iterator[Places]:
         """Yield the (n, K) indices of votes in blocks of rows; an error names the query and the voter."""
-        check_size(len(matrix), len(self.names))
+        if len(self.names) <= MOST_DENSE:
+            check_size(len(matrix), len(self.names))
         shown = line or StatusLine(enabled=False)
         for number, block in enumerate(blocks(matrix, ROWS_AT_ONCE, shown, "checking votes")):
             yield self._block(block, number * ROWS_AT_ONCE)
@@ -379,14 +366,9 @@ def _check_type(names: Names, dtype: np.dtype[Any]) -> None:
 
 def check_size(queries: int, classes: int) -> None:
     """Raise `ValueError` for dense counts that are too large for memory."""
-    if classes <= MOST_DENSE and queries * classes > MOST_COUNTS:
-        refuse_counts(queries, classes)
-
-
-def refuse_counts(queries: int, classes: int) -> NoReturn:
-    """Raise the `ValueError` about dense counts that are too large for memory."""
-    found = checks.Found(f"{queries:,} queries and {classes:,} classes")
-    checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
+    if queries * classes > MOST_COUNTS:
+        found = checks.Found(f"{queries:,} queries and {classes:,} classes")
+        checks.fail("votes", found, f"at most {MOST_COUNTS:,} counts", "take some of the queries at a time")
 
 
 def count_places(places: Places, classes: int) -> Block:

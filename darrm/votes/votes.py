@@ -58,7 +58,6 @@ from darrm.votes.vote_arrays import (
     GONE,
     LAYOUTS,
     MISSING,
-    MOST_COUNTS,
     MOST_DENSE,
     MOST_VOTERS,
     ROWS_AT_ONCE,
@@ -71,7 +70,6 @@ from darrm.votes.vote_arrays import (
     complete_array,
     count_places,
     numbered,
-    refuse_counts,
     row_sums,
     whole_numbers,
 )
@@ -80,7 +78,6 @@ from darrm.votes.votes_file import Ids, Labels, Names
 __all__ = ["ABSTAIN", "LAYOUTS", "MISSING", "MOST_VOTERS", "ROWS_AT_ONCE", "Classes", "Labels", "Votes", "class_names"]
 
 _COINS_AT_ONCE = 2**20
-_NONE = np.zeros(0, dtype=np.int64)
 
 _Rows = Iterator[tuple[int, list[Any]]]
 
@@ -275,18 +272,17 @@ class Votes:
     @classmethod
     def _of_blocks(cls, several: Iterable[Places], names: Names, voters: int, missing: str) -> Votes:
         """Count blocks of (n, K) checked indices of classes."""
-        is_long, rows = len(names) > MOST_DENSE, 0
-        parts: list[Untyped] = [count_codes(np.empty((0, voters), np.int32), len(names))] if is_long else []
-        parts, absent = parts or [np.empty((0, len(names)), np.uint8)], [_NONE]
-        for places in several:
+        parts, absent, rows, is_long = list[Untyped](), list[Labels](), 0, len(names) > MOST_DENSE
+        for places in chain([np.empty((0, voters), dtype=np.int32)], several):
             parts.append(count_codes(places, len(names)) if is_long else count_places(places, len(names)))
             if missing == "coin":
-                absent.append(np.count_nonzero(places == GONE, axis=1).astype(np.min_scalar_type(voters)))
+                absent.append(np.count_nonzero(places == GONE, axis=1))
             rows += len(places)
-            check_size(rows, len(names))
-        held = stack(parts) if is_long else np.concatenate(parts, dtype=np.int64, casting="unsafe")
+            if not is_long:
+                check_size(rows, len(names))
+        counts = stack(parts) if is_long else np.concatenate(parts, dtype=np.int64, casting="unsafe")
         total = np.concatenate(absent, dtype=np.int64, casting="unsafe") if missing == "coin" else None
-        return cls._made(_counts=held, missing=total, voters=voters, classes=names, source_format="labels")
+        return cls._made(_counts=counts, missing=total, voters=voters, classes=names, source_format="labels")
 
     @classmethod
     def of_answers(
@@ -525,8 +521,7 @@ class Votes:
         if self.is_open:
             advice = "their counts are votes.sparse, what its columns are called votes.names"
             checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
-        if self.queries * len(self.classes) > MOST_COUNTS:
-            refuse_counts(self.queries, len(self.classes))
+        check_size(self.queries, len(self.classes))
         counts: NDArray[np.int64] = self.sparse.toarray()
         counts.setflags(write=False)
         return counts
