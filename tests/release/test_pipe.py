@@ -317,7 +317,7 @@ def one(process: subprocess.Popen[bytes], question: bytes) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_the_last_answer_comes_again(sent: signal.Signals, folder: Path, ask: Asking) -> None:
     with started(folder) as process:
         assert one(process, b"1,1,0\n") == b"1,1\n"
@@ -547,10 +547,7 @@ def test_a_full_disk_leaves_the_answers_in_the_ledger(folder: Path, ask: Asking)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "line"),
-    [
-        (">&-", b"standard output is closed"),
-        pytest.param("<&-", b"standard input is closed", marks=pytest.mark.slow),
-    ],
+    [(">&-", b"standard output is closed"), ("<&-", b"standard input is closed")],
 )
 def test_a_closed_end_is_one_line(end: str, line: bytes, folder: Path, ask: Asking) -> None:
     command = f"{sys.executable} -m darrm.release {' '.join(words(folder))} {end}"
@@ -601,7 +598,7 @@ def stream(folder: Path) -> AnswerStream:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blocking", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("blocking", [True, False])
 def test_what_is_sent_ahead_is_paid_for_together_and_what_comes_is_not_waited_for(blocking: bool, folder: Path) -> None:
     (reading, asked), (answers, writing) = os.pipe(), os.pipe()
     os.set_blocking(reading, blocking)
