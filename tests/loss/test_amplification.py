@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
@@ -569,11 +568,6 @@ def test_a_stored_charge_keeps_its_neighbors() -> None:
 def test_what_is_no_sampling_is_refused(asked: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Voters(5, **{"each": PrivacyParams("inf"), "overlap": 1, **asked})  # type: ignore[arg-type]
-
-
-def test_seats_add_up_to_one() -> None:
-    assert sum(chance for chance, _ in seatings(3, 2, 0.3)) == pytest.approx(1.0)
-    assert Counter(seats.count(2) for _, seats in deals(3, 2, 2)) == {1: 6}
 
 
 def test_the_direction_that_costs_more_is_counted() -> None:

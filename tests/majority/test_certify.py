@@ -1,6 +1,5 @@
-"""Certificates: what they accept, what they refuse, and that each planted bug in a prover is noticed."""
+"""Certificates: what they accept and what they refuse, by both provers and in exact arithmetic."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.errors import CertificationError
-from darrm.majority import baselines, certify, corners, full_set
+from darrm.majority import baselines, certify
 from darrm.majority.certify import BALLS, FLOATS, bound_worst_cost, prove, scale_and_prove
 from darrm.majority.noise_function import NoiseFunction
 from darrm.plurality.plurality_law import random_law
@@ -34,8 +33,8 @@ def test_what_is_certified_is_private_in_exact_arithmetic(data: st.DataObject, p
     gamma = data.draw(gammas(problem.voters.K))
     scaled, certificate = scale_and_prove(problem, gamma)
     assert exact_worst_cost(problem, scaled.half) <= certificate.worst_cost
-    assert certificate.worst_cost <= certificate.budget < exact_budget(problem) * (1 + 1e-15)
-    assert certificate.budget <= exact_budget(problem)
+    assert certificate.worst_cost <= certificate.budget <= exact_budget(problem)
+    assert certificate.budget >= float(exact_budget(problem)) * (1 - 1e-15)
     # scaled as little as needed: a γ that was not private ends close to its budget
     if certificate.scale < 1.0:
         assert certificate.worst_cost >= certificate.budget * (1 - 1e-9)
@@ -54,75 +53,9 @@ def test_a_gamma_that_breaks_its_budget_by_1e_12_is_refused(method: str) -> None
     assert caught.value.worst_cost > caught.value.budget
 
 
-def is_what_the_definition_says(problem: Problem, half: np.ndarray) -> bool:
-    """Whether bound and budget are those of exact arithmetic over every assignment."""
-    bound, _ = bound_worst_cost(problem, NoiseFunction(problem.voters.K, half))
-    exact, budget = exact_worst_cost(problem, half), exact_budget(problem)
-    below = certify.budget_below(problem.target)  # type: ignore[attr-defined]  # there a planted bug replaces it
-    return bool(exact <= bound <= exact + 10**-9 and budget * (1 - 10**-15) < below <= budget)
-
-
-BUGGY_PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams("1", "0.05")), "2.5")
-BUGGY_HALF = np.array([1.0, 0.1])
-balls_levels = certify._levels
-
-
-@pytest.fixture
-def fresh_constants() -> Iterator[None]:
-    cached = (corners.corners_of, corners.ratio_of, corners.budget_below)
-    for function in cached:
-        function.cache_clear()
-    yield
-    for function in cached:
-        function.cache_clear()
-
-
-@pytest.mark.usefixtures("fresh_constants")
-class TestPlantedBugs:
-    """Each test changes one thing in the prover and shows that comparison with the definition notices."""
-
-    def test_without_a_bug(self, method: str) -> None:
-        assert bound_worst_cost(BUGGY_PROBLEM, NoiseFunction(3, BUGGY_HALF))[1] == method
-        assert is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
-
-    @pytest.mark.parametrize(
-        ("piece", "planted"),
-        [
-            ("_levels", lambda start, *_: [start]),  # (hi, lo) and (lo, hi)
-            ("_levels", lambda start, hi, reached: list(balls_levels(start, hi, reached))[1:]),  # a level
-            ("_best_moves", lambda level, _: level),  # (Δ, 0), (1, 1 − Δ) and their mirrors
-        ],
-    )
-    def test_a_dropped_corner(self, piece: str, planted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = BUGGY_PROBLEM, Problem.from_allowance(BUGGY_PROBLEM.voters, 1)
-        cases = [(problem, half) for problem in asked for half in (BUGGY_HALF, np.array([0.4, 1.0]))]
-        assert all(is_what_the_definition_says(*case) for case in cases)
-        monkeypatch.setattr(certify, piece, planted)
-        assert not all(is_what_the_definition_says(*case) for case in cases)
-
-    def test_delta_not_doubled(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        del method
-        budget = corners.budget_below(BUGGY_PROBLEM.target)
-        monkeypatch.setattr(certify, "budget_below", lambda target: budget - target.delta)
-        assert not is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
-
-    def test_epsilon_in_place_of_m_epsilon(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        del method
-        wrong = corners.ratio_of(BUGGY_PROBLEM.voters.each.exact_epsilon)
-        monkeypatch.setattr(certify, "ratio_of", lambda _: wrong)
-        monkeypatch.setattr(full_set, "ratio_of", lambda _: wrong)
-        assert not is_what_the_definition_says(BUGGY_PROBLEM, BUGGY_HALF)
-
-    def test_an_asymmetric_gamma(self) -> None:
-        with pytest.raises(ValueError, match="must be symmetric"):
-            NoiseFunction.from_full([1.0, 0.5, 0.5, 1.0 - 1e-12])
-
-
-def test_a_gamma_found_without_one_corner_is_refused() -> None:
-    # the best γ of a program that forgot (lo, hi) and (0, Δ), (Δ, 0), … is not private
-    problem = Problem.from_allowance(Voters(7, PrivacyParams("2", "0.01")), 3)
-    with pytest.raises(CertificationError):
-        prove(problem, NoiseFunction(7, [1.0, 0.0, 0.0, 1.0]))
+def test_an_asymmetric_gamma() -> None:
+    with pytest.raises(ValueError, match="must be symmetric"):
+        NoiseFunction.from_full([1.0, 0.5, 0.5, 1.0 - 1e-12])
 
 
 @pytest.mark.parametrize("K", [5, 11, 12, 41])

@@ -129,7 +129,8 @@ class TestPriors:
 
     def test_malformed_text(self) -> None:
         uniform = ("uniform:", "uniform:0.5", "uniform:0.9,0.6", "uniform:0.6,nan", "uniform:0.5,a,b", "Uniform")
-        for text in (*uniform, "", "point", "point:2", "point:0.5", "point:1,2", "common:1"):
+        two_sided = ("two-sided", "two-sided:0.7", "two-sided:0.3,0.9", "two-sided:0.9,0.8")
+        for text in (*uniform, *two_sided, "", "point", "point:2", "point:0.5", "point:1,2", "common:1"):
             with pytest.raises(ValueError, match="must be"):
                 priors.parse(text)
 

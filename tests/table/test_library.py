@@ -136,14 +136,15 @@ class TestDamage:
         (folder / "tables" / "K3.json.gz").write_bytes(packed)
         monkeypatch.setattr("darrm.table.library.resources.files", lambda _: folder)
 
-    def test_a_cut_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.install(tmp_path, self.packed[:-50], monkeypatch)
-        with pytest.raises(TableError, match=r"is damaged.*install it again"):
-            load_table(self.problem)
-
-    def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.install(tmp_path, gzip.compress(b'{"format": "other"}'), monkeypatch)
-        with pytest.raises(TableError, match="unknown format"):
+    @pytest.mark.parametrize(
+        ("packed", "message"),
+        [(packed[:-50], r"is damaged.*install it again"), (gzip.compress(b'{"format": "other"}'), "unknown format")],
+    )
+    def test_a_file_that_is_none(
+        self, packed: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.install(tmp_path, packed, monkeypatch)
+        with pytest.raises(TableError, match=message):
             load_table(self.problem)
 
     @pytest.mark.parametrize("forge", [False, True])

@@ -13,8 +13,8 @@ from darrm.errors import TableError
 from darrm.problem import Voters
 from darrm.util.json_files import checksum_of
 from tests.doors import validated
-from tests.optimality import optimality_of
 
+MISSING = object()
 PAIRS = {"each": {"epsilon": "0.1", "delta": "0"}, "target": {"epsilon": "0.3", "delta": "0"}}
 
 
@@ -25,7 +25,8 @@ def table() -> Table:
 
 def change(table: Table, tmp_path: Path, **fields: object) -> Path:
     path = tmp_path / "changed.json"
-    path.write_text(as_json({**table.to_json(), **fields}))
+    data = {**table.to_json(), **fields}
+    path.write_text(as_json({name: value for name, value in data.items() if value is not MISSING}))
     return path
 
 
@@ -37,18 +38,6 @@ def as_json(data: object) -> str:
         return json.dumps(data)
     finally:
         sys.set_int_max_str_digits(digits)
-
-
-def test_what_is_loaded_is_what_was_saved(table: Table, tmp_path: Path) -> None:
-    path = tmp_path / "table.json"
-    table.save(path)
-    again = Table.load(path)
-    assert again.problem == table.problem
-    assert np.array_equal(again.gamma.half, table.gamma.half)
-    assert again.certificate == table.certificate
-    assert optimality_of(again) == optimality_of(table)
-    assert again.provenance == table.provenance
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_file_follows_its_schema(table: Table) -> None:
@@ -69,6 +58,7 @@ def test_a_forged_checksum_does_not_help(table: Table, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
+        *(({name: MISSING}, name) for name in ("problem", "gamma", "checksum", "certificate")),
         ({"version": 2}, "version"),
         ({"version": True}, "version"),
         ({"version": 1.0}, "version"),
@@ -126,15 +116,6 @@ def test_a_flattering_expected_error_is_refused(table: Table, tmp_path: Path) ->
         with pytest.raises(TableError) as caught:
             Table.load(change(table, tmp_path, optimality={**said, **changed}))
         assert caught.value.field == "optimality"
-
-
-def test_missing_fields_are_named(table: Table) -> None:
-    for name in ("problem", "gamma", "checksum", "certificate"):
-        data = table.to_json()
-        del data[name]
-        with pytest.raises(TableError) as caught:
-            Table.from_json(data)
-        assert caught.value.field == name
 
 
 def test_a_truncated_file(table: Table, tmp_path: Path) -> None:
