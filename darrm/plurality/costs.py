@@ -17,6 +17,9 @@ E_p[h_S] − e^ε E_{p'}[h_S] over all rows and sets S of answers, straight line
 so for Δ = 0 the same corners hold the curve, with the terms E_p[h_c] and E_{p'}[h_c] of the classes c.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from darrm.loss.amplification import subsampled_curve
@@ -31,6 +34,7 @@ from darrm.problem import Problem
 
 # a few seconds: the curve takes rows for every class and order
 _MOST_ROWS, _MOST_ROWS_OF_CURVE = 3_000_000, 100_000
+_AT_ONCE = 2**22  # numbers of an array: orders times terms
 
 
 def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCurve:
@@ -48,14 +52,30 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
     pairs = partitions_of(law.K, law.classes).pairs(reached)
     with np.errstate(divide="ignore"):
         logs = np.log(law.each)
-    sides = pairs.sides(logs, absent=-np.inf)
-    before, after = (_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in sides)
+    before, after = pairs.sides(logs, absent=-np.inf)
     if rate < 1.0:
         # without the person the law is the one after the move or, as moves go both ways, the one before
-        return subsampled_curve(before, after, rate)
+        rows = (_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in (before, after))
+        return subsampled_curve(*rows, rate)
     # the logarithms of powers are off by a few units in the last place of their exponents
     size = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
-    return _curve(before, after, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
+    sums = partial(_sums_of_pairs, pairs, before, after)
+    return _curve(sums, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
+
+
+def _sums_of_pairs(pairs: Pairs, before: Array, after: Array, orders: Array) -> Array:
+    """Compute `log_renyi_sums` of all pairs of neighbors from the logarithms of their terms: (L,) → (L, pairs)."""
+    impossible, counts, sizes = np.isneginf(before), np.log(pairs.classes), np.bincount(pairs.pair)
+    sums = np.empty((orders.size, sizes.size))
+    for block in np.array_split(np.arange(orders.size), 1 + orders.size * before.size // _AT_ONCE):
+        a = orders[block, None]
+        with np.errstate(invalid="ignore", over="ignore"):
+            powers = np.where(impossible, -np.inf, counts + a * before - (a - 1.0) * after)
+            largest = np.maximum.reduceat(powers, pairs.starts, axis=1)
+            scaled = np.exp(powers - np.repeat(largest, sizes, axis=1))
+            total = largest + np.log(np.add.reduceat(scaled, pairs.starts, axis=1))
+        sums[block] = np.where(np.isposinf(largest), np.inf, total)
+    return sums
 
 
 def _by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Array:
@@ -87,14 +107,14 @@ def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
         ]
     before, after = np.concatenate(parts, axis=2).transpose(1, 2, 0)
     error = 2.0**-50 * (K + C + 8) * float(np.max(-after, where=np.isfinite(after), initial=1.0))
-    return _curve(before, after, error)
+    return _curve(partial(log_renyi_sums, before, after), error)
 
 
-def _curve(before: Array, after: Array, error: float) -> RenyiCurve:
-    """Tabulate the largest divergence of pairs from the logarithms of their terms, shape (pairs, terms)."""
+def _curve(sums: Callable[[Array], Array], error: float) -> RenyiCurve:
+    """Tabulate the largest divergence of pairs of laws from their logarithmic sums, (L,) → (L, pairs)."""
 
     def value_at(orders: Array) -> Array:
-        worst = log_renyi_sums(before, after, orders).max(axis=1) / (orders - 1.0)
+        worst = sums(orders).max(axis=1) / (orders - 1.0)
         slack = error * (2.0 * orders + 1.0) / (orders - 1.0)
         return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + ROUNDING))
 
