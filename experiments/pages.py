@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 from typing import Any, NoReturn
 
 from darrm.util.files import write_text
@@ -29,7 +30,6 @@ Row = dict[str, Any]  # plain data
 TEMPLATES = Path(__file__).parents[1] / "docs" / "reproduction"
 CLAIMS = "| claim | holds | measured |"
 _DIRECTIVE = re.compile(r"@(each|if|unless|end)(?: (.+))?")
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}:]+)(?::([^{}]*))?\}")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _filled_lines(lines: Sequence[str], data: tuple[object, ...]) -> Iterator[st
     while place < len(lines):
         directive = _DIRECTIVE.fullmatch(lines[place])
         if directive is None:
-            yield _PLACEHOLDER.sub(lambda match: _written(match, data), lines[place])
+            yield _Placeholders().vformat(lines[place], data, {})
             place += 1
             continue
         kind, name = directive.groups()
@@ -151,11 +151,15 @@ def _step(value: object, part: str) -> tuple[Any, bool]:
     return getattr(value, part, None), hasattr(value, part)
 
 
-def _written(match: re.Match[str], data: tuple[object, ...]) -> str:
-    """Write the value that a placeholder names."""
-    if match[1] is None:
-        return match[0][0]
-    return _formatted(_looked_up(match[1], data), match[2] or "")
+class _Placeholders(Formatter):
+    """Fill the placeholders of a line; the data are its arguments."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: object) -> tuple[Any, str]:
+        del kwargs
+        return _looked_up(field_name, tuple(args)), field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 (as in the base class)
+        return _formatted(value, format_spec)
 
 
 def _formatted(value: object, form: str) -> str:
