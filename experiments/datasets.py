@@ -1,6 +1,9 @@
-"""Images: MNIST and Fashion-MNIST [D, Section 6.2], SVHN [P, Section 5.1], scikit-learn's digits with no download.
+"""Data sets: MNIST and Fashion-MNIST [D, Section 6.2], SVHN and Adult [P, Section 5.1], scikit-learn's digits.
 
-`FILES` lists what each data set consists of, that of `experiments.census` as well.
+Digits need no download. `FILES` lists what each data set consists of. *Adult* is the census data of UCI: who earns more
+than 50,000 dollars a year. Of its 14 columns the weight of the sample (fnlwgt) is left out: it says nothing about the
+person. Each category is a column of zeros and ones, in the order of the data set's description; a missing value, ``?``,
+is a row of zeros.
 """
 
 import io
@@ -92,10 +95,10 @@ IMAGES = ("fashion-mnist", "mnist", "svhn")  # those of `FILES` that `load` read
 
 @dataclass(frozen=True, eq=False)
 class LabeledImages:
-    """Images of some classes, named 0, 1, … in the order in which they were asked for."""
+    """Images of some classes, named 0, 1, … in the order in which they were asked for; of Adult, rows of numbers."""
 
     name: str
-    train_x: NDArray[np.float32]  # (n, channels, side, side) in [0, 1]
+    train_x: NDArray[np.float32]  # (n, channels, side, side) in [0, 1], or (n, columns)
     train_y: NDArray[np.int64]  # (n,)
     test_x: NDArray[np.float32]
     test_y: NDArray[np.int64]
@@ -191,5 +194,79 @@ def _digits(classes: Sequence[int]) -> LabeledImages:
     return LabeledImages("digits", x[train], y[train], x[test], y[test])
 
 
-# classes → images, without a file: a data set of your own is one entry more
-LOADERS: dict[str, Callable[[Sequence[int]], LabeledImages]] = {"digits": _digits}
+_WORDS = {
+    "age": "",
+    "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked",
+    "fnlwgt": "",
+    "education": "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
+    "1st-4th 10th Doctorate 5th-6th Preschool",
+    "education-num": "",
+    "marital-status": "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
+    "Married-AF-spouse",
+    "occupation": "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
+    "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv Armed-Forces",
+    "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+    "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+    "sex": "Female Male",
+    "capital-gain": "",
+    "capital-loss": "",
+    "hours-per-week": "",
+    "native-country": "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India "
+    "Japan Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland "
+    "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
+    "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands",
+}
+COLUMNS = {name: words.split() for name, words in _WORDS.items()}  # categories; none of a number
+MISSING, LEFT_OUT = "?", "fnlwgt"
+INCOMES = ("<=50K", ">50K")
+
+
+def read_rows(content: bytes, where: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Read rows ``39, State-gov, 77516, …, <=50K``; lines that are empty or start with ``|`` are none.
+
+    Returns
+    -------
+    tuple
+        (n, columns) numbers, and (n,) classes: 1 for more than 50,000 dollars.
+    """
+    rows, labels = [], []
+    for number, line in enumerate(content.decode("latin-1").splitlines(), start=1):
+        if not line.strip() or line.startswith("|"):
+            continue
+        *values, label = (value.strip() for value in line.split(","))
+        label = label.removesuffix(".")  # as the lines of adult.test end
+        if len(values) != len(COLUMNS) or label not in INCOMES:
+            raise ValueError(
+                f"line {number} of {where} is no row of {len(COLUMNS)} values and one of {', '.join(INCOMES)}: {line!r}"
+            )
+        try:
+            rows.append([part for column, value in zip(COLUMNS, values, strict=True) for part in _parts(column, value)])
+        except ValueError as error:
+            raise ValueError(f"line {number} of {where}: {error}") from error
+        labels.append(INCOMES.index(label))
+    if not rows:
+        raise ValueError(f"{where} has no rows")
+    return np.array(rows, dtype=np.float32), np.array(labels, dtype=np.int64)
+
+
+def _parts(column: str, value: str) -> list[float]:
+    """Return the numbers of a value."""
+    categories = COLUMNS[column]
+    if column == LEFT_OUT:
+        return []
+    if not categories:
+        return [float(value)]
+    if value != MISSING and value not in categories:
+        raise ValueError(f"{value!r} is no category of {column}")
+    return [float(value == category) for category in categories]
+
+
+def _adult(classes: Sequence[int]) -> LabeledImages:
+    """Load the 32,561 rows for training and the 16,281 for the test, 104 columns each, of its own two classes."""
+    del classes
+    train, test = (read_rows(obtain(file), f"{file.folder}/{file.name}") for file in FILES["adult"])
+    return LabeledImages("adult", *train, *test)
+
+
+# classes → images, read in a way of their own: your data set is one more entry
+LOADERS: dict[str, Callable[[Sequence[int]], LabeledImages]] = {"digits": _digits, "adult": _adult}

@@ -41,7 +41,6 @@ from darrm.util.figures import BLACK, BLUE, GRAY, VERMILION, saved_figure
 from darrm.votes import Votes
 from experiments import datasets, pages
 from experiments.aggregators.settings import name_of
-from experiments.census import load_adult
 from experiments.pages import Row
 from experiments.pate.dpsgd import train_linear
 
@@ -82,7 +81,7 @@ class Examples:
 
 def load(name: str) -> Examples:
     """Load examples and questions of a data set; `experiments.datasets` says where from."""
-    data = load_adult() if name == "adult" else datasets.load(name, datasets.ALL_CLASSES)
+    data = datasets.load(name, datasets.ALL_CLASSES)
     rng = np.random.default_rng(SEED)
     x, questions = (part.reshape(len(part), -1) for part in (data.train_x, data.test_x))
     weights = rng.normal(size=(x.shape[1], FEATURES)).astype(np.float32)

@@ -18,7 +18,6 @@ from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, Priv
 from darrm.numerics import Array
 from darrm.util.extras import Untyped, require
 from experiments import datasets
-from experiments.census import load_adult
 
 QUESTIONS, PUBLIC = 100, 500  # at the most, and at most a fifth of the rows each
 TITLES = {
@@ -59,7 +58,7 @@ def load(name: str) -> tuple[Array, Labels]:
         )
         return bounded(*made)
     if name == "adult":
-        table = load_adult()
+        table = datasets.load(name)
         x = np.concatenate([table.train_x, table.test_x]).astype(np.float64)
         return bounded(x, np.concatenate([table.train_y, table.test_y]))
     images = datasets.load(name)

@@ -1,5 +1,6 @@
 """The ensembles of the tables: teachers trained on disjoint shards of real images, asked about the public ones."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -62,13 +63,16 @@ def split(study: Study) -> tuple[LabeledImages, NDArray[np.float32], NDArray[np.
     return asked, data.test_x[held], data.test_y[held]
 
 
-def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
+Ask = Callable[..., tuple[NDArray[np.int8], float]]  # as `network_labels`
+
+
+def obtain(study: Study, machine: Machine, *, quick: bool, ask: Ask | None = None) -> Recorded:
     """Train the study's teachers and ask them about its pool, or read their kept votes.
 
     An interrupted training continues from its checkpoint. ``quick`` trains for fewer epochs.
     """
     data, test_x, test_y = split(study)
-    labels, seconds = _labels(study, data, study.teachers, machine, quick=quick)
+    labels, seconds = (ask or network_labels)(study, data, study.teachers, machine, quick=quick)
     return Recorded(
         name=study.name,
         votes=Votes.of_labels(labels, classes=study.classes),
@@ -85,11 +89,11 @@ def obtain_fewer(study: Study, teachers: int, queries: int, machine: Machine, *,
     """Train fewer teachers, on larger shards but in about as many steps each, and ask them the first queries."""
     data, _, _ = split(study)
     asked = replace(data, test_x=data.test_x[:queries], test_y=data.test_y[:queries])
-    labels, _ = _labels(study, asked, teachers, machine, quick=quick)
+    labels, _ = network_labels(study, asked, teachers, machine, quick=quick)
     return Votes.of_labels(labels, classes=study.classes)
 
 
-def _labels(
+def network_labels(
     study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
 ) -> tuple[NDArray[np.int8], float]:
     """Return the labels of ``teachers`` teachers and the seconds of their training."""

@@ -1,7 +1,7 @@
 """The rows for Adult: random forests vote, as in [P, Section 5.1], and boosted stumps learn from them.
 
 Every forest has scikit-learn's default parameters, like those of the paper on which [P] builds. That paper wrote
-categories as numbers 0, 1, …; `experiments.census` has a column for each.
+categories as numbers 0, 1, …; `experiments.datasets` has a column for each.
 
 A teacher sees 130 rows, and names the rarer class half as often as it occurs; so do their plurality and its students.
 The student also knows public facts: the share of that class, from the data set's description (adult.names, 23.93 %),
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from darrm.training.partition import Partition
 from darrm.util.extras import require
 from darrm.util.progress import counted
-from darrm.votes import ABSTAIN, Votes
-from experiments.census import LabeledTable, load_adult
+from darrm.votes import ABSTAIN
+from experiments.datasets import LabeledImages, load
 from experiments.kept import digest_of, kept_votes
-from experiments.pate.ensembles import PARTITION_SEED, POOL_SEED
+from experiments.pate.ensembles import PARTITION_SEED
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import Study
 from experiments.teachers import Machine
@@ -43,24 +43,6 @@ class CensusStudent:
         return np.asarray(self.model.predict_proba(x)[:, 1] > self.threshold, dtype=np.int64)
 
 
-def obtain_adult(study: Study, machine: Machine, *, quick: bool) -> Recorded:
-    """Train the study's forests on disjoint shards and ask them about its pool, or read their kept votes."""
-    table = load_adult()
-    order = np.random.default_rng(POOL_SEED).permutation(len(table.test_y))
-    pool, held = order[: study.pool], order[study.pool :]
-    labels, seconds = _labels(table, table.test_x[pool], study.teachers, machine, QUICK_TREES if quick else TREES)
-    return Recorded(
-        name=study.name,
-        votes=Votes.of_labels(labels, classes=study.classes),
-        pool_x=table.test_x[pool],
-        pool_y=table.test_y[pool],
-        test_x=table.test_x[held],
-        test_y=table.test_y[held],
-        teacher_accuracy=float(np.mean(labels == table.test_y[pool][:, np.newaxis])),
-        seconds=seconds,
-    )
-
-
 def census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> CensusStudent:
     """Train a student, supervised, on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
     answered = np.flatnonzero(labels != ABSTAIN)
@@ -73,29 +55,32 @@ def census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, 
 
 def adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:
     """Measure the forest that sees all private rows."""
-    table = load_adult()
+    table = load("adult")
     forest = _forest(table.train_x, table.train_y, seed, QUICK_TREES if quick else TREES)
     return float(np.mean(forest.predict(recorded.test_x) == recorded.test_y))
 
 
-def _labels(
-    table: LabeledTable, asked: NDArray[np.float32], teachers: int, machine: Machine, trees: int
+def forest_labels(
+    study: Study, data: LabeledImages, teachers: int, machine: Machine, *, quick: bool
 ) -> tuple[NDArray[np.int8], float]:
     """Return the forests' classes (Q, K), and how many seconds they took; those of the same training are read."""
-    arrays = (table.train_x, table.train_y, asked)
+    trees = QUICK_TREES if quick else TREES
+    arrays = (data.train_x, data.train_y, data.test_x)
     digests = [hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for array in arrays]
     facts = [teachers, trees, PARTITION_SEED, require("sklearn").__version__, digests]
 
     def train_and_ask() -> NDArray[np.int8]:
-        shards = Partition.random(len(table.train_y), teachers, seed=PARTITION_SEED)
+        shards = Partition.random(len(data.train_y), teachers, seed=PARTITION_SEED)
         joblib = require("joblib")
         answers = joblib.Parallel(n_jobs=machine.jobs)(
-            joblib.delayed(_answers)(table.train_x[shards.shard(k)], table.train_y[shards.shard(k)], asked, k, trees)
+            joblib.delayed(_answers)(
+                data.train_x[shards.shard(k)], data.train_y[shards.shard(k)], data.test_x, k, trees
+            )
             for k in counted(range(teachers), "forests", enabled=machine.progress)
         )
         return np.stack(answers, axis=1)
 
-    return kept_votes(machine.folder / f"votes-{table.name}-forests-{digest_of(facts)}.npy", train_and_ask)
+    return kept_votes(machine.folder / f"votes-{study.name}-forests-{digest_of(facts)}.npy", train_and_ask)
 
 
 def _answers(

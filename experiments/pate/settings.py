@@ -49,7 +49,7 @@ def pate_like_votes(size: VoteSize) -> NDArray[np.int64]:
 class Study:
     """A data set of Table 1: who votes about how many queries of it, and δ of its rows."""
 
-    name: str  # as `experiments.datasets` calls it, or "glyph" or "adult"
+    name: str  # as `experiments.datasets` calls it, or "glyph"
     classes: int
     teachers: int
     pool: int  # public inputs, the others of the test set are held out

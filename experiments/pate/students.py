@@ -26,7 +26,7 @@ from experiments.pate.glyph import (
     obtain_glyph,
     train_glyph_student,
 )
-from experiments.pate.random_forests import adult_baseline, census_student, obtain_adult
+from experiments.pate.random_forests import adult_baseline, census_student, forest_labels
 from experiments.pate.recorded import Predictor, Recorded
 from experiments.pate.settings import NETWORKS, Study
 from experiments.teachers import Machine
@@ -66,7 +66,7 @@ def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     """Train the teachers of a study and ask them about its pool, or read their kept votes."""
     if study.name in {"glyph", NETWORKS}:
         return obtain_glyph(study, machine, quick=quick)
-    return (obtain_adult if study.name == "adult" else ensembles.obtain)(study, machine, quick=quick)
+    return ensembles.obtain(study, machine, quick=quick, ask=forest_labels if study.name == "adult" else None)
 
 
 def student_of(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:

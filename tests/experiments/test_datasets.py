@@ -12,8 +12,7 @@ import pytest
 import scipy.io
 
 from experiments import datasets
-from experiments.census import load_adult, read_rows
-from experiments.datasets import ALL_CLASSES, load, read_idx, read_mat
+from experiments.datasets import ALL_CLASSES, load, read_idx, read_mat, read_rows
 from experiments.download import RemoteFile, obtain
 
 MAN = (
@@ -194,13 +193,13 @@ def test_rows_of_the_census_become_numbers_and_missing_values_zeros(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placed("adult", [f"{MAN}\n{MAN}\n{WOMAN}\n\n".encode(), TEST], tmp_path, monkeypatch)
-    table = load_adult()
+    table = load("adult")
     assert table.train_x.dtype == np.float32
     assert (table.train_x.tolist(), table.test_x.tolist()) == ([MANS, MANS, WOMANS], [WOMANS, MANS])
     assert (table.train_y.tolist(), table.test_y.tolist()) == ([0, 0, 1], [1, 0])
     (tmp_path / "adult" / "adult.test").write_bytes(TEST[:-1])
     with pytest.raises(ValueError, match=r"adult/adult\.test holds"):
-        load_adult()
+        load("adult")
 
 
 IMAGES, CLASSES = house_numbers(4, 0)
@@ -259,5 +258,5 @@ def test_digits_split_without_overlap() -> None:
 
 
 def test_an_unknown_set_is_refused() -> None:
-    with pytest.raises(ValueError, match="dataset must be one of digits, fashion-mnist, mnist, svhn"):
+    with pytest.raises(ValueError, match="dataset must be one of adult, digits, fashion-mnist, mnist, svhn"):
         load("cifar")

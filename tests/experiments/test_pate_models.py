@@ -22,7 +22,6 @@ from darrm.training.student import StudentRecipe
 from darrm.training.training import clipped_sums, per_example_gradients
 from darrm.votes import ABSTAIN, Votes
 from experiments import datasets
-from experiments.census import LabeledTable
 from experiments.datasets import ALL_CLASSES, LabeledImages, load
 from experiments.download import RemoteFile
 from experiments.pages import read_json
@@ -236,12 +235,12 @@ def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, ((x[:, 0] > 0.5) ^ (rng.random(n) < 0.1)).astype(np.int64)
 
 
-TABLE = LabeledTable("adult", *rows(300, 0), *rows(100, 1))
+TABLE = LabeledImages("adult", *rows(300, 0), *rows(100, 1))
 
 
 def test_every_forest_sees_its_own_shard_and_is_trained_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random_forests, "load_adult", lambda: TABLE)
-    recorded = random_forests.obtain_adult(CENSUS, machine, quick=True)
+    monkeypatch.setitem(datasets.LOADERS, "adult", lambda _: TABLE)
+    recorded = students.obtain(CENSUS, machine, quick=True)
     shards = Partition.random(300, 5, seed=ensembles.PARTITION_SEED)
     ones = np.zeros(60, dtype=int)
     for k in range(5):
@@ -253,13 +252,13 @@ def test_every_forest_sees_its_own_shard_and_is_trained_once(machine: Machine, m
     assert not {row.tobytes() for row in recorded.pool_x} & {row.tobytes() for row in recorded.test_x}
     with monkeypatch.context() as patch:
         patch.setattr(random_forests, "_forest", trained)
-        assert random_forests.obtain_adult(CENSUS, machine, quick=True).digest == recorded.digest
-    monkeypatch.setattr(random_forests, "load_adult", lambda: replace(TABLE, train_y=1 - TABLE.train_y))
-    assert random_forests.obtain_adult(CENSUS, machine, quick=True).plurality_accuracy < 0.3
+        assert students.obtain(CENSUS, machine, quick=True).digest == recorded.digest
+    monkeypatch.setitem(datasets.LOADERS, "adult", lambda _: replace(TABLE, train_y=1 - TABLE.train_y))
+    assert students.obtain(CENSUS, machine, quick=True).plurality_accuracy < 0.3
 
 
 def test_the_student_of_the_census_names_as_many_as_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random_forests, "load_adult", lambda: TABLE)
+    monkeypatch.setitem(datasets.LOADERS, "adult", lambda _: TABLE)
     x, y = rows(100, 1)
     recorded = Recorded("adult", Votes.of_counts([[5, 0]] * 60), x[:60], y[:60], x[60:], y[60:], 0.9, 0.0)
     labels = y[:40].copy()
