@@ -28,8 +28,7 @@ from experiments.knowledge_transfer.fresh import fresh_rows
 from experiments.knowledge_transfer.labels import label_rows, total_rows
 from experiments.knowledge_transfer.page import draw, page, text
 from experiments.knowledge_transfer.selection import select, student_rows
-from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import private_recipe, training_of
+from experiments.knowledge_transfer.settings import Setup, private_recipe, training_of
 from experiments.pages import CommandLine, Row
 from experiments.teachers import Machine, TeacherVotes, obtain_votes
 

@@ -27,8 +27,7 @@ from darrm.util.extras import require
 from experiments.datasets import LabeledImages
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.labels import ways
-from experiments.knowledge_transfer.settings import Setup
-from experiments.knowledge_transfer.teachers import private_recipe, training_of
+from experiments.knowledge_transfer.settings import Setup, private_recipe, training_of
 from experiments.pages import Row
 from experiments.teachers import Machine, TeacherVotes, Training
 

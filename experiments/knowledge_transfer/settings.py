@@ -4,11 +4,16 @@ The numbers under "printed" are shown next to ours, and are used for nothing els
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from darrm.privacy import PrivacyParams
-from darrm.training.recipes import PlainSGD
+from darrm.training.calibration import calibrate_sampling
+from darrm.training.network import convolutional_network
+from darrm.training.recipes import PlainSGD, PrivateSGD, Recipe
 from darrm.training.student import StudentRecipe
-from experiments.composition_tables import EACH, QUERIES
+from experiments.composition_tables import EACH, QUERIES, K
+from experiments.datasets import LabeledImages
+from experiments.teachers import Training
 
 NOISE = 12.0  # of DP-SGD, in units of the clipping threshold
 CLIP = 1.0
@@ -29,6 +34,24 @@ class Setup:
     noise: float = NOISE  # of DP-SGD
     epochs: int = EPOCHS
     queries: tuple[int, ...] = QUERIES  # how many labels are released
+
+
+def private_recipe(setup: Setup) -> PrivateSGD:
+    """Fit the batches of DP-SGD to the budget of one teacher."""
+    found = calibrate_sampling(setup.each, noise=setup.noise, epochs=setup.epochs)
+    return PrivateSGD(
+        learning_rate=setup.private_rate,
+        steps=int(found.settings["steps"]),
+        sampling_rate=found.value,
+        noise=setup.noise,
+        clip=CLIP,
+    )
+
+
+def training_of(data: LabeledImages, recipe: Recipe, seed: int) -> Training:
+    """Return the training of K teachers, on other shards than the other trainings: these are independent."""
+    build = partial(convolutional_network, side=data.train_x.shape[-1])
+    return Training(K, seed, recipe, build, seed)
 
 
 SETUPS = {

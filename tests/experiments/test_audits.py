@@ -14,7 +14,7 @@ from darrm.pate import GNMax, LNMax
 from darrm.verify.attack import Intervals
 from darrm.votes import Votes
 from experiments.audits import noisy_maxima, poisoned
-from experiments.audits.one_run import p_value, refuted_epsilon
+from experiments.audits.canaries import p_value, refuted_epsilon
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "audits" / "audits.json"
 

@@ -87,6 +87,7 @@ def test_a_download_is_checked_kept_and_not_repeated(mirror: str, tmp_path: Path
     assert (tmp_path / "darrm" / "set" / "part.gz").read_bytes() == GOOD
     assert obtain(file(f"{mirror}/good/")) == CONTENT
     assert Mirror.asked == ["/good/part.gz"]
+    assert obtain(file(f"{mirror}/good/", name="part.mat", content=GOOD)) == GOOD  # not gzipped, so taken as it is
 
 
 def test_a_mirror_that_fails_is_asked_again(mirror: str) -> None:
@@ -100,19 +101,12 @@ def test_the_next_mirror_is_asked(mirror: str, bad: str) -> None:
     assert Mirror.asked == [f"/{bad}/part.gz", "/good/part.gz"]
 
 
-def test_a_transfer_that_breaks_off_is_not_taken(mirror: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="could not be downloaded"):
-        obtain(file(f"{mirror}/broken/"), pause=0.0)
-    assert not (tmp_path / "darrm" / "set").exists()
-
-
-def test_when_all_fail_every_reason_is_given(mirror: str) -> None:
+def test_when_all_fail_every_reason_is_given_and_nothing_is_kept(mirror: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="could not be downloaded") as caught:
-        obtain(file(f"{mirror}/missing/", f"{mirror}/other/"), pause=0.0)
-    message = str(caught.value)
-    assert "404" in message
-    assert "is corrupt" in message
-    assert "set DARRM_DATA_DIR" in message
+        obtain(file(f"{mirror}/missing/", f"{mirror}/other/", f"{mirror}/broken/"), pause=0.0)
+    for words in ("404", "is corrupt", "set DARRM_DATA_DIR", "IncompleteRead"):
+        assert words in str(caught.value)
+    assert not (tmp_path / "darrm" / "set").exists()
 
 
 @pytest.mark.parametrize(
@@ -214,23 +208,19 @@ def third(line: str) -> bytes:
     [
         (read_idx, b"", "no IDX file"),
         (read_idx, bytes([0, 0, 13, 1, 0, 0, 0, 1, 0]), "no IDX file"),
-        (read_idx, bytes([1, 0, 8, 1, 0, 0, 0, 1, 0]), "no IDX file"),
         (read_idx, bytes([0, 0, 8, 0]), "no IDX file"),
         (read_idx, bytes([0, 0, 8, 2, 0, 0]), "truncated within its header"),
         (read_idx, CONTENT[:-1], "has 10 bytes where its header says 11"),
         (read_idx, CONTENT + b"\0", "has 12 bytes where its header says 11"),
         (read_idx, bytes([0, 0, 8, 3, *[255] * 12]), "bytes where its header says"),
-        (read_mat, b"", "truncated or no MATLAB file"),
         (read_mat, b"text, text, text, text" * 20, "truncated or no MATLAB file"),
         (read_mat, mat(X=IMAGES, y=CLASSES)[:-40], "truncated or no MATLAB file"),
         (read_mat, mat(X=IMAGES), r"no images X .* with classes y \(n, 1\), but X \(32, 32, 3, 4\) and y \(0,\)"),
-        (read_mat, mat(y=CLASSES), "has no images X"),
         (read_mat, mat(X=IMAGES, y=CLASSES[:3]), "has no images X"),
         (read_mat, mat(X=IMAGES.transpose(3, 0, 1, 2), y=CLASSES), "has no images X"),
         (read_mat, mat(X=IMAGES.astype(float), y=CLASSES), "has images of float64"),
         (read_mat, mat(X=IMAGES, y=CLASSES - 1), "and classes .*, not bytes and 1 … 10"),
         (read_rows, third(MAN.replace("39, ", "")), "^line 3 of here is no row of 14 values"),
-        (read_rows, third(MAN + ", 1"), "is no row of 14 values"),
         (read_rows, third(MAN.replace("<=50K", "50K")), "is no row of 14 values and one of <=50K, >50K"),
         (read_rows, third(MAN.replace("State-gov", "Pirate")), "'Pirate' is no category of workclass"),
         (read_rows, third(MAN.replace("2174", "much")), "could not convert string to float: 'much'"),
@@ -242,11 +232,6 @@ def test_other_files_are_refused_in_a_line(read: Callable[..., object], content:
         read(content, "here")
     assert "here" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_not_gzipped_is_taken_as_it_is(mirror: str, tmp_path: Path) -> None:
-    assert obtain(file(f"{mirror}/good/", name="part.mat", content=GOOD)) == GOOD
-    assert (tmp_path / "darrm" / "set" / "part.mat").read_bytes() == GOOD
 
 
 def test_digits_split_without_overlap() -> None:

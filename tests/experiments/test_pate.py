@@ -131,14 +131,6 @@ def test_digits_go_the_whole_way_and_a_second_run_reads_what_was_kept(tmp_path: 
     assert first == second | {name: first[name] for name in ("seconds", "teacher_seconds", "in_one_go")}
 
 
-@pytest.mark.slow
-def test_a_data_set_that_is_not_at_hand_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))
-    for name in ("svhn", "adult"):
-        with pytest.raises(ValueError, match=rf"has no {name}/"):  # which the command line writes as one line
-            main(["--dataset", name, "--output", str(tmp_path)])
-
-
 ALL = {"LNMax": LNMax, "GNMax": GNMax, "ConfidentGNMax": ConfidentGNMax}
 
 

@@ -174,19 +174,6 @@ def test_networks_learn_alone_and_from_all_records() -> None:
 
 
 @pytest.mark.slow
-def test_workers_of_a_cluster_give_the_votes_of_one_process(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    from tests.load.cluster import main
-
-    assert main(["--quick", "--workers", "1", "--output", str(tmp_path)]) == 0
-    found = read_json(tmp_path / "pate" / "cluster.json")
-    assert found["same_votes"]
-    assert (found["teachers"], found["queries"], found["workers"]) == (200, 600, 1)
-    (before,), (after,) = found["worker_megabytes_before"], found["worker_megabytes"]
-    assert 50 < before <= after
-
-
-@pytest.mark.slow
 def test_teachers_of_images_share_the_test_set_with_the_held_out_and_are_trained_once(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from darrm import PrivacyLedger
 from darrm.votes import Votes
+from experiments.pages import read_json
 from tests.load import long_ledger, releases, scale
 from tests.load.commands import COMMANDS, run_once
 from tests.load.measuring import ROOT, Taken
@@ -103,3 +104,17 @@ def test_a_release_that_fails_is_no_measurement(tmp_path: Path) -> None:
     (tmp_path / "digits.csv").write_text("0,1\n")
     with pytest.raises(ValueError, match=r"ended with status 2"):
         releases.release(tmp_path, "digits.csv", "labels.csv", ROOT)
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_give_the_votes_of_one_process(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("distributed")
+    from tests.load.cluster import main
+
+    assert main(["--quick", "--workers", "1", "--output", str(tmp_path)]) == 0
+    found = read_json(tmp_path / "pate" / "cluster.json")
+    assert found["same_votes"]
+    assert (found["teachers"], found["queries"], found["workers"]) == (200, 600, 1)
+    (before,), (after,) = found["worker_megabytes_before"], found["worker_megabytes"]
+    assert 50 < before <= after
