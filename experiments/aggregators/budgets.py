@@ -59,10 +59,10 @@ def points_of(panel: int, epsilons: Sequence[str] | None = None) -> list[Row]:
     """
     title, work, every = PANELS[panel]
     asked = [one for one in MECHANISMS if one.slug in RELEASED_FIRST or name_of(one) in LINES]
-    show = lambda text: print(f"{title.splitlines()[0]}: {text}", flush=True)  # noqa: E731
-    objective = "error" if work.classes == 2 else "accuracy"
+    print(title.splitlines()[0], flush=True)
+    objective = "error" if work.has_noise_function else "accuracy"
     budgets = epsilons or every.split()
-    found = sweep(work, budgets, prior=Dirichlet(), mechanisms=asked, objective=objective, complete=True, report=show)
+    found = sweep(work, budgets, prior=Dirichlet(), mechanisms=asked, objective=objective, complete=True, report=print)
     points: list[Row] = []
     for made in found.plans:
         right = {name_of(row): row.accuracy for row in made.rows if name_of(row) in LINES}

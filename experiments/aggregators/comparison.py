@@ -120,7 +120,7 @@ def compare(
     """
     asked = MECHANISMS if mechanisms is None else mechanisms
     ours_are = [one for one in MECHANISMS if one.slug in RELEASED_FIRST]
-    two = work.classes == 2
+    two = work.has_noise_function
     started = time.perf_counter()
     made = plan(
         work,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -66,11 +67,11 @@ def composed_panels() -> tuple[Panel, ...]:
 
 
 PANELS: dict[str, Callable[[], tuple[Panel, ...]]] = {
-    "2": lambda: allowances(11, (1, 3, 5, 7), APPROXIMATE),
+    "2": partial(allowances, 11, (1, 3, 5, 7), APPROXIMATE),
     "6": composed_panels,
-    "7": lambda: allowances(11, (1, 3, 5, 7, 9, 11), PURE),
-    "8": lambda: allowances(101, (10, 20, 30, 40, 60, 80), PURE),
-    "9": lambda: allowances(11, (3, 5), PURE),
+    "7": partial(allowances, 11, (1, 3, 5, 7, 9, 11), PURE),
+    "8": partial(allowances, 101, (10, 20, 30, 40, 60, 80), PURE),
+    "9": partial(allowances, 11, (3, 5), PURE),
 }
 # the laws of the p_i in the plots of errors
 UNIFORM_VOTERS: dict[str, Prior] = {"p_i ~ U[0, 1]": UNIFORM}

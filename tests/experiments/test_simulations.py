@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from darrm import priors
+from experiments.pages import claims_on
 from experiments.simulations import curves, page
 
 DOCS = Path(__file__).parents[2] / "docs/reproduction/simulations"
@@ -36,8 +37,8 @@ def test_table_3_to_every_printed_digit() -> None:
 
 @pytest.mark.slow
 def test_the_claims_of_the_paper(figures: dict[str, dict[str, Any]]) -> None:
-    found = list(page.decide(figures, curves.table_3()))
-    refuted = [claim.statement for claim in found if not claim.holds]
+    found = claims_on(page.page_of(figures, curves.table_3()))
+    refuted = [statement for statement, holds, _ in found if not holds]
     # with p_i = 1/2 every γ has error 0; and under T_P itself the paper's surrogate for it is no gain
     # and at m = 1 the optimum for the error itself beats subsampling
     assert len(refuted) == 3
@@ -57,7 +58,7 @@ def test_a_false_claim_would_be_noticed(figures: dict[str, dict[str, Any]]) -> N
     for curve in changed["7"]["panels"][4]["curves"]:
         curve["errors"][0]["mean"] = 0.1
     page.curve_of(changed["9"]["panels"][1], "γ_opt-P")["errors"][0]["mean"] = 0.2
-    held = {claim.statement: claim.holds for claim in page.decide(changed, None)}
+    held = {statement: holds for statement, holds, _ in claims_on(page.page_of(changed, None))}
     assert sum(not holds for holds in held.values()) == 3 + 5
 
 

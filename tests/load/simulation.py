@@ -11,6 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from darrm.serve.worker import MOST_TOGETHER
 
@@ -45,19 +46,19 @@ class Simulation:
 
     def run(self, seconds: float) -> dict[str, float]:
         """Return answers a second, quantiles of their times, and the share of the time that each part is busy."""
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._queues: list[deque[float]] = [deque() for _ in range(self.servers)]
         self._free, self._works = [0.0] * self.servers, [False] * self.servers
         self._ledger, self._dice = 0.0, random.Random(SEED)  # noqa: S311 (repeated)
         self._busy = {"interpreter": 0.0, "desk": 0.0, "ledger": 0.0}
         for server in range(self.servers):
             for _ in range(0 if self.rate else self.clients):
-                self._at(self._dice.random() * 0.01, lambda server=server: self._arrive(server))  # type: ignore[misc]
+                self._at(self._dice.random() * 0.01, self._arrive, server)
         if self.rate:
             self._chance()
         while self._events and self._events[0][0] < seconds:
-            self.now, _, act = heapq.heappop(self._events)
-            act()
+            self.now, _, act, arguments = heapq.heappop(self._events)
+            act(*arguments)
         several = sorted(self.taken) or [float("inf")]
         return {
             "answers_a_second": len(self.taken) * self.together / seconds,
@@ -70,12 +71,13 @@ class Simulation:
             },
         }
 
-    def _at(self, seconds: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now + seconds, len(self.taken) + self._dice.getrandbits(60), act))
+    def _at(self, seconds: float, act: Callable[..., None], *arguments: Any) -> None:
+        order = len(self.taken) + self._dice.getrandbits(60)
+        heapq.heappush(self._events, (self.now + seconds, order, act, arguments))
 
     def _chance(self) -> None:
         server = self._dice.randrange(self.servers)
-        self._at(0.0, lambda: self._arrive(server))
+        self._at(0.0, self._arrive, server)
         self._at(self._dice.expovariate(self.rate), self._chance)
 
     def _computed(self, server: int, work: float) -> float:
@@ -96,7 +98,7 @@ class Simulation:
             self._queues[server].append(born)
             if not self._works[server]:
                 self._works[server] = True
-                self._at(0.0, lambda: self._keep(server))
+                self._at(0.0, self._keep, server)
 
         def read() -> None:
             self._at(self._queued(server, self.costs.request), queue)
@@ -111,7 +113,7 @@ class Simulation:
         if batch:
             taken = self.costs.sync + self._computed(server, self.costs.keep * len(batch) * self.together)
             self._busy["desk"] += taken
-            self._at(taken, lambda: self._debit(server, batch))
+            self._at(taken, self._debit, server, batch)
 
     def _debit(self, server: int, batch: list[float]) -> None:
         """Wait for the turn, pay, and keep the labels."""
@@ -123,12 +125,12 @@ class Simulation:
         kept = self.costs.sync + self.costs.settle * questions
         self._computed(server, self.costs.settle * questions)
         self._busy["desk"] += taken + kept  # and not while it waits for others' turns
-        self._at(self._ledger - self.now + kept, lambda: self._tell(server, batch))
+        self._at(self._ledger - self.now + kept, self._tell, server, batch)
 
     def _tell(self, server: int, batch: list[float]) -> None:
         """Answer; clients that wait for nothing ask again."""
         for born in batch:
             self.taken.append(self.now + self.costs.network - born)
             if not self.rate:
-                self._at(self.costs.network, lambda: self._arrive(server))
-        self._at(0.0, lambda: self._keep(server))
+                self._at(self.costs.network, self._arrive, server)
+        self._at(0.0, self._keep, server)
