@@ -143,7 +143,7 @@ def test_honest_plans_pass_with_their_total_proved(name: str, tmp_path: Path) ->
     # a release does not read the claims
     data = json.loads(path.read_text())
     bare.write_text(json.dumps({name: value for name, value in data.items() if name != CLAIMS}))
-    assert load_release(bare) == load_release(path)
+    assert load_release(bare).privacy_cost() == load_release(path).privacy_cost()
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.3, 30.0])
