@@ -13,7 +13,7 @@ public or simulated votes: parameters chosen on private votes reveal something a
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -251,6 +251,9 @@ def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> E
     return min(choices, key=attrgetter("objective"))
 
 
+_vote_scale = lru_cache(maxsize=64)(VoteScale)  # its marks take longer than a search
+
+
 class _OnVotes:
     """The exact cost of a run on the scale of votes, at one order: **private data**."""
 
@@ -265,7 +268,7 @@ class _OnVotes:
         self.analysis, self.order = analysis, order
         self.checks = exact_checks(analysis, order)
         bound, label = tightest_mislabel_bound(answer.law, order), analysis.label
-        self.scale = VoteScale(bound, round(analysis.expected_answered))
+        self.scale = _vote_scale(bound, round(analysis.expected_answered))
         self.mark = self.scale.mark_of(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
 
     def expected(self, parameters: PublicationParameters) -> Expected[PublicationParameters]:
