@@ -27,14 +27,13 @@ from darrm.util.files import check_folder, check_regular
 from darrm.votes.answers import Normalize, Vocabulary
 from darrm.votes.parquet_pages import check_pages
 from darrm.votes.vote_arrays import Ballot, VoteFormat
-from darrm.votes.votes_file import ALREADY_THERE, Block, Ids, Names
+from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, Ids, Names
 
 SUFFIX = ".parquet"
 ROWS_AT_ONCE = 2**16
 VALUES_AT_ONCE = 2**24
 MOST_BYTES = 2**42  # of one file
 MOST_CHUNK = 2**28  # bytes of one column of a row group, or of kept texts
-LABEL = "label"  # the column of labels
 _BUFFER_BYTES = 2**16  # for each column
 _HIDDEN = (".", "_")  # files that Spark, Hive and pyarrow skip: _SUCCESS, .part-0.crc
 _SHOWN = 200  # characters of pyarrow's message
