@@ -55,8 +55,8 @@ def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCur
     before, after = pairs.sides(logs, absent=-np.inf)
     if rate < 1.0:
         # without the person the law is the one after the move or, as moves go both ways, the one before
-        rows = (_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in (before, after))
-        return subsampled_curve(*rows, rate)
+        present, absent = (_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in (before, after))
+        return subsampled_curve(present, absent, rate)
     # the logarithms of powers are off by a few units in the last place of their exponents
     size = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
     sums = partial(_sums_of_pairs, pairs, before, after)
