@@ -125,18 +125,7 @@ def figure6(*, quick: bool, jobs: int) -> FigureData:
         RECORDS, gamma=ERROR_GAMMA, m=pairs, seed=SEED, execution=Execution(jobs=jobs, batch_size=25, progress=True)
     )
     bound = global_bound(ERROR_DIMENSION)
-    rng = np.random.default_rng(SEED)
-    test, labels = two_classes(rng, TEST_RECORDS, ERROR_DIMENSION)
-    errors = np.zeros((len(EPSILONS), 2))
-    public = 0.0
-    for _ in range(repeats):
-        parameters = support_vector_machine(two_classes(rng, RECORDS, ERROR_DIMENSION))
-        public += error_of(parameters, test, labels) / repeats
-        for row, epsilon in enumerate(EPSILONS):
-            mechanism = Laplace(PrivacyParams(epsilon))
-            for column, sensitivity in enumerate((found.value, bound)):
-                released = mechanism.release(parameters, sensitivity, rng=rng)
-                errors[row, column] += error_of(released, test, labels) / repeats
+    errors, public = private_errors((found.value, bound), repeats)
     rows: list[list[float | None]] = [
         [epsilon, float(sampled), float(worst), public]
         for epsilon, (sampled, worst) in zip(EPSILONS, errors, strict=True)
@@ -167,6 +156,22 @@ def figure6(*, quick: bool, jobs: int) -> FigureData:
     }  # fmt: skip
     columns = ("epsilon", "sampled", "global", "non-private")
     return FigureData(6, "predictive error of the private linear SVM", settings, columns, rows, claims, quick)
+
+
+def private_errors(sensitivities: tuple[float, ...], repeats: int) -> tuple[NDArray[np.float64], float]:
+    """Average the errors of private machines, (EPSILONS, sensitivities), and that of the machine without privacy."""
+    rng = np.random.default_rng(SEED)
+    test, labels = two_classes(rng, TEST_RECORDS, ERROR_DIMENSION)
+    errors, public = np.zeros((len(EPSILONS), len(sensitivities))), 0.0
+    for _ in range(repeats):
+        parameters = support_vector_machine(two_classes(rng, RECORDS, ERROR_DIMENSION))
+        public += error_of(parameters, test, labels) / repeats
+        for row, epsilon in enumerate(EPSILONS):
+            mechanism = Laplace(PrivacyParams(epsilon))
+            for column, sensitivity in enumerate(sensitivities):
+                released = mechanism.release(parameters, sensitivity, rng=rng)
+                errors[row, column] += error_of(released, test, labels) / repeats
+    return errors, public
 
 
 def error_of(parameters: NDArray[np.float64], features: NDArray[np.float64], labels: NDArray[np.float64]) -> float:
