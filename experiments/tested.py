@@ -58,7 +58,7 @@ class Setting:
     """A number of queries, the first of the ensemble's, to Confident-GNMax."""
 
     queries: int
-    threshold: int
+    threshold: float
     sigma_threshold: float
     sigma_answer: float
 

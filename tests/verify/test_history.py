@@ -22,7 +22,6 @@ from darrm.verify.audit import Audit, audit
 from darrm.verify.history import judge_history, read_digest, read_public_key
 from darrm.verify.ledger import judge_populations
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, LEDGER, PROVED, UNKNOWN, Verdict
-from tests.ledger.common import edit
 from tests.ledger.test_chain import CHANGES
 from tests.relinked import relink
 from tests.verify.lies import SEQUENCE, changed, forged
