@@ -242,10 +242,12 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     data = parse_json(content)
     try:
         answering = read_release(data)
+        if isinstance(answering, Table) and answering.format != GAMMA:
+            check_size(answering)
+    except TooLargeError:
+        raise
     except ValueError as error:
         return None, [Verdict(FILE, claim, FALSE, str(error))]
-    if isinstance(answering, Table) and answering.format != GAMMA:
-        check_size(answering)
     verdicts = [Verdict(FILE, claim, CONSISTENT, f"its digest is {answering.digest}; a forger could compute it")]
     cost = Cost(answering)
     verdicts += judge_release(cost)
