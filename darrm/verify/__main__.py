@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def command(
     )
     progress("")
     if report is not None:
-        Path(report).write_text(html_report(found), encoding="utf-8")
+        _write(Path(report), html_report(found))
     if as_json or form == "json":
         click.echo(json.dumps(json_report(found), indent=1))
     elif not quiet:
@@ -120,6 +121,15 @@ def _check_page(page: Path, given: Sequence[str], *, force: bool) -> None:
         with page.open("rb") as file:
             if file.read(15) == b"SQLite format 3":
                 raise ValueError(f"--report {str(page)!r} is a database, such as a ledger: name another file")
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(name).chmod(0o644)
+    Path(name).replace(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,6 +23,7 @@ from darrm.verify.label_files import read_labels, read_parquet_labels
 from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, plain_csv, require_votes
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
+from darrm.votes.reading import load_matrix
 from darrm.votes.vote_arrays import Ballot
 from darrm.votes.votes_file import TextTable
 
@@ -455,6 +456,27 @@ def test_hostile_npy_files(content: bytes, tmp_path: Path) -> None:
     tracemalloc.stop()
     assert "is no table of votes: it" in found
     assert most < 2**22
+
+
+def test_damaged_npy_files_are_what_numpy_reads_or_refused(tmp_path: Path) -> None:
+    path, rng, read = tmp_path / "votes.npy", np.random.default_rng(0), 0
+    arrays = [np.array([[0, 1, 1], [1, 1, 0]], dtype=">i2"), np.array([["no", "yes"]]), np.ones((2, 3), order="F")]
+    for trial in range(300):
+        np.save(path, arrays[trial % 3])
+        content = bytearray(path.read_bytes())
+        for _ in range(int(rng.integers(1, 4))):
+            place = rng.integers(len(content)) if trial % 2 else rng.integers(80)
+            content[place] = rng.choice(list(b"0123456789 '(){}[],:<>|=-TrueFalsi\xff\0"))
+        path.write_bytes(content)
+        try:
+            found = load_matrix(path)
+        except ValueError as error:
+            assert "\n" not in str(error)  # noqa: PT017 (one line)
+        else:
+            read += 1
+            expected = np.load(path, allow_pickle=False)
+            assert (found.dtype, found.shape, found.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
+    assert 5 < read < 290
 
 
 def test_archives_are_no_votes(tmp_path: Path) -> None:
