@@ -413,6 +413,9 @@ class Output:
             complain(text, 0, "note")
 
 
+_TABLES = {".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".xlsx"}  # files of votes and labels
+
+
 def csv_of(rows: Iterable[Mapping[str, object]]) -> str:
     """Write rows as CSV, with a column for each name."""
     listed, text = list(rows), io.StringIO()
@@ -466,4 +469,6 @@ def _read_output(added: set[str], typed: dict[str, Any]) -> dict[str, Any]:
     as_json, values = typed.pop("as_json"), {name: typed.pop(name) for name in added}
     written = Output(path=values.pop("output", None), **values)
     check_output_files(files, written.force)
+    if written.path is not None and written.path.suffix.lower() in _TABLES:
+        checks.fail("--output", str(written.path), "a new file for JSON, like table.json")
     return {"output": replace(written, format="json") if as_json else written, **typed}

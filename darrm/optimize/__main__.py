@@ -131,7 +131,7 @@ costs a few percent of expected error."""
 @output_options(
     output="write the table, with its proof",
     plot="draw γ over l",
-    everything="explain also what does not apply",
+    everything="γ of every rule, the certificate, and why rules do not apply",
     formats=("text", "json", "csv"),
 )
 def optimize(

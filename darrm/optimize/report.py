@@ -15,12 +15,14 @@ from darrm.majority import baselines
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
 from darrm.optimize.rounding import fitting
-from darrm.priors import Prior
+from darrm.priors import Prior, in_words
 from darrm.privacy import at_most
 from darrm.problem import Problem, Voters, is_open
+from darrm.table.optimality import Optimality
 from darrm.table.picture import plot_noise_functions
 from darrm.table.table import Table, certify
 from darrm.table.text import (
+    allowance,
     answers,
     majority_heading,
     majority_proof,
@@ -35,13 +37,17 @@ from darrm.util.files import Document
 
 _MOST_LINES = 60  # in the table of γ
 _COLUMN = 9  # characters
-_SMALL_GAIN = 0.1  # labels per 100
+_SMALL_GAIN = 0.001  # of accuracy
+_MOST_VALUES, _A_LINE = 12, 6  # of γ in the short report
 _CONSTANT = "γ_flat"
 _RULES = {
-    "γ_opt": "with the best noise found, γ_opt",
-    _CONSTANT: "with the best constant, the best simple rule, γ_flat",
-    "γ_Sub": "by sub-sampling, γ_Sub",
+    "γ_opt": "optimal γ",
+    _CONSTANT: "best constant γ",
+    "γ_DSub": "double subsampling",
+    "γ_Sub": "subsampling",
+    "γ_const": "randomized response",
 }
+_MEANING = "γ(l): the probability of returning the true majority at l ones, else a fair coin; γ(l) = γ(K − l)"
 _NOTES = """\
 accuracy: agreement with the noiseless majority or plurality, expected under the prior
 error: the expected error of [D, Eq. 2], for two classes
@@ -137,7 +143,7 @@ def with_missing(
 class Report:
     """The report of the command on a certified law on histograms.
 
-    ``everything`` includes the rules that do not apply and the reasons; ``remark`` is a note on the voters' guarantees.
+    ``everything`` includes the certificate, and why rules do not apply; ``remark`` is a note on the voters' guarantees.
     """
 
     table: Table
@@ -197,14 +203,22 @@ class GammaReport(Report):
     missing: Sequence[WithMissing] = ()
 
     def blocks(self) -> Iterable[str]:
-        """Write the paragraphs, with random guessing under the prior as a reference."""
+        """Write the paragraphs: a comparison in short, or γ of every rule, with the certificate."""
+        table, optimality = self.table, _optimality_of(self.table)
+        if not self.everything:
+            return (
+                _short_heading(table.problem, optimality, self.remark),
+                _comparison(table, self.entries, optimality.prior),
+                _missing(self.missing),
+                _short_values(table.gamma),
+                _short_proof(table, optimality),
+            )
         return (
-            _decision(self.entries, _prior_of(self.table)),
-            majority_heading(self.table.problem, self.table.optimality, self.remark),
-            _values(self.table, self.entries, _prior_of(self.table)),
-            _remarks(self.entries, everything=self.everything),
+            majority_heading(table.problem, optimality, self.remark),
+            _values(table, self.entries, optimality.prior),
+            _remarks(self.entries),
             _missing(self.missing),
-            majority_proof(self.table.problem, self.table.certificate, self.table.optimality),
+            majority_proof(table.problem, table.certificate, optimality),
         )
 
     def details(self) -> Document:
@@ -280,28 +294,83 @@ def report_of(
     """Report on a table; a γ is compared, and evaluated with missing votes, while ``show`` prints progress."""
     if not table.problem.has_noise_function:
         return Report(table, everything=everything, remark=remark)
-    prior = _prior_of(table)
+    prior = _optimality_of(table).prior
     rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
     return GammaReport(table, compare(table, prior), rows, everything=everything, remark=remark)
 
 
-def _prior_of(table: Table) -> Prior:
+def _optimality_of(table: Table) -> Optimality:
     if table.optimality is None:
         checks.fail(
             "table", checks.Found("one that was not optimized"), "one with a prior", "say optimize_table(problem)"
         )
-    return table.optimality.prior
+    return table.optimality
 
 
-def _decision(entries: Sequence[Entry], prior: Prior) -> str:
-    """Count the wrong labels of the best γ and of the simple rules; empty if fewer than two are known."""
-    wrong = {entry.name: 100.0 * (1.0 - entry.share_right) for entry in entries if entry.share_right is not None}
-    shown = [f"{wrong[name]:>8.3g}  {rule}" for name, rule in _RULES.items() if name in wrong]
-    if len(shown) < 2:
+def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str:
+    voters = str(problem.voters).replace("-differentially private", f"-DP{remark}")
+    tie = "" if problem.voters.K % 2 else "; a tie is answered by a fair coin"
+    lines = [
+        f"Problem   {voters}",
+        f"Release   one label is {problem.target}-DP{allowance(problem)}: proved{tie}",
+        f"Prior     {in_words(optimality.prior)}; {optimality.shape} shape",
+    ]
+    if optimality.objective != "linear":
+        lines.append(f"Objective {optimality.objective}: the absolute value of [D, Eq. 2] included")
+    return "\n".join(lines)
+
+
+def _comparison(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
+    """Compare the optimum and the simpler rules, the best first, and the accuracy of guessing."""
+    if not entries:
         return ""
-    gain = wrong["γ_flat"] - wrong["γ_opt"]
-    small = f"  the gain over the best constant is small here: {gain:.2g} of 100 labels"
-    return "\n".join([f"Of 100 labels are wrong, under {prior}:", *shown, *([small] if gain < _SMALL_GAIN else [])])
+    best, *others = (entry for entry in entries if entry.expected_error is not None)
+    others.sort(key=_inaccuracy)
+    coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size))
+    guess = Entry("a fair coin", table, coin.share_right(prior), coin.expected_error(prior), "")
+    lines = [f"{'':24}{'accuracy':>10}{'expected error':>17}"]
+    for entry in (best, *others, guess):
+        accuracy = "" if entry.share_right is None else f"{100.0 * entry.share_right:.2f} %"
+        name = f"{'*' if entry is best else ' '} {_RULES.get(entry.name, entry.name)}"
+        lines.append(f"{name:24}{accuracy:>10}{_short(entry.expected_error):>17}")
+    if absent := sum(entry.table is None for entry in entries):
+        lines.append(f"  ({absent} more {'does' if absent == 1 else 'do'} not apply: --all says why)")
+    constant = next((entry for entry in others if entry.name == _CONSTANT), best)
+    if best.share_right is not None and constant.share_right is not None and constant is not best:
+        gain = best.share_right - constant.share_right
+        if gain < 0.0:
+            lines.append("  the best constant has the higher accuracy; γ is optimal in expected error")
+        elif gain < _SMALL_GAIN:
+            lines.append(f"  the gain over the best constant is small here: {100.0 * gain:.2g} of 100 labels")
+    return "\n".join(lines)
+
+
+def _inaccuracy(entry: Entry) -> tuple[float, float]:
+    known = 0.0 if entry.share_right is None else entry.share_right
+    return -known, 0.0 if entry.expected_error is None else entry.expected_error
+
+
+def _short_values(gamma: NoiseFunction) -> str:
+    places = spread(gamma.half.size, _MOST_VALUES)
+    values = [f"{gamma.levels[place]:>8,}: {gamma.half[place]:.4f}" for place in places]
+    lines = ["".join(values[start : start + _A_LINE]) for start in range(0, len(values), _A_LINE)]
+    return "\n".join([f"{_MEANING}:", *lines])
+
+
+def _short_proof(table: Table, optimality: Optimality) -> str:
+    relative = optimality.gap / optimality.value if optimality.value > 0.0 else 0.0
+    where = "" if optimality.held_out is None else " on the fitted draws"
+    lines = [
+        f"Optimal   no private γ of this shape has an expected error below {optimality.bound_text}{where}",
+        f"          (gap {at_most(optimality.gap, 2)}, relative {at_most(relative, 2)})",
+    ]
+    if optimality.held_out is not None:
+        lines.append(f"          expected error on other draws: {optimality.held_out}")
+    if optimality.status != "optimal":
+        lines.append(f"          the solver: {optimality.status}; proof and bound hold")
+    rows = f"{table.certificate.rows:,} rows, {table.certificate.method}"
+    lines.append(f"Proof     {rows}; --all shows it, with γ of every rule")
+    return "\n".join(lines)
 
 
 def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
@@ -314,18 +383,15 @@ def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
     right = (
         "" if coin is None else f"{'right':>8}{shares}   (share of right labels under the prior; a coin: {coin:.4f})\n"
     )
-    return (
-        "γ(l): the probability of telling the true majority of l ones, else a fair coin; γ(l) = γ(K − l)\n"
-        f"{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
-    )
+    return f"{_MEANING}\n{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
 
 
 def _missing(rows: Sequence[WithMissing]) -> str:
     if not rows:
         return ""
     head = [
-        "γ_opt where votes are missing and fair coins stand for them (darrm release --missing coin): right is what",
-        "most of the votes that are there say, and at a tie both labels are right",
+        "The optimal γ with missing votes replaced by fair coins (darrm release --missing coin). A label is right",
+        "if it is the majority of the other votes; at a tie both labels are right.",
         f"{'missing':>8}{'right':>{_COLUMN}}{'error':>{_COLUMN}}",
     ]
     lines = [
@@ -340,13 +406,13 @@ def _short(error: float | None) -> str:
     return f"{error:.4f}" if error >= 1e-3 or error == 0.0 else f"{error:.1e}"
 
 
-def _remarks(entries: Sequence[Entry], *, everything: bool) -> str:
-    """Write the remarks, and why some rules do not apply, or how many."""
-    lines = [f"  {entry.name + '*':<9}{entry.remark}" for entry in entries if entry.remark and entry.table is not None]
+def _remarks(entries: Sequence[Entry]) -> str:
+    """Write the remarks, and why some rules do not apply."""
+    present = [
+        f"  {entry.name + '*':<9}{entry.remark}" for entry in entries if entry.remark and entry.table is not None
+    ]
     absent = [f"  {entry.name} does not apply: {entry.remark}" for entry in entries if entry.table is None]
-    if absent and not everything:
-        absent = [f"  {len(absent)} more {'does' if len(absent) == 1 else 'do'} not apply: --all says why"]
-    return "\n".join([*lines, *absent])
+    return "\n".join([*present, *absent])
 
 
 def fitted(voters: Voters, classes: int = 2, *, quiet: bool = True) -> Voters:

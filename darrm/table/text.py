@@ -33,7 +33,7 @@ def table_text(problem: Problem, law: Law, certificate: Certificate, optimality:
 def _values(gamma: NoiseFunction, optimality: Optimality | None) -> str:
     step = -(-gamma.half.size // _MOST_VALUES)
     lines = [
-        "γ(l): the probability of the true majority of l ones, else a fair coin; γ(l) = γ(K − l)",
+        "γ(l): the probability of returning the true majority at l ones, else a fair coin; γ(l) = γ(K − l)",
         f"{'l':>8}" + "".join(f"{ones:>8}" for ones in gamma.levels[::step].tolist()),
         f"{'γ(l)':>8}" + "".join(f"{value:8.4f}" for value in gamma.half[::step].tolist()),
     ]
@@ -51,7 +51,7 @@ def majority_heading(problem: Problem, optimality: Optimality | None, remark: st
         f"Private majority of {problem.voters.K} voters",
         *_who(problem.voters, remark),
         f"  the release is  {'(mε, δ)' if private else '(ε, δ) '} = {problem.target}-differentially private"
-        + _allowance(problem),
+        + allowance(problem),
     ]
     if problem.voters.overlap is not None:
         lines.append(f"  one person's data reach at most {problem.voters.overlap} of the voters")
@@ -82,7 +82,8 @@ def _who(voters: Voters, remark: str = "") -> list[str]:
     return [*kinds, f"  and so on, {more} more kinds"] if more > 0 else kinds
 
 
-def _allowance(problem: Problem) -> str:
+def allowance(problem: Problem) -> str:
+    """Write ", m = 3", or nothing for voters that are not private."""
     if not problem.voters.each.is_private:
         return ""
     return f", m = {problem.m:g}" + ("" if problem.voters.per_voter is None else " of the largest ε")

@@ -221,7 +221,7 @@ def test_results_print_what_they_are() -> None:
 
 
 def test_the_command_prints_the_blocks_of_the_table() -> None:
-    command = [sys.executable, "-m", "darrm.optimize", "--K", "7", "--m", "2"]
+    command = [sys.executable, "-m", "darrm.optimize", "--K", "7", "--m", "2", "--all"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
     heading, _, certificate = str(optimize_gamma(K=7, m=2)).split("\n\n")
     assert certificate in shown

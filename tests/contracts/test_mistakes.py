@@ -263,6 +263,7 @@ SHELL = {
     "release votes.csv --table table.json --ledger ledger.sqlite --output taken.csv": "exists already … again costs",
     "release votes.csv --table table.json --ledger ledger.sqlite --output out.txt": ".csv or .parquet … 'out.txt'",
     "optimize --K 5 --output no/t.json": "'no' … does not exist … create it first",
+    "optimize --K 5 --output gamma.csv": "--output … 'gamma.csv' … JSON, like table.json",
     "optimize --K 5 --output a_folder": "'a_folder' is a folder … name a file",
     # PATE
     "pate votes.npy --delta 1e-5": "--sigma2 (GNMax) … --gamma (LNMax)",

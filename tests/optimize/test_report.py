@@ -41,7 +41,8 @@ class Report:
     """One setting: what was printed in both formats, and the truth about it."""
 
     arguments: str
-    text: str
+    short: str
+    text: str  # by --all
     data: dict[str, Any]
     table: Table
 
@@ -95,22 +96,42 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("report") / "table.json"
     arguments = [*request.param.split(), "--output", str(path), "--force"]
     data = json.loads(printed([*arguments, "--format", "json"]))
-    return Report(request.param, printed(arguments), data, Table.load(path))
+    return Report(request.param, printed(arguments), printed([*arguments, "--all"]), data, Table.load(path))
 
 
-def test_the_decision_stands_first_and_says_how_many_labels_are_wrong(report: Report) -> None:
-    head, *lines = report.text.partition("\n\n")[0].splitlines()
-    assert head == f"Of 100 labels are wrong, under {optimality_of(report.table).prior}:"
-    wrong = {name: 100.0 * (1.0 - share) for name, share in zip(report.tables(), report.shares(), strict=True)}
-    names = [name for name in ("γ_opt", "γ_flat", "γ_Sub") if name in wrong]
-    for line, name in zip(lines, names, strict=False):
-        number, words = line.split(maxsplit=1)
-        assert words.endswith(f", {name}")
-        assert float(number) == pytest.approx(wrong[name], rel=6e-3, abs=1e-9)
-    gain = wrong["γ_flat"] - wrong["γ_opt"]
-    assert lines[len(names) :] == (
-        [f"  the gain over the best constant is small here: {gain:.2g} of 100 labels"] if gain < 0.1 else []
+NAMES = {
+    "γ_opt": "optimal γ",
+    "γ_flat": "best constant γ",
+    "γ_DSub": "double subsampling",
+    "γ_Sub": "subsampling",
+    "γ_const": "randomized response",
+}
+
+
+def test_the_short_report_says_who_votes_how_well_and_that_it_is_proved(report: Report) -> None:
+    problem, optimality = report.table.problem, optimality_of(report.table)
+    assert f"Problem   {problem.voters.K} voters, " in report.short
+    assert f"Release   one label is {problem.target}-DP" in report.short
+    assert f"(--prior {optimality.prior.text}); {optimality.shape} shape" in report.short
+    rows = dict(re.findall(r"^[* ] (\S.*?) {2,}([\d.]+) % +\S+$", report.short, re.MULTILINE))
+    known = dict(zip(report.tables(), report.shares(), strict=True))
+    guess = report.share_of(np.zeros(problem.voters.K + 1))
+    wanted = {NAMES[name]: share for name, share in known.items()} | {"a fair coin": guess}
+    assert {name: float(share) for name, share in rows.items()} == pytest.approx(
+        {name: 100.0 * share for name, share in wanted.items()}, abs=5.001e-3
     )
+    errors = re.findall(r"^[* ] \S.*% +(\S+)$", report.short, re.MULTILINE)
+    assert sorted(map(float, errors[:-1])) == pytest.approx(sorted(report.errors()), rel=0.06, abs=5.001e-5)
+    gain = known["γ_opt"] - known["γ_flat"]
+    assert ("the gain over the best constant is small" in report.short) == (0.0 <= gain < 0.001)
+    assert ("the best constant has the higher accuracy" in report.short) == (gain < 0.0)
+    values = {int(ones): float(value) for ones, value in re.findall(r"(\d+): (\d\.\d{4})\b", report.short)}
+    assert set(values) <= set(report.table.gamma.levels.tolist())
+    assert len(values) == min(12, report.table.gamma.half.size)
+    assert all(value == pytest.approx(report.table.gamma(ones), abs=5.001e-5) for ones, value in values.items())
+    assert f"below {optimality.bound_text}" in report.short
+    assert f"Proof     {report.table.certificate.rows:,} rows, " in report.short
+    assert max(map(len, report.short.splitlines())) <= 110
 
 
 def test_who_votes_and_what_is_released(report: Report) -> None:
@@ -157,7 +178,7 @@ def test_what_is_absent_is_told_on_demand() -> None:
     entries = json.loads(printed([*asked, "--format", "json"]))["noise_functions"]
     absent = [entry for entry in entries if entry["gamma"] is None]
     assert len(absent) == 2
-    assert "  2 more do not apply: --all says why" in short.splitlines()
+    assert "  (2 more do not apply: --all says why)" in short.splitlines()
     for entry in absent:
         assert entry["remark"] not in short
         assert f"  {entry['name']} does not apply: {entry['remark']}" in longer.splitlines()
@@ -201,9 +222,11 @@ def test_the_same_as_plain_data(report: Report) -> None:
 def test_the_numbers_of_a_sampled_objective(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     arguments = ["--K", "7", "--m", "2", "--objective", "expected-error", "--draws", "300"]
-    text = printed([*arguments, "--output", str(path), "--force"])
+    output = ["--output", str(path), "--force"]
+    short, text = printed([*arguments, *output]), printed([*arguments, *output, "--all"])
     table = Table.load(path)
-    report, held_out = Report("", text, {}, table), held_out_of(table)
+    report, held_out = Report("", short, text, {}, table), held_out_of(table)
+    assert f"expected error on other draws: {held_out}" in short
     mean, error, draws = report.numbers("held out expected error # ± # (# draws)")
     assert [mean, draws] == pytest.approx([held_out.mean, 300], rel=1e-5)
     assert error == pytest.approx(held_out.standard_error, rel=0.051)
