@@ -195,6 +195,9 @@ the (epsilon, delta) of each query allow
             raise TypeError("a ledger in memory is known to the process that made it: use a file")
         return partial(PrivacyLedger, signing_key=self._key_file), (self.path,)
 
+    def __repr__(self) -> str:
+        return f"PrivacyLedger({self.path!r})"
+
     def __str__(self) -> str:
         return f"budget: {self.guarantee}\nspent:  {self.spent}"
 

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from darrm.privacy import at_most
 from darrm.util.figures import GRAY, LIGHT_GRAY, VERMILION, saved_figure
 from darrm.util.files import Document
 
+_WIDTH = 100  # characters of a line
 _LAST_ENTRIES = 10  # of the log, in the text
 _MEANING_POINTS, _RARE = 201, 1e-3
 _MOST_QUERIES_COUNTED = 1_000_000
@@ -25,6 +27,7 @@ def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
         fit = ledger.queries_that_fit(charge, most=_MOST_QUERIES_COUNTED)
         least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
         lines.append(f"left:   {least}{fit} more queries of {charge.what}")
+    lines = [fill(line, _WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False) for line in lines]
     if ledger.identity:
         lines += [f"of:     {ledger.population}"] if ledger.population else []
         lines.append(f"digest: {ledger.digest()}")

@@ -213,6 +213,7 @@ def test_results_print_what_they_are() -> None:
     assert max(map(len, str(large).splitlines())) <= 120
     assert str(DaRRM(table)) == shown
     ledger = PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))
+    assert repr(ledger) == "PrivacyLedger(':memory:')"
     assert str(ledger).startswith("budget: (1, 0.001), which all labels together keep to\nspent:  ")
     accountant = PrivacyAccountant()
     assert str(accountant) == "nothing is charged yet"
