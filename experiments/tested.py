@@ -45,7 +45,7 @@ ORDERS = (0.6, 0.8, 1.05, 1.4)  # times log(1/δ)/ε, above 1
 GAIN = 0.01  # of ε: the search stops where orders around the best one gain less
 STEPS = 14  # of the bisection of ε
 KINDS = {
-    "data_independent": ("whatever the votes", GRAY),
+    "data_independent": ("for any votes", GRAY),
     "published": ("published estimate", VERMILION),
     "tested": ("tested guarantee", BLUE),
     "exact": ("exact, private", GREEN),
