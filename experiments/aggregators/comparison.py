@@ -217,7 +217,7 @@ def decide(comparisons: Sequence[Comparison]) -> list[Claim]:
         claims += [
             _claim(f"{who}: ours is right at least as often as every release that is only compared", more, _lead),
             _claim(f"{who}: shaped noise is right at least as often as Gaussian noise by label", more, _shaped_lead),
-            _claim(f"{who}: no release exceeds what is proved that none can", more, _room),
+            _claim(f"{who}: no release exceeds the proved bound", more, _room),
         ]
     return [claim for claim in (*claims, *_less_noise(comparisons)) if claim is not None]
 
