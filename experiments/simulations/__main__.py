@@ -34,6 +34,7 @@ NAMES = (
     (curves.OPTIMAL_P,),
     (curves.CONSTANT,),
     (curves.BEST_CONSTANT,),
+    (curves.FLAT,),
 )
 STYLES: dict[str, Style] = {
     name: style(place, width=1.6 if place else 2.6) for place, names in enumerate(NAMES) for name in names

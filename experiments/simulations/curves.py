@@ -87,6 +87,7 @@ OPTIMAL, TRUE, MONOTONE = "γ_opt", "γ_true (ours)", "γ_mono (ours)"
 OPTIMAL_U, OPTIMAL_P, TRUE_P = "γ_opt-U", "γ_opt-P", "γ_true-P (ours)"
 SUB, DOUBLE_SUB, CONSTANT = "γ_Sub", "γ_DSub", "γ_const"
 BEST_CONSTANT = "γ_const* (ours)"  # by the best composition instead of the paper's
+FLAT = "γ_flat (ours)"  # the largest private constant
 
 
 def figure_data(figure: str) -> Row:
@@ -179,6 +180,7 @@ def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
         yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))
     yield CONSTANT, certify(problem, baselines.randomized_response(problem, panel.composed))
     yield BEST_CONSTANT, certify(problem, baselines.randomized_response(problem))
+    yield FLAT, certify(problem, baselines.truth(problem))
     yield TRUE, optimize_table(problem, prior=UNIFORM, objective="expected-error")
     if figure in WITH_TWO_PRIORS:
         yield TRUE_P, optimize_table(problem, prior=DECIDED, objective="expected-error")

@@ -23,7 +23,7 @@ BASELINES = (curves.SUB, curves.DOUBLE_SUB, curves.CONSTANT)
 def decided(figures: Mapping[str, Row], table: Sequence[Row] | None) -> Row:
     """Decide every claim of the template whose figures were run; a claim without figures is missing."""
     found: Row = {"surrogate": _surrogate_excess(figures), "baselines": _beaten(figures, BASELINES)}
-    found["constant"] = _beaten(figures, (curves.BEST_CONSTANT,))
+    found["constant"], found["flat"] = (_beaten(figures, (name,)) for name in (curves.BEST_CONSTANT, curves.FLAT))
     found["zero"] = [_zero_from_half(figures[figure]) for figure in ("7", "8") if figure in figures]
     if "2" in figures:
         found["best"] = _subsampling_best_at_one(figures["2"])
