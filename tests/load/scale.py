@@ -1,6 +1,6 @@
 """Beyond one machine: many clients, voters and labels a day, and the loss of a budget split by regions.
 
-    python -m tests.load.scale --output docs
+    python -m tests.load.scale --output docs/reproduction
 
 Reads the data of `tests.load.serve` and `tests.load.partitions`, and writes OUTPUT/scale/ and OUTPUT/scale.md.
 """
@@ -178,7 +178,7 @@ def page(data: Row) -> str:
         "is_alike": all(0.9 <= ratio <= 1.1 for ratio in alike),
         "budget": BUDGET,
     }
-    return pages.filled("serve", facts, kinds, data, template="scale")
+    return pages.filled(NAME, facts, kinds, data)
 
 
 if __name__ == "__main__":

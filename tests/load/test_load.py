@@ -10,7 +10,7 @@ import pytest
 
 from darrm import PrivacyLedger
 from darrm.votes import Votes
-from experiments.pages import read_json
+from experiments.pages import claims_on, read_json
 from tests.load import long_ledger, releases, scale
 from tests.load.commands import COMMANDS, run_once
 from tests.load.measuring import ROOT, Taken
@@ -118,3 +118,13 @@ def test_workers_of_a_cluster_give_the_votes_of_one_process(tmp_path: Path) -> N
     assert (found["teachers"], found["queries"], found["workers"]) == (200, 600, 1)
     (before,), (after,) = found["worker_megabytes_before"], found["worker_megabytes"]
     assert 50 < before <= after
+
+
+def test_a_billion_labels_a_day_are_claimed_where_the_simulation_reaches_them() -> None:
+    data = read_json(DOCS / "reproduction" / "scale" / "scale.json")
+    _, (statement, holds, _), _ = claims_on(scale.page(data))
+    assert statement.startswith("10⁹ labels a day")
+    assert holds
+    slow = [row | {"answers_a_second": 1e9 / 86_400 - 1.0} for row in data["simulated"]]
+    _, (_, holds, _), _ = claims_on(scale.page(data | {"simulated": slow}))
+    assert not holds
