@@ -39,7 +39,7 @@ from darrm.util.files import Json
 
 MOST_TOGETHER = 256  # questions of one debit
 LONGEST_PAUSE = 1.0  # seconds until deadlines are looked at
-_GATHER = 0.004  # seconds to wait for the next requests of clients that were just answered: a disk sync
+_GATHER = 0.004  # seconds to wait for the next requests of clients that were just answered
 _MOST_GATHERS = 5
 _RETRY = 1.0  # seconds after the ledger failed
 _LEFT_FOR = 2.0  # seconds of validity of a count of the remaining budget

@@ -1,4 +1,4 @@
-"""Answers a second and latencies, memory at half load, and servers that share one budget."""
+"""Answers a second and latencies, memory at a fixed rate, and servers that share one budget."""
 
 import os
 import time
@@ -56,24 +56,24 @@ def one_series(folder: Path, seconds: float) -> Iterator[Row]:
 
 
 PARTS = 12
-_HALF = {"SQLite": 250.0, "PostgreSQL": 400.0}  # questions a second: about half of a machine's rate
+_RATE = {"SQLite": 250.0, "PostgreSQL": 400.0}  # questions a second
 
 
 def soak(folder: Path, seconds: float) -> Iterator[Row]:
-    """Ask at half load, and note the memory a dozen times: first after a minute, or what there is."""
+    """Ask at a fixed rate, and note the memory a dozen times: first after a minute, or what there is."""
     for store in STORES:
         with place(folder / f"soak{store}", store, 10**7) as here:
             server, noted, answered = here.serve(PORT), [], 0
             taken: list[float] = []
             for part in range(PARTS + 1):
-                load = Load(PORT, here.token, f"part{part}", gap=1 / _HALF[store])
+                load = Load(PORT, here.token, f"part{part}", gap=1 / _RATE[store])
                 answers = load.run(seconds / PARTS)
                 noted.append(server.status()["megabytes"])
                 answered, taken = answered + answers.answered, taken + answers.taken
             yield {
                 "store": store,
                 "minutes": seconds * (PARTS + 1) / PARTS / 60,
-                "rate": _HALF[store],
+                "rate": _RATE[store],
                 "answered": answered,
                 "p99_milliseconds": 1000 * sorted(taken)[int(0.99 * len(taken))],
                 "begin_megabytes": noted[0],
