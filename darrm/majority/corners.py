@@ -105,6 +105,10 @@ class CornerCounts(Row):
         """Return itself: all voters are of one group."""
         return (self,)
 
+    def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
+        """Return itself, with the corners of the least private voter: of voters that differ it is a bound."""
+        return [(self, corners_of(voters.each))]
+
     def are_of(self, number: int) -> bool:
         """Whether these are counts of that number of voters."""
         places = (self.high, self.low, self.zeros, self.ones)

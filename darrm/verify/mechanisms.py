@@ -193,13 +193,14 @@ def _deltas(mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence
 @lru_cache(maxsize=1024)
 def _delta(mechanism: Mechanism, epsilon: Fraction, enough: float) -> Between:
     if mechanism.kind in _PURE:
-        e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
-        if at >= e:
+        if epsilon >= Fraction(repr(float(mechanism.parameters[0]))):  # exactly: a pure total has δ = 0
             return Between(0.0, 0.0)
+        e, at = decimal_ball(mechanism.parameters[0]), ball(epsilon)
         if mechanism.kind == "PermuteAndFlip":  # at most that of randomized response
             return Between(0.0, upper_float((e.exp() - at.exp()) / (1 + e.exp())))
         # max over u of u − e^x·u/(u + (1 − u)e^ε): two values of r, as for the curve
-        delta = ((at - e) / 2).expm1() ** 2 / -(-e).expm1()
+        gap = ((at - e) / 2).expm1()
+        delta = gap * gap / -(-e).expm1()  # no power: of a ball around 0 it is none
         return Between(max(0.0, -upper_float(-delta)), upper_float(delta))
     step = float(epsilon) / mechanism.reached
     group = math.fsum(math.exp(place * step) for place in range(mechanism.reached)) * (1.0 + 1e-12)

@@ -132,8 +132,12 @@ def test_ctrl_c_stops_anything() -> None:
             _thread.interrupt_main()
             time.sleep(1.0)
 
-    with pytest.raises(KeyboardInterrupt):
-        work()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a script ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("share", [0.9, 1.0, 1.1])

@@ -81,6 +81,7 @@ def test_no_lie_is_missed(lie: Lie, made: Made, tmp_path: Path) -> None:
 def test_nothing_honest_is_false(honest: Honest, made: Made, tmp_path: Path) -> None:
     found = audited(made(honest.folder), tmp_path / "folder", honest.make)
     assert [str(one) for one in found.verdicts if one.verdict == FALSE] == []
+    assert [str(one) for one in found.verdicts if "judgement failed" in one.reason] == []
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(20, CONSISTENT), (300, UNKNOWN)])
