@@ -142,7 +142,7 @@ class Voters:
         if self.overlap is not None:
             checks.integer_at_least(1, overlap=self.overlap, advice="how many voters one person's data can reach")
             if self.overlap > self.K:
-                checks.fail("overlap", self.overlap, f"at most K = {self.K}", "nobody reaches more voters than exist")
+                checks.fail("overlap", self.overlap, f"at most K = {self.K}", "there are no more voters to reach")
         if not isinstance(self.models, bool):
             checks.fail("models", self.models, "True or False", "True declares models that were trained once")
         object.__setattr__(self, "K", int(self.K))

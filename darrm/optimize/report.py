@@ -334,7 +334,7 @@ def _comparison(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
         name = f"{'*' if entry is best else ' '} {_RULES.get(entry.name, entry.name)}"
         lines.append(f"{name:24}{accuracy:>10}{_short(entry.expected_error):>17}")
     if absent := sum(entry.table is None for entry in entries):
-        lines.append(f"  ({absent} more {'does' if absent == 1 else 'do'} not apply: --all says why)")
+        lines.append(f"  ({absent} more {'does' if absent == 1 else 'do'} not apply; --all shows the reasons)")
     constant = next((entry for entry in others if entry.name == _CONSTANT), best)
     if best.share_right is not None and constant.share_right is not None and constant is not best:
         gain = best.share_right - constant.share_right

@@ -182,7 +182,7 @@ def _judge_alone(now: Audit, pieces: Sequence[Piece], report: Callable[[str], No
 def _judge_ledgers(
     now: Audit, pieces: Sequence[Piece], digests: Sequence[LedgerDigest], keys: Sequence[PublicKey]
 ) -> None:
-    """Judge the past of each ledger, what it paid for, and what the budgets are together."""
+    """Judge the history and the entries of each ledger, and all budgets together."""
     pieces = [piece for piece in pieces if piece.role == LEDGER]
     for piece in pieces:
         with now.judging(piece):

@@ -178,7 +178,7 @@ def test_what_is_absent_is_told_on_demand() -> None:
     entries = json.loads(printed([*asked, "--format", "json"]))["noise_functions"]
     absent = [entry for entry in entries if entry["gamma"] is None]
     assert len(absent) == 2
-    assert "  (2 more do not apply: --all says why)" in short.splitlines()
+    assert "  (2 more do not apply; --all shows the reasons)" in short.splitlines()
     for entry in absent:
         assert entry["remark"] not in short
         assert f"  {entry['name']} does not apply: {entry['remark']}" in longer.splitlines()
