@@ -72,6 +72,14 @@ def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
     assert rows.bound <= closed.value + 1e-9
 
 
+def test_voters_that_differ_are_bounded_as_if_all_were_as_the_weakest() -> None:
+    differing = Voters.of([("0.1", 0), ("0.3", 0), ("1", 0), ("1", 0), ("0.5", 0)])
+    found = optimize_under_renyi(differing, priors.Dirichlet(), 4.0, 0.2)
+    alike = optimize_under_renyi(Voters(5, differing.each), priors.Dirichlet(), 4.0, 0.2)
+    assert found.gamma.half == pytest.approx(alike.gamma.half, abs=1e-9)
+    assert renyi_divergences(differing, found.gamma, [4.0])[0] <= 0.2 * (1 + 1e-7)
+
+
 def test_a_larger_budget_or_a_smaller_overlap_never_hurts() -> None:
     values = [
         optimize_under_renyi(problem_of(9, "0.5", "0.001", 9).voters, priors.Dirichlet(), 4.0, b).value
