@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 NOT_COPIED = shutil.ignore_patterns(".*", "build", "dist", "results", "__pycache__", "*.egg-info", "gallery")
 QUICK = ("-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "--tb=no", "-n", "auto", "--dist", "worksteal")
@@ -282,20 +284,24 @@ def planted(folder: Path, bug: Plant) -> Iterator[None]:
 
 
 def failure(folder: Path, *tests: str) -> str | None:
-    """Run quick tests in a copy until one fails, and name it; None if all pass."""
+    """Run quick tests in a copy until one fails, and name it; None if all pass. A bug may also make them hang."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *QUICK, *tests],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *QUICK, *tests],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
+        )
+    except subprocess.TimeoutExpired:
+        return "the time limit"
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if failed:
         return failed[0].partition(" ")[2].partition(" - ")[0]
-    if done.returncode:
+    if done.returncode not in {0, pytest.ExitCode.NO_TESTS_COLLECTED}:
         raise RuntimeError(f"the tests did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     return None
 
