@@ -251,8 +251,8 @@ def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:
     verdicts = [Verdict(FILE, claim, CONSISTENT, f"its digest is {answering.digest}; a forger could compute it")]
     cost = Cost(answering)
     verdicts += judge_release(cost)
-    if isinstance(answering, Table):
-        verdicts += judge_optimality(answering, cost.gamma if answering.format == GAMMA else None)
+    if isinstance(answering, Table) and answering.format == GAMMA:
+        verdicts += judge_optimality(answering, cost.gamma)
     if "plan" in data:
         verdicts += judge_plan(data["plan"], cost)
     return answering, verdicts

@@ -4,18 +4,20 @@ A label is stored as its place among the different labels of its file. So the nu
 bounds the memory, not the size of the file or of its decompressed bytes. A file beyond these bounds raises
 `TooLargeError`. No message quotes the content of a file: it may be a file of passwords.
 
-The decompressed size of each page of a Parquet file is checked first: the header of a page of a few bytes may claim two
-gigabytes, and pyarrow allocates them. The footer is checked as well, because pyarrow ends the process if the metadata
-of a column are damaged. Both are structures of Thrift's compact protocol: https://github.com/apache/parquet-format
+A page of a Parquet file may claim two gigabytes in a few bytes, and damaged metadata end the process of pyarrow. So a
+process of its own reads such files, with at most one gigabyte.
 """
 
 import csv
 import hashlib
+import json
+import os
 import re
+import resource
+import subprocess
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -24,7 +26,7 @@ from itertools import chain, islice
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,178 +34,12 @@ from numpy.typing import NDArray
 from darrm.verify.verdicts import TooLargeError
 
 LABEL = "label"  # the column that a release adds
-_MOST_PAGE_BYTES = 2**27  # of a decompressed page
-_MOST_FOOTER = 2**24  # bytes that describe a file
-_MOST_HEADER, _MOST_PAGES = 2**20, 2**18  # bytes, of a column in a row group
-_MOST_DEPTH = 12
-_BUFFER_BYTES = 2**16
-_MOST_ROWS = 2**27
-_SHOWN = 200  # characters of a message of pyarrow
-_END = b"PAR1"
-
-
-def pyarrow(name: str = "pyarrow") -> Any:  # noqa: ANN401 (pyarrow has no types)
-    """Import pyarrow, or raise `ValueError` with the command that installs it."""
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ValueError("labels in Parquet need pyarrow: pip install pyarrow") from None
-
-
-def label_columns(path: Path) -> Iterator[Any]:
-    """Yield the column ``label``, else the last one, a number of rows at a time; `ValueError` if it cannot be read."""
-    _check_pages(path, "")  # the footer alone
-    files = pyarrow("pyarrow.parquet")
-    with _translated(path):
-        schema = files.read_schema(str(path))
-    if len(set(schema.names)) != len(schema.names):
-        raise ValueError(f"{str(path)!r} has two columns of one name")
-    if not schema.names:
-        return
-    column = LABEL if LABEL in schema.names else schema.names[-1]
-    _check_pages(path, column)
-    # one long word a million times stays one
-    texts = [column] if str(schema.field(column).type) in {"string", "large_string"} else []
-    with _translated(path):
-        file = files.ParquetFile(str(path), buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts)
-    with file:
-        if (left := file.metadata.num_rows) > _MOST_ROWS:
-            raise ValueError(f"{str(path)!r} claims {left:,} rows: {_MOST_ROWS:,} are read")
-        batches = file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[column], use_threads=False)
-        while True:
-            with _translated(path):
-                batch = next(batches, None)
-            if batch is None:
-                break
-            left -= batch.num_rows
-            yield batch.column(0)
-        if left:
-            raise ValueError(f"{str(path)!r} lacks {left:,} of its rows: it is damaged")
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pyarrow().ArrowException, OSError, UnicodeDecodeError) as error:
-        if getattr(error, "errno", None):
-            raise
-        said = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
-        raise ValueError(f"{str(path)!r} is no Parquet file that can be read, or it is damaged: {said}") from error
-
-
-def _check_pages(path: Path, column: str) -> None:
-    """Raise `ValueError` unless every page of a column fits into memory."""
-    with path.open("rb") as file:
-        try:
-            for chunk in _chunks(file):
-                name = b".".join(chunk[3]).decode()
-                if column and (name == column or name.startswith(f"{column}.")):
-                    largest = _largest_page(file, chunk)
-                    if largest > _MOST_PAGE_BYTES:
-                        what = f"a page that unfolds to {largest:,} bytes, and {_MOST_PAGE_BYTES:,} are read"
-                        raise ValueError(f"{str(path)!r} holds {what}: write it with pages of a megabyte")
-        except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
-            raise ValueError(f"{str(path)!r} is damaged: its columns are not described as Parquet does it") from None
-
-
-def _chunks(file: BinaryIO) -> list[dict[int, Any]]:
-    """Return the metadata of each column of each row group, by the numbers of their fields."""
-    size = file.seek(0, 2)
-    file.seek(max(0, size - 8))
-    end = file.read(8)
-    length = int.from_bytes(end[:4], "little")
-    if end[4:] != _END or length > size - 8:
-        raise IndexError
-    if length > _MOST_FOOTER:
-        raise ValueError(f"{length:,} bytes describe the file, and {_MOST_FOOTER:,} are read")
-    file.seek(size - 8 - length)
-    footer = _Thrift(file.read(length)).struct()
-    return [column[3] for group in footer.get(4, []) for column in group[1]]
-
-
-def _largest_page(file: BinaryIO, chunk: dict[int, Any]) -> int:
-    at = min((offset for offset in (chunk.get(11), chunk[9]) if offset), default=0)
-    end, largest, pages = at + chunk[7], 0, 0
-    while at < end and pages < _MOST_PAGES:
-        pages += 1
-        header, length = _page_header(file, at)
-        unfolded, stored = header[2], header[3]
-        if unfolded < 0 or stored < 0:
-            raise ValueError("a page has a negative size")
-        largest, at = max(largest, unfolded), at + length + stored
-    if at < end:
-        raise ValueError(f"a column of a row group has more than {_MOST_PAGES:,} pages")
-    return largest
-
-
-def _page_header(file: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
-    for length in (256, _MOST_HEADER):  # it may hold long statistics
-        file.seek(at)
-        header = _Thrift(file.read(length))
-        try:
-            return header.struct(), header.at
-        except IndexError:
-            continue
-    raise ValueError("a page's header is damaged, or longer than a megabyte")
-
-
-class _Thrift:
-    """A reader of the compact protocol; `IndexError` if the bytes end too early."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Read a structure; return its values by the numbers of their fields."""
-        fields, field = dict[int, Any](), 0
-        while kind := self._byte():
-            field = field + (kind >> 4) if kind >> 4 else self._integer()
-            fields[field] = kind & 15 == 1 if kind & 15 in {1, 2} else self._value(kind & 15, depth)
-        return fields
-
-    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 (a number, bytes, a list or fields)
-        if depth > _MOST_DEPTH:
-            raise IndexError
-        if kind in {1, 2, 3}:
-            return self._byte()
-        if kind in {4, 5, 6}:
-            return self._integer()
-        if kind in {7, 8}:
-            return self._bytes(8 if kind == 7 else self._varint())
-        if kind in {9, 10}:
-            head = self._byte()
-            size = self._varint() if head >> 4 == 15 else head >> 4
-            return [self._value(head & 15, depth + 1) for _ in range(size)]
-        if kind == 12:
-            return self.struct(depth + 1)
-        raise IndexError  # a map, which Parquet does not use
-
-    def _bytes(self, length: int) -> bytes:
-        if self.at + length > len(self.data):
-            raise IndexError
-        self.at += length
-        return self.data[self.at - length : self.at]
-
-    def _byte(self) -> int:
-        self.at += 1
-        return self.data[self.at - 1]
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while (byte := self._byte()) & 128:
-            value, shift = value | (byte & 127) << shift, shift + 7
-            if shift > 63:
-                raise IndexError
-        return value | byte << shift
-
-    def _integer(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-
 MOST_LABELS, MOST_NUMBERED, MOST_DIFFERENT = 2**27, 2**22, 2**19
 _MOST_BYTES = 2**28  # of a .csv or .npy file
+_MOST_MEMORY, _BUFFER_BYTES = 2**30, 2**16  # of the process that reads Parquet
+_SHOWN = 200  # characters of a message of pyarrow
+_DAMAGED, _TOO_LARGE = 2, 3  # its exit status
+_READ = "from darrm.verify.label_files import print_labels; print_labels()"
 _AT_ONCE, _ROWS_AT_ONCE, _BYTES_AT_ONCE = 2**18, 2**14, 2**20  # labels, rows of .csv with quotes, bytes
 _LONGEST_LINE, _LONGEST_NAME = 2**12, 200  # bytes; characters of a label
 _UNQUOTED = re.compile(r"(?!\ufeff)[^\s\",](?:[^\",\r\n]*[^\s\",])?")  # a field without quotes
@@ -290,7 +126,7 @@ class _Places(dict[str, int]):
 
     def add_column(self, column: Any) -> None:  # noqa: ANN401 (pyarrow has no types)
         """Add labels of Parquet; of text null is no answer."""
-        types = pyarrow().types
+        types = import_module("pyarrow").types
         encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
         names, indices = encoded.dictionary.to_pylist(), encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
         if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) <= len(names):
@@ -345,16 +181,65 @@ def read_labels(path: Path) -> LabelsFile:
 
 def read_parquet_labels(paths: Sequence[Path]) -> LabelsFile:
     """Read the column ``label``, else the last one, of Parquet files one after the other; raise as `read_labels`."""
-    found = _Places()
-    for path in paths:
-        try:
-            for column in label_columns(path):
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-c", _READ, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, check=False, env=where)  # noqa: S603 (this program)
+    if done.returncode:
+        message = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][: 2 * _SHOWN]
+        kind = TooLargeError if done.returncode == _TOO_LARGE else ValueError
+        named = message if done.returncode in {_DAMAGED, _TOO_LARGE} else ""
+        raise kind(named or f"{str(paths[0])!r} is damaged, or needs more memory than an audit has")
+    head, _, places = done.stdout.partition(b"\n")
+    width, names = json.loads(head)
+    return LabelsFile(np.frombuffer(places, dtype=f"u{width}"), tuple(names))
+
+
+def print_labels() -> None:
+    """Print the labels of the named Parquet files, as `read_parquet_labels` reads them."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY if most < 0 else min(_MOST_MEMORY, most), most))
+    found, path = _Places(), ""
+    try:
+        parquet, errors = import_module("pyarrow.parquet"), import_module("pyarrow").ArrowException
+    except ImportError:
+        _fail("labels in Parquet need pyarrow: pip install pyarrow", _DAMAGED)
+    try:
+        for path in sys.argv[1:]:
+            for column in _label_columns(parquet, path):
                 found.add_column(column)
-        except TooLargeError as error:
-            raise TooLargeError(f"{str(path)!r}: {error}") from None
-        except (ValueError, IndexError, pyarrow().ArrowException) as error:  # columns of lists, damaged files
-            raise ValueError(f"{str(path)!r} holds no labels: {error}") from error
-    return found.file()
+    except TooLargeError as error:
+        _fail(f"{path!r}: {error}", _TOO_LARGE)
+    except (ValueError, LookupError, OSError, MemoryError, errors) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0][:_SHOWN]
+        _fail(f"{path!r} holds no labels: {said}", _DAMAGED)
+    labels = found.file()
+    sys.stdout.buffer.write(json.dumps([labels.places.itemsize, labels.names]).encode() + b"\n")
+    sys.stdout.buffer.write(labels.places.data)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    sys.stderr.write(message)
+    sys.exit(status)
+
+
+def _label_columns(parquet: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 (pyarrow has no types)
+    """Yield the column with the labels, a number of rows at a time."""
+    schema = parquet.read_schema(path)
+    if len(set(schema.names)) != len(schema.names):
+        raise ValueError("two columns have one name")
+    if not schema.names:
+        return
+    column = LABEL if LABEL in schema.names else schema.names[-1]
+    # one long word a million times stays one
+    texts = [column] if str(schema.field(column).type) in {"string", "large_string"} else []
+    with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts) as file:
+        if (left := file.metadata.num_rows) > MOST_LABELS:
+            raise TooLargeError(f"it claims {left:,} rows: {MOST_LABELS:,} are read")
+        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[column], use_threads=False):
+            left -= batch.num_rows
+            yield batch.column(0)
+        if left:
+            raise ValueError(f"lacks {left:,} of its rows: it is damaged")
 
 
 def read_waiting(content: bytes) -> LabelsFile | None:

@@ -379,7 +379,6 @@ IN_A_PLURALITY = {
     "a smaller ε": ("problem/target/epsilon", times(0.5)),
     "less private voters": ("problem/each/epsilon", times(2)),
     "another number of classes": ("problem/classes", 4),
-    "better": ("optimality/value", times(1.02)),
     "a note": ("note", "(0.001, 0)-private"),
 }
 OF_DIFFERING = {

@@ -153,6 +153,25 @@ def test_pages_are_measured_as_they_were_written(tmp_path: Path) -> None:
         assert size <= found <= 2 * size + 2**13
 
 
+def varint(value: int) -> bytes:
+    """Write a number as Thrift does in a page's header."""
+    value *= 2
+    parts = [value >> shift & 127 | 128 for shift in range(0, max(1, value.bit_length()), 7)]
+    return bytes([*parts[:-1], parts[-1] & 127])
+
+
+def test_a_page_that_claims_two_gigabytes_gets_one_line(tmp_path: Path) -> None:
+    own, size = tmp_path / "page.parquet", 2**28
+    parquet(own, ["x" * size], use_dictionary=False, write_statistics=False)
+    content, told = own.read_bytes(), varint(size + 10)  # with the levels of its row
+    assert content.count(told) == 1
+    for claimed in (size + 10, 2**31 - 1):
+        own.write_bytes(content.replace(told, varint(claimed)))
+        done = limited("darrm.verify", str(own))
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith(f"error: '{own}' ")
+
+
 @pytest.mark.parametrize("rows", [0, 1, 5000])
 def test_parquet_files_that_were_damaged_are_refused_in_words(rows: int, tmp_path: Path) -> None:
     parquet(tmp_path / "a.parquet", [f"word {row % 9}" for row in range(rows)], data_page_size=2**9)

@@ -1,27 +1,22 @@
 """Laws of many classes: the auditor's own arithmetic against brute force and the prover, and what it calls false."""
 
-import itertools
 import json
-from collections.abc import Callable
 from fractions import Fraction
 from math import exp
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from darrm import certify, optimize_table, priors
+from darrm import certify, optimize_table
 from darrm.optimize.plurality import optimize_plurality
 from darrm.plurality.plurality_law import random_law
 from darrm.plurality.proof import largest_excess, pairs_of
-from darrm.priors import Dirichlet, Prior, Spread
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.table import Table
 from darrm.verify.__main__ import main
 from darrm.verify.audit import judge_file
 from darrm.verify.histograms import worst_differences, worst_of_private_voters
-from darrm.verify.optimality import accuracy
 from tests.plurality.test_voter_corners import any_law, worst_by_hand
 from tests.verify.support import false_claims, table_of
 
@@ -45,46 +40,10 @@ def test_two_pieces_of_code_that_share_nothing_agree(reached: int) -> None:
         assert found[0].upper - found[0].lower < Fraction(1, 2**90)
 
 
-def test_the_share_is_counted_over_all_histograms(table: Table) -> None:
-    histograms = [n for n in itertools.product(range(7), repeat=3) if sum(n) == 6]
-    h = table.plurality.probabilities(histograms)
-    right = sum(
-        float(p)
-        for n, row in zip(histograms, h, strict=True)
-        for votes, p in zip(n, row, strict=True)
-        if votes == max(n)
-    )
-    exact = share_right(table)
-    assert float(exact) == pytest.approx(right / len(histograms), abs=1e-14)
-    skewed = optimize_plurality(PROBLEM, prior=Dirichlet(0.3))
-    assert share_right(skewed) == pytest.approx(skewed.share_right, abs=1e-12)
-    spread = optimize_plurality(PROBLEM, prior=Spread())
-    assert share_right(spread) == pytest.approx(spread.share_right, abs=1e-12)
-    three = [share_right(spread, Dirichlet(a)) for a in (1.0, 1 / PROBLEM.classes, 0.1 / PROBLEM.classes)]
-    assert share_right(spread) == pytest.approx(np.mean(np.array(three, dtype=float)), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("keys", "change", "claim"),
-    [
-        (("optimality", "bound"), lambda bound: bound - 1e-3, "no private law"),
-        (("certificate", "worst_cost"), lambda cost: cost / 2, "no pair of neighbors"),
-    ],
-)
-def test_a_false_figure_is_called_false(
-    table: Table, keys: tuple[str, str], change: Callable[[float], float], claim: str
-) -> None:
+def test_a_false_worst_cost_is_called_false(table: Table) -> None:
     data = table.to_json()
-    data[keys[0]] = {**data[keys[0]], keys[1]: change(data[keys[0]][keys[1]])}
-    assert claim in false_claims(judge_file(json.dumps(data).encode())[1])
-
-
-def share_right(table: Table, prior: Prior | None = None) -> Fraction:
-    assert table.optimality is not None
-    written = priors.to_json(prior or table.optimality.prior, table.problem.voters.K, table.problem.classes)
-    found = accuracy(table_of(table), written)
-    assert found is not None
-    return found
+    data["certificate"] = {**data["certificate"], "worst_cost": data["certificate"]["worst_cost"] / 2}
+    assert "no pair of neighbors" in false_claims(judge_file(json.dumps(data).encode())[1])
 
 
 @pytest.mark.quick_cases(1)
