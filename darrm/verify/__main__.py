@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from darrm.verify.audit import audit
+from darrm.verify.chain import LedgerDigest, read_digest, read_public_key
 from darrm.verify.files import check_regular, is_url
 from darrm.verify.formats import DIGEST_PREFIX
-from darrm.verify.history import LedgerDigest, read_digest, read_public_key
 from darrm.verify.report import html_report, json_report, text_report
 from darrm.verify.verdicts import MEANINGS
 

@@ -3,7 +3,6 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -12,39 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from darrm.verify import verdicts as topics
-from darrm.verify.claims import judge_figure, judge_members, judge_note, judge_plan, read_members
-from darrm.verify.costs import Cost, judge_release
-from darrm.verify.files import (
-    ANSWERS,
-    FIGURE,
-    LEDGER,
-    NOTES,
-    RECEIPT,
-    ROLES,
-    LedgerFaultError,
-    Piece,
-    pieces_of,
-    read_ledger,
-    read_postgres,
-)
-from darrm.verify.formats import GAMMA, Answering, Table, parse_json, read_release
-from darrm.verify.histograms import check_size
-from darrm.verify.history import (
+from darrm.verify.chain import (
     LedgerDigest,
     PublicKey,
     Receipt,
-    ReceiptFaultError,
     digests_in,
     judge_digests,
     judge_history,
     judge_keys,
     judge_receipt,
+    read_ledger,
+    read_postgres,
     read_receipt,
 )
+from darrm.verify.claims import judge_figure, judge_members, judge_note, judge_plan, read_members
+from darrm.verify.costs import Cost, judge_release
+from darrm.verify.files import ANSWERS, FIGURE, LABELS, LEDGER, NOTES, OTHER, RECEIPT, Piece, pieces_of
+from darrm.verify.formats import GAMMA, Answering, Table, parse_json, read_release
+from darrm.verify.histograms import check_size
 from darrm.verify.label_files import LabelsFile
 from darrm.verify.ledger import LedgerAudit, assign_releases, judge_labels, judge_ledger, judge_populations
 from darrm.verify.optimality import judge_optimality
-from darrm.verify.verdicts import ATTACK, CONSISTENT, FALSE, FILE, UNKNOWN, VERDICTS, TooLargeError, Verdict
+from darrm.verify.verdicts import CONSISTENT, FALSE, FILE, UNKNOWN, VERDICTS, FaultError, TooLargeError, Verdict
 
 
 @dataclass(frozen=True)
@@ -61,6 +49,7 @@ class AuditedFile:
 class Audit:
     """All verdicts, and what was usable, by the path of its file."""
 
+    pieces: Sequence[Piece] = ()
     files: list[AuditedFile] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     releases: dict[str, Answering] = field(default_factory=dict)
@@ -86,21 +75,22 @@ class Audit:
         """Add verdicts on claims of a file."""
         self.verdicts += [replace(verdict, file=path) for verdict in verdicts]
 
-    @contextmanager
-    def judging(self, piece: Piece) -> Iterator[None]:
-        """Turn any failure into a verdict on this piece, so that the others are judged."""
-        try:
-            yield
-        except LedgerFaultError as error:
-            self.add(piece.path, [Verdict(topics.LEDGER, "it is a whole ledger", FALSE, str(error))])
-        except ReceiptFaultError as error:
-            self.add(piece.path, [Verdict(topics.RECEIPT, "it is a receipt", FALSE, str(error))])
-        except Exception as error:  # noqa: BLE001 (for any content; no message, which may quote it)
-            for usable in (self.releases, self.ledgers, self.labels):
-                usable.pop(piece.path, None)
-            reason = f"its judgement failed ({type(error).__name__})"
-            reason = str(error) if isinstance(error, TooLargeError) else reason
-            self.add(piece.path, [Verdict(FILE, "this audit understands its content", UNKNOWN, reason)])
+    def judge(self, role: str, judge: Callable[[Piece], Iterable[Verdict]]) -> None:
+        """Judge all pieces of a role. Any failure is a verdict on this piece, so that the others are judged."""
+        for piece in self.pieces:
+            if piece.role != role:
+                continue
+            try:
+                found = list(judge(piece))
+            except FaultError as error:
+                found = [Verdict(error.about, error.claim, FALSE, str(error))]
+            except Exception as error:  # noqa: BLE001 (for any content; no message, which may quote it)
+                for usable in (self.releases, self.ledgers, self.labels):
+                    usable.pop(piece.path, None)
+                reason = str(error) if isinstance(error, TooLargeError) else type(error).__name__
+                reason = reason if isinstance(error, TooLargeError) else f"its judgement failed ({reason})"
+                found = [Verdict(FILE, "this audit understands its content", UNKNOWN, reason)]
+            self.add(piece.path, found)
 
 
 def audit(
@@ -139,101 +129,104 @@ def audit(
     OSError
         If a file cannot be read.
     """
-    pieces = list(pieces_of(paths))
+    now = Audit(list(pieces_of(paths)), made=datetime.now(UTC).isoformat(timespec="seconds"))
     members = {} if voters_path is None else read_members(voters_path)
-    now = Audit(made=datetime.now(UTC).isoformat(timespec="seconds"))
-    _judge_alone(now, pieces, report)
-    shown = [*digests, *(receipt.digest for receipt in now.receipts.values()), *chain(*now.notes.values())]
-    _judge_ledgers(now, pieces, shown, keys)
-    now.add("", [*judge_digests(digests, now.ledgers, by_hand=True), *judge_keys(keys, now.verdicts)])
+    _judge_alone(now, report)
+    _judge_ledgers(now, digests, keys)
     report("comparing files")
-    _judge_together(now, pieces, classes, keys)
+    _judge_together(now, classes, keys)
     for path, answering in now.releases.items():
         now.add(path, judge_members(members, answering.voters))
-    for piece in pieces:
-        if piece.role not in ROLES:
-            now.add(piece.path, [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
+    now.judge(OTHER, lambda piece: [Verdict(FILE, "it is not judged", UNKNOWN, piece.reason)])
+    for piece in now.pieces:
         now.files += [AuditedFile(piece.role, f"{piece.path}{end}", size, seal) for end, size, seal in piece.digests]
     named = [("voters", voters_path)] if voters_path is not None else []
     for role, given in [*named, *(("key", Path(key.path)) for key in keys)]:
         content = given.read_bytes()
         now.files.append(AuditedFile(role, str(given), len(content), hashlib.sha256(content).hexdigest()))
     if draws is not None:
-        _attack(now, draws, pieces, report)
+        _attack(now, draws, report)
     return now
 
 
-def _judge_alone(now: Audit, pieces: Sequence[Piece], report: Callable[[str], None]) -> None:
+def _judge_alone(now: Audit, report: Callable[[str], None]) -> None:
     """Judge releases, and read receipts and notes: the digests in them are evidence about ledgers."""
-    for piece in pieces:
+
+    def release(piece: Piece) -> list[Verdict]:
         report(f"reading {piece.path}")
-        with now.judging(piece):
-            if piece.role == ANSWERS:
-                answering, verdicts = judge_file(piece.content)
-                now.releases |= {} if answering is None else {piece.path: answering}
-                now.add(piece.path, verdicts)
-            elif piece.role == RECEIPT:
-                now.receipts[piece.path] = read_receipt(piece.path, piece.content)
-            elif piece.role == NOTES:
-                now.notes[piece.path], verdicts = digests_in(piece.path, piece.content)
-                now.add(piece.path, verdicts)
+        answering, verdicts = judge_file(piece.content)
+        now.releases |= {} if answering is None else {piece.path: answering}
+        return verdicts
+
+    def receipt(piece: Piece) -> list[Verdict]:
+        now.receipts[piece.path] = read_receipt(piece.path, piece.content)
+        return []
+
+    def note(piece: Piece) -> list[Verdict]:
+        now.notes[piece.path], verdicts = digests_in(piece.path, piece.content)
+        return verdicts
+
+    now.judge(ANSWERS, release)
+    now.judge(RECEIPT, receipt)
+    now.judge(NOTES, note)
 
 
-def _judge_ledgers(
-    now: Audit, pieces: Sequence[Piece], digests: Sequence[LedgerDigest], keys: Sequence[PublicKey]
-) -> None:
+def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[PublicKey]) -> None:
     """Judge the history and the entries of each ledger, and all budgets together."""
-    pieces = [piece for piece in pieces if piece.role == LEDGER]
-    for piece in pieces:
-        with now.judging(piece):
-            ledger = read_ledger(dict(piece.parts)) if piece.parts else read_postgres(piece.path)
-            now.ledgers[piece.path] = LedgerAudit(piece.path, ledger)
-            own = [digest for digest in digests if digest.identity == ledger.identity]
-            now.add(piece.path, judge_history(ledger, own, keys))
-    unused = assign_releases(list(now.ledgers.values()), now.releases)
-    for piece in pieces:
-        with now.judging(piece):
-            now.add(piece.path, judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ())
-    now.add("", judge_populations(list(now.ledgers.values())))
-    for path, answering in unused.items() if now.ledgers else ():
+    shown = [*digests, *(receipt.digest for receipt in now.receipts.values()), *chain(*now.notes.values())]
+
+    def history(piece: Piece) -> Iterator[Verdict]:
+        ledger = read_ledger(piece.parts) if piece.parts else read_postgres(piece.path)
+        now.ledgers[piece.path] = LedgerAudit(piece.path, ledger)
+        return judge_history(ledger, [digest for digest in shown if digest.identity == ledger.identity], keys)
+
+    now.judge(LEDGER, history)
+    audits = list(now.ledgers.values())
+    unused = assign_releases(audits, now.releases)
+    now.judge(LEDGER, lambda piece: judge_ledger(now.ledgers[piece.path]) if piece.path in now.ledgers else ())
+    now.add("", judge_populations(audits))
+    for path, answering in unused.items() if audits else ():
         reason = f"no entry of a ledger among the files holds its digest {answering.digest}: it may be unused"
         claim = "it has answered queries that were paid for"
         now.add(path, [Verdict(topics.LEDGER, claim, UNKNOWN, reason)])
+    now.add("", judge_digests(digests, [one.ledger for one in audits], by_hand=True))
+    now.add("", judge_keys(keys, now.verdicts))
 
 
-def _judge_together(
-    now: Audit, pieces: Sequence[Piece], classes: tuple[str, ...] | None, keys: Sequence[PublicKey]
-) -> None:
+def _judge_together(now: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey]) -> None:
     """Judge notes, figures, labels and receipts against the ledgers."""
-    ledgers = list(now.ledgers.values())
-    sealed = {f"{piece.path}{end}": seal for piece in pieces if piece.labels for end, _, seal in piece.sealed}
-    for piece in sorted(pieces, key=lambda one: one.role == RECEIPT):  # after the labels that they accompany
-        with now.judging(piece):
-            if piece.role == NOTES:
-                now.add(piece.path, judge_note(piece.content, now.notes.get(piece.path, []), now.ledgers))
-            elif piece.role == FIGURE:
-                now.add(piece.path, judge_figure(piece.content, now.ledgers))
-            elif piece.labels is not None:
-                now.labels[piece.path] = piece.labels
-                own = [seal for _, _, seal in piece.sealed if piece.is_parquet]
-                now.add(piece.path, judge_labels(piece.labels, now.releases, ledgers, classes, own))
-            elif piece.path in now.receipts:
-                now.add(piece.path, judge_receipt(now.receipts[piece.path], ledgers, now.labels, sealed, keys))
+    ledgers = {path: one.ledger for path, one in now.ledgers.items()}
+    labelled = [piece for piece in now.pieces if piece.labels is not None]
+    sealed = {f"{piece.path}{end}": seal for piece in labelled for end, _, seal in piece.sealed}
+    now.labels = {piece.path: piece.labels for piece in labelled if piece.labels is not None}
+
+    def labels(piece: Piece) -> Iterator[Verdict]:
+        own = [seal for _, _, seal in piece.sealed if piece.is_parquet]
+        return judge_labels(now.labels[piece.path], now.releases, list(ledgers.values()), classes, own)
+
+    def receipt(piece: Piece) -> Iterable[Verdict]:
+        one = now.receipts.get(piece.path)
+        return () if one is None else judge_receipt(one, list(ledgers.values()), now.labels, sealed, keys)
+
+    now.judge(NOTES, lambda piece: judge_note(piece.content, now.notes.get(piece.path, []), list(ledgers.values())))
+    now.judge(FIGURE, lambda piece: judge_figure(piece.content, ledgers))
+    now.judge(LABELS, labels)
+    now.judge(RECEIPT, receipt)
 
 
-def _attack(now: Audit, draws: int, pieces: Sequence[Piece], report: Callable[[str], None]) -> None:
+def _attack(now: Audit, draws: int, report: Callable[[str], None]) -> None:
     """Draw labels from every release. Only this part runs the rest of darrm, and only on request."""
     try:
         judge_attack = import_module("darrm.verify.attack").judge_attack
     except ImportError as error:
         raise ValueError(f"--attack runs the release itself, and {error.name} is not installed") from None
     claim = "labels do not refute it"
-    for piece in pieces:
+    for piece in now.pieces:
         if piece.path in now.releases:
             now.attacks[piece.path], verdict, reason = judge_attack(piece.content, draws, report)
-            now.add(piece.path, [Verdict(ATTACK, claim, verdict, reason)])
+            now.add(piece.path, [Verdict(topics.ATTACK, claim, verdict, reason)])
     if not now.releases:
-        now.add("", [Verdict(ATTACK, claim, UNKNOWN, "without a table no label was drawn")])
+        now.add("", [Verdict(topics.ATTACK, claim, UNKNOWN, "without a table no label was drawn")])
 
 
 def judge_file(content: bytes) -> tuple[Answering | None, list[Verdict]]:

@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 
+from darrm.verify.chain import Entry, Ledger, numbered
 from darrm.verify.costs import Cost, judge_charge
-from darrm.verify.files import Entry, Ledger
 from darrm.verify.formats import OPEN, Answering, Charge, Run
 from darrm.verify.label_files import LabelsFile, read_waiting
 from darrm.verify.numbers import counted, float_up, pair_at_most
@@ -40,7 +40,7 @@ from darrm.verify.verdicts import (
 _RESERVE = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own
 _APART = 1.02  # relative: a larger sum refutes the budget; below it, bounds may differ
 _CLOCK_SECONDS = 60.0  # that clocks of machines may differ
-_SHOWN = 5  # entries by their numbers
+_SHOWN = 5  # questions
 
 
 @dataclass(eq=False)
@@ -131,13 +131,13 @@ def assign_releases(audits: Sequence[LedgerAudit], releases: Mapping[str, Answer
 
     A release that no entry names may have answered entries whose release is absent, or not named.
     """
-    named = {digest for audit in audits for digest in audit.ledger.digests}
+    named = {entry.table for audit in audits for entry in audit.ledger.entries}
     idle = {path: one for path, one in releases.items() if one.digest not in named}
     known = {one.digest for one in releases.values()}
     for audit in audits:
-        entries, own = audit.ledger.entries, audit.ledger.digests
+        entries, own = audit.ledger.entries, {entry.table for entry in audit.ledger.entries}
         audit.answerings = [one for one in releases.values() if one.digest in own]
-        if own - known or not all(entry.table for entry in entries) or not entries:
+        if not entries or own - known:
             audit.answerings += idle.values()
             idle = {}
     return idle
@@ -224,7 +224,7 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
                 yield Verdict(COST, f"a query is about {charge.models}", FALSE, f"it is for {answering.voters}")
             else:
                 yield from judge_charge(Cost(answering), charge)
-    missing = sorted(ledger.digests - known.keys())
+    missing = sorted({entry.table for entry in ledger.entries} - known.keys() - {""})
     for some, reason in (
         (
             [entry for entry in ledger.entries if entry.table in missing],
@@ -245,12 +245,6 @@ def _covers(answering: Answering, charge: Charge) -> bool:
         return False
     pairs = zip(models.pairs, voters.pairs, strict=True)
     return all(theirs[0] <= own[0] and theirs[1] <= own[1] for theirs, own in pairs)
-
-
-def numbered(numbers: Sequence[int]) -> str:
-    """Write the numbers of entries, the first few."""
-    more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
-    return f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
 def _is_kept(entry: Entry) -> bool:
@@ -303,7 +297,7 @@ _DIGESTS, _DIGESTS_AN_ENTRY = 100_000, 8  # computed at most to find labels in a
 def judge_labels(
     file: LabelsFile,
     releases: Mapping[str, Answering],
-    ledgers: Sequence[LedgerAudit],
+    ledgers: Sequence[Ledger],
     classes: tuple[str, ...] | None,
     digests: Collection[str] = (),
 ) -> Iterator[Verdict]:
@@ -312,7 +306,7 @@ def judge_labels(
     ``classes`` holds the names of the labels, if they have names; ``digests`` are the SHA-256 of their Parquet files.
     """
     answerings = list(releases.values())
-    payments = [list(_judge_payment(file, answerings, audit.ledger, digests)) for audit in ledgers]
+    payments = [list(_judge_payment(file, answerings, ledger, digests)) for ledger in ledgers]
     # one of several ledgers has paid
     payment = next((found for found in payments if all(verdict.verdict != FALSE for verdict in found)), None)
     is_paid = any(verdict.claim == _OF_A_DEBIT and verdict.verdict == PROVED for verdict in payment or ())
@@ -349,7 +343,7 @@ def _judge_payment(
 ) -> Iterator[Verdict]:
     size, entries = file.size, ledger.entries
     drawn = [entry for entry in entries if entry.files]
-    own = [entry for entry in drawn if set(digests) <= {digest for _, digest in entry.files}] if digests else []
+    own = [entry for entry in drawn if set(digests) <= set(entry.files.values())] if digests else []
     if own or (digests and drawn and all(entry.labels or entry.files for entry in entries)):
         told = [f"{len(digests)} of the {len(entry.files)} files of entry {entry.number}" for entry in own]
         reason = f"by SHA-256 they are {', '.join(told) or 'none that an entry names'}"

@@ -161,22 +161,6 @@ def renyi_of_label(
     return _as_divergence((max(lows), max(highs)), order)
 
 
-def renyi_of_bit(log_weights: Callable[[Array], Array], order: float) -> Between:
-    """Enclose the Rényi divergence of a noisy count's threshold test, for one moved vote and symmetric noise.
-
-    The count rises or falls by one; for symmetric noise both cases are equal, with the bit flipped.
-
-    >>> found = renyi_of_bit(lambda x: -(x**2) / 800.0, 8.0)
-    >>> 0.00638 < found.low < found.high < 0.00639
-    True
-    """
-    noise, penalty = _noise_of(log_weights, order), RenyiPenalty(order)
-    line = np.arange(-2 * noise.reach - 2, 2 * noise.reach + 3)
-    never = np.full(line.shape, -4 * noise.reach - noise.last + noise.first - 4)
-    exact, rounded = (float(np.max(value)) for value in _values(noise, penalty, never, line, 0))
-    return _as_divergence((exact * (1.0 - 1e-6), penalty.outside(noise, rounded * (1.0 + 4.0 * noise.rounding))), order)
-
-
 def _as_divergence(sums: tuple[float, float], order: float) -> Between:
     low, high = (math.log1p(value) / (order - 1.0) for value in sums)
     return Between(low * (1.0 - 1e-13), high * (1.0 + 1e-13))

@@ -52,17 +52,13 @@ def judge_optimality(table: Table, gamma: Gamma) -> Iterator[Verdict]:
     yield Verdict(OPTIMALITY, best, *_judge_bound(table, claims, weights, value))
 
 
-def _judge_bound(
-    table: Table, claims: Mapping[str, Json], weights: list[Fraction], value: float
-) -> tuple[str, str]:
+def _judge_bound(table: Table, claims: Mapping[str, Json], weights: list[Fraction], value: float) -> tuple[str, str]:
     if claims["bound"] - value > _TOLERANCE:
         return FALSE, "the law in the file is private and better"
     rows, K = claims["multipliers"], table.voters.K
     if rows is None:
         return UNKNOWN, "the file holds no multipliers, which would prove it"
     try:
-        if len(rows) > K or any(row[0] < 0 for row in rows):
-            raise ValueError("they are more than K, or negative")
         if len(rows) * K * K > _MOST_WORK:
             return UNKNOWN, f"K = {K:,} is beyond the independent checker; the prover can load the table again"
         with ctx.workprec(_PRECISION):
@@ -101,6 +97,8 @@ def error_weights(K: int, prior: Mapping[str, str]) -> list[Fraction] | None:
 def _error_bound(table: Table, rows: Json, weights: list[Fraction], *, is_free: bool) -> float:
     voters, (epsilon, delta) = table.voters, table.target
     c, K = ball(epsilon).exp(), voters.K
+    if len(rows) > K or any(row[0] < 0 for row in rows):
+        raise ValueError("they are more than K, or negative")
     if voters.sampled is not None:  # the target of a person who certainly takes part
         c, delta = 1 + (c - 1) / ball(voters.sampled.rate), min(delta / voters.sampled.rate, Fraction(1))
     law = [arb(0)] * (K + 1)

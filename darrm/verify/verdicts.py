@@ -1,6 +1,7 @@
 """The verdict on one claim: one of five."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 MEANINGS = {
     "proved independently": "by this verifier alone, in exact or ball arithmetic",
@@ -11,19 +12,32 @@ MEANINGS = {
 }
 PROVED, CONSISTENT, ASSUMED, UNKNOWN, FALSE = VERDICTS = tuple(MEANINGS)
 # what claims are about
-COST, TOTAL, OPTIMALITY, LABELS, HISTORY = (
-    *("cost of a label", "composition", "optimality"),
-    *("labels match their debit", "history"),
-)
-FILE, LEDGER, RECEIPT, PLAN, VOTERS, ESTIMATE, CARD, ATTACK = (
-    *("file", "ledger", "receipt", "plan", "voters"),
-    *("estimate", "model card", "attack"),
-)
-TOPICS = (COST, TOTAL, OPTIMALITY, LABELS, HISTORY, FILE, LEDGER, RECEIPT, PLAN, VOTERS, ESTIMATE, CARD, ATTACK)
+TOPICS = ("cost of a label", "composition", "optimality", "labels match their debit", "history", "file", "ledger",
+          "receipt", "plan", "voters", "estimate", "model card", "attack")  # fmt: skip
+COST, TOTAL, OPTIMALITY, LABELS, HISTORY, FILE, LEDGER, RECEIPT, PLAN, VOTERS, ESTIMATE, CARD, ATTACK = TOPICS
 
 
 class TooLargeError(ValueError):
     """A file holds more than an audit reads, so nothing is known about it."""
+
+
+class FaultError(ValueError):
+    """A file contradicts itself, so the claim that it is whole is false."""
+
+    about: ClassVar[str]
+    claim: ClassVar[str]
+
+
+class LedgerFaultError(FaultError):
+    """A ledger is damaged, or has an unknown version."""
+
+    about, claim = LEDGER, "it is a whole ledger"
+
+
+class ReceiptFaultError(FaultError):
+    """A receipt contradicts itself, or is none."""
+
+    about, claim = RECEIPT, "it is a receipt"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.noise_function import NoiseFunction
 from darrm.problem import Problem, Voters
+from darrm.verify.chain import Ledger, read_ledger
 from darrm.verify.costs import Cost
-from darrm.verify.files import Ledger, ledger_files, read_ledger
+from darrm.verify.files import ledger_files
 from darrm.verify.formats import (
     Answering,
     Charge,

@@ -16,10 +16,10 @@ from darrm.ledger.chain import SigningKey, new_signing_key
 from darrm.ledger.ledger import StreamCursor
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.release.__main__ import main as release
-from darrm.verify import history
+from darrm.verify import chain
 from darrm.verify.__main__ import main
 from darrm.verify.audit import Audit, audit
-from darrm.verify.history import judge_history, read_digest, read_public_key
+from darrm.verify.chain import judge_history, read_digest, read_public_key
 from darrm.verify.ledger import judge_populations
 from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, LEDGER, PROVED, UNKNOWN, Verdict
 from tests.ledger.test_chain import CHANGES
@@ -285,7 +285,7 @@ def test_a_ledger_written_anew_beside_an_honest_older_copy_is_false(honest: Path
 def test_the_newest_signatures_are_checked_and_all_must_be_there(
     honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "_MOST_CHECKED", 2)
+    monkeypatch.setattr(chain, "_MOST_CHECKED", 2)
     audited = found(honest, tmp_path / "whole", nothing, "a")
     assert [one.reason.partition(" ")[0] for one in audited.verdicts if SIGNED in one.claim] == ["2"]
     for number, verdict in ((1, PROVED), (2, FALSE)):

@@ -19,11 +19,11 @@ import pytest
 from darrm.account.accountant import PrivacyAccountant
 from darrm.aggregator import load_release
 from darrm.verify.audit import audit, judge_file
-from darrm.verify.files import LedgerFaultError, pieces_of, read_ledger
-from darrm.verify.history import ReceiptFaultError, judge_history, judge_receipt, read_receipt
+from darrm.verify.chain import judge_history, judge_receipt, read_ledger, read_receipt
+from darrm.verify.files import pieces_of
 from darrm.verify.label_files import read_labels
 from darrm.verify.ledger import judge_labels
-from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, Verdict
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, UNKNOWN, LedgerFaultError, ReceiptFaultError, Verdict
 from tests.relinked import relink
 from tests.verify.lies import (
     FOLDERS,
@@ -138,7 +138,11 @@ class Damage:
     def __init__(self, folder: Path, scratch: Path) -> None:
         self.folder, self.scratch = folder, scratch
         honest = audit([folder])
-        self.releases, self.ledgers, self.labels = honest.releases, honest.ledgers, honest.labels
+        self.releases, self.ledgers, self.labels = (
+            honest.releases,
+            [one.ledger for one in honest.ledgers.values()],
+            honest.labels,
+        )
 
     def verdicts(self, content: bytes) -> list[Verdict] | None:
         """Judge it; None where it is refused."""
@@ -215,7 +219,7 @@ class OfLabels(Damage):
         except (ValueError, OSError):
             return None
         assert read.labels is not None
-        return list(judge_labels(read.labels, self.releases, list(self.ledgers.values()), None))
+        return list(judge_labels(read.labels, self.releases, self.ledgers, None))
 
     def same(self, honest: bytes, content: bytes) -> bool:
         found = []
@@ -246,7 +250,7 @@ class OfParquet(Damage):
         if found.labels is None:
             return None
         digests = [digest for _, _, digest in found.digests]
-        return list(judge_labels(found.labels, self.releases, list(self.ledgers.values()), None, digests))
+        return list(judge_labels(found.labels, self.releases, self.ledgers, None, digests))
 
     def same(self, honest: bytes, content: bytes) -> bool:
         parquet = pytest.importorskip("pyarrow.parquet")  # the ledger pays for labels; a receipt knows the bytes
@@ -261,9 +265,8 @@ class OfReceipts(Damage):
             receipt = read_receipt(path, content)
         except ReceiptFaultError:
             return None
-        ledgers = list(self.ledgers.values())
-        heads = list(judge_history(ledgers[0].ledger, [receipt.digest], []))
-        return [*heads, *judge_receipt(receipt, ledgers, self.labels, {})]
+        heads = list(judge_history(self.ledgers[0], [receipt.digest], []))
+        return [*heads, *judge_receipt(receipt, self.ledgers, self.labels, {})]
 
     def same(self, honest: bytes, content: bytes) -> bool:
         return list(meanings(json.loads(honest), json.loads(content))) in ([], ["/format"])

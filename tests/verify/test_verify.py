@@ -41,7 +41,7 @@ from darrm.table.release import Release
 from darrm.verify import costs
 from darrm.verify.__main__ import main
 from darrm.verify.audit import audit, judge_file
-from darrm.verify.files import Entry, Ledger, LedgerFaultError
+from darrm.verify.chain import Entry, Ledger
 from darrm.verify.formats import Answering, Charge
 from darrm.verify.label_files import LabelsFile, read_labels
 from darrm.verify.ledger import LedgerAudit, judge_labels, judge_ledger
@@ -58,6 +58,7 @@ from darrm.verify.verdicts import (
     PROVED,
     TOTAL,
     UNKNOWN,
+    LedgerFaultError,
     Verdict,
 )
 from darrm.votes.labels_file import labels_digest
@@ -283,7 +284,7 @@ def test_what_holds_no_digest_is_judged_by_its_count(trio: Trio) -> None:
     PrivacyLedger(trio.ledger_path).debit(replace(Release(table).privacy_cost(5), table=""))
     for count, false in ((5, ""), (6, "as many were paid for as there are")):
         labels = LabelsFile.of(np.arange(count) % 2)
-        told = false_claims(judge_labels(labels, {"t": answering_of(table)}, [audit_of(trio.ledger_path)], None))
+        told = false_claims(judge_labels(labels, {"t": answering_of(table)}, [ledger_of(trio.ledger_path)], None))
         assert bool(told) == bool(false)
         assert false in told
     other = certify(allowed(4, "2"), NoiseFunction(4, [0.2, 0.3]))
@@ -426,12 +427,12 @@ class TestLiesInALedger:
 
 
 def entry(number: int, count: int, labels: str = "", table: str = "", output: str = "") -> Entry:
-    return Entry(number, "", 1, count, "", table, labels, output, (), (), "", None)
+    return Entry(number, "", 1, count, "", table, labels, output, (), {}, "", None)
 
 
-def paid_by(*entries: Entry) -> list[LedgerAudit]:
+def paid_by(*entries: Entry) -> list[Ledger]:
     numbered = tuple(replace(one, number=number) for number, one in enumerate(entries, 1))
-    return [LedgerAudit("l", Ledger("", "20", "0.01", "one", "", "", {1: Charge()}, {}, numbered, (), ()))]
+    return [Ledger("", "20", "0.01", "one", "", "", {1: Charge()}, {}, numbered, (), ())]
 
 
 class TestLiesInLabels:
@@ -439,7 +440,7 @@ class TestLiesInLabels:
         trio.labels_path.write_bytes(content)
         labels = read_labels(trio.labels_path)
         return false_claims(
-            judge_labels(labels, {"t": answering_of(trio.table)}, [audit_of(trio.ledger_path)], more.get("classes"))
+            judge_labels(labels, {"t": answering_of(trio.table)}, [ledger_of(trio.ledger_path)], more.get("classes"))
         )
 
     def test_several_debits_in_one_file(self, trio: Trio) -> None:
