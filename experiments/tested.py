@@ -22,7 +22,7 @@ from darrm.noisy_max.mechanisms import GNMax
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate.budget_test import BudgetTest
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.publication import expected_on_vote_scale, search_publication
+from darrm.pate.publication import expected_publication, search_publication
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
@@ -131,7 +131,7 @@ def measure(votes: Votes, setting: Setting, delta: float) -> Row:
         "delta": delta,
         "answered": analysis.expected_answered,
         "data_independent": analysis.data_independent_epsilon,
-        "published": expected_on_vote_scale(analysis, replace(parameters, safety=SAFETY)).epsilon,
+        "published": expected_publication(analysis, replace(parameters, safety=SAFETY)).epsilon,
         "tested": tested,
         "exact": analysis.epsilon_of(analysis.exact.curve),
         "order": order,

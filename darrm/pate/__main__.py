@@ -28,19 +28,11 @@ from darrm.commands.options import (
 from darrm.loss.renyi import CONVERSIONS
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.noise_tails import NOISES
-from darrm.pate.analysis import CHECKS, WARNING, Analysis, PateAggregator
+from darrm.pate.analysis import CHECKS, WARNING, Analysis, PateAggregator, quiet_analysis
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
+from darrm.pate.figure_5 import draw_figure_5
 from darrm.pate.gnss import GnssParameters, rules_of_thumb
-from darrm.pate.report import (
-    draw_figure_5,
-    quiet_analysis,
-    table_1_row,
-    table_1_text,
-    table_2_row,
-    table_2_text,
-    vote_scale_row,
-    vote_scale_text,
-)
+from darrm.pate.publication import Expected, Refused, on_vote_scale, table_2
 from darrm.pate.vote_scale import PublicationParameters, publication_rule
 from darrm.util import checks
 from darrm.util.files import write_text
@@ -60,6 +52,7 @@ example:
   darrm pate VOTES.npy --threshold 200 --sigma1 150 --sigma2 40 --queries 640 \\
     --delta 1e-5
 """
+Part = Analysis | Expected[GnssParameters] | Expected[PublicationParameters] | Refused
 VOTES, AGGREGATOR, PUBLICATION = "Votes", "Aggregator", "Publication of the cost"  # sections of the help
 
 
@@ -97,11 +90,6 @@ class AnalysisOptions:
         if self.scores is None or self.confidence is None:
             raise ValueError("--scores and --confidence describe the student together: give both or neither")
         return InteractiveGNMax(self.threshold, self.sigma1, self.sigma2, self.confidence, self.noise)
-
-    def analyze(self, votes: Votes, aggregator: PateAggregator, delta: float) -> Analysis:
-        """Analyze the votes, with the student's scores if any."""
-        scores = None if self.scores is None else _read_scores(self.scores, votes.queries)
-        return quiet_analysis(votes, aggregator, delta, conversion=self.conversion, check=self.check, scores=scores)
 
     def _refuse(self, chosen: str, others: tuple[str, ...]) -> None:
         extra = [f"--{name}" for name in others if getattr(self, name) is not None]
@@ -231,25 +219,27 @@ def pate(
         read = Votes.read(votes, classes=classes, layout=layout, line=line)
         used = read[: _rows_wanted(queries, read.queries)]
         _note_shape(output, line, votes.name, read)
+        scores = None if described.scores is None else _read_scores(described.scores, used.queries)
         line.show("Table 1")
-        analysis = described.analyze(used, aggregator, delta)
-        table_1 = table_1_row(analysis)
-        _print(output, line, table_1_text(table_1))
-        table_2 = scale = None
+        conversion, check = described.conversion, described.check
+        analysis = quiet_analysis(used, aggregator, delta, conversion=conversion, check=check, scores=scores)
+        parts: dict[str, Part | None] = {"table_1": analysis, "table_2": None, "vote_scale": None}
+        _print(output, line, analysis)
         is_searched = smooth is None and on_votes is None and not published.no_table_2  # both, without parameters
         if smooth is not None or is_searched:
             line.show("Table 2: smooth sensitivity")
-            table_2 = table_2_row(
+            parts["table_2"] = table_2(
                 analysis, smooth, report=lambda text: line.show(f"Table 2, smooth sensitivity: {text}")
             )
-            _print(output, line, table_2_text(table_2))
+            _print(output, line, parts["table_2"])
         if on_votes is not None or is_searched:
             line.show("publication on the scale of votes")
-            scale = vote_scale_row(analysis, on_votes)
-            _print(output, line, vote_scale_text(scale))
+            parts["vote_scale"] = on_vote_scale(analysis, on_votes)
+            _print(output, line, parts["vote_scale"])
         if output.plot is not None:
             draw_figure_5(analysis, output.plot)
-    document = {"warning": WARNING, "table_1": table_1, "table_2": table_2, "vote_scale": scale}
+    rows = {name: None if part is None else part.to_json() for name, part in parts.items()}
+    document = {"warning": WARNING, **rows}
     if output.path is not None:
         write_text(output.path, json.dumps(document, indent=1) + "\n", private=True)
     output.print(text=str, document=lambda: document)  # the text is printed already
@@ -260,11 +250,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(pate, arguments)
 
 
-def _print(output: Output, line: StatusLine, text: str) -> None:
-    """Print a part of the text as soon as it is known."""
+def _print(output: Output, line: StatusLine, part: object) -> None:
+    """Print a part as soon as it is known."""
     if output.format == "text" and not output.quiet:
         line.wipe()
-        output.print(text=lambda: text, document=dict)
+        output.print(text=lambda: str(part), document=dict)
         sys.stdout.flush()
 
 

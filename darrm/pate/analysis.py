@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.loss.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve
+from darrm.loss.renyi import DEFAULT_ORDERS, RenyiConversion, RenyiCurve, RenyiGridWarning
 from darrm.noisy_max.cost_given_votes import LabelCosts, exactly_charged, label_costs
 from darrm.noisy_max.label_cost import knots, largest_order
 from darrm.noisy_max.mechanisms import GNMax, LNMax
@@ -37,6 +37,7 @@ from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, InteractiveGNMax
 from darrm.pate.theorem_6 import answer_independent, gaussian_renyi, laplace_log_q, laplace_renyi, log_q
 from darrm.privacy import at_most
 from darrm.util import checks
+from darrm.util.files import Document, Json
 from darrm.votes import Votes, counts_of, require_votes
 
 PateAggregator = LNMax | GNMax | ConfidentGNMax | InteractiveGNMax
@@ -110,54 +111,25 @@ class Evidence:
     checks: RenyiCurve  # the part of the threshold checks
     curve: RenyiCurve  # the total
 
-    @classmethod
-    def of(cls, name: str, answers: AnswersByTheorem6 | ExactAnswers, checks: RenyiCurve, weights: Array) -> Evidence:
-        """Add the costs of answers, with the weights of the queries, to those of the checks."""
-        return cls(name, answers, checks, checks + RenyiCurve(checks.orders, answers.total(weights)))
-
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The data-dependent cost of a run: **private data**, except for attributes marked as public.
+    """The data-dependent cost of a run: **private data**, except for what is marked as public."""
 
-    Attributes
-    ----------
-    aggregator
-        The aggregator (public).
-    delta, conversion
-        δ, and the name of the conversion: ``"tight"`` or ``"classic"``, [P, Theorem 5] (public).
-    histograms, statistic
-        The votes, and the statistic of the check (None without a check).
-    answered
-        (Q,) pattern of answered queries (public once released); None for expected values.
-    probabilities
-        (Q,) the probability that each query is answered; 0 or 1 if ``answered`` was given.
-    theorem_6
-        The cost as in [P], for one direction.
-    exact, forward
-        The exact cost for both directions, and for the one of Theorem 6; None for continuous noise.
-    label
-        The exact cost of each label, at some of the orders; None for continuous noise.
-    independent_curve
-        The cost of the same number of answers, for any votes.
-    worst_curve
-        The cost if every query is answered, for any votes (public).
-    """
-
-    aggregator: PateAggregator
-    delta: float
-    conversion: str
-    histograms: NDArray[np.int64]
-    statistic: NDArray[np.int64] | None
-    answered: NDArray[np.bool_] | None
-    probabilities: NDArray[np.float64]
-    check: str
-    theorem_6: Evidence
-    exact: Evidence | None
-    forward: Evidence | None
-    label: LabelCosts | None
-    independent_curve: RenyiCurve
-    worst_curve: RenyiCurve
+    aggregator: PateAggregator  # public
+    delta: float  # public
+    conversion: str  # public: "tight", or "classic" [P, Theorem 5]
+    histograms: NDArray[np.int64]  # (Q, C)
+    statistic: NDArray[np.int64] | None  # (Q,) of the check, if any
+    answered: NDArray[np.bool_] | None  # (Q,) public once released; None for expected values
+    probabilities: Array  # (Q,) that each query is answered; 0 or 1 if ``answered`` was given
+    check: str  # public: how the checks are accounted for
+    theorem_6: Evidence  # as in [P], for one direction
+    exact: Evidence | None  # for both directions; None for continuous noise
+    forward: Evidence | None  # the exact cost in the direction of Theorem 6
+    label: LabelCosts | None  # the exact cost of each label, at some of the orders
+    independent_curve: RenyiCurve  # of as many answers, for any votes
+    worst_curve: RenyiCurve  # public: if every query is answered
 
     @property
     def cost(self) -> Evidence:
@@ -177,12 +149,12 @@ class Analysis:
 
     def epsilon_of(self, curve: RenyiCurve) -> float:
         """Convert a curve to ε, at the δ and by the conversion of the analysis."""
-        return curve.best(self.delta, conversion=self.conversion).epsilon
+        return self._best(curve).epsilon
 
     @property
     def best(self) -> RenyiConversion:
         """The smallest ε over the orders, its order, and whether that is at the edge of the grid."""
-        return self.curve.best(self.delta, conversion=self.conversion)
+        return self._best(self.curve)
 
     @property
     def epsilon(self) -> float:
@@ -217,8 +189,7 @@ class Analysis:
     @property
     def check_share(self) -> float:
         """The share of the threshold checks in the Rényi cost at the best order, in [0, 1]."""
-        total = self.renyi
-        return _at(self.cost.checks, self.order) / total if total else 0.0
+        return _at(self.cost.checks, self.order) / self.renyi if self.renyi else 0.0
 
     @property
     def data_independent_epsilon(self) -> float:
@@ -234,15 +205,75 @@ class Analysis:
         """Return the data-dependent cost of the run, which an account takes with consent only."""
         return PrivacyCost(f"{self.aggregator!r}, from its votes", renyi=self.curve, data_dependent=True)
 
-    def __str__(self) -> str:
-        kind = "expected answers" if self.answered is None else "answers"
-        return (
-            f"{self.queries} queries, {self.expected_answered:.1f} {kind}: epsilon = {at_most(self.epsilon)} at "
-            f"delta = {at_most(self.delta, 6)} ({self.charged}, {self.conversion} conversion, order {self.order:g}), "
-            f"{self.check_share:.0%} of it for the threshold check; Theorem 6: "
-            f"{at_most(self.epsilon_of(self.theorem_6.curve))}; data-independent: "
-            f"{at_most(self.data_independent_epsilon)}\nPRIVATE: {WARNING}"
+    def to_json(self) -> Document:
+        """Return the row of [P, Table 1] as plain data: **private data**."""
+        theorem_6, printed = (
+            self._best(self.theorem_6.curve),
+            self.theorem_6.curve.best(self.delta, conversion="classic"),
         )
+        exact = None if self.exact is None else self._best(self.exact.curve)
+        return {
+            "aggregator": repr(self.aggregator),
+            "queries": self.queries,
+            "voters": self.voters,
+            "classes": int(self.histograms.shape[1]),
+            "answered": self.expected_answered,
+            "answered_is": self._answered_is,
+            "delta": self.delta,
+            "conversion": self.conversion,
+            "epsilon": self.epsilon,
+            "charged": self.charged,
+            "epsilon_exact": None if exact is None else exact.epsilon,
+            "order_exact": None if exact is None else exact.order,
+            "epsilon_exact_one_direction": None if self.forward is None else self.epsilon_of(self.forward.curve),
+            "epsilon_theorem_6": theorem_6.epsilon,
+            "order_theorem_6": theorem_6.order,
+            "epsilon_as_printed": printed.epsilon,
+            "order_as_printed": printed.order,
+            "order_at_edge_of_grid": self.best.at_edge,
+            "check_share": self.check_share,
+            "data_independent_epsilon": self.data_independent_epsilon,
+            "worst_case_epsilon": self.worst_case_epsilon,
+            "private": True,
+        }
+
+    def __str__(self) -> str:
+        row: Json = self.to_json()
+        figures = {"answered": f"{row['answered']:.1f}  ({row['answered_is']})"}
+        if self.exact is None:
+            figures["epsilon, exact"] = "unknown for this noise"
+        else:
+            order = f"at order {row['order_exact']:g} (both directions)"
+            figures["epsilon, exact"] = f"{at_most(row['epsilon_exact'])}  {order}"
+            figures["  one direction"] = at_most(row["epsilon_exact_one_direction"])
+        order_6, order_printed = (f"at order {row[name]:g}" for name in ("order_theorem_6", "order_as_printed"))
+        figures |= {
+            "epsilon, Theorem 6": f"{at_most(row['epsilon_theorem_6'])}  {order_6} (one direction)",
+            "as printed in [P]": f"{row['epsilon_as_printed']:.4f}  {order_printed} (Theorems 6 and 5)",
+            "share of the check": f"{row['check_share']:.1%}",
+            "data-independent": f"{at_most(row['data_independent_epsilon'])}  for as many answers ({self.conversion})",
+            "worst case": f"{at_most(row['worst_case_epsilon'])}  if every query is answered; public",
+        }
+        edge = "\n  the best order is at the edge of the grid: other orders may give less"
+        return (
+            f"{row['aggregator']}\n{self.queries} queries to {self.voters} voters, {row['classes']} classes, "
+            f"delta = {at_most(self.delta, 6)}\nPRIVATE: {WARNING}.\n\nTable 1 row\n{aligned(figures)}"
+            f"{edge if row['order_at_edge_of_grid'] else ''}\n"
+        )
+
+    @property
+    def _answered_is(self) -> str:
+        if self.answered is None:
+            return "expectation over the noise of the check; pass the released answers to account for a run"
+        return "all queries are answered" if self.answered.all() else "as released"
+
+    def _best(self, curve: RenyiCurve) -> RenyiConversion:
+        return curve.best(self.delta, conversion=self.conversion)
+
+
+def aligned(figures: dict[str, str]) -> str:
+    """Format a line for each named figure."""
+    return "\n".join(f"  {name:<22}{figure}" for name, figure in figures.items())
 
 
 def public_epsilon(spent: RenyiCurve, most: RenyiCurve, delta: float, conversion: str = "tight") -> float:
@@ -280,10 +311,8 @@ def analyze(
     ----------
     votes
         At least one query; arrays are refused, because labels and counts are hard to distinguish.
-    aggregator
-        `LNMax`, `GNMax`, `ConfidentGNMax` or `InteractiveGNMax`.
-    delta
-        δ in (0, 1).
+    aggregator, delta
+        `LNMax`, `GNMax`, `ConfidentGNMax` or `InteractiveGNMax`, and δ in (0, 1).
     answered
         (Q,) which queries were answered; None for the expectation over the check.
     scores
@@ -295,17 +324,8 @@ def analyze(
     check
         ``"data-independent"``, or ``"data-dependent"``: from the statistic of each query.
 
-    Warns
-    -----
-    PrivateFigureWarning
-        Always: the result is private data.
-    RenyiGridWarning
-        If the best order is at the edge of the grid.
-
-    Raises
-    ------
-    ValueError
-        If an argument is malformed.
+    Always warns with `PrivateFigureWarning`, and with `RenyiGridWarning` if the best order is at the edge of the grid.
+    `ValueError` if an argument is malformed.
 
     Examples
     --------
@@ -322,15 +342,18 @@ def analyze(
     grid = RenyiCurve.of(np.zeros_like, orders).orders
     answer = answer_of(aggregator)
     statistic = _statistic(votes, aggregator, scores)
-    queries = len(counts)
-    pattern, probabilities = _answered(aggregator, statistic, answered, queries)
+    pattern, weights = _answered(aggregator, statistic, answered, len(counts))
     one_check, in_theorem, exact_forward, exact_both = _check_costs(aggregator, statistic, grid, check)
-    one_answer = _on(grid, answer.guarantee, answer_independent(answer, grid))
+    one_answer = _smaller(answer.guarantee, answer_independent(answer, grid), grid)
+
+    def evidence(name: str, answers: AnswersByTheorem6 | ExactAnswers, checked: RenyiCurve) -> Evidence:
+        return Evidence(name, answers, checked, checked + RenyiCurve(grid, answers.total(weights)))
+
     label = exact = forward = None
     if answer.noise == "discrete" and exactly_charged(answer.law):
         label = label_costs(answer.law, counts, _exact_orders(grid, answer.law.deviation))
-        exact = Evidence.of(EXACT, ExactAnswers(label, label.both, one_answer), exact_both, probabilities)
-        forward = Evidence.of(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward, probabilities)
+        exact = evidence(EXACT, ExactAnswers(label, label.both, one_answer), exact_both)
+        forward = evidence(EXACT, ExactAnswers(label, label.forward, one_answer), exact_forward)
     analysis = Analysis(
         aggregator=aggregator,
         delta=delta,
@@ -338,18 +361,35 @@ def analyze(
         histograms=counts,
         statistic=statistic,
         answered=pattern,
-        probabilities=probabilities,
+        probabilities=weights,
         check=check,
-        theorem_6=Evidence.of(THEOREM_6, AnswersByTheorem6(answer, counts, grid), in_theorem, probabilities),
+        theorem_6=evidence(THEOREM_6, AnswersByTheorem6(answer, counts, grid), in_theorem),
         exact=exact,
         forward=forward,
         label=label,
-        independent_curve=RenyiCurve(grid, queries * one_check + probabilities.sum() * one_answer.values),
-        worst_curve=RenyiCurve(grid, queries * (one_check + one_answer.values)),
+        independent_curve=RenyiCurve(grid, len(counts) * one_check + weights.sum() * one_answer.values),
+        worst_curve=RenyiCurve(grid, len(counts) * (one_check + one_answer.values)),
     )
     warnings.warn(WARNING, PrivateFigureWarning, stacklevel=2)
     analysis.curve.convert(delta, conversion=conversion)  # warns if the best order is at the edge
     return analysis
+
+
+def quiet_analysis(
+    votes: Votes,
+    aggregator: PateAggregator,
+    delta: float,
+    *,
+    conversion: str = "tight",
+    check: str = "data-independent",
+    answered: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
+) -> Analysis:
+    """Analyze without Python warnings, for reports that say what they warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivateFigureWarning)
+        warnings.simplefilter("ignore", RenyiGridWarning)
+        return analyze(votes, aggregator, delta, answered=answered, scores=scores, conversion=conversion, check=check)
 
 
 def answer_of(aggregator: PateAggregator) -> LNMax | GNMax:
@@ -392,31 +432,31 @@ def _answered(
     return pattern, pattern.astype(np.float64)
 
 
-def _on(grid: NDArray[np.float64], curve: RenyiCurve, counted: NDArray[np.float64]) -> RenyiCurve:
-    return RenyiCurve(grid, np.minimum(curve.bounds_at(grid), counted))
+def _smaller(curve: RenyiCurve, values: Array, grid: Array) -> RenyiCurve:
+    return RenyiCurve(grid, np.minimum(curve.bounds_at(grid), values))
 
 
 def _check_costs(
-    aggregator: PateAggregator, statistic: NDArray[np.int64] | None, grid: Array, counting: str
+    aggregator: PateAggregator, statistic: NDArray[np.int64] | None, grid: Array, check: str
 ) -> tuple[Array, RenyiCurve, RenyiCurve, RenyiCurve]:
     """Bound one check, for any votes; and sum all by Theorem 6, exactly in one direction, and in both."""
     if not isinstance(aggregator, CheckedGNMax) or statistic is None:
-        free = np.zeros_like(grid)
-        return free, *(RenyiCurve(grid, free),) * 3
-    check = aggregator.check
-    one = _on(grid, check.guarantee, check.independent(grid)).values
-    most = RenyiCurve(grid, statistic.size * one)
-    if counting == "data-independent":
-        return one, RenyiCurve(grid, statistic.size * check.independent(grid)), most, most
+        free = RenyiCurve(grid, np.zeros_like(grid))
+        return free.values, free, free, free
+    noisy, queries = aggregator.check, statistic.size
+    one = _smaller(noisy.guarantee, noisy.independent(grid), grid).values
+    most = RenyiCurve(grid, queries * one)
+    if check == "data-independent":
+        return one, RenyiCurve(grid, queries * noisy.independent(grid)), most, most
     values, counts = np.unique(statistic, return_counts=True)
-    in_theorem = RenyiCurve(grid, np.asarray(counts @ check.dependent(values, grid)))
-    if not check.is_summed(statistic):
-        return one, in_theorem, most, most
     times = counts.astype(np.float64)
-    forward, both = (RenyiCurve(grid, times @ np.minimum(costs, one)) for costs in check.exact(values, grid))
+    in_theorem = RenyiCurve(grid, times @ noisy.dependent(values, grid))
+    if not noisy.is_summed(statistic):
+        return one, in_theorem, most, most
+    forward, both = (RenyiCurve(grid, times @ np.minimum(costs, one)) for costs in noisy.exact(values, grid))
     return one, in_theorem, forward, both
 
 
-def _exact_orders(grid: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
+def _exact_orders(grid: Array, deviation: float) -> Array:
     inside = grid[(grid >= _LEAST_ORDER) & (grid <= min(_LARGEST_ORDER, largest_order(deviation)))]
     return knots(inside, deviation) if inside.size else grid[:1]

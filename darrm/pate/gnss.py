@@ -17,20 +17,21 @@ to 0 at u = 1 and rises more slowly after it. ∎
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import final
 
 import numpy as np
 
 from darrm.numerics.exact_sampling import discrete_gaussian, uniform_below
 from darrm.util import checks
 
-# relative error of the floats SS and f per changed vote; it is added to β
-_SMOOTHNESS_ROUNDING = 1e-9
+_SMOOTHNESS_ROUNDING = 1e-9  # relative error of the floats SS and f per changed vote, added to β
 _STEPS = 2**48  # of the discrete Gaussian in one standard deviation of the normal
 _PARTS = 2**90  # at least, in a unit of the last decimal: the parts of a step
 _LARGEST_ORDER, _SCALES = 1e9, (1e-9, 1e9)  # squares and exponentials stay far from overflow
 _DECIMALS = 6  # of a published figure
 
 
+@final
 @dataclass(frozen=True)
 class GnssParameters:
     """Parameters for publishing a data-dependent cost; choose them without the private votes.
@@ -47,13 +48,6 @@ class GnssParameters:
         z ≥ 0: z·σ_SS·SS is added to the cost, so that the published figure is below the cost of Theorem 6 with
         probability Φ(−z): ½ for the paper's z = 0. Theorem 6 covers one direction; for both the probability is unknown.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
-
-    Examples
-    --------
     >>> round(GnssParameters(order=14.0, smoothness=0.0329, noise_scale=6.23).cost, 4)
     1.6071
     """
@@ -88,18 +82,16 @@ def exact_cost(order: float, smoothness: float, noise_scale: float, safety: floa
     remains u = e^{−2β}; for u ≥ 1 the first term is bounded by its larger end and the second by its value at e^{2β}.
     """
     beta = _charged(smoothness)
-    shift = safety * noise_scale
 
     def mean_term(root: float) -> float:  # root = SS'/SS
-        moved = min(1.0, root) + shift * abs(1.0 - root)
+        moved = min(1.0, root) + safety * noise_scale * abs(1.0 - root)
         return order * moved**2 / (2.0 * noise_scale**2 * (1.0 - order + order * root**2))
 
     def spread_term(log_root: float) -> float:
         return (2.0 * order * log_root - math.log1p(order * math.expm1(2.0 * log_root))) / (2.0 * (order - 1.0))
 
     below = mean_term(math.exp(-beta)) + spread_term(-beta)
-    above = max(mean_term(1.0), mean_term(math.exp(beta))) + spread_term(beta)
-    return max(below, above)
+    return max(below, max(mean_term(1.0), mean_term(math.exp(beta))) + spread_term(beta))
 
 
 def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
@@ -117,9 +109,7 @@ def printed_cost(order: float, smoothness: float, noise_scale: float) -> float:
 
 
 def rules_of_thumb(epsilon: float, delta: float, *, safety: float = 0.0) -> GnssParameters:
-    """Choose GNSS parameters from a target, without the votes [P, Section B.6].
-
-    λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ, and σ_SS = 3·√((λ+1)/ε), the middle of the paper's range of 2 to 4 times.
+    """Choose λ = 1 + 2·log(1/δ)/ε, β = 0.4/λ and σ_SS = 3·√((λ+1)/ε) from a target, without the votes [P, Section B.6].
 
     >>> chosen = rules_of_thumb(epsilon=2.0, delta=1e-5)
     >>> round(chosen.order, 3), round(chosen.smoothness, 4), round(chosen.noise_scale, 3), round(chosen.cost, 3)
@@ -151,23 +141,19 @@ def check_publication(
 def best_noise_scale(order: float, smoothness: float, sensitivity: float) -> float:
     """Minimize cost + 2·σ·SS over σ: σ = (a/SS)^{1/3} for a cost of a/σ² + constant."""
     checks.positive(sensitivity=sensitivity)
-    a = order / (2.0 * _room(order, _charged(smoothness)))
-    return float((a / sensitivity) ** (1.0 / 3.0))
+    return float((order / (2.0 * _room(order, _charged(smoothness))) / sensitivity) ** (1.0 / 3.0))
 
 
 def noisy_value(
     value: float, sensitivity: float, parameters: GnssParameters, *, rng: np.random.Generator | None = None
 ) -> float:
-    """Draw value + safety·σ·SS + σ·SS·N(0, 1), rounded to six decimals.
+    """Draw value + safety·σ·SS + σ·SS·N(0, 1), rounded to six decimals; ``rng`` is for experiments only.
 
     The normal draw is (X + U)/s, s = 2⁴⁸, with X a discrete Gaussian of standard deviation s and U uniform in [−½, ½),
-    in 2⁹⁰ or more parts for each unit of the last decimal. Draws and arithmetic are exact up to the final rounding.
-    (Without U the numbers would be value + k·σ·SS/s, and their density would depend on value and SS.) The weight of a
-    unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)), and a normal density changes within it by a part of |x|/s². So every
-    number has the probability of rounding Definition 22, a post-processing, up to a factor of 1 ± 2⁻³⁹ for |x| < 2⁸·s:
-    a divergence of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
-
-    ``sensitivity`` is the SS_β ≥ 0 of ``value`` for the β of ``parameters``; ``rng`` is for experiments only.
+    in 2⁹⁰ or more parts for each unit of the last decimal. (Without U the density of the numbers would depend on value
+    and SS.) The weight of a unit cell is e^{−x²/(2s²)}·(1 + O(x²/s⁴)), and a normal density changes within it by a part
+    of |x|/s². So every number has the probability of rounding Definition 22, a post-processing, up to a factor of
+    1 ± 2⁻³⁹ for |x| < 2⁸·s: a divergence of order λ errs by less than 2⁻³⁸·(2λ − 1)/(λ − 1).
     """
     checks.finite(value=value)
     checks.non_negative(sensitivity=sensitivity)

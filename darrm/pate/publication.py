@@ -12,7 +12,7 @@ public or simulated votes: parameters chosen on private votes reveal something a
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -25,17 +25,19 @@ from darrm.loss.renyi import CONVERSIONS, RenyiCurve
 from darrm.noisy_max.cost_given_votes import WIDEST
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.noisy_max.mislabel_bound import tightest_mislabel_bound
-from darrm.pate.analysis import Analysis, answer_of
+from darrm.pate.analysis import Analysis, aligned, answer_of
 from darrm.pate.confident import CheckedGNMax
-from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value
+from darrm.pate.gnss import GnssParameters, best_noise_scale, largest_smoothness, noisy_value, printed_cost
 from darrm.pate.smooth_sensitivity import ConditionError, smooth_cost
 from darrm.pate.theorem_6 import answer_independent
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale
 from darrm.privacy import PrivacyParams, at_most
 from darrm.util import checks
-from darrm.util.files import Document
+from darrm.util.files import Document, Json
 
 FORMAT = "darrm sanitized figure"
+TABLE_2 = "Table 2 row: Theorem 6, published by smooth sensitivity"
+VOTE_SCALE = "The exact cost, published on the scale of votes"
 ORDERS_TRIED = 3
 _ORDERS_AROUND = np.array([0.6, 0.7, 0.8, 0.9, 1.0, 1.1])  # of the order of the exact ε, above 1
 _DEVIATIONS = np.geomspace(1.0, 64.0, 49)  # votes
@@ -48,33 +50,18 @@ _SMALLEST_SENSITIVITY = 1e-6  # nats: keeps the best σ_SS finite for constant c
 
 @dataclass(frozen=True)
 class Sanitized:
-    """A publishable estimate of the cost of a run: about the data at hand, and no guarantee.
+    """A publishable estimate of the cost of a run: about the data at hand, and no guarantee."""
 
-    Attributes
-    ----------
-    epsilon, delta
-        The figure: an estimate of the run's ε, including the publication.
-    order, conversion
-        λ and the name of the conversion.
-    noisy_cost
-        The noisy part of the Rényi cost at λ, clipped to the range over all votes.
-    public_cost
-        The parts of the Rényi cost that do not depend on the votes: checks and publication.
-    failure_probability
-        The probability that the figure is below the estimated cost: ½ without a safety. By smooth sensitivity that is
-        the cost of one direction by Theorem 6; for both directions the probability is unknown.
-    run
-        Other public data: mechanism, number of queries, accounting of its check, parameters.
-    """
-
-    epsilon: float
+    epsilon: float  # the estimate of the run's ε, including the publication
     delta: float
     order: float
     conversion: str
-    noisy_cost: float
-    public_cost: float
+    noisy_cost: float  # the noisy part of the Rényi cost at the order, clipped to the range over all votes
+    public_cost: float  # the parts that do not depend on the votes: checks and publication
+    # the probability that the figure is below the estimated cost; by smooth sensitivity that is the cost of one
+    # direction by Theorem 6, and for both directions the probability is unknown
     failure_probability: float
-    run: Document = field(default_factory=dict)
+    run: Document = field(default_factory=dict)  # mechanism, number of queries, accounting of its check, parameters
 
     def to_json(self) -> Document:
         """Return the figure and public data of its run as plain data, for a file that `darrm.verify` checks."""
@@ -114,6 +101,8 @@ def sanitize(
 ) -> Sanitized:
     """Return a publishable figure for a finished run.
 
+    Each call is a new release with a cost: publish one figure for a run, not the best of several.
+
     Parameters
     ----------
     analysis
@@ -124,17 +113,9 @@ def sanitize(
     rng
         None draws from the operating system. A generator is for experiments only and gives no privacy.
 
-    Raises
-    ------
-    ValueError
-        If the analysis contains expectations instead of answers, or for `LNMax`; with `PublicationParameters` also for
-        continuous noise, and for checks accounted from the data.
-    ConditionError
-        If a condition of [P, Section B.2] fails at this order.
-
-    Notes
-    -----
-    Each call is a new release with a cost: publish one figure for a run, not the best of several.
+    `ValueError` if the analysis contains expectations instead of answers, and for `LNMax`; with `PublicationParameters`
+    also for continuous noise, and for checks accounted from the data. `ConditionError` if a condition of
+    [P, Section B.2] fails at this order.
     """
     checks.instance(Analysis, analysis=analysis, advice="analyze(votes, aggregator, delta=…) returns one")
     if not isinstance(parameters, GnssParameters | PublicationParameters):
@@ -142,19 +123,18 @@ def sanitize(
         checks.fail("parameters", parameters, "PublicationParameters or GnssParameters", advice)
     if analysis.answered is None:
         raise ValueError("sanitize needs the pattern of answers: analyze(..., answered=labels >= 0)")
-    order = parameters.order
     if isinstance(parameters, PublicationParameters):
-        on_votes = _OnVotes(analysis, order)
+        on_votes = _OnVotes(analysis, parameters.order)
         checks_cost, noisy = on_votes.checks, on_votes.scale.published(on_votes.mark, parameters, rng=rng)
     else:
-        smooth = _BySensitivity(analysis, order, parameters.smoothness)
+        smooth = _BySensitivity(analysis, parameters.order, parameters.smoothness)
         checks_cost, noisy = smooth.checks, smooth.draw(parameters, rng)
     public = checks_cost + parameters.cost
     run: Document = {"mechanism": repr(analysis.aggregator), "queries": analysis.queries, "check": analysis.check}
     return Sanitized(
-        epsilon=epsilon_at(analysis, order, noisy + public),
+        epsilon=epsilon_at(analysis, parameters.order, noisy + public),
         delta=analysis.delta,
-        order=order,
+        order=parameters.order,
         conversion=analysis.conversion,
         noisy_cost=noisy,
         public_cost=public,
@@ -172,6 +152,26 @@ def failure_probability(safety: float) -> float:
     return 0.5 * math.erfc(safety / math.sqrt(2.0))
 
 
+def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
+    """Convert a Rényi cost at one order to ε, at the δ and by the conversion of the analysis."""
+    return analysis.epsilon_of(RenyiCurve(np.array([order]), np.array([renyi])))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A publication that is impossible for a run, and the reason."""
+
+    title: str
+    reason: str
+
+    def to_json(self) -> Document:
+        """Return the reason as plain data."""
+        return {"refused": self.reason}
+
+    def __str__(self) -> str:
+        return f"\n{self.title}\n  refused: {self.reason}\n"
+
+
 Parameters = TypeVar("Parameters", GnssParameters, PublicationParameters)
 
 
@@ -181,22 +181,106 @@ class Expected(Generic[Parameters]):
 
     parameters: Parameters
     renyi: float  # at the order, without the publication
+    unsanitized: float  # its ε
     epsilon: float  # sanitized
     deviation: float  # standard deviation of its noise, σ_SS·SS; on the scale of votes, the cost of s more votes
     sensitivity: float  # SS_β; on the scale of votes, the cost of one more vote
+    delta: float
+    conversion: str
+    is_chosen: bool = False  # whether the parameters were searched on these votes, which makes them private
 
     @property
     def objective(self) -> float:
         """The expected ε plus two standard deviations of its noise, which a search minimizes [P, Section B.6]."""
         return self.epsilon + 2.0 * self.deviation
 
+    def to_json(self) -> Document:
+        """Return the row of [P, Table 2], or that of the scale of votes, as plain data: **private data**."""
+        used = self.parameters
+        row: Document = {
+            "epsilon": self.unsanitized,
+            "delta": self.delta,
+            "conversion": self.conversion,
+            "order": used.order,
+            "sanitized_epsilon": self.epsilon,
+            "sanitized_deviation": self.deviation,
+            "failure_probability": failure_probability(used.safety),
+            "parameters_chosen": "on these votes: private" if self.is_chosen else "beforehand",
+            "private": True,
+        }
+        if isinstance(used, PublicationParameters):
+            return row | {"one_vote": self.sensitivity, "deviation": used.deviation, "cost": used.cost}
+        applies = used.order * used.smoothness < 0.5
+        printed = printed_cost(used.order, used.smoothness, used.noise_scale) if applies else None
+        return row | {
+            "beta": used.smoothness,
+            "smooth_sensitivity": self.sensitivity,
+            "sigma_ss": used.noise_scale,
+            "gnss_cost": used.cost,
+            "gnss_cost_as_printed_in_theorem_23": printed,
+        }
 
-def expected_publication(analysis: Analysis, parameters: GnssParameters) -> Expected[GnssParameters]:
-    """Compute the average result of `sanitize`, as in [P, Table 2].
+    def __str__(self) -> str:
+        row: Json = self.to_json()
+        if isinstance(self.parameters, PublicationParameters):
+            title, about = VOTE_SCALE, "about these votes only"
+            details = {
+                "one vote more": f"{row['one_vote']:.5f}",
+                "noise, in votes": f"{row['deviation']:.3f}",
+                "cost of publishing": at_most(row["cost"]),
+            }
+        else:
+            title, about = TABLE_2, "one direction of these votes; of both, unknown"
+            printed = row["gnss_cost_as_printed_in_theorem_23"]
+            note = "outside its range" if printed is None else f"{printed:.4f}, too small where order * beta > 1/4"
+            details = {
+                "beta": f"{row['beta']:.5f}",
+                "smooth sensitivity": f"{row['smooth_sensitivity']:.5f}",
+                "sigma_SS": f"{row['sigma_ss']:.3f}",
+                "cost of publishing": f"{at_most(row['gnss_cost'])}  (Theorem 23 as printed: {note})",
+            }
+        figures = {
+            "epsilon": f"{at_most(row['epsilon'])}  at order {row['order']:g} ({self.conversion} conversion)",
+            **details,
+            "sanitized epsilon": f"{at_most(self.epsilon)} +- {self.deviation:.4f}",
+            "too small with": f"probability {at_most(row['failure_probability'], 3)} (--safety), {about}",
+            "parameters chosen": row["parameters_chosen"],
+        }
+        return f"\n{title}\n{aligned(figures)}\n"
 
-    f is an exact expectation, SS_β an average over 20 simulated outcomes of the check if no pattern is given.
+
+def table_2(
+    analysis: Analysis, parameters: GnssParameters | None = None, *, report: Callable[[str], None] | None = None
+) -> Expected[GnssParameters] | Refused:
+    """Return the publication of [P, Table 2]; without ``parameters`` they are searched, see `search_parameters`."""
+    try:
+        return (
+            search_parameters(analysis, report=report)
+            if parameters is None
+            else expected_publication(analysis, parameters)
+        )
+    except (ConditionError, ValueError) as error:  # too many distances raise ValueError
+        return Refused(TABLE_2, str(error))
+
+
+def on_vote_scale(
+    analysis: Analysis, parameters: PublicationParameters | None = None
+) -> Expected[PublicationParameters] | Refused:
+    """Return the publication on the scale of votes; without ``parameters`` they are searched."""
+    try:
+        return search_publication(analysis) if parameters is None else expected_publication(analysis, parameters)
+    except ValueError as error:
+        return Refused(VOTE_SCALE, str(error))
+
+
+def expected_publication(analysis: Analysis, parameters: Parameters) -> Expected[Parameters]:
+    """Compute the average result of `sanitize` over the outcomes of the check, without the noise.
+
+    The cost is an exact expectation. SS_β is an average over 20 simulated outcomes of the check if no pattern is given.
     """
-    return _BySensitivity(analysis, parameters.order, parameters.smoothness).expected(parameters)
+    if isinstance(parameters, GnssParameters):
+        return _BySensitivity(analysis, parameters.order, parameters.smoothness).expected(parameters)
+    return _OnVotes(analysis, parameters.order).expected(parameters)
 
 
 def search_parameters(
@@ -225,12 +309,7 @@ def search_parameters(
             break
     if not choices:
         raise refused[0]
-    return min(choices, key=attrgetter("objective"))
-
-
-def expected_on_vote_scale(analysis: Analysis, parameters: PublicationParameters) -> Expected[PublicationParameters]:
-    """Compute the result of `sanitize` on the scale of votes with zero noise and the expected number of answers."""
-    return _OnVotes(analysis, parameters.order).expected(parameters)
+    return _best(choices)
 
 
 def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> Expected[PublicationParameters]:
@@ -243,12 +322,28 @@ def search_publication(analysis: Analysis, orders: ArrayLike | None = None) -> E
             raise ValueError(_NEEDS_EXACT)
         best = analysis.exact.curve.best(analysis.delta, conversion=analysis.conversion).order
         orders = 1.0 + (best - 1.0) * _ORDERS_AROUND
-    choices = [
-        on_votes.expected(PublicationParameters(on_votes.order, deviation))
-        for on_votes in (_OnVotes(analysis, float(order)) for order in np.asarray(orders, dtype=np.float64))
-        for deviation in _DEVIATIONS.tolist()
-    ]
-    return min(choices, key=attrgetter("objective"))
+    return _best(
+        [
+            on_votes.expected(PublicationParameters(on_votes.order, deviation))
+            for on_votes in (_OnVotes(analysis, float(order)) for order in np.asarray(orders, dtype=np.float64))
+            for deviation in _DEVIATIONS.tolist()
+        ]
+    )
+
+
+def _best(choices: list[Expected[Parameters]]) -> Expected[Parameters]:
+    return replace(min(choices, key=attrgetter("objective")), is_chosen=True)
+
+
+def _search_at(analysis: Analysis, order: float) -> Expected[GnssParameters]:
+    candidates = largest_smoothness(order) * _SMOOTHNESS
+    smooth = _BySensitivity(analysis, order, float(candidates[0]))
+    choices: list[Expected[GnssParameters]] = []
+    for smoothness in candidates.tolist():
+        sensitivity = smooth.sensitivity(smoothness)
+        scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
+        choices.append(smooth.expected(GnssParameters(order, smoothness, scale), sensitivity))
+    return _best(choices)
 
 
 _vote_scale = lru_cache(maxsize=64)(VoteScale)  # its marks take longer than a search
@@ -258,15 +353,16 @@ class _OnVotes:
     """The exact cost of a run on the scale of votes, at one order: **private data**."""
 
     def __init__(self, analysis: Analysis, order: float) -> None:
-        answer = answer_of(analysis.aggregator)
+        aggregator, answer = analysis.aggregator, answer_of(analysis.aggregator)
         if isinstance(answer, LNMax):
-            checks.fail("the aggregator", analysis.aggregator, "of the GNMax kind", "LNMax has no scale of votes")
+            checks.fail("the aggregator", aggregator, "of the GNMax kind", "LNMax has no scale of votes")
         if analysis.label is None:
             raise ValueError(_NEEDS_EXACT)
         if analysis.check == "data-dependent":
             checks.fail("check", analysis.check, "data-independent", "the scale of votes covers answers only")
-        self.analysis, self.order = analysis, order
-        self.checks = exact_checks(analysis, order)
+        self.analysis, self.order, self.checks = analysis, order, 0.0
+        if isinstance(aggregator, CheckedGNMax):
+            self.checks = analysis.queries * aggregator.check.guarantee.bound_at(order)
         bound, label = tightest_mislabel_bound(answer.law, order), analysis.label
         self.scale = _vote_scale(bound, round(analysis.expected_answered))
         self.mark = self.scale.mark_of(float(label.times(analysis.probabilities) @ bound.cost(label.missed)))
@@ -276,22 +372,9 @@ class _OnVotes:
         mark, cost_at = self.mark, self.scale.cost_at
         here = cost_at(mark + math.ceil(MARKS_A_VOTE * parameters.safety * parameters.deviation))
         higher = cost_at(mark + math.ceil(MARKS_A_VOTE * (parameters.safety + 1.0) * parameters.deviation))
-        epsilon = epsilon_at(self.analysis, self.order, here + self.checks + parameters.cost)
         one_vote = cost_at(mark + MARKS_A_VOTE) - cost_at(mark)
-        return Expected(parameters, cost_at(mark) + self.checks, epsilon, higher - here, one_vote)
-
-
-def exact_checks(analysis: Analysis, order: float) -> float:
-    """Return the cost of the outcomes of the checks, for any votes."""
-    if not isinstance(analysis.aggregator, CheckedGNMax):
-        return 0.0
-    return analysis.queries * analysis.aggregator.check.guarantee.bound_at(order)
-
-
-def epsilon_at(analysis: Analysis, order: float, renyi: float) -> float:
-    """Convert a Rényi cost at one order to ε, at the δ and by the conversion of the analysis."""
-    curve = RenyiCurve(np.array([order]), np.array([renyi]))
-    return curve.best(analysis.delta, conversion=analysis.conversion).epsilon
+        published = here + self.checks + parameters.cost
+        return _expected(self.analysis, parameters, cost_at(mark) + self.checks, published, (higher - here, one_vote))
 
 
 class _BySensitivity:
@@ -325,8 +408,8 @@ class _BySensitivity:
             sensitivity = self.sensitivity(parameters.smoothness)
         renyi = self.cost.value(self.analysis.probabilities) + self.checks
         deviation = parameters.noise_scale * sensitivity
-        epsilon = epsilon_at(self.analysis, self.order, renyi + parameters.cost + parameters.safety * deviation)
-        return Expected(parameters, renyi, epsilon, deviation, sensitivity)
+        published = renyi + parameters.cost + parameters.safety * deviation
+        return _expected(self.analysis, parameters, renyi, published, (deviation, sensitivity))
 
     @cached_property
     def _patterns(self) -> NDArray[np.float64]:
@@ -336,12 +419,8 @@ class _BySensitivity:
         return (draws < self.analysis.probabilities).astype(np.float64)
 
 
-def _search_at(analysis: Analysis, order: float) -> Expected[GnssParameters]:
-    candidates = largest_smoothness(order) * _SMOOTHNESS
-    smooth = _BySensitivity(analysis, order, float(candidates[0]))
-    choices: list[Expected[GnssParameters]] = []
-    for smoothness in candidates.tolist():
-        sensitivity = smooth.sensitivity(smoothness)
-        scale = best_noise_scale(order, smoothness, max(sensitivity, _SMALLEST_SENSITIVITY))
-        choices.append(smooth.expected(GnssParameters(order, smoothness, scale), sensitivity))
-    return min(choices, key=attrgetter("objective"))
+def _expected(
+    analysis: Analysis, parameters: Parameters, renyi: float, published: float, noise: tuple[float, float]
+) -> Expected[Parameters]:
+    unsanitized, epsilon = (epsilon_at(analysis, parameters.order, value) for value in (renyi, published))
+    return Expected(parameters, renyi, unsanitized, epsilon, *noise, analysis.delta, analysis.conversion)

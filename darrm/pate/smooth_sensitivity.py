@@ -26,6 +26,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
 
 from darrm.errors import DarrmError
 from darrm.noisy_max.mechanisms import LNMax
@@ -38,13 +39,10 @@ from darrm.pate.confident import CheckedGNMax, InteractiveGNMax, NoisyCheck
 from darrm.pate.theorem_6 import LOG_HALF, gaussian_renyi
 from darrm.util import checks
 
-# smoothing lengths 1/β; beyond, e^{−βd} < 5e-5
-_LARGEST_DISTANCE = 10.0
+_LARGEST_DISTANCE = 10.0  # smoothing lengths 1/β; beyond, e^{−βd} < 5e-5
 _MOST_DISTANCES = 2**15  # computed one by one, which takes seconds
-# the computed f errs by up to 1e-12 of the largest possible f; these shares of it, a factor and a constant, keep the
-# sensitivity smooth
-_RELATIVE_ROUNDING = 1e-6
-_ABSOLUTE_ROUNDING = 1e-8
+# the computed f errs by up to 1e-12 of the largest possible f; these shares of it keep the sensitivity smooth
+_RELATIVE_ROUNDING, _ABSOLUTE_ROUNDING = 1e-6, 1e-8
 _GRID_POINTS = 4001  # at which the conditions are checked
 _TOLERANCE = 1e-10  # relative: β and its differences carry rounding of 1e-12, which is not a violation
 
@@ -127,13 +125,13 @@ class CostShape:
         flat = (log_q >= self.log_q1) & (log_q <= self.log_q0)
         return np.where(flat, self.plateau, np.maximum(above - here, here - below))
 
-    def log_tails(self, gaps: NDArray[np.int64]) -> Array:
-        """Bound log Pr[D ≥ g] for each gap."""
-        return gaussian_log_tails(gaps, self.sigma, self.noise)
+    def log_q(self, gaps: NDArray[np.int64]) -> Array:
+        """Bound log q by the gaps to the plurality class, −1 for that class: (n, C) → (n,)."""
+        return sum_of_tails(gaps, lambda apart: gaussian_log_tails(apart, self.sigma, self.noise))
 
     def smallest_log_q(self, voters: int) -> float:
         """Compute log q of full agreement."""
-        return min(float(self.log_tails(np.array([voters]))[0]) + math.log(self.classes - 1), 0.0)
+        return min(float(gaussian_log_tails(voters, self.sigma, self.noise)) + math.log(self.classes - 1), 0.0)
 
     def check_conditions(self, voters: int) -> None:
         """Raise `ConditionError` unless C5, C6 and B_U(q₀) < 1 hold on a grid of gaps from q(all agree) to q₀."""
@@ -167,8 +165,7 @@ class CostShape:
 
     def _moved(self, log_q: Array | float, shift: float) -> Array:
         """Compute the smaller of log(w·Φ(Φ⁻¹(q/w) + shift)) and 0."""
-        weight = self._log_weight
-        moved = log_ndtr(ndtri_exp(np.minimum(log_q - weight, 0.0)) + shift) + weight
+        moved = log_ndtr(ndtri_exp(np.minimum(log_q - self._log_weight, 0.0)) + shift) + self._log_weight
         return np.asarray(np.minimum(moved, 0.0))
 
 
@@ -245,10 +242,10 @@ def answer_profile(counts: NDArray[np.int64], shape: CostShape, reach: int) -> A
         return np.zeros((reach, queries))  # the cost does not depend on the votes
     shape.check_conditions(voters)
     profile = np.full((reach, queries), shape.plateau)
-    log_q = sum_of_tails(winner_gaps(counts), shape.log_tails)
+    log_q = shape.log_q(winner_gaps(counts))
     descending = -np.sort(-counts, axis=1)
-    _fill_below(profile, np.flatnonzero(log_q < shape.log_q1), descending, shape)
-    _fill_above(profile, np.flatnonzero(log_q > shape.log_q0), descending, shape)
+    for is_below, rows in ((True, log_q < shape.log_q1), (False, log_q > shape.log_q0)):
+        _fill(profile, np.flatnonzero(rows), descending[rows], shape, is_below=is_below)
     return profile
 
 
@@ -263,12 +260,8 @@ def check_profile(
     values = np.arange(lowest, highest + 1)
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
     widest = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # the larger of the two neighboring differences
-    profile = np.empty((reach, statistic.size))
-    for distance in range(reach):
-        profile[distance] = widest[statistic - lowest]
-        padded = np.pad(widest, 1, mode="edge")
-        widest = np.maximum(widest, np.maximum(padded[:-2], padded[2:]))
-    return profile
+    near = [maximum_filter1d(widest, 2 * distance + 1, mode="nearest") for distance in range(reach)]
+    return np.array(near)[:, statistic - lowest]
 
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
@@ -278,9 +271,8 @@ def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) 
     0.818731
     """
     checks.positive(smoothness=smoothness)
-    distances = np.arange(total_profile.size)
-    within = np.max(np.exp(-smoothness * distances) * total_profile, initial=0.0)
-    return float(max(within, math.exp(-smoothness * total_profile.size) * largest))
+    values = np.append(total_profile, largest)
+    return float(np.max(np.exp(-smoothness * np.arange(values.size)) * values))
 
 
 def _affordable(distances: int, queries: int) -> None:
@@ -290,35 +282,26 @@ def _affordable(distances: int, queries: int) -> None:
     checks.affordable(f"a profile of {distances:,} distances and {queries:,} queries", distances * queries, advice)
 
 
-def _fill_below(profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape) -> None:
-    """Fill queries with q < q₁: move d votes from the first class to the second, until q passes q₁."""
-    gaps = descending[rows, :1] - descending[rows]
+def _fill(
+    profile: Array, rows: NDArray[np.intp], votes: NDArray[np.int64], shape: CostShape, *, is_below: bool
+) -> None:
+    """Fill queries below q₁ or above q₀, whose votes descend, until moved votes reach the plateau."""
+    votes = votes.copy()
     for distance in range(profile.shape[0]):
-        apart = gaps[:, 1] >= 2 * distance
-        moved = gaps[apart] - distance
-        moved[:, 0] = -1  # marks the winner
-        moved[:, 1] -= distance
-        log_q = sum_of_tails(moved, shape.log_tails)
-        low = log_q <= shape.log_q1
-        gaps, rows = gaps[apart][low], rows[apart][low]
+        at = np.arange(rows.size)
+        if distance and is_below:  # from the first class to the second
+            votes[:, :2] += [-1, 1]
+        elif distance:  # to the first class from the second one
+            second = 1 + votes[:, 1:].argmax(axis=1)
+            moved = np.minimum(votes[at, second], 1)
+            votes[at, second] -= moved
+            votes[:, 0] += moved
+        gaps = votes[:, :1] - votes
+        gaps[:, 0] = -1  # marks the winner
+        apart = gaps[:, 1] >= 0
+        log_q = shape.log_q(np.where(apart[:, None], gaps, 0))
+        kept = apart & (log_q <= shape.log_q1) if is_below else log_q >= shape.log_q0
+        votes, rows = votes[kept], rows[kept]
         if not rows.size:
             return
-        profile[distance, rows] = shape.local(log_q[low])
-
-
-def _fill_above(profile: Array, rows: NDArray[np.intp], descending: NDArray[np.int64], shape: CostShape) -> None:
-    """Fill queries with q > q₀: move votes of the second class to the first, until q passes q₀ or all are moved."""
-    top, others = descending[rows, 0].copy(), descending[rows, 1:].copy()
-    for distance in range(profile.shape[0]):
-        if distance:
-            second = others.argmax(axis=1)
-            index = np.arange(rows.size)
-            taken = np.minimum(others[index, second], 1)
-            others[index, second] -= taken
-            top += taken
-        log_q = sum_of_tails(top[:, np.newaxis] - others, shape.log_tails)
-        high = log_q >= shape.log_q0
-        top, others, rows = top[high], others[high], rows[high]
-        if not rows.size:
-            return
-        profile[distance, rows] = shape.local(log_q[high])
+        profile[distance, rows] = shape.local(log_q[kept])

@@ -5,7 +5,6 @@ both. Both are private data until they are sanitized. A run of several rounds is
 """
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -16,21 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from darrm.loss.renyi import CONVERSIONS, RenyiCurve, RenyiGridWarning
+from darrm.loss.renyi import CONVERSIONS, RenyiCurve
 from darrm.noisy_max.mechanisms import LNMax
 from darrm.pate.analysis import (
     Analysis,
     Evidence,
     PateAggregator,
-    PrivateFigureWarning,
-    analyze,
     answer_of,
     public_epsilon,
+    quiet_analysis,
 )
 from darrm.pate.confident import CheckedGNMax, ConfidentGNMax
 from darrm.pate.gnss import GnssParameters, printed_cost
-from darrm.pate.publication import Expected, expected_on_vote_scale, search_parameters, search_publication
-from darrm.pate.report import quiet_analysis
+from darrm.pate.publication import Expected, expected_publication, search_parameters, search_publication
 from darrm.pate.smooth_sensitivity import ConditionError, smooth_cost
 from darrm.pate.vote_scale import PublicationParameters
 from darrm.votes import Votes
@@ -52,10 +49,7 @@ def account(
     scores: ArrayLike | None = None,
 ) -> Analysis:
     """Analyze a run that is over; what its warnings say is on the page, in words."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivateFigureWarning)
-        warnings.simplefilter("ignore", RenyiGridWarning)
-        return analyze(votes, aggregator, delta, answered=answered, scores=scores)
+    return quiet_analysis(votes, aggregator, delta, answered=answered, scores=scores)
 
 
 def costs(analyses: Sequence[Analysis]) -> Row:
@@ -117,7 +111,7 @@ def published_on_vote_scale(analyses: Sequence[Analysis]) -> Row:
 
 def published_beforehand(analysis: Analysis, parameters: PublicationParameters) -> Row:
     """Publish the exact cost on the scale of votes with parameters that were fixed before."""
-    return _published(parameters.order, analysis.delta, [expected_on_vote_scale(analysis, parameters)])
+    return _published(parameters.order, analysis.delta, [expected_publication(analysis, parameters)])
 
 
 def published_by_logarithm(analysis: Analysis) -> Row:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from darrm.noisy_max.mechanisms import GNMax, LNMax
+from darrm.pate.analysis import quiet_analysis
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.publication import epsilon_at, search_publication
-from darrm.pate.report import quiet_analysis
 from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.theorem_6 import gaussian_renyi
 from darrm.util.progress import StatusLine, status_line

@@ -11,18 +11,10 @@ import pytest
 from darrm.loss.renyi import CONVERSIONS
 from darrm.noisy_max.mechanisms import GNMax, LNMax
 from darrm.noisy_max.mislabel_bound import GaussianMislabelBound
-from darrm.pate.analysis import WARNING, Analysis
+from darrm.pate.analysis import WARNING, Analysis, quiet_analysis
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
 from darrm.pate.gnss import GnssParameters, exact_cost, printed_cost
-from darrm.pate.report import (
-    quiet_analysis,
-    table_1_row,
-    table_1_text,
-    table_2_row,
-    table_2_text,
-    vote_scale_row,
-    vote_scale_text,
-)
+from darrm.pate.publication import on_vote_scale, table_2
 from darrm.pate.smooth_sensitivity import smooth_cost
 from darrm.pate.vote_scale import PublicationParameters, VoteScale
 from darrm.privacy import at_most
@@ -170,9 +162,10 @@ def check_lines(found: dict[str, tuple[str, str]], expected: dict[str, tuple[obj
 @pytest.mark.parametrize("name", ANALYSES)
 def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
     analysis = ANALYSES[name]
-    rows = table_1_row(analysis), table_2_row(analysis, PARAMETERS), vote_scale_row(analysis, ON_VOTES)
-    head, first = table_1_text(rows[0]).rstrip("\n").split("\n\n")
-    second, third = (text.strip("\n") for text in (table_2_text(rows[1]), vote_scale_text(rows[2])))
+    head, first = str(analysis).rstrip("\n").split("\n\n")
+    second, third = (
+        str(part).strip("\n") for part in (table_2(analysis, PARAMETERS), on_vote_scale(analysis, ON_VOTES))
+    )
     queries, voters = COUNTS[: analysis.queries].shape[0], int(COUNTS[0].sum())
     assert head.splitlines() == [
         repr(analysis.aggregator),
@@ -185,8 +178,7 @@ def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
     assert second.startswith("Table 2 row: Theorem 6, published by smooth sensitivity\n")
     assert third.startswith("The exact cost, published on the scale of votes\n")
     if name == "laplace":
-        refused = "LNMax has no smooth sensitivity: publish the data-independent epsilon"
-        assert second.endswith(f"\n  refused: {refused}")
+        assert second.endswith("[P] has no smooth sensitivity for LNMax")
     else:
         check_lines(printed_lines(second), table_2_figures(analysis))
     if name in REFUSED:
@@ -197,16 +189,16 @@ def test_each_printed_figure_is_that_of_the_analysis(name: str) -> None:
 
 def test_parameters_chosen_on_the_votes_are_private_and_theorem_23_may_not_apply() -> None:
     analysis = ANALYSES["expected"]
-    searched: dict[str, Any] = table_2_row(analysis, None)
+    searched: dict[str, Any] = table_2(analysis).to_json()
     assert searched["parameters_chosen"] == "on these votes: private"
     least = analysis.epsilon_of(analysis.theorem_6.curve)
     assert least <= searched["epsilon"] < 1.2 * least  # C6 fails at the best order
-    again = table_2_row(analysis, GnssParameters(searched["order"], searched["beta"], searched["sigma_ss"]))
+    again = table_2(analysis, GnssParameters(searched["order"], searched["beta"], searched["sigma_ss"])).to_json()
     assert again == searched | {"parameters_chosen": "beforehand"}
-    outside = table_2_row(analysis, GnssParameters(14.0, 0.0365, 7.0))
-    assert outside["gnss_cost_as_printed_in_theorem_23"] is None
-    assert "(Theorem 23 as printed: outside its range)" in table_2_text(outside)
-    assert "condition C6 fails" in str(table_2_row(analysis, GnssParameters(45.0, 0.002, 7.0))["refused"])
+    outside = table_2(analysis, GnssParameters(14.0, 0.0365, 7.0))
+    assert outside.to_json()["gnss_cost_as_printed_in_theorem_23"] is None
+    assert "(Theorem 23 as printed: outside its range)" in str(outside)
+    assert "condition C6 fails" in str(table_2(analysis, GnssParameters(45.0, 0.002, 7.0)))
 
 
 def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only() -> None:
@@ -221,19 +213,7 @@ def test_the_analysis_of_the_report_passes_everything_on_and_warns_in_words_only
     assert (found.delta, found.conversion) == (1e-5, "tight")
 
 
-def test_an_analysis_prints_its_own_figures() -> None:
-    analysis = ANALYSES["released"]
-    exact, theorem_6 = (curve.best(1e-6) for curve in (analysis.curve, analysis.theorem_6.curve))
-    share, _ = table_1_figures(analysis)["share of the check"]
-    assert str(analysis) == (
-        f"60 queries, 20.0 answers: epsilon = {at_most(exact.epsilon)} at delta = 1e-06 (exact, tight conversion, "
-        f"order {exact.order:g}), {share:.0f}% of it for the threshold check; Theorem 6: "
-        f"{at_most(theorem_6.epsilon)}; data-independent: {at_most(at_public_order(analysis))}\nPRIVATE: {WARNING}"
-    )
-    assert f"{ANALYSES['expected'].probabilities.sum():.1f} expected answers" in str(ANALYSES["expected"])
-
-
 def test_a_table_2_row_that_needs_too_many_distances_says_so_and_leaves_the_rest() -> None:
     found = quiet([[999_000, 1_000, 0], [500_000, 500_000, 0]], ConfidentGNMax(600_000, 100.0, 40.0), 1e-5)
-    assert "number of distances" in str(table_2_row(found, None)["refused"])
-    assert "sanitized_epsilon" in vote_scale_row(found, PublicationParameters(20.0, 5.0))
+    assert "number of distances" in str(table_2(found).to_json()["refused"])
+    assert "sanitized_epsilon" in on_vote_scale(found, PublicationParameters(20.0, 5.0)).to_json()

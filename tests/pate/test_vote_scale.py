@@ -11,7 +11,7 @@ from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, tightest_misla
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.pate.analysis import Analysis
 from darrm.pate.confident import ConfidentGNMax
-from darrm.pate.publication import epsilon_at, expected_on_vote_scale, sanitize, search_publication
+from darrm.pate.publication import epsilon_at, expected_publication, sanitize, search_publication
 from darrm.pate.vote_scale import MARKS_A_VOTE, PublicationParameters, VoteScale
 from tests.noisy_max.oracles import histograms, neighbors
 from tests.pate.pate_oracles import quiet
@@ -126,7 +126,7 @@ def test_the_search_finds_what_no_other_deviation_improves(released: Analysis) -
     here = found.epsilon + 2.0 * found.deviation
     for factor in (0.8, 1.25):
         other = PublicationParameters(found.parameters.order, found.parameters.deviation * factor)
-        tried = expected_on_vote_scale(released, other)
+        tried = expected_publication(released, other)
         assert here <= tried.epsilon + 2.0 * tried.deviation + 1e-9
 
 
