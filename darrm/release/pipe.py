@@ -30,7 +30,7 @@ from darrm.release.one_by_one import AnswerStream
 from darrm.util import checks
 from darrm.votes import Votes
 from darrm.votes.labels_file import quoted
-from darrm.votes.vote_arrays import GONE, Ballot, VoteFormat, words_of
+from darrm.votes.vote_arrays import GONE, ClassLookup, VoteFormat, words_of
 from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, lines_of, value_blocks
 
 MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
@@ -52,7 +52,7 @@ class Questions:
         self._source, self._how, self._json, self._ids = source, how, json_lines, ids
         self._voters = K = how.voters or checks.fail("voters", how.voters, "K, the votes of each question")
         words_of(() if isinstance(how.classes, int) else how.names)
-        self._words = {"labels": Ballot(how.names, how.missing), "counts": Words()}
+        self._words = {"labels": ClassLookup(how.names, how.missing), "counts": Words()}
         C = len(how.names)
         # labels without their id could be an id and counts; with two classes these do not add up to K
         if how.layout == "auto" and not how.is_open and (K == C or (ids and K == C + 1 > 3)):

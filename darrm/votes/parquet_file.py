@@ -2,7 +2,7 @@
 
 The number of columns, K or C, decides between labels and counts; the entries do not, because they are private. One
 column of lists of length n replaces n columns. A vote is a number, a truth value or text, also in a dictionary, as
-`darrm.votes.vote_arrays.Ballot` reads it; null is a missing vote. Errors name file, row and column.
+`darrm.votes.vote_arrays.ClassLookup` reads it; null is a missing vote. Errors name file, row and column.
 
 At most `ROWS_AT_ONCE` rows and `VALUES_AT_ONCE` values are decoded at once, and one page of each column (a megabyte by
 default). Labels are written plainly encoded, uncompressed and without statistics. So the size of a file of numbers does
@@ -26,7 +26,7 @@ from darrm.util.extras import Untyped, require
 from darrm.util.files import check_folder, check_regular
 from darrm.votes.answers import Normalize, Vocabulary
 from darrm.votes.parquet_pages import check_pages
-from darrm.votes.vote_arrays import Ballot, VoteFormat
+from darrm.votes.vote_arrays import ClassLookup, VoteFormat
 from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, Ids, Names
 
 SUFFIX = ".parquet"
@@ -161,7 +161,7 @@ def schema_of(
         checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
     lists = _width_of_lists(path, votes[0], types[votes[0]]) if len(votes) == 1 else 0
     width = lists or len(votes)
-    are_words = are_texts and bool(Ballot(names).names)
+    are_words = are_texts and bool(ClassLookup(names).names)
     given = how.source_format(width, are_words=are_words)
     expected = len(names) if given == "counts" else width if how.voters is None else how.voters
     if width != expected:
@@ -215,7 +215,7 @@ def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> 
     if schema.source_format == "answers":
         place_of, kind = vocabulary.__getitem__, np.dtype(np.int32)
     elif schema.source_format == "labels":
-        place_of = Ballot(schema.classes, schema.missing).place
+        place_of = ClassLookup(schema.classes, schema.missing).index_of
         kind = np.min_scalar_type(-len(schema.classes) - 1)
     for batch in record_batches(path, (*schema.votes, *schema.keep), schema.width):
         columns = [(name, batch.column(name)) for name in schema.votes]

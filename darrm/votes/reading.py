@@ -11,7 +11,7 @@ from darrm.util import checks
 from darrm.util.progress import StatusLine
 from darrm.votes.answers import Vocabulary
 from darrm.votes.parquet_file import check_types, is_parquet, partitions_of, schema_of, texts_of, value_batches
-from darrm.votes.vote_arrays import Ballot, PlaceFinder, VoteFormat, as_typed, class_names, numbered, words_of
+from darrm.votes.vote_arrays import ClassLookup, VoteFormat, as_typed, class_names, numbered, words_of
 from darrm.votes.votes_file import (
     TABLES,
     Block,
@@ -81,15 +81,15 @@ def _lines(path: Path, what: str, several: Iterable[Block]) -> Iterator[Block]:
 
 def _votes_of_text(table: TextTable, how: VoteFormat) -> VoteTable:
     is_comma, vocabulary = table.separator != ",", how.vocabulary()
-    ballot = Ballot(how.names, how.missing, comma=is_comma)
-    kind = how.source_format(table.width, are_words=bool(ballot.names))
+    lookup = ClassLookup(how.names, how.missing, comma=is_comma)
+    kind = how.source_format(table.width, are_words=bool(lookup.names))
     several: Iterator[Block]
     if kind == "answers":
         several = value_blocks(table.rows(), vocabulary, "i", "line", "field")
     elif kind == "labels":
         words_of(how.names)
-        table.find_header(ballot.names)
-        several = table.blocks(ballot)
+        table.find_header(lookup.names)
+        several = table.blocks(lookup)
     else:
         table.find_header(())
         several, called = table.blocks(Words(comma=is_comma)), list(map(str, how.names))
@@ -111,7 +111,7 @@ def _votes_of_array(matrix: Block, how: VoteFormat, line: StatusLine | None) -> 
     if kind == "counts":
         return VoteTable(kind, [matrix], numbered(width) if how.classes is None else how.names, width, vocabulary)
     names = class_names(as_typed(2 if how.classes is None else how.classes, matrix))
-    places = PlaceFinder(names, matrix.dtype, how.missing).blocks(matrix, line)
+    places = ClassLookup(names, how.missing).blocks(matrix, line)
     return VoteTable(kind, places, names, width, vocabulary)
 
 

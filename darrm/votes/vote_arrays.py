@@ -1,4 +1,4 @@
-"""Convert labels and counts to arrays: names of classes, indices of votes, counts, and messages about bad votes."""
+"""The classes of votes: their names, how votes are read, and one lookup of votes in texts, arrays and Parquet."""
 
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.problem import OPEN, is_open
 from darrm.util import checks
-from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine, blocks
 from darrm.votes.answers import Normalize, Vocabulary, is_missing, name_of
 from darrm.votes.votes_file import (
@@ -63,8 +62,7 @@ def complete_array(name: str, values: ArrayLike) -> Labels:
 def class_names(classes: int | Sequence[Any]) -> Names:
     """Return the names of the classes, in order."""
     if is_open(classes):
-        advice = "use Votes.of_answers(rows) for open answers"
-        checks.fail("classes", checks.Found(OPEN), "listed, or their number", advice)
+        checks.fail("classes", checks.Found(OPEN), "listed, or their number", "use Votes.of_answers(rows)")
     if isinstance(classes, int | np.integer) and not isinstance(classes, bool):
         checks.integer_at_least(2, classes=classes, advice="with one class there is nothing to vote on")
         if classes > MOST_NAMES:
@@ -74,21 +72,20 @@ def class_names(classes: int | Sequence[Any]) -> Names:
         checks.fail("classes", classes, "in order, the one for class 0 first", "write a tuple: a set has no order")
     names = () if isinstance(classes, str) or not isinstance(classes, Iterable) else tuple(classes)
     for name in names:
-        if type(name) is str and name.isascii() and "\0" not in name and len(name) <= LONGEST_NAME:
-            continue
-        is_large = isinstance(name, int | float | np.integer | np.floating) and not -_LEAST_LARGE < name < _LEAST_LARGE
-        if is_large or not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biufU" or name != name:  # noqa: PLR0124
-            checks.fail("classes", name, "text or numbers below 2^53", "labels are kept in files")
-        if isinstance(name, str) and not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
-            checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
-    if (
-        not 2 <= len(names) <= MOST_NAMES
-        or len(set(names)) != len(names)
-        or len({_nfc(str(name)) for name in names}) != len(names)
-    ):
+        _check_name(name)
+    spellings = {_nfc(str(name)) for name in names}
+    if not 2 <= len(names) <= MOST_NAMES or not len(set(names)) == len(spellings) == len(names):
         allowed = f"different labels, at least two and at most {MOST_NAMES:,}, class 0 first; or their number"
         checks.fail("classes", names[:5] or classes, allowed)
     return names
+
+
+def _check_name(name: Any) -> None:  # noqa: ANN401 (any object)
+    if isinstance(name, str):
+        if not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
+            checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
+    elif not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biuf" or not abs(name) < _LEAST_LARGE:
+        checks.fail("classes", name, "text or numbers below 2^53", "labels are kept in files")
 
 
 @lru_cache(maxsize=4)
@@ -166,73 +163,132 @@ def words_of(names: Names) -> tuple[str, ...]:
     return words
 
 
-class Ballot(Words):
-    """The index of the class that a vote names, in text or as a value of Python; −1 for a missing vote.
+class ClassLookup(Words):
+    """The index of the class that a vote names; −1 for a missing vote. `ValueError` for other votes.
 
-    A text is a name, in either of Unicode's spellings, a number that equals a name, or a truth value if the classes are
-    0 and 1 or truth values. `ValueError` for others.
+    A text of a file is a name, in either of Unicode's spellings, a number that equals a name, or a truth value if the
+    classes are 0 and 1 or truth values. In an array a text is a name only: its type tells texts and numbers apart.
 
-    >>> ballot = Ballot((0, 1), "coin")
-    >>> [ballot[word] for word in ("1", "1.0", " 0", "True", "NA")], ballot.place(1.0)
+    >>> lookup = ClassLookup((0, 1), "coin")
+    >>> [lookup[word] for word in ("1", "1.0", " 0", "True", "NA")], lookup.index_of(1.0)
     ([1, 1, 0, 1, -1], 1)
+    >>> [block.tolist() for block in lookup.blocks(np.array([[1.0, 0.0, np.nan]]))]
+    [[[1, 0, -1]]]
     """
 
     code = "i"
 
     def __init__(self, names: Names, missing: str = "refuse", *, comma: bool = False) -> None:
         super().__init__(comma=comma)
-        words = tuple(map(str, names))
         self.classes, self._coin = names, missing == "coin"
-        self.absent = [word for word in ABSENT if self._coin and word not in words]
-        self._texts = {_nfc(word): place for place, word in enumerate(words)}
-        self._numbers: dict[Any, int] = {}
-        several = set()
-        for place, name in enumerate(names):
+        self.absent = [word for word in ABSENT if self._coin and word not in names]
+
+    @cached_property
+    def _texts(self) -> dict[str, int]:
+        return {_nfc(str(name)): index for index, name in enumerate(self.classes)}
+
+    @cached_property
+    def _numbers(self) -> dict[Any, int]:
+        numbers, ambiguous = dict[Any, int](), set[Any]()
+        for index, name in enumerate(self.classes):
             number = self.number(name) if isinstance(name, str) else name
-            if number is not None and self._numbers.setdefault(number, place) != place:
-                several.add(number)  # two classes have this number
-        for number in several:
-            del self._numbers[number]
-        self.names = words if len(self._numbers) < len(names) else ()
-        named = {word.casefold(): place for word, place in self._texts.items()} if self.names else {}
+            if number is not None and numbers.setdefault(number, index) != index:
+                ambiguous.add(number)
+        return {number: index for number, index in numbers.items() if number not in ambiguous}
+
+    @cached_property
+    def names(self) -> Names:
+        """The names of the classes as texts; empty if all of them are numbers."""
+        return tuple(map(str, self.classes)) if len(self._numbers) < len(self.classes) else ()
+
+    @cached_property
+    def _truths(self) -> dict[str, int]:
+        named = {word.casefold(): index for word, index in self._texts.items()} if self.names else {}
         named = named if len(named) == len(self._texts) else {}
         truths = {word: named.get(word, self._numbers.get(number)) for word, number in (("false", 0), ("true", 1))}
-        self._truths = {word: place for word, place in truths.items() if place is not None}
+        return {word: index for word, index in truths.items() if index is not None}
 
     def meaning(self, word: str) -> int:
-        """Return the index that a word names, −1 for a missing vote; `ValueError` for others."""
-        place = self._texts.get(word)
-        if place is None and word in self.absent:
+        """Return the index that a text of a file names."""
+        index = self._texts.get(word)
+        if index is None and word in self.absent:
             return GONE
-        if place is None and (number := self.number(word)) is not None:
-            place = self._numbers.get(number)
-        elif place is None:
-            place = self._texts.get(_nfc(word))
-        place = self._truths.get(word.casefold()) if place is None else place
-        return self._complain(word) if place is None else place
+        if index is None and (number := self.number(word)) is not None:
+            index = self._numbers.get(number)
+        elif index is None:
+            index = self._texts.get(_nfc(word))
+        index = self._truths.get(word.casefold()) if index is None else index
+        return self._refuse(word) if index is None else index
 
-    def place(self, vote: object) -> int:
-        """Return the index that a value names, as `meaning`."""
-        vote = vote.item() if isinstance(vote, np.generic) else vote
+    def index_of(self, vote: object) -> int:
+        """Return the index that a value of a Parquet file names; its texts are those of a file."""
         if isinstance(vote, str):
             return self._texts[vote] if vote in self._texts else int(self[vote])
         if is_missing(vote):
-            return GONE if self._coin else self._complain("")
-        place = self._numbers.get(vote) if isinstance(vote, Hashable) else None
-        if place is None and isinstance(vote, bool):
-            place = self._truths.get(str(vote).casefold())
-        return self._complain(str(vote)) if place is None else place
+            return GONE if self._coin else self._refuse("")
+        index = self._numbers.get(vote)
+        if index is None and isinstance(vote, bool):
+            index = self._truths.get(str(vote).casefold())
+        return self._refuse(str(vote)) if index is None else index
 
     def plain(self) -> dict[str, float]:
         """Return the indices of the words for the fast reader."""
-        found: dict[str, float] = {word: place for word, place in self._texts.items() if PLAIN_WORD.fullmatch(word)}
+        plain: dict[str, float] = {word: index for word, index in self._texts.items() if PLAIN_WORD.fullmatch(word)}
         numbers = (f"{word}.0" for word in islice(self._texts, _USUAL) if PLAIN_WORD.fullmatch(f"{word}.0"))
         for word in (*self.absent, "True", "False", *numbers):
             with suppress(ValueError):
-                found[word] = self.meaning(word)
-        return found
+                plain[word] = self.meaning(word)
+        return plain
 
-    def _complain(self, word: str) -> NoReturn:
+    def blocks(self, matrix: Block, line: StatusLine | None = None) -> Iterator[Places]:
+        """Yield the (n, K) indices of the votes of an array; an error names the query and the voter."""
+        if len(self.classes) <= MOST_DENSE:
+            check_size(len(matrix), len(self.classes))
+        values, order = _sorted_numbers(self.classes, matrix.dtype)
+        first = 0
+        for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
+            indices = self._of_numbers(block, values, order) if block.dtype.kind in "biuf" else self._of_objects(block)
+            if (indices == _NO_VOTE).any():
+                query, voter = map(int, np.argwhere(indices == _NO_VOTE)[0])
+                self._refuse_entry(block[query, voter], voter, first + query)
+            yield indices
+            first += len(block)
+
+    def _of_numbers(self, block: Block, values: Block, order: NDArray[np.int64]) -> Places:
+        block = block.view(np.int8) if block.dtype.kind == "b" else block
+        is_whole = block.dtype.kind != "f" and self.classes == numbered(len(self.classes))
+        if is_whole and int(block.min(initial=0)) >= 0 and int(block.max(initial=0)) < len(self.classes):
+            return block  # the names are the indices
+        indices = np.full(block.shape, _NO_VOTE, dtype=np.int32)
+        if values.size:
+            nearest = np.minimum(np.searchsorted(values, block), values.size - 1)
+            np.copyto(indices, order[nearest], where=values[nearest] == block, casting="same_kind")
+        if self._coin and block.dtype.kind == "f":
+            indices[np.isnan(block)] = GONE
+        return indices
+
+    def _of_objects(self, block: Block) -> NDArray[np.int32]:
+        indices = np.full(block.shape, _NO_VOTE, dtype=np.int32)
+        if block.dtype.kind == "U" and len(self.classes) <= _MOST_COMPARED:
+            for index, name in enumerate(self.classes):
+                if isinstance(name, str):
+                    indices += (block == name) * np.int32(index - _NO_VOTE)
+        others = indices == _NO_VOTE
+        indices[others] = [self._index_of_entry(vote) for vote in block[others].tolist()]
+        return indices
+
+    @cached_property
+    def _exact(self) -> dict[Hashable, int]:
+        return {_nfc(name) if isinstance(name, str) else name: index for index, name in enumerate(self.classes)}
+
+    def _index_of_entry(self, vote: object) -> int:
+        if is_missing(vote):  # NA compares with nothing
+            return GONE if self._coin else _NO_VOTE
+        key = _nfc(vote) if isinstance(vote, str) else vote
+        index = self._exact.get(key, _NO_VOTE) if isinstance(key, Hashable) else _NO_VOTE
+        return GONE if index == _NO_VOTE and isinstance(vote, str) and vote in self.absent else index
+
+    def _refuse(self, word: str) -> NoReturn:
         if is_missing_word(word) and self._coin:
             raise ValueError(f"{word!r} is no vote, and a missing one is {' or '.join(map(repr, self.absent))}")
         if is_missing_word(word):
@@ -240,12 +296,51 @@ class Ballot(Words):
             raise ValueError(f"the vote is missing ({word!r}): every voter must answer every query, {advice}")
         if not self.names and self.number(word) is None:
             raise ValueError(f"{shown([word])} is no number; name classes that are words (--classes A,B)")
-        more = "" if self.names else f": {_advice_on(self.classes, self.number(word), coin=self._coin)}"
+        more = "" if self.names else f": {self._advice_on(self.number(word))}"
         raise ValueError(f"{shown([word])} is none of the classes {shown(tuple(map(str, self.classes)))}{more}")
+
+    def _refuse_entry(self, vote: Any, voter: int, query: int) -> NoReturn:  # noqa: ANN401 (an entry of an array)
+        vote = vote.item() if isinstance(vote, np.generic) else vote
+        if isinstance(vote, float) and vote.is_integer():
+            vote = int(vote)  # pandas turns whole numbers into floats
+        names, advice = self.classes, self._advice_on(vote)
+        allowed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+        allowed = f"one of {names[0]!r}, {names[1]!r} … {names[-1]!r}" if len(names) > 5 else allowed
+        raise ValueError(f"votes must be {allowed}, got {vote!r} from voter {voter} to query {query}: {advice}")
+
+    def _advice_on(self, vote: object) -> str:
+        if is_missing(vote) or vote in ABSENT:
+            return f"it is missing, and every voter must answer every query: leave the query out, or {OR_A_COIN}"
+        if self._coin and vote == ABSTAIN:
+            return "a vote that is missing is NaN or None, in text it is empty or NA"
+        if isinstance(vote, float) and 0.0 < vote < 1.0:
+            return "a probability is no vote: round it, or compare it with 0.5"
+        if isinstance(vote, int | float) and vote > len(self.classes):
+            return "write classes=C (--classes C) for more classes; counts go to Votes.of_counts (--layout counts)"
+        return "name the classes, classes=(A, B) (--classes=A,B), or write classes=C (--classes C) for 0 … C - 1"
 
 
 def _nfc(word: str) -> str:
     return word if word.isascii() else unicodedata.normalize("NFC", word)
+
+
+def _sorted_numbers(names: Names, dtype: np.dtype[Any]) -> tuple[Block, NDArray[np.int64]]:
+    """Return the numbers among the names in order, and their indices; `ValueError` if a type cannot tell them apart."""
+    if dtype.kind in "biu" and names == numbered(len(names)):
+        return np.arange(len(names)), np.arange(len(names))
+    numbers: Any = {name: index for index, name in enumerate(names) if not isinstance(name, str)}
+    ordered = sorted(numbers) if dtype.kind in "biuf" else []
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            values = np.array(ordered, dtype=np.float64).astype(dtype)
+        changed = [n for n, typed in zip(ordered, values.tolist(), strict=True) if float(n).is_integer() and n != typed]
+        if changed or len(np.unique(values)) < len(ordered):
+            found = checks.Found(f"{dtype}, which cannot tell class {[*changed, 'two of them'][0]} from others")
+            checks.fail("the type of the votes", found, "a type that distinguishes the classes", "save whole numbers")
+    else:
+        has_fractions = any(isinstance(name, float | np.floating) for name in ordered)
+        values = np.array(ordered, dtype=np.float64 if has_fractions else np.int64)
+    return values, np.array([numbers[name] for name in ordered], dtype=np.int64)
 
 
 def as_typed(classes: int | Sequence[Any], matrix: Block) -> int | Sequence[Any]:
@@ -259,109 +354,6 @@ def as_typed(classes: int | Sequence[Any], matrix: Block) -> int | Sequence[Any]
     except ValueError:
         return checks.fail("classes", ",".join(map(str, classes)), "numbers", f"the votes are of type {matrix.dtype}")
     return tuple(int(number) if number.is_integer() else number for number in numbers)
-
-
-class PlaceFinder:
-    """Finds the index of each vote of an array among the classes, −1 for a missing vote.
-
-    `ValueError` for a type of numbers that cannot tell two classes apart.
-    """
-
-    def __init__(self, names: Names, dtype: np.dtype[Any], missing: str) -> None:
-        self.names, self.coin = names, missing == "coin"
-        self._words = [word for word in ABSENT if word not in names]
-        self._are_numbered = names == numbered(len(names))
-        if dtype.kind in "biuf" and not (self._are_numbered and dtype.kind in "biu"):
-            numbers = [(name, place) for place, name in enumerate(names) if not isinstance(name, str)]
-            _check_type(names, dtype)
-            kind = dtype if dtype.kind == "f" else np.dtype(np.float64 if _has_fractions(names) else np.int64)
-            values = np.array([name for name, _ in numbers], dtype=kind)
-            self._order = np.argsort(values)
-            self._sorted = values[self._order]
-            self._place = np.array([place for _, place in numbers], dtype=np.int32)
-
-    @cached_property
-    def _index(self) -> dict[Hashable, int]:
-        return {_key(name): place for place, name in enumerate(self.names)}
-
-    def blocks(self, matrix: Block, line: StatusLine | None) -> Iterator[Places]:
-        """Yield the (n, K) indices of votes in blocks of rows; an error names the query and the voter."""
-        if len(self.names) <= MOST_DENSE:
-            check_size(len(matrix), len(self.names))
-        shown = line or StatusLine(enabled=False)
-        for number, block in enumerate(blocks(matrix, ROWS_AT_ONCE, shown, "checking votes")):
-            yield self._block(block, number * ROWS_AT_ONCE)
-
-    def _block(self, block: Block, first_row: int) -> Places:
-        if block.dtype.kind in "biuf":
-            places = self._of_numbers(block.view(np.int8) if block.dtype.kind == "b" else block)
-        else:
-            places = self._of_objects(block)
-        if (places == _NO_VOTE).any():
-            query, voter = map(int, np.argwhere(places == _NO_VOTE)[0])
-            _no_vote(self.names, block[query, voter], voter, first_row + query, coin=self.coin)
-        return places
-
-    def _of_numbers(self, block: Block) -> Places:
-        if (
-            self._are_numbered
-            and block.dtype.kind in "iu"
-            and int(block.min(initial=0)) >= 0
-            and (int(block.max(initial=0)) < len(self.names))
-        ):
-            return block  # the names are the indices
-        places = np.full(block.shape, _NO_VOTE, dtype=np.int32)
-        if self._are_numbered and block.dtype.kind in "iu":
-            np.copyto(places, block, where=(block >= 0) & (block < len(self.names)), casting="unsafe")
-        elif len(self._sorted):
-            found = np.minimum(np.searchsorted(self._sorted, block), len(self._sorted) - 1)
-            np.copyto(places, self._place[self._order[found]], where=self._sorted[found] == block)
-        if self.coin and block.dtype.kind == "f":
-            places[np.isnan(block)] = GONE
-        return places
-
-    def _of_objects(self, block: Block) -> NDArray[np.int32]:
-        if block.dtype.kind == "O":
-            return np.array([self._place_of(vote) for vote in block.ravel().tolist()], np.int32).reshape(block.shape)
-        places = np.full(block.shape, _NO_VOTE, dtype=np.int32)
-        if block.dtype.kind == "U" and len(self.names) <= _MOST_COMPARED:
-            for place, name in enumerate(self.names):
-                if isinstance(name, str):
-                    places += (block == name) * np.int32(place - _NO_VOTE)
-        others = places == _NO_VOTE
-        values, which = np.unique(block[others], return_inverse=True)
-        places[others] = np.array([self._place_of(value) for value in values.tolist()], dtype=np.int32)[which]
-        return places
-
-    def _place_of(self, vote: object) -> int:
-        vote = vote.item() if isinstance(vote, np.generic) else vote
-        if is_missing(vote):  # NA compares with nothing
-            return GONE if self.coin else _NO_VOTE
-        place = self._index.get(_key(vote)) if isinstance(vote, Hashable) else None
-        return GONE if place is None and self.coin and vote in self._words else _NO_VOTE if place is None else place
-
-
-def _key(name: Hashable) -> Hashable:
-    name = name.item() if isinstance(name, np.generic) else name
-    return _nfc(name) if isinstance(name, str) else name
-
-
-def _has_fractions(names: Names) -> bool:
-    return any(isinstance(name, float | np.floating) for name in names)
-
-
-def _check_type(names: Names, dtype: np.dtype[Any]) -> None:
-    if dtype.kind != "f":
-        return
-    numbers = [name for name in names if not isinstance(name, str)]
-    with np.errstate(over="ignore"):
-        typed = np.array(numbers, dtype=np.float64).astype(dtype)
-    changed = next((n for n, t in zip(numbers, typed.tolist(), strict=True) if float(n).is_integer() and n != t), None)  # type: ignore[arg-type]
-    if changed is None and len(np.unique(typed)) < len(numbers):
-        changed = "two of them"
-    if changed is not None:
-        found = checks.Found(f"{dtype}, which cannot tell class {changed} from others")
-        checks.fail("the type of the votes", found, "a type that distinguishes the classes", "save whole numbers")
 
 
 def check_size(queries: int, classes: int) -> None:
@@ -383,31 +375,6 @@ def count_places(places: Places, classes: int) -> Block:
 def row_sums(matrix: Block, dtype: type = np.int64) -> Labels:
     """Sum the rows, in a type that holds the sums."""
     return np.asarray(np.einsum("ij->i", matrix, dtype=dtype, casting="safe"), dtype=dtype)
-
-
-def _advice_on(names: Names, label: Untyped, *, coin: bool) -> str:
-    """Return advice for a vote that is not one of the classes."""
-    if is_missing(label) or label in ABSENT:
-        return f"it is missing, and every voter must answer every query: leave the query out, or {OR_A_COIN}"
-    if coin and label == ABSTAIN:
-        return "a vote that is missing is NaN or None, in text it is empty or NA"
-    if isinstance(label, float) and 0.0 < label < 1.0:
-        return "a probability is no vote: round it, or compare it with 0.5"
-    if isinstance(label, int | float) and label > len(names):
-        return "write classes=C (--classes C) for more classes; counts go to Votes.of_counts (--layout counts)"
-    return "name the classes, classes=(A, B) (--classes=A,B), or write classes=C (--classes C) for 0 … C - 1"
-
-
-def _no_vote(names: Names, vote: Untyped, voter: int, query: int, *, coin: bool = False) -> NoReturn:
-    label = vote.item() if isinstance(vote, np.generic) else vote
-    if isinstance(label, float) and label.is_integer():
-        label = int(label)  # pandas turns whole numbers into floats
-    advice = _advice_on(names, label, coin=coin)
-    if len(names) > 5:
-        allowed = f"one of {names[0]!r}, {names[1]!r} … {names[-1]!r}"
-    else:
-        allowed = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-    raise ValueError(f"votes must be {allowed}, got {label!r} from voter {voter} to query {query}: {advice}")
 
 
 def whole_numbers(array: Block) -> NDArray[np.int64]:

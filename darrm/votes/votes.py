@@ -62,7 +62,7 @@ from darrm.votes.vote_arrays import (
     MOST_VOTERS,
     ROWS_AT_ONCE,
     Classes,
-    PlaceFinder,
+    ClassLookup,
     Places,
     VoteFormat,
     check_size,
@@ -261,7 +261,7 @@ class Votes:
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
         names = class_names(2 if classes is None else classes)
         VoteFormat(missing=missing)
-        places = PlaceFinder(names, matrix.dtype, missing).blocks(matrix, line)
+        places = ClassLookup(names, missing).blocks(matrix, line)
         return cls._of_blocks(places, names, matrix.shape[1], missing)
 
     @classmethod

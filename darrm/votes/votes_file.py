@@ -110,7 +110,7 @@ class Words(dict[str, Any]):
     """
 
     code = "d"
-    names: Sequence[str] = ()
+    names: Names = ()
 
     def __init__(self, *, comma: bool = False) -> None:
         super().__init__()
@@ -403,7 +403,7 @@ def is_text(text: str) -> bool:
     >>> is_text("é"), is_text("\udce9")
     (True, False)
     """
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_number(word: str) -> bool:

@@ -24,7 +24,7 @@ from darrm.votes import ABSTAIN, ROWS_AT_ONCE, Votes, counts_of, parquet_file, p
 from darrm.votes.labels_file import labels_digest, save_labels
 from darrm.votes.parquet_file import record_batches
 from darrm.votes.reading import load_matrix
-from darrm.votes.vote_arrays import Ballot
+from darrm.votes.vote_arrays import ClassLookup
 from darrm.votes.votes_file import TextTable
 
 NAN, INF = math.nan, math.inf
@@ -398,9 +398,9 @@ def test_a_csv_file_is_what_its_lines_say(parts: list[tuple[str, str]], names: t
         expected = oracle(text, names)
         try:
             table = TextTable(path)
-            ballot = Ballot(names)
-            table.find_header(ballot.names)
-            found = np.concatenate(list(table.blocks(ballot))).tolist()
+            lookup = ClassLookup(names)
+            table.find_header(lookup.names)
+            found = np.concatenate(list(table.blocks(lookup))).tolist()
         except ValueError as error:
             found = None if "line" in str(error) or "concatenate" in str(error) else str(error)
         assert found == expected
