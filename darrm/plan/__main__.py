@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from darrm.commands.options import (
 from darrm.optimize.report import fitted
 from darrm.plan import planner
 from darrm.plan.mechanisms import MECHANISMS, TESTED, named
-from darrm.plan.report import Plan, Sweep, affordable_text, csv_row
+from darrm.plan.report import Plan, Sweep
+from darrm.plan.text import affordable_text, csv_row, plan_text, sweep_text
 from darrm.priors import Prior, parse
 from darrm.problem import Workload
 from darrm.util import checks
@@ -102,7 +104,7 @@ darrm release releases labels from the file of --output."""
 @output_options(
     output="write the best mechanism to a file",
     plot="draw the accuracy",
-    everything="calibrate slow mechanisms to the end, too",
+    everything="print everything, and calibrate slow mechanisms to the end, too",
 )
 def plan(
     *,
@@ -131,12 +133,12 @@ def plan(
         mechanisms = [*TESTED, *MECHANISMS]
     asked: dict[str, Any] = {"prior": belief, "mechanisms": mechanisms, "objective": objective}
     asked |= {"complete": output.everything, "stoppable": True}
-    text = ""
+    affordable = ""
     with output.status_line() as line, interrupted_after(time_limit):
         if accuracy is not None:
             what = find or "queries"
             workload = planner.affordable(workload, accuracy, what, prior=belief, report=line.show, stoppable=True)
-            text = affordable_text(workload, accuracy, what)
+            affordable = affordable_text(workload, accuracy, what)
         made: Plan | Sweep
         if sweep is not None:
             made = planner.sweep(workload, sweep, report=line.show, **asked)
@@ -149,7 +151,11 @@ def plan(
         write_text(csv, csv_of(csv_row(plan, row) for plan in plans for row in plan.rows))
     if output.plot is not None:
         made.plot(output.plot)
-    output.print(text=lambda: text + made.text(output.path, remark), document=lambda: made.document(output.path))
+    if isinstance(made, Sweep):
+        output.print(text=partial(sweep_text, made, remark), document=made.document)
+    else:
+        text = partial(plan_text, made, output.path, remark, everything=output.everything)
+        output.print(text=lambda: affordable + text(), document=partial(made.document, output.path))
 
 
 def _prior(text: str | None, votes_look_like: str | None, classes: int) -> Prior | None:

@@ -1,9 +1,8 @@
-"""Plans and sweeps: the ranking, its reason, and how to release the first, as text, JSON, CSV and a picture."""
+"""Plans and sweeps: the ranking, its reason, and how to release the first, as text, JSON and a picture."""
 
 import math
 import shlex
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,23 +10,20 @@ from typing import Any
 from darrm import priors
 from darrm.account.accountant import Spent
 from darrm.aggregator import Released, save_release
-from darrm.commands.command_line import numbered
 from darrm.errors import PlanError
 from darrm.plan.accuracy import MOST_LISTED, Measure, histograms
-from darrm.plan.budget import counted, needs_no_noise
+from darrm.plan.budget import counted
 from darrm.plan.calibration import CalibratedMechanism
+from darrm.plan.text import kind_of_votes, plan_text, release_command, subject, sweep_text, workload_words
 from darrm.plurality.bounds import share_right_at_most
-from darrm.priors import Prior, in_words, is_built_in
-from darrm.privacy import at_most, decimal_text
-from darrm.problem import Workload, classes_in_words, classes_to_json, is_open
+from darrm.priors import Prior, is_built_in
+from darrm.problem import Workload, classes_to_json, is_open
 from darrm.table.table import Table
 from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from darrm.util.files import Document
 
-EQUAL = 6  # decimals of an objective
+EQUAL, SHOWN = 6, 4  # decimals of an objective that decides, and of an accuracy in a report
 _COLUMNS = ("divided", "mixed", "agreeing")  # low, medium and high consensus in a plan's file
-YOUR_FILES = "VOTES.csv, LEDGER.sqlite and LABELS.csv are your files"
-BEST = "best"  # the line of the best released mechanism in a sweep
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +39,9 @@ class Plan:
     def __repr__(self) -> str:
         return f"Plan({', '.join(row.slug for row in self.rows)})"
 
+    def __str__(self) -> str:
+        return plan_text(self)
+
     @property
     def prior(self) -> Prior:
         """The prior of the ranking."""
@@ -54,7 +53,14 @@ class Plan:
         for row in self.rows:
             if row.is_released:
                 return row
-        raise PlanError("all mechanisms within this budget are only compared: take a larger budget, or fewer queries")
+        row, *others = self.rows
+        if others:
+            raise PlanError(
+                "all mechanisms within this budget are only compared: take a larger budget, or fewer queries"
+            )
+        raise PlanError(
+            f"{row.slug} is only compared, and not released: {row.only_compared}. Choose another mechanism."
+        )
 
     @property
     def table(self) -> Table:
@@ -77,7 +83,7 @@ class Plan:
 
     @property
     def reason(self) -> str:
-        """Why the best mechanism is the first, in a sentence."""
+        """Why the best mechanism is the first, and why rows with a higher accuracy are not, in a sentence."""
         best, measure = self.best, self.measure
         if len(self.rows) == 1:
             return f"{best.slug} is the only mechanism that is calibrated to this budget."
@@ -87,10 +93,21 @@ class Plan:
             why = f"it has the smallest expected error under the prior {self.prior.text}"
         else:
             why = f"it has the highest accuracy under the prior {self.prior.text}"
+        before = self.rows[: self.rows.index(best)]
+        others = [row for row in self.rows if row is not best and row not in before]
         rank = rank_of(best, measure)
-        ranks = {row.slug: rank_of(row, measure) for row in self.rows if row is not best}
-        dearer = [slug for slug, other in ranks.items() if other[:2] == rank[:2] and rank < other]
+        dearer = [row.slug for row in others if rank_of(row, measure)[:2] == rank[:2] and rank < rank_of(row, measure)]
         tie = f", and it spends less than {dearer[0]}" if dearer else ""
+        more = [row for row in others if round(row.accuracy, SHOWN) > round(best.accuracy, SHOWN)]
+        if measure.is_regret and more:
+            tie += "; the mean of " + ", of ".join(
+                f"{row.slug} is higher, but it loses up to {100.0 * (row.regret or 0.0):.2f} points" for row in more
+            )
+            tie += f", and {best.slug} at most {100.0 * (best.regret or 0.0):.2f}"
+        elif more:
+            tie += f"; the accuracy of {', '.join(row.slug for row in more)} is higher, and its expected error larger"
+        if before:
+            tie += f"; {', '.join(row.slug for row in before)} would be better, but is only compared"
         return f"{best.slug} is first: {why}{tie}."
 
     def largest_accuracy(self) -> float | None:
@@ -130,37 +147,18 @@ class Plan:
         work, prior, slug = self.workload, self.prior, self.best.slug
         if self.best.instructions:
             return self.best.instructions
-        belief = "" if prior.text == "spread" else f" --prior {shlex.quote(prior.text)}"
-        objective = " --objective error" if self.measure.is_error else ""
-        make: tuple[str, ...] = (
-            f"darrm plan {workload_words(work)}{belief}{objective} --mechanism {slug} --output {output}",
-        )
         if not is_built_in(prior):
-            make = (
+            return (
                 "from darrm.plan import named, plan  # in Python: the prior is your own",
                 f'plan(workload, prior=prior, mechanisms=[named("{slug}")]).save("{output}")',
+                release_command(output, work),
             )
-        return (*make, release_command(output, work))
+        belief = "" if prior.text == "spread" else f" --prior {shlex.quote(prior.text)}"
+        objective = " --objective error" if self.measure.is_error else ""
+        make = f"darrm plan {workload_words(work)}{belief}{objective} --mechanism {slug} --output {output}"
+        return make, release_command(output, work)
 
-    def text(self, output: Path | None = None, remark: str = "") -> str:
-        """Write the ranking, the reason for the first, the commands to release it, and the mechanisms left out.
-
-        ``output`` is the file that the best mechanism was written to, ``remark`` a note on the voters.
-        """
-        parts = [
-            [f"Plan for {subject(self.workload)} within {self.workload.total}"],
-            list(_table(self)),
-            [_wrapped(line) for line in _conclusion(self)],
-            list(_release(self, output)),
-            ["Left out:", *(_wrapped(f"  {slug}: {reason}") for slug, reason in self.left_out)] * bool(self.left_out),
-        ]
-        parts[0] += [_wrapped(f"  {line}") for line in _about(self, remark)]
-        return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def document(self, output: Path | None = None) -> dict[str, Any]:
+    def document(self, output: Path | None = None) -> Document:
         """Write the plan as plain data; the schema is ``darrm/schemas/plan_report.json``."""
         measure, guess = self.measure, self.measure.guessing
         return {
@@ -203,6 +201,9 @@ class Sweep:
 
     plans: tuple[Plan, ...]
 
+    def __str__(self) -> str:
+        return sweep_text(self)
+
     @property
     def accuracies(self) -> dict[str, dict[float, float]]:
         """The accuracy of each mechanism at each total ε, the best at the largest ε first."""
@@ -218,26 +219,7 @@ class Sweep:
         """The accuracy of the best released mechanism at each total ε."""
         return {plan.workload.total.epsilon: plan.best.accuracy for plan in self.plans}
 
-    def text(self, _output: Path | None = None, remark: str = "") -> str:
-        """Write a line a mechanism and a column a total ε."""
-        last = self.plans[-1]
-        work, best = last.workload, self.best
-        winners = ", ".join(f"{plan.best.slug} at {plan.workload.total.epsilon:g}" for plan in self.plans)
-        lines = [
-            f"Accuracy over the total ε, δ = {work.total.delta:g}, for {subject(work)}",
-            f"  {work.voters}{remark}",
-            f"  under {'the mean of the reference priors' if last.measure.is_regret else in_words(last.prior)}",
-            "",
-            f"{'total ε':<22}" + "".join(f"{epsilon:>9.4g}" for epsilon in best),
-        ]
-        for slug, values in {BEST: best, **self.accuracies}.items():
-            lines.append(f"{slug:<22}" + "".join(f"{values[e]:>9.4f}" if e in values else "        –" for e in best))
-        return "\n".join([*lines, "", f"Best: {winners}"]) + "\n"
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def document(self, _output: Path | None = None) -> Document:
+    def document(self) -> Document:
         """Write the plan at each budget as plain data; the schema is ``darrm/schemas/plan_sweep.json``."""
         return {"format": "darrm plan sweep", "version": 1, "plans": [plan.document() for plan in self.plans]}
 
@@ -245,10 +227,10 @@ class Sweep:
         """Draw the accuracy of each mechanism over the total ε."""
         work = self.plans[-1].workload
         looks = {slug: style(place).line(len(self.plans)) for place, slug in enumerate(self.accuracies)}
-        looks[BEST] = {"color": BLACK, "linewidth": 3.0, "alpha": 0.5}
+        looks["best"] = {"color": BLACK, "linewidth": 3.0, "alpha": 0.5}
         with saved_figure(path, width=9.0) as figure:
             axes = figure.add_subplot()
-            draw_accuracies(axes, {**self.accuracies, BEST: self.best}, looks)
+            draw_accuracies(axes, {**self.accuracies, "best": self.best}, looks)
             axes.set_title(f"{subject(work)}, δ = {work.total.delta:g}\n{work.voters}", fontsize=9)
             axes.set_ylabel("accuracy")
             name_lines(axes)
@@ -265,182 +247,6 @@ def rank_of(row: CalibratedMechanism, measure: Measure) -> tuple[float, float, f
     """Return the key of a row: regret, objective and ε, rounded as in the report."""
     regret = row.regret if measure.is_regret and row.regret is not None else 0.0
     return round(regret, EQUAL), round(wrong_of(row, measure), EQUAL), float(f"{row.spent.epsilon:.5g}")
-
-
-def subject(work: Workload) -> str:
-    """Name the votes of a workload.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> subject(Workload(Voters(7, PrivacyParams("0.1")), 30, PrivacyParams(8), 3))
-    '30 plurality votes on 3 classes'
-    """
-    kind = kind_of_votes(work)
-    votes = numbered(work.queries, f"{kind} vote", f"{kind} votes")
-    return votes if work.has_noise_function else f"{votes} on {classes_in_words(work.classes)}"
-
-
-def kind_of_votes(work: Workload) -> str:
-    """Return what most votes make: a majority of two classes, a plurality of more."""
-    return "majority" if work.has_noise_function else "plurality"
-
-
-def _wrapped(line: str) -> str:
-    """Break a line at 100 columns; the rest is indented."""
-    indent = "  " if line.startswith(" ") else ""
-    return textwrap.fill(line, 100, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
-
-
-def _command(words: str) -> str:
-    """Indent a command and break it before options."""
-    first, *options = words.split(" --")
-    lines = [f"  {first}"]
-    for option in options:
-        if len(lines[-1]) + len(option) > 93:
-            lines[-1] += " \\"
-            lines.append("   ")
-        lines[-1] += f" --{option}"
-    return "\n".join(lines)
-
-
-def _about(plan: Plan, remark: str) -> Iterator[str]:
-    """Write the voters, the prior, and the assumptions."""
-    work, measure = plan.workload, plan.measure
-    K, missing, release = work.voters.K, work.missing, counted(work)
-    yield f"{work.voters}{remark}"
-    reference = ", ".join(f"{name} {prior.rounded}" for name, prior in measure.reference_priors.items())
-    if measure.is_regret:
-        yield f"no prior: minimax regret over the reference priors of consensus ({reference})"
-    else:
-        yield f"{measure.name} under the prior: {in_words(plan.prior)}"
-        yield f"reference priors of consensus: {reference}"
-    yield "the accuracy for your own votes depends on their consensus, and may be lower"
-    if missing:
-        guess = "coin" if work.has_noise_function else "die"
-        yield f"{missing} of {K} votes are missing: a fair {guess} replaces each; the accuracy is that for the others"
-    if plan.listed:
-        yield f"a list of {plan.listed:,} classes is planned like open answers: a class without votes is no answer"
-    if release != work and not needs_no_noise(work):
-        yield "trained models share their randomness over queries: planned as non-private voters"
-        yield f"joint bound of model privacy and release: the release may be {release.total}-private"
-    elif not work.voters.are_non_private and work.queries > 1 and not work.voters.models:
-        yield "the voters draw new randomness for each query; for trained models add --models"
-    if release.voters.are_non_private and release.voters.reached == K:
-        yield "one person may change all votes, so nothing is better than randomized response: see --overlap"
-
-
-def _table(plan: Plan) -> Iterator[str]:
-    """Write a line a mechanism: name, slug, accuracy under reference priors and the prior, error, ε and bound."""
-    best, measure = plan.best, plan.measure
-    name = max(len("mechanism"), *(len(row.name) for row in plan.rows)) + 1
-    slug = max(len("slug"), *(len(row.slug) for row in plan.rows))
-    heads = [*measure.reference_priors, "mean" if measure.is_regret else "prior"]
-    heads += ["error"] * (best.expected_error is not None) + ["answered"] * is_open(measure.classes)
-    widths = [max(8, 1 + len(head)) for head in heads]
-    heading = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
-    yield f"  {'mechanism':<{name}}{'slug':<{slug}}{heading} {'ε spent':>7}  bound"
-    for row in plan.rows:
-        mark = "*" if row is best else "-" if row.only_compared else " "
-        values = [*(accuracy.value for accuracy in row.consensus.values()), row.accuracy]
-        values += [value for value in (row.expected_error, row.answered) if value is not None]
-        texts = ["–" if math.isnan(value) else f"{value:.4f}" for value in values]
-        numbers = "".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=False))
-        spent = f"{at_most(row.spent.epsilon, 5):>7}  {row.spent.bound}"
-        yield f"{mark} {row.name:<{name}}{row.slug:<{slug}}{numbers} {spent}"
-    if (guess := measure.guessing) is not None and not is_open(measure.classes):
-        error = f"{guess.standard_error:.2g}"
-        drawn = f"; accuracies are means over drawn votes, standard error about {error}" * bool(guess.standard_error)
-        yield f"  random guessing has an accuracy of {guess.value:.4f}{drawn}"
-
-
-def _conclusion(plan: Plan) -> Iterator[str]:
-    """Write the reason for the first, its parameters, and its proof."""
-    best, limit = plan.best, plan.largest_accuracy()
-    yield plan.reason
-    for row in plan.rows[: plan.rows.index(best)]:
-        yield f"{row.slug} is only compared: {row.only_compared}."
-    if any(row.only_compared for row in plan.rows):
-        yield "Mechanisms with - are only compared; this library does not release them."
-    if best.settings:
-        yield f"Parameters of {best.slug}: {settings_in_words(best.settings)}."
-    if best.table is not None:
-        target, certificate = best.table.problem.target, best.table.certificate
-        yield f"One query is proved {target}-private: {certificate.rows:,} rows, {certificate.method}."
-    if best.remark:
-        yield best.remark
-    if limit is not None:
-        yield f"No private release has an accuracy above {at_most(limit)} under this prior (a theorem)."
-
-
-def _release(plan: Plan, output: Path | None) -> Iterator[str]:
-    if output is not None:
-        yield f"Written to {output}. Release labels with ({YOUR_FILES}):"
-        yield _command(release_command(output, plan.workload))
-    elif plan.best.instructions:
-        yield f"To release: {'; '.join(plan.best.instructions)}."
-    else:
-        yield f"To write it and release labels ({YOUR_FILES}):"
-        yield from map(_command, plan.commands())
-
-
-def workload_words(work: Workload) -> str:
-    """Write a workload as options of a command.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> workload_words(Workload(Voters(250, PrivacyParams("inf"), overlap=1), 1000, PrivacyParams("2", "1e-5")))
-    '--K 250 --non-private --overlap 1 --queries 1000 --total 2,0.00001'
-    """
-    voters, sampled = work.voters, work.voters.sampled
-    each = [voters.each] if voters.per_voter is None else list(voters.per_voter)
-    deltas = [v.delta_text for v in each]
-    deltas = deltas if len(set(deltas)) > 1 else deltas[:1]
-    words = [f"--K {voters.K}"]
-    if sampled is not None:
-        fixed = "" if sampled.scheme == "poisson" else f"{sampled.scheme}:"
-        words.append(f"--sampled {fixed}{decimal_text(sampled.record_rate)}")
-        words += [f"--records-each {sampled.records}"] * (sampled.records > 1)
-    elif voters.are_non_private:
-        words.append("--non-private")
-    else:
-        words.append(f"--epsilon {','.join(v.epsilon_text for v in each)} --each-delta {','.join(deltas)}")
-    words += [f"--overlap {voters.overlap}"] * (voters.overlap is not None and sampled is None)
-    words += ["--models"] * voters.models
-    words += [f"--classes {classes_to_json(work.classes)}"] * (not work.has_noise_function)
-    words += [f"--queries {work.queries}"]
-    words += [f"--missing {work.missing}"] * bool(work.missing)
-    return " ".join([*words, f"--total {work.total.epsilon_text},{work.total.delta_text}"])
-
-
-def release_command(table: str | Path, workload: Workload) -> str:
-    """Write the command that releases from a saved file and debits a new ledger.
-
-    >>> from darrm import PrivacyParams, Voters
-    >>> work = Workload(Voters(50, PrivacyParams("inf"), overlap=1), 500, PrivacyParams(2, "1e-5"))
-    >>> print(release_command("plan.json", work).partition(" --ledger")[0])
-    darrm release VOTES.csv --table plan.json
-    """
-    total = workload.total
-    ledger = f"--ledger LEDGER.sqlite --create-budget {total.epsilon_text},{total.delta_text}"
-    missing = "--missing coin " if workload.missing else ""
-    return f"darrm release VOTES.csv --table {shlex.quote(str(table))} {missing}{ledger} --output LABELS.csv"
-
-
-def settings_in_words(settings: Mapping[str, float]) -> str:
-    """Write the parameters of a mechanism for a reader.
-
-    >>> settings_in_words({"epsilon": 0.5, "delta": 1e-06})
-    'epsilon 0.5, delta 1e-06'
-    """
-    return ", ".join(f"{name} {value:.6g}" for name, value in settings.items())
-
-
-def affordable_text(workload: Workload, accuracy: float, what: str) -> str:
-    """Write the result of `darrm.plan.affordable`."""
-    answer = {
-        "queries": f"at most {numbered(workload.queries, 'query', 'queries')}",
-        "voters": f"at least {numbered(workload.voters.K, 'voter', 'voters')}",
-        "epsilon": f"a total epsilon of at least {at_most(workload.total.exact_epsilon, 4)}",
-    }[what]
-    return f"An accuracy of {accuracy:g} takes {answer} (to within 2 %):\n\n"
 
 
 def _spent_json(row: CalibratedMechanism) -> Document:
@@ -461,23 +267,6 @@ def _row_json(row: CalibratedMechanism) -> Document:
         "spent": _spent_json(row),
         "only_compared": row.only_compared or None,
         "curve": row.curve.tolist(),
-    }
-
-
-def csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
-    """Return the columns of a mechanism in a file of CSV, with all digits; the total ε comes first."""
-    return {
-        "total epsilon": plan.workload.total.epsilon_text,
-        "total delta": plan.workload.total.delta_text,
-        "mechanism": row.slug,
-        **{f"accuracy {name}": accuracy.value for name, accuracy in row.consensus.items()},
-        "accuracy": row.accuracy,
-        **({} if row.expected_error is None else {"expected error": row.expected_error}),
-        **({} if row.answered is None else {"answered": row.answered}),
-        "epsilon": row.spent.epsilon,
-        "bound": row.spent.bound,
-        "parameters": settings_in_words(row.settings),
-        "only compared": row.only_compared,
     }
 
 

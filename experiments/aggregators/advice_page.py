@@ -8,7 +8,7 @@ from pathlib import Path
 
 from darrm.commands.command_line import run
 from darrm.plan import plan
-from darrm.plan.report import workload_words
+from darrm.plan.text import workload_words
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util.files import write_text

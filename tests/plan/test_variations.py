@@ -88,7 +88,7 @@ def test_the_answer_is_before_the_plan(capsys: pytest.CaptureFixture[str]) -> No
     first, _, rest = capsys.readouterr().out.partition("\n\n")
     queries = affordable(WORK, 0.8).queries
     assert f"at most {queries} queries" in first
-    assert rest.startswith(f"Plan for {queries} majority votes")
+    assert f"Budget    {queries} majority votes" in rest
 
 
 @pytest.mark.parametrize("calls", [1, 4])
@@ -158,7 +158,7 @@ def test_text_json_and_files_say_the_same(
         for row in report["mechanisms"]:
             shown.append((row["mechanism"], report["workload"]["total"]["epsilon"], row["accuracy"]["value"]))
             (line,) = (line for line in text.splitlines() if line.startswith(row["mechanism"] + " "))
-            assert f"{row['accuracy']['value']:.4f}" in line
+            assert f"{100.0 * row['accuracy']['value']:.2f}" in line
     assert [(row["mechanism"], row["total epsilon"], float(row["accuracy"])) for row in rows] == shown
     assert [report["workload"]["total"]["epsilon"] for report in document["plans"]] == ["0.25", "0.5", "1"]
     assert "<svg" in Path("a.svg").read_text(encoding="utf-8")
