@@ -53,14 +53,8 @@ class Plan:
         for row in self.rows:
             if row.is_released:
                 return row
-        row, *others = self.rows
-        if others:
-            raise PlanError(
-                "all mechanisms within this budget are only compared: take a larger budget, or fewer queries"
-            )
-        raise PlanError(
-            f"{row.slug} is only compared, and not released: {row.only_compared}. Choose another mechanism."
-        )
+        why = "; ".join(f"{row.slug}: {row.only_compared}" for row in self.rows)
+        raise PlanError(f"a plan needs a mechanism that darrm releases, and these are only compared. {why}")
 
     @property
     def table(self) -> Table:
