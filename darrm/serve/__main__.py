@@ -120,7 +120,8 @@ def start(
     output: Output,
 ) -> None:
     """Answer until the process is stopped."""
-    require("starlette"), require("uvicorn")
+    for package in ("starlette", "uvicorn", "pydantic"):
+        require(package)
     from darrm.serve.app import Service  # noqa: PLC0415 (the extra's)
     from darrm.serve.server import allow_connections, check_address, configured, listen  # noqa: PLC0415 (as above)
 
@@ -139,14 +140,13 @@ def start(
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on: the worker is closed first
         server = configured(Service(worker, clients, body, report).app, tls_certificate, tls_key)
         with listen(host, port) as listener:
-            worker.start()
             output.note(f"listening on http{'s' * (tls_key is not None)}://{host}:{port}")
             server.run([listener])
     except SystemExit as error:
         if error.code:
             raise
     finally:
-        worker.stop()
+        worker.close()
 
 
 def deployment_of(

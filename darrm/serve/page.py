@@ -1,6 +1,7 @@
 """Pages for people: questions, labels and budget; and the endpoints. No scripts, nothing loaded."""
 
 import time
+from collections.abc import Iterable
 from html import escape
 
 from darrm.util.files import Json
@@ -68,56 +69,9 @@ def home(questions: list[dict[str, Json]], budget: dict[str, Json], name: str, t
     )
 
 
-_ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
-_SCHEMAS: dict[str, Json] = {
-    "Question": {
-        "type": "object",
-        "required": ["id"],
-        "properties": {
-            "id": {"type": "string", "maxLength": 100},
-            "text": {"type": "string", "maxLength": 2000},
-            "seconds": {"type": "number", "description": "until the deadline, if the voters are asked"},
-            "votes": {"type": "array", "description": "what each voter says, null for nothing"},
-            "counts": {"type": "array", "description": "how many voters said each class"},
-        },
-    },
-    "Questions": {"type": "array", "items": {"$ref": "#/components/schemas/Question"}},
-    "Vote": {"type": "object", "required": ["vote"], "properties": {"vote": {}}},
-}
-
-
-def operation(summary: str, path: str, body: str, *, known: bool) -> dict[str, Json]:
-    """Describe an endpoint: its summary, the schema of its body, and whether only known clients may use it."""
-    described: dict[str, Json] = {"summary": summary, "responses": {"200": {"description": "as the summary says"}}}
-    if "{id}" in path:
-        described["parameters"] = [_ID]
-    if body:
-        schema = {"$ref": f"#/components/schemas/{body}"}
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    if known:
-        described["security"] = [{"token": []}]
-        described["responses"]["4XX"] = {"description": "an object with error, in words"}
-    return described
-
-
-def openapi(paths: dict[str, Json]) -> dict[str, Json]:
-    """Return the description of all endpoints for programs."""
-    schemes = {"token": {"type": "http", "scheme": "bearer"}}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "darrm serve", "version": "1"},
-        "paths": paths,
-        "components": {"securitySchemes": schemes, "schemas": _SCHEMAS},
-    }
-
-
-def docs(paths: dict[str, Json]) -> str:
-    """Return the endpoints as a page."""
-    rows = [
-        f"<dt><code>{method.upper()} {escape(path)}</code></dt><dd>{escape(operation['summary'])}</dd>"
-        for path, methods in paths.items()
-        for method, operation in methods.items()
-    ]
+def docs(endpoints: Iterable[tuple[str, str]]) -> str:
+    """Return the page of the endpoints and their summaries."""
+    rows = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(summary)}</dd>" for name, summary in endpoints]
     more = (
         '<p>For programs: <a href="/openapi.json">openapi.json</a>. A token is sent as '
         "<code>Authorization: Bearer TOKEN</code>.</p>"

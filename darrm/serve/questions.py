@@ -18,12 +18,12 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from darrm.errors import DarrmError, LedgerError
-from darrm.ledger.ledger import check_id
 from darrm.problem import OPEN, Open, is_open
 from darrm.serve.clients import Client
 from darrm.util import checks
@@ -32,13 +32,13 @@ from darrm.util.files import Json
 from darrm.votes import Votes
 from darrm.votes.votes_file import LONGEST_NAME
 
+if TYPE_CHECKING:
+    from darrm.serve.requests import Question
+
 WAITING = ("open", "ready")
 UNPAID = ("expired", "refused", "failed")
 Row = dict[str, Json]  # the readable fields of a question
-LONGEST_TEXT = 2000
-_SURROGATE = re.compile("[\ud800-\udfff]")  # unpaired, which UTF-8 cannot encode
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters too
-LONGEST_WAIT = 366 * 86400.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, asker TEXT NOT NULL, project TEXT NOT NULL,
@@ -70,42 +70,6 @@ class RefusedError(DarrmError):
     def __init__(self, status: int, message: str, **more: object) -> None:
         super().__init__(message)
         self.status, self.more = status, more
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question of a client, with ``votes`` or ``counts`` of all voters, or open to voters for ``seconds``."""
-
-    id: str
-    text: str = ""
-    seconds: float | None = None
-    votes: tuple[Json, ...] | None = None
-    counts: tuple[Json, ...] | None = None
-
-    def __post_init__(self) -> None:
-        check_id("id", self.id)
-        if self.id in {".", ".."}:  # HTTP clients remove them from addresses
-            checks.fail("id", self.id, "neither . nor ..")
-        if not isinstance(self.text, str) or len(self.text) > LONGEST_TEXT or _SURROGATE.search(self.text):
-            checks.fail("text", checks.Found("another thing"), f"text of at most {LONGEST_TEXT} characters")
-        if not isinstance(self.votes, tuple | None) or not isinstance(self.counts, tuple | None):
-            checks.fail("votes or counts", checks.Found("another thing"), "a list")
-        if sum(value is not None for value in (self.seconds, self.votes, self.counts)) != 1:
-            checks.fail("a question", self.id, "with one of seconds (until its deadline), votes and counts")
-        if self.seconds is not None:
-            checks.positive(seconds=self.seconds)
-            if self.seconds > LONGEST_WAIT:
-                checks.fail("seconds", self.seconds, f"at most {LONGEST_WAIT:.0f}")
-
-    @classmethod
-    def from_json(cls, row: Json) -> "Asked":
-        """Read a question from plain data; `ValueError` if it is none."""
-        names = {field.name for field in fields(cls)}
-        if not isinstance(row, dict) or not {"id"} <= set(row) <= names:
-            allowed = f"an object with some of {', '.join(sorted(names))}"
-            checks.fail("a question", checks.Found("something else"), allowed)
-        fixed: dict[str, Json] = {k: tuple(value) if isinstance(value, list) else value for k, value in row.items()}
-        return cls(**fixed)
 
 
 @dataclass(frozen=True)
@@ -277,9 +241,9 @@ class Questions:
             self._rows.execute("DELETE FROM ballot")
             self._rows.execute("INSERT INTO ballot VALUES (?)", (words,))
 
-    def ask(self, asked: Asked, client: Client, most_of_project: int) -> bool:
+    def ask(self, asked: "Question", client: Client, most_of_project: int) -> bool:
         """Keep a question; return whether it is new. A repetition changes nothing; another with its id is refused."""
-        given = {name: list(value) for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
+        given = {name: value for name in ("votes", "counts") if (value := getattr(asked, name)) is not None}
         text = json.dumps(given) if given else None
         for name, read in (("votes", self.ballot.row), ("counts", self.ballot.tally)):
             if name in given:

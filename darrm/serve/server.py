@@ -54,7 +54,7 @@ def configured(app: ASGIApp, certificate: Path | None = None, key: Path | None =
         http="httptools",
         ws="none",
         loop="uvloop",
-        lifespan="off",
+        lifespan="on",
         log_config=None,
         log_level="critical",
         access_log=False,

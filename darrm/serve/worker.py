@@ -1,4 +1,4 @@
-"""The thread that keeps questions and votes, and draws, debits, keeps and delivers their labels.
+"""The writer of a server: keeps questions and votes, and draws, debits, keeps and delivers their labels.
 
 It delivers by `darrm.release.one_by_one`: labels are handed over by writing them durably to the file of questions, in
 the transaction that deletes the votes.
@@ -11,29 +11,32 @@ that is answered is an old copy, a second budget, and refused. An id that the le
 and that the file does not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files
 for one stream are caught by the ledger, which lets one take a turn. ∎
 
-Requests that arrive during a debit are kept by the commit of the batch's labels, and answered with the next debit: two
-disk syncs a batch, not a question. Waiting requests are notified when labels are kept. Clients that ask one question
-after the other would form two groups that wait for each other's debits; a pause of a few milliseconds merges them, and
-halves the number of debits.
+The writer is a task of the server's event loop. Commits and debits wait for a disk or a database, so they run one after
+the other in a thread of their own, while the loop reads the next requests. Requests that arrive during a debit are kept
+by the commit of the batch's labels, and answered with the next debit: two disk syncs a batch, not a question. Clients
+that ask one question after the other would form two groups that wait for each other's debits; a pause of a few
+milliseconds merges them, and halves the number of debits.
 """
 
+import asyncio
 import math
-import queue
 import sqlite3
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError
-from darrm.ledger.ledger import PrivacyLedger, StreamCursor
+from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.store import RESTORE
 from darrm.release.one_by_one import AnswerStream
-from darrm.serve.questions import WAITING, End, Questions, Row, VoteSchema
+from darrm.serve.questions import End, Questions, Row, VoteSchema
 from darrm.util import checks
 from darrm.util.files import Json
 
@@ -61,24 +64,13 @@ class Deployment:
     note: str = ""
 
 
-@dataclass(eq=False)
-class _Task:
-    """An action on the questions; with ``waits`` its result is complete when its questions have ended."""
+class _Request(NamedTuple):
+    """A call with the questions, and the future of its result."""
 
-    act: Callable[[Questions], Any]
-    waits: bool = False
-    future: Future[Any] = field(default_factory=Future)
-    result: Any = None
-    failure: BaseException | None = None
-    left = 0  # questions whose end is waited for, by each of their ids
-
-    def end(self) -> None:
-        """Give the result to the caller."""
-        if self.future.set_running_or_notify_cancel():
-            if self.failure is None:
-                self.future.set_result(self.result)
-            else:
-                self.future.set_exception(self.failure)
+    act: Callable[..., Any]
+    values: tuple[Any, ...]
+    named: dict[str, Any]
+    future: asyncio.Future[Any]
 
 
 class TakenError(LedgerError):
@@ -96,8 +88,7 @@ class _Stream(AnswerStream):
         kinds = {charge.kind for charge in account.charges}
         if ledger.composition == "one" and kinds - {account.as_held(deployment.aggregator.privacy_cost(1)).kind}:
             checks.fail("--table", checks.Found("another"), "the one that this ledger of one kind pays for")
-        stream = StreamCursor.of(deployment.stream).stream
-        mine = [entry for entry in ledger.entries() if entry.output == stream]
+        mine = [entry for entry in ledger.entries() if entry.output == self.cursor.stream]
         if any(len(entry.questions) != entry.count for entry in mine):
             checks.fail("--stream", deployment.stream, "that of a server", "another program answered this stream")
         # of the entry whose labels were read: another process may have debited since
@@ -129,17 +120,21 @@ class _Stream(AnswerStream):
 
 
 class AnswerWorker:
-    """Runs a deployment; `start` it, `do` things with its questions, `stop` it."""
+    """Runs a deployment in an event loop: `start` it, `do` things with its questions, `stop` it.
 
-    def __init__(self, deployment: Deployment, say: Callable[[str], object] = lambda _: None) -> None:
-        self.deployment, self._say = deployment, say
+    ``report`` is called with a line if nothing can be answered.
+    """
+
+    def __init__(self, deployment: Deployment, report: Callable[[str], object] = lambda _: None) -> None:
+        self.deployment, self._report = deployment, report
         self.trouble = ""  # the reason why nothing is answered at the moment, without votes or labels
         self.answered = 0  # questions since the start
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._waiters: dict[str, list[_Task]] = {}  # the thread's own
+        self._requests: deque[_Request] = deque()
+        self._ends: WeakValueDictionary[str, asyncio.Future[Row]] = WeakValueDictionary()  # while somebody waits
         self._ended = 0  # questions whose end the last commit kept
-        self._stopping, self._left_lock = False, threading.Lock()
+        self._again_at, self._stopping = 0.0, False
         self._left: tuple[float, int] = (-_LEFT_FOR, 0)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._questions = Questions(deployment.state, deployment.ballot)
         try:
             self._stream: _Stream | None = self._open()
@@ -148,158 +143,155 @@ class AnswerWorker:
             if isinstance(error, sqlite3.DatabaseError):
                 raise LedgerError(str(deployment.state), f"the questions are damaged ({error})") from error
             raise
-        self._thread = threading.Thread(target=self._run, name="darrm.serve worker")
 
     def _open(self) -> _Stream:
         return _Stream(self.deployment, self._questions, self._keep)
 
     def start(self) -> None:
-        """Start to answer."""
-        self._thread.start()
+        """Start to answer, as a task of the running event loop."""
+        self._loop, self._arrived, self._counting = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
+        self._task = self._loop.create_task(self._run(self._loop))
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Finish the current work, and close the file."""
-        self._tasks.put(None)
-        if self._thread.ident is None:  # it was not started
-            self._questions.close()
-        else:
-            self._thread.join()
+        self._stopping = True
+        self._arrived.set()
+        await self._task
+        self.close()
 
-    def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> Future[T]:
-        """Run an action on the questions; its future has the result when it is durable."""
-        self._tasks.put(task := _Task(lambda questions: act(questions, *values, **named)))
-        return task.future
+    def close(self) -> None:
+        """Close the file of a worker that does not run."""
+        self._questions.close()
 
-    def ends(
-        self, act: Callable[Concatenate[Questions, P], dict[str, Row]], *values: P.args, **named: P.kwargs
-    ) -> Future[dict[str, Row]]:
-        """Run an action that returns questions by their ids, nothing for new ones; return them when all have ended.
+    async def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
+        """Run an action on the questions; return its result when it is durable."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._requests.append(_Request(act, values, named, future))
+        self._arrived.set()
+        return await future
 
-        Cancel the future to stop waiting.
-        """
-        self._tasks.put(task := _Task(lambda questions: act(questions, *values, **named), waits=True))
-        return task.future
+    def end_of(self, name: str) -> asyncio.Future[Row]:
+        """Return a future of the end of a question: of one that has not ended when it is read after this call."""
+        return self._ends.setdefault(name, asyncio.get_running_loop().create_future())
 
-    def left(self) -> int:
+    async def left(self) -> int:
         """Count the questions that the common budget still admits; the count is up to two seconds old."""
-        with self._left_lock:
+        async with self._counting:
             at, left = self._left
             if time.monotonic() - at >= _LEFT_FOR:
-                ledger = PrivacyLedger(self.deployment.ledger)
-                left = ledger.queries_that_fit(self.deployment.aggregator.privacy_cost(1))
+                left = await asyncio.to_thread(self._count_left)
                 self._left = time.monotonic(), left
             return left
 
-    def _run(self) -> None:
-        pause, again_at = 0.0, 0.0
-        while not self._stopping:
-            try:
-                self._keep((), pause)
-                busy = time.monotonic() >= again_at and self._answer()
-            except Exception as error:  # noqa: BLE001 (a full disk, a ledger that is away: what waits is asked again)
-                again = not isinstance(error, TakenError)
-                is_ours = isinstance(error, (DarrmError, OSError, sqlite3.Error))  # others' words may show votes
-                self.trouble = str(error)[:500] if is_ours else "a fault; do table, --classes and --missing fit?"
-                self._say(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
-                self._stream, again_at, busy = None, time.monotonic() + _RETRY if again else math.inf, False
-            pause = _GATHER if busy else LONGEST_PAUSE
-        self._questions.close()
+    def _count_left(self) -> int:
+        ledger = PrivacyLedger(self.deployment.ledger)
+        return ledger.queries_that_fit(self.deployment.aggregator.privacy_cost(1))
 
-    def _arrived(self, pause: float) -> list[_Task]:
-        """Take waiting tasks; wait until the next deadline, and for clients that were just answered."""
-        due = self._questions.next_deadline() if pause else None
-        pause = pause if due is None else min(pause, max(0.0, due - self._questions.now()))
-        tasks, until = [], time.monotonic() + pause + _MOST_GATHERS * _GATHER
+    async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        pause = 0.0
+        with ThreadPoolExecutor(1, "darrm.serve") as thread:
+            while not self._stopping:
+                await self._wait(pause)
+                pause = await loop.run_in_executor(thread, self._take_turn, pause == LONGEST_PAUSE)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for the first request, and then for those of clients that were just answered."""
+        until = time.monotonic() + seconds + _MOST_GATHERS * _GATHER
+        with suppress(TimeoutError):
+            if not self._requests and not self._stopping:
+                await self._next_request(seconds)
+            while seconds and len(self._requests) < self._ended and time.monotonic() < until:
+                await self._next_request(_GATHER)
+
+    async def _next_request(self, seconds: float) -> None:
+        self._arrived.clear()
+        async with asyncio.timeout(seconds):
+            await self._arrived.wait()
+
+    def _take_turn(self, is_idle: bool) -> float:
+        """Keep what arrived and answer what is ready, in the thread; return the seconds until the next turn."""
         try:
-            task = self._tasks.get(timeout=pause) if pause else self._tasks.get_nowait()
-            while True:
-                if task is None:
-                    self._stopping = True
-                else:
-                    tasks.append(task)
-                gathers = pause and len(tasks) < self._ended and time.monotonic() < until
-                task = self._tasks.get(timeout=_GATHER) if gathers else self._tasks.get_nowait()
-        except queue.Empty:
-            return tasks
+            is_idle = is_idle and not self._requests
+            self._keep(())
+            if is_idle:
+                self._questions.fold()
+            if time.monotonic() >= self._again_at and self._answer():
+                return _GATHER
+            due = self._questions.next_deadline()
+            return LONGEST_PAUSE if due is None else min(LONGEST_PAUSE, max(0.0, due - self._questions.now()))
+        except Exception as error:  # noqa: BLE001 (a full disk, a ledger that is away: what waits is asked again)
+            is_ours = isinstance(error, (DarrmError, OSError, sqlite3.Error))  # others' words may show votes
+            self.trouble = str(error)[:500] if is_ours else "a fault; do table, --classes and --missing fit?"
+            self._report(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
+            self._again_at = math.inf if isinstance(error, TakenError) else time.monotonic() + _RETRY
+            self._stream = None
+            return LONGEST_PAUSE
 
-    def _keep(self, ends: Sequence[End], pause: float = 0.0) -> None:
-        """Keep ends and run waiting tasks in one commit, then notify waiting requests."""
-        tasks = self._arrived(pause)
+    def _keep(self, ends: Sequence[End]) -> None:
+        """Keep ends and run waiting requests in one commit, in the thread, then notify the loop."""
+        requests = [self._requests.popleft() for _ in range(len(self._requests))]
+        ended: list[Row] = []
+        outcomes: list[Any] = []
         try:
             with self._questions.transaction():
-                ended = [row for end in ends if (row := self._questions.settle(end)) is not None]
-                ended += self._questions.make_due(self._questions.now())
-                for task in tasks:
-                    self._perform(task)
+                kept = [row for end in ends if (row := self._questions.settle(end)) is not None]
+                kept += self._questions.make_due(self._questions.now())
+                outcomes = [self._outcome_of(request) for request in requests]
+            ended = kept
         except BaseException as error:
-            for task in tasks:
-                task.failure = error
-                task.end()
+            outcomes = [error] * len(requests)
             raise
-        self._ended = len(ended)
-        if pause == LONGEST_PAUSE and not tasks:
-            self._questions.fold()
-        for row in ended:
-            for task in self._waiters.pop(row["id"], ()):
-                task.result[row["id"]] = row
-                task.left -= 1
-                if not task.left:
-                    task.end()
-        for task in tasks:
-            self._reply(task)
+        finally:
+            self._ended = len(ended)
+            if self._loop is not None and (ended or requests):
+                self._loop.call_soon_threadsafe(self._notify, ended, requests, outcomes)
 
-    def _perform(self, task: _Task) -> None:
-        """Run a task completely or not at all."""
+    def _outcome_of(self, request: _Request) -> object:
+        """Run a request completely or not at all; return its result, or the exception that undid it."""
         try:
             with self._questions.step():
-                task.result = task.act(self._questions)
+                return request.act(self._questions, *request.values, **request.named)
         except Exception as error:
             if not self._questions.is_in_transaction:  # the others' work was undone, too
                 raise
-            task.failure = error
+            return error
 
-    def _reply(self, task: _Task) -> None:
-        """Return a result, or register the questions that it waits for."""
-        rows = task.result if task.waits and task.failure is None else {}
-        names = [name for name, row in rows.items() if not row or row["state"] in WAITING]
-        if not names:
-            task.end()
-        for name in names:
-            others = self._waiters.get(name, ())
-            self._waiters[name] = [*(other for other in others if not other.future.done()), task]
-        task.left = len(names)
+    def _notify(self, ended: list[Row], requests: list[_Request], outcomes: list[Any]) -> None:
+        """Give the results of a commit to their callers, in the loop."""
+        for row in ended:
+            if (end := self._ends.pop(row["id"], None)) is not None:
+                end.set_result(row)
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if request.future.done():  # its caller has stopped waiting
+                continue
+            if isinstance(outcome, BaseException):
+                request.future.set_exception(outcome)
+            else:
+                request.future.set_result(outcome)
 
     def _answer(self) -> bool:
         """Answer ready questions; return whether there were any."""
         if self._stream is None:
             self._stream = self._open()
-        stream, names = self._stream, self._questions.ready(MOST_TOGETHER)
+        names = self._questions.ready(MOST_TOGETHER)
         self.trouble = ""
-        try:
-            if names:
-                self._answer_together(stream, names)
-        except _OUTSIDE:
-            raise
-        except Exception:  # noqa: BLE001 (nothing is paid: the question that cannot be answered is found)
-            stream.check_turn()
+        if names and not self._answer_together(self._stream, names):
             for name in names:
-                self._answer_alone(stream, name)
+                if not self._answer_together(self._stream, [name]):
+                    self._report("a question ends without a label: it cannot be answered")
+                    self._keep([End(name, "failed")])
         return bool(names)
 
-    def _answer_together(self, stream: _Stream, names: Sequence[str]) -> None:
-        names, votes = self._questions.votes_on(names)
+    def _answer_together(self, stream: _Stream, names: Sequence[str]) -> bool:
+        """Answer questions with one debit; False if one of them cannot be answered, and nothing is paid."""
         try:
+            names, votes = self._questions.votes_on(names)
             self.answered += len(stream.answer_together(votes, names))
         except BudgetExceededError:
             self._keep([End(name, "refused") for name in names])
-
-    def _answer_alone(self, stream: _Stream, name: str) -> None:
-        """Answer a question, or end it without a label and without cost if it cannot be answered."""
-        try:
-            self._answer_together(stream, [name])
         except _OUTSIDE:
             raise
-        except Exception as error:  # noqa: BLE001 (as above)
+        except Exception:  # noqa: BLE001 (any fault of the votes)
             stream.check_turn()
-            self._say(f"a question ends without a label: it cannot be answered ({type(error).__name__})")
-            self._keep([End(name, "failed")])
+            return False
+        return True

@@ -18,6 +18,7 @@ EXTRA_OF = {
     "distributed": "cluster",
     "cryptography": "sign",
     "psycopg": "postgres",
+    "pydantic": "serve",
     "starlette": "serve",
     "uvicorn": "serve",
     "httpx": "serve",

@@ -14,10 +14,12 @@ from typing import Any
 from urllib.parse import quote
 
 from darrm.serve import app as app_module
+from darrm.serve import requests
 from darrm.serve.app import Service
 from darrm.serve.server import configured, listen
+from darrm.serve.worker import AnswerWorker
 from tests.fuzz.harness import Case
-from tests.serve.deployments import deployment, paid, running, tokens_of
+from tests.serve.deployments import deployment, paid, tokens_of
 
 WAIT = 20.0  # seconds
 PATIENCE = 0.3  # of the server with bodies that do not end, and with questions that wait for votes
@@ -30,11 +32,10 @@ NAMES = ["q", "q", "'; DROP TABLE questions;--", '" OR 1=1', "a/../b", "%00", "\
 @cache
 def server() -> tuple[tuple[str, int], dict[str, str], Any]:
     """Start one for this process."""
-    folder, app_module.LONGEST_POLL, app_module.BODY_SECONDS = Path(tempfile.mkdtemp()), PATIENCE, PATIENCE
+    folder, requests.LONGEST_POLL, app_module.BODY_SECONDS = Path(tempfile.mkdtemp()), PATIENCE, PATIENCE
     tokens, what = tokens_of(folder / "clients.json"), deployment(folder)
-    context = running(what)
     listener = listen("127.0.0.1", 0)
-    web = configured(Service(context.__enter__(), folder / "clients.json").app)
+    web = configured(Service(AnswerWorker(what), folder / "clients.json").app)
     thread = threading.Thread(target=web.run, args=([listener],), daemon=True)
     thread.start()
     while not web.started:
@@ -43,7 +44,6 @@ def server() -> tuple[tuple[str, int], dict[str, str], Any]:
     def end() -> None:
         web.should_exit = True
         thread.join()
-        context.__exit__(None, None, None)
         shutil.rmtree(folder)
 
     atexit.register(end)

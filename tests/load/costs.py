@@ -10,7 +10,8 @@ from statistics import median
 from darrm.aggregator import Aggregator, load_release
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
 from darrm.serve.clients import Client
-from darrm.serve.questions import Asked, End, Questions, VoteSchema
+from darrm.serve.questions import End, Questions, VoteSchema
+from darrm.serve.requests import Question
 from darrm.votes import Votes
 from experiments.pages import Row
 from tests.load.processes import STORES, place, sync_milliseconds
@@ -78,7 +79,7 @@ def questions(path: Path, most: int) -> dict[str, float]:
 
     def keep(name: str) -> None:
         with file.step():
-            file.ask(Asked(name, seconds=1e6), _ASKER, 0)
+            file.ask(Question(id=name, seconds=1e6), _ASKER, 0)
 
     def vote(name: str) -> None:
         with file.step():

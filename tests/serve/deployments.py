@@ -1,23 +1,29 @@
 """A deployment for tests: three voters, a ledger for so many questions, clients with tokens."""
 
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 
 from darrm import PrivacyLedger, PrivacyParams, Problem, Table, Voters, certify
 from darrm.majority import baselines
 from darrm.serve.clients import Client, add_client
-from darrm.serve.questions import Asked, Questions, VoteSchema
+from darrm.serve.questions import WAITING, Questions, VoteSchema
+from darrm.serve.requests import Question
 from darrm.serve.worker import AnswerWorker, Deployment
 from darrm.table.release import Release
 
 ASKER = Client("study", "0" * 64, questions=1000)
 EACH = "0.01"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def table() -> Table:
@@ -33,37 +39,68 @@ def deployment(folder: Path, fit: int = 1000, missing: str = "coin", name: str =
     return Deployment(release, str(path), folder / name, VoteSchema(3, 2, missing))
 
 
+class Running:
+    """A worker in an event loop of its own, used from threads."""
+
+    def __init__(self, what: Deployment, report: Callable[[str], object] = lambda _: None) -> None:
+        self.worker = AnswerWorker(what, report)
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self.loop.call_soon_threadsafe(self.worker.start)
+
+    def begin(self, waited: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(waited, self.loop)
+
+    def do(self, act: Callable[Concatenate[Questions, P], T], *values: P.args, **named: P.kwargs) -> T:
+        return self.begin(self.worker.do(act, *values, **named)).result(30)
+
+    def stop(self) -> None:
+        self.begin(self.worker.stop()).result(60)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+    @property
+    def trouble(self) -> str:
+        return self.worker.trouble
+
+
 @contextmanager
-def running(what: Deployment) -> Iterator[AnswerWorker]:
-    worker = AnswerWorker(what)
-    worker.start()
+def running(what: Deployment, report: Callable[[str], object] = lambda _: None) -> Iterator[Running]:
+    worker = Running(what, report)
     try:
         yield worker
     finally:
         worker.stop()
 
 
-def ask(worker: AnswerWorker, name: str, client: Client = ASKER, **how: Any) -> bool:
-    how = how or {"votes": (1, 1, 0)}
-    return worker.do(Questions.ask, Asked(name, **how), client, 1000).result(30)
+def ask(worker: Running, name: str, client: Client = ASKER, **how: Any) -> bool:
+    return worker.do(Questions.ask, Question(id=name, **(how or {"votes": [1, 1, 0]})), client, 1000)
 
 
-def vote(worker: AnswerWorker, name: str, voter: int, said: object) -> bool:
-    return worker.do(Questions.vote, name, voter, said).result(30)
+def vote(worker: Running, name: str, voter: int, said: object) -> bool:
+    return worker.do(Questions.vote, name, voter, said)
 
 
-def read(worker: AnswerWorker, name: str) -> dict[str, Any]:
+def read(worker: Running, name: str) -> dict[str, Any]:
     """The question, once it has its end."""
-    return worker.ends(lambda questions: {name: questions.one(name) or {}}).result(30)[name]
+
+    async def ended() -> dict[str, Any]:
+        end = worker.worker.end_of(name)
+        row = await worker.worker.do(Questions.one, name) or {}
+        return await end if row.get("state", "open") in WAITING else row
+
+    return worker.begin(ended()).result(30)
 
 
-def answer(worker: AnswerWorker, name: str, **how: Any) -> dict[str, Any]:
+def answer(worker: Running, name: str, **how: Any) -> dict[str, Any]:
     """Ask a question with all its votes; return it with its label."""
     ask(worker, name, **how)
     return read(worker, name)
 
 
-def vote_all(worker: AnswerWorker, name: str) -> dict[str, Any]:
+def vote_all(worker: Running, name: str) -> dict[str, Any]:
     """Let all three voters vote for 1; return the question with its label."""
     for voter in (1, 2, 3):
         vote(worker, name, voter, 1)

@@ -9,11 +9,11 @@ import pytest
 
 from darrm import PrivacyLedger, PrivacyParams
 from darrm.serve.questions import VoteSchema
-from darrm.serve.worker import AnswerWorker, Deployment
+from darrm.serve.worker import Deployment
 from darrm.table.release import Release
 from tests.ledger.servers import Server
 from tests.ledger.servers import running as servers
-from tests.serve.deployments import ask, paid, read, running, table
+from tests.serve.deployments import Running, ask, paid, read, running, table
 
 
 def on(url: str, folder: Path) -> Deployment:
@@ -34,7 +34,7 @@ def server() -> Iterator[Server]:
         yield made
 
 
-def trouble(worker: AnswerWorker, ended: str) -> str:
+def trouble(worker: Running, ended: str) -> str:
     """Ask what cannot be answered now; return the worker's words."""
     ask(worker, ended)
     until(lambda: worker.trouble)

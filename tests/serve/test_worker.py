@@ -1,3 +1,4 @@
+import asyncio
 import sqlite3
 import stat
 import time
@@ -13,7 +14,8 @@ from darrm import PrivacyLedger, PrivacyParams, Problem, Voters, certify
 from darrm.errors import LedgerError
 from darrm.majority import baselines
 from darrm.serve.clients import Client
-from darrm.serve.questions import Asked, End, Questions, RefusedError, VoteSchema
+from darrm.serve.questions import End, Questions, RefusedError, VoteSchema
+from darrm.serve.requests import Question
 from darrm.serve.worker import AnswerWorker
 from darrm.table.release import Release
 from darrm.util import checks
@@ -33,7 +35,7 @@ def test_when_all_voted_the_label_is_paid_for_once_and_the_votes_are_gone(tmp_pa
         one = read(worker, "ward 4")
         assert (one["state"], one["voted"], one["label"] in {0, 1}) == ("answered", [1, 2, 3], True)
         assert not vote(worker, "ward 4", 1, 0)  # nobody knows any more what it was
-        rows = worker.do(lambda questions: questions._rows.execute("SELECT vote FROM votes").fetchall()).result()
+        rows = worker.do(lambda questions: questions._rows.execute("SELECT vote FROM votes").fetchall())
         assert rows == [(None,)] * 3
     assert paid(what) == ["ward 4"]
     assert stat.S_IMODE(what.state.stat().st_mode) == 0o600
@@ -64,7 +66,7 @@ def test_at_the_deadline_missing_votes_are_what_the_plan_says(
         assert read(worker, "q")["state"] == state
         with pytest.raises(RefusedError, match="no votes any more"):
             vote(worker, "q", 3, 1)
-        assert worker.do(Questions.used, "client study").result() == (state == "answered")
+        assert worker.do(Questions.used, "client study") == (state == "answered")
     assert paid(what) == ["q"] * (state == "answered")
 
 
@@ -138,14 +140,12 @@ def test_a_question_that_cannot_be_answered_ends_alone_and_unpaid(tmp_path: Path
         # as a file of an earlier version may hold them
         worker._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q1'", ('{"votes": [1, 1, 7]}',))
         worker._questions._rows.execute("UPDATE questions SET given = ? WHERE id = 'q2'", ('{"votes": 3}',))
-    worker.start()
-    try:
-        assert [read(worker, f"q{n}")["state"] for n in range(4)] == ["answered", "failed", "failed", "answered"]
-        assert not worker.trouble
-        assert worker.do(Questions.used, "client study").result() == 2
-        assert not ask(worker, "q1", votes=(0, 0, 0))
-    finally:
-        worker.stop()
+    worker.close()
+    with running(what) as again:
+        assert [read(again, f"q{n}")["state"] for n in range(4)] == ["answered", "failed", "failed", "answered"]
+        assert not again.trouble
+        assert again.do(Questions.used, "client study") == 2
+        assert not ask(again, "q1", votes=[0, 0, 0])
     assert paid(what) == ["q0", "q3"]
 
 
@@ -155,11 +155,11 @@ def test_a_clock_that_jumps_closes_no_question(tmp_path: Path, monkeypatch: pyte
         ask(worker, "q", seconds=3600)
         monkeypatch.setattr(time, "time", lambda: real() + 7200)
         vote(worker, "q", 1, 1), vote(worker, "q", 2, 1)
-        assert worker.do(Questions.one, "q").result()["state"] == "open"  # type: ignore[index]
+        assert worker.do(Questions.one, "q")["state"] == "open"  # type: ignore[index]
         vote(worker, "q", 3, 1)
         assert read(worker, "q")["state"] == "answered"
         monkeypatch.setattr(time, "time", lambda: real() - 7200)
-        worker.do(Questions.ask, Asked("late", seconds=0.2), ASKER, 0).result()
+        worker.do(Questions.ask, Question(id="late", seconds=0.2), ASKER, 0)
         assert read(worker, "late")["state"] == "expired"
     assert paid(what) == ["q"]
 
@@ -169,13 +169,13 @@ def test_exactly_what_fits_is_paid_for_and_the_rest_is_told(tmp_path: Path) -> N
     with running(what) as worker, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: ask(worker, f"q{n}"), range(12)))
         states = [read(worker, f"q{n}")["state"] for n in range(12)]
-        assert worker.do(Questions.used, "client study").result() == 5
+        assert worker.do(Questions.used, "client study") == 5
     assert sorted(states) == ["answered"] * 5 + ["refused"] * 7
     assert len(paid(what)) == 5
 
 
 def _asked(name: str) -> Any:
-    return Asked(name, votes=(1, 0, 1))
+    return Question(id=name, votes=[1, 0, 1])
 
 
 class _PowerCut(BaseException):
@@ -202,7 +202,7 @@ def test_a_label_that_was_paid_for_and_not_kept_is_found_in_the_ledger(
             patch.setattr(PrivacyLedger, "debit", cut)
         with pytest.raises(BaseException):  # noqa: B017, PT011 (a DeliveryError where it was paid for)
             worker._answer()
-    worker._questions.close()
+    worker.close()
     kept = [
         PrivacyLedger(what.ledger).kept_labels(entry.number).tolist() for entry in PrivacyLedger(what.ledger).entries()
     ]
@@ -287,14 +287,14 @@ def test_a_second_server_that_starts_while_the_first_debits_gives_no_id_another_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(deployment(tmp_path)) as worker:
-        answer(worker, "q0", votes=(1, 1, 1))
+        answer(worker, "q0", votes=[1, 1, 1])
         before = PrivacyLedger(deployment(tmp_path).ledger).kept_labels(1).tolist()
         real = PrivacyLedger.kept_labels
 
         def late(ledger: PrivacyLedger, number: int) -> Any:
             labels = real(ledger, number)
             monkeypatch.undo()
-            answer(worker, "q1", votes=(0, 0, 0))
+            answer(worker, "q1", votes=[0, 0, 0])
             return labels
 
         monkeypatch.setattr(PrivacyLedger, "kept_labels", late)
@@ -303,15 +303,19 @@ def test_a_second_server_that_starts_while_the_first_debits_gives_no_id_another_
             assert read(other, "q1")["state"] == "lost"
 
 
-def test_whoever_waits_for_several_is_told_once_all_have_ended_in_whatever_order(tmp_path: Path) -> None:
+def test_all_who_wait_for_a_question_get_its_end_and_nothing_is_kept_of_those_who_left(tmp_path: Path) -> None:
     with running(deployment(tmp_path)) as worker:
-        for name in ("a", "b", "c"):
-            ask(worker, name, seconds=3600)
-        all_of_them = worker.ends(lambda questions: {name: questions.one(name) or {} for name in ("a", "b", "c")})
-        for name in ("b", "c", "a"):
-            vote_all(worker, name)
-        assert {row["state"] for row in all_of_them.result(5).values()} == {"answered"}
-        assert worker._waiters == {}
+        ask(worker, "a", seconds=3600)
+
+        async def wait(seconds: float) -> bool:
+            await asyncio.wait([end := worker.worker.end_of("a")], timeout=seconds)
+            return end.done() and end.result()["state"] == "answered"
+
+        early, late = worker.begin(wait(0.01)), [worker.begin(wait(20)) for _ in range(3)]
+        assert not early.result(5)
+        vote_all(worker, "a")
+        assert [one.result(5) for one in late] == [True] * 3
+        assert len(worker.worker._ends) == 0
 
 
 def test_an_old_copy_gives_no_budget_back_for_what_was_paid_for(tmp_path: Path) -> None:
@@ -325,7 +329,7 @@ def test_an_old_copy_gives_no_budget_back_for_what_was_paid_for(tmp_path: Path) 
     what.state.write_bytes(copy)
     with running(what) as worker:  # without a vote the copy would let it expire, and give its budget back
         assert read(worker, "q")["state"] == "lost"
-        assert worker.do(Questions.used, "client study").result() == 1
+        assert worker.do(Questions.used, "client study") == 1
 
 
 def test_what_expired_in_an_old_copy_and_was_paid_for_counts_again(tmp_path: Path) -> None:
@@ -357,9 +361,7 @@ def test_another_table_or_ballot_is_refused_at_the_start_and_not_called_another_
 
 def test_a_fault_is_no_second_server_and_shows_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    worker = AnswerWorker(deployment(tmp_path), said.append)
-    worker.start()
-    try:
+    with running(deployment(tmp_path), said.append) as worker:
         with monkeypatch.context() as patch:
             patch.setattr(PrivacyLedger, "debit", lambda *_, **__: checks.fail("votes", [1, 1, 0], "others"))
             assert answer(worker, "q")["state"] == "failed"
@@ -367,25 +369,23 @@ def test_a_fault_is_no_second_server_and_shows_no_vote(tmp_path: Path, monkeypat
         assert "cannot be answered" in said[0]
         assert "[1, 1, 0]" not in "".join(said)
         assert answer(worker, "again")["state"] == "answered"
-    finally:
-        worker.stop()
 
 
 def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) -> None:
     with running(deployment(tmp_path)) as worker:
-        rows = worker._questions._rows
+        rows = worker.worker._questions._rows
 
         def undo(_: Questions) -> None:
             rows.execute("ROLLBACK")  # as SQLite does by itself where the disk is full
             raise sqlite3.OperationalError("database or disk is full")
 
-        worker.do(lambda _: time.sleep(0.1))  # so that the others share one commit
-        failed = worker.do(undo)
-        later = worker.do(Questions.ask, _asked("q"), ASKER, 0)
+        worker.begin(worker.worker.do(lambda _: time.sleep(0.1)))  # so that the others share one commit
+        failed = worker.begin(worker.worker.do(undo))
+        later = worker.begin(worker.worker.do(Questions.ask, _asked("q"), ASKER, 0))
         for task in (failed, later):
             with pytest.raises(sqlite3.OperationalError, match="is full"):
                 task.result(5)
-        assert worker.do(Questions.one, "q").result(5) is None
+        assert worker.do(Questions.one, "q") is None
 
 
 def test_old_questions_are_neither_read_nor_counted_again_for_new_ones(tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ def test_votes_leave_the_log_once_nothing_is_asked(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("darrm.serve.worker.LONGEST_PAUSE", 0.05)
     what = deployment(tmp_path)
     with running(what) as worker:
-        answer(worker, "q", votes=(1, 1, 0))
+        answer(worker, "q", votes=[1, 1, 0])
         log, until = Path(f"{what.state}-wal"), time.monotonic() + 20
         while log.stat().st_size and time.monotonic() < until:
             time.sleep(0.02)
