@@ -25,9 +25,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import comb
+from typing import TypeVar
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -44,6 +45,8 @@ WHOLE_NUMBERS = f"whole numbers, e^ε to {PRECISION_BITS} bits"
 _LARGE = 32  # bits: 2^-32 is large compared with the rounding of `PRECISION_BITS`
 _NEGLIGIBLE = 1e-40  # probabilities that no coefficient in floats can show
 _KEPT_LAWS = 2**20  # probabilities in the laws that rows share: eight megabytes
+
+P = TypeVar("P", float, arb)  # a probability
 
 
 class Row(ABC):
@@ -82,9 +85,16 @@ class Row(ABC):
 
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
-        laws = [part.laws(corners) for part, corners in self.parts_of(voters)]
-        first, second = (reduce(lambda law, other: law + other, each) for each in zip(*laws, strict=True))
-        total = first.spread(voters.K) + ratio * second.spread(voters.K)
+        total = np.zeros(voters.K + 1)
+        for weight, of_prime in ((1.0, False), (ratio, True)):
+            start, law = 0, np.ones(1)
+            for part, corners in self.parts_of(voters):
+                ones, binomials = part.side(corners.hi, corners.delta, of_prime=of_prime)
+                start += ones
+                for n, p in binomials:
+                    first, values = corners.law(n, p)
+                    start, law = start + first, np.convolve(law, values)
+            total[start : start + law.size] += weight * law
         return np.asarray((total - total[::-1])[voters.K // 2 + 1 :], dtype=np.float64)
 
 
@@ -176,34 +186,13 @@ moved_ones_prime=2)
         moved = abs(self.moved_zeros - self.moved_zeros_prime) + abs(self.moved_ones - self.moved_ones_prime)
         return self.high + self.low + moved
 
-    def laws(self, corners: Corners) -> tuple[_Law, _Law]:
-        """Return the laws of the number of ones under p, and under q = 1 − p'."""
-        common = corners.law(self.high, corners.hi) + corners.law(self.low, 1.0 - corners.hi)
-
-        def law(moved_zeros: int, moved_ones: int, ones: int) -> _Law:
-            near = corners.law(moved_zeros, corners.delta) + corners.law(moved_ones, 1.0 - corners.delta)
-            whole = common + near
-            return _Law(whole.start + ones - moved_ones, whole.values)
-
-        return (
-            law(self.moved_zeros, self.moved_ones, self.ones),
-            law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Law:
-    start: int
-    values: Array
-
-    def __add__(self, other: _Law) -> _Law:
-        return _Law(self.start + other.start, np.convolve(self.values, other.values))
-
-    def spread(self, K: int) -> Array:
-        """Return the probabilities of 0 … K."""
-        result = np.zeros(K + 1)
-        result[self.start : self.start + self.values.size] = self.values
-        return result
+    def side(self, hi: P, delta: P, *, of_prime: bool) -> tuple[int, list[tuple[int, P]]]:
+        """Return the number of ones under p, or under q = 1 − p', as a constant plus binomials (n, p), n > 0."""
+        ones, rising, falling = self.ones, self.moved_zeros, self.moved_ones
+        if of_prime:
+            ones, rising, falling = self.zeros, self.moved_ones_prime, self.moved_zeros_prime
+        binomials = [(self.high, hi), (self.low, 1 - hi), (rising, delta), (falling, 1 - delta)]
+        return ones - falling, [(n, p) for n, p in binomials if n]
 
 
 class Corners:
@@ -221,19 +210,18 @@ class Corners:
             self.hi = float(self.ball_hi.mid())
             self.share, self.share_left = float(self.ball_share.mid()), float((1 - self.ball_share).mid())
             self.delta = each.delta
-        self._laws: dict[tuple[int, float], _Law] = {}
+        self._laws: dict[tuple[int, float], tuple[int, Array]] = {}
         self._kept = 0
 
-    def law(self, n: int, p: float) -> _Law:
-        """Return Pr[Bin(n, p) = k] for all k unless it is negligible; rows share the cached laws."""
+    def law(self, n: int, p: float) -> tuple[int, Array]:
+        """Return the first k and Pr[Bin(n, p) = k] from there on, unless negligible; rows share the cached laws."""
         if (n, p) not in self._laws:
             values = binomial_pmf(n, p)
             support = np.flatnonzero(values > _NEGLIGIBLE)
-            law = _Law(int(support[0]), values[support[0] : support[-1] + 1])
             if self._kept > _KEPT_LAWS:
                 self._laws, self._kept = {}, 0
-            self._laws[n, p] = law
-            self._kept += law.values.size
+            self._laws[n, p] = int(support[0]), values[support[0] : support[-1] + 1]
+            self._kept += support.size
         return self._laws[n, p]
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import starmap
 
 from flint import arb, arb_poly, ctx
 
@@ -75,18 +76,13 @@ def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -
     """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, without the terms that are cut."""
     total = [arb(0)] * (voters.K + 1)
     for y, row in multipliers:
-        for weight, is_prime in ((arb(y), False), (arb(y) * ratio, True)):
-            start, laws = 0, list[tuple[int, list[arb]]]()
+        for weight, of_prime in ((arb(y), False), (arb(y) * ratio, True)):
+            start, product = 0, arb_poly([weight])
             for part, corners in row.parts_of(voters):
-                ones, rising, falling = part.ones, part.moved_zeros, part.moved_ones
-                if is_prime:
-                    ones, rising, falling = part.zeros, part.moved_ones_prime, part.moved_zeros_prime
-                hi, delta = corners.ball_hi, corners.ball_delta
-                near = [(part.high, hi), (part.low, 1 - hi), (rising, delta), (falling, 1 - delta)]
-                laws += [_binomial(n, p) for n, p in near if n]
-                start += ones - falling
-            start += sum(first for first, _ in laws)
-            product = math.prod((arb_poly(law) for _, law in laws), start=arb_poly([weight]))
+                ones, binomials = part.side(corners.ball_hi, corners.ball_delta, of_prime=of_prime)
+                start += ones
+                for first, law in starmap(_binomial, binomials):
+                    start, product = start + first, product * arb_poly(law)
             for place, each in enumerate(product.coeffs(), start):
                 total[place] += each
     return total
