@@ -7,8 +7,6 @@ with P and P' exchanged.
 a(N) the β-quantile of Beta(N, n − N + 1) and a(0) = 0, and P > 1 − a(n − N) likewise [Clopper and Pearson]. With
 β = (1 − confidence)/(number of bounds), over all events, sides and pairs of neighbors, all bounds hold at once with the
 stated confidence. For a lower bound a on P and an upper bound b on P', log((a − δ)/b) < ε for any true claim (ε, δ).
-D_α(Bern(P) ‖ Bern(P')) grows as P or P' moves away from the other, so it is at least its value at the two nearest
-points of the intervals, and at most the divergence of the labels.
 
 **Events.** A second label is released with every label: that of a fixed vote, a near tie on both sides. It costs
 nothing, and reveals a release that reuses random bits or lets one label depend on another. The events are each label,
@@ -20,14 +18,10 @@ a release with too little noise. Any other release gets the costliest of many ne
 is at a corner of `darrm.plurality.voter_corners`; a non-private voter of the overlap votes for another class. If voters
 resample examples per query, only the votes of one side include the person, with the declared probability.
 
-**The law.** With U uniform in [0, 1], which is how early a class comes or who wins a tie, a class of n votes is
-answered with probability
-
-    Σ_v f(v − n)·E[Π (F(v − 1 − n_j) + U·f(v − n_j))]    or    e^{−r·lag}·E[Π (1 − U·e^{−r·lag_j})],
-
-products over the other classes: by noise of mass f and distribution function F on every count, and by permute and flip.
-Both are polynomials of U, which Gauss's rule integrates without error. A probability outside of its bounds shows that
-the labels come from another mechanism.
+**The law.** The probability of each label on the drawn votes comes from `darrm.noisy_max.noisy_law` and from the laws
+of tables. Permute and flip answers with class c with probability e_c·∫ Π (1 − e_o·s) ds over the others, s in [0, 1],
+a polynomial that Gauss's rule integrates without error. A probability outside of its bounds shows that the labels come
+from another mechanism.
 """
 
 import json
@@ -35,7 +29,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Self, TypeVar
 
@@ -50,10 +44,10 @@ from darrm.majority.full_set import FullSet
 from darrm.majority.groups import GroupSet
 from darrm.majority.noise_function import NoiseFunction
 from darrm.noisy_max.mechanisms import NoisyMax
+from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
-from darrm.numerics.integer_noise import IntegerNoise
 from darrm.pate.tested import TestedRun
 from darrm.plurality.partitions import histograms_of
 from darrm.privacy import PrivacyParams
@@ -66,38 +60,22 @@ from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
 from darrm.votes import Votes
 
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
-ORDERS = (2.0, 8.0, 32.0)
 MOST_DRAWS = 10**9  # of an attack: minutes
 _SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve alone
 _RANDOM_PAIRS = 2  # in addition to the worst ones
 _DRAWS_AT_ONCE = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
-_LAW_ERROR, _RAREST = 1e-9, 1e-15  # of a probability that is summed in floats; one that no draws show
+_LAW_ERROR, _RAREST = 2e-4, 1e-9  # of a probability, at most, for wide noise; one that no draws show
 _LARGEST_LOSS = 700.0  # e^709 is the largest float
 _MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
 _FEW_CLASSES, _FEW_CORNERS = 3, 6  # of the overlap in a random pair, so that the sum over its votes is short
 _PLAIN = PrivacyParams("inf")
 _MOST_CLASSES = 1_000
-_MOST_TERMS, _MOST_VOTES = 2**23, 2**21  # of a sum: a quarter of a second; different votes: seconds
-_LEAST_LOG_WEIGHT = -50.0  # of noise that counts
+_MOST_VOTES = 2**21  # different votes: seconds
 
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
 Counts = TypeVar("Counts", Histogram, Array)
 Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
 _Seat = tuple[int, PrivacyParams, tuple[int, int, int, int]]  # number, guarantee, corner (a, b, u, v)
-_nodes = lru_cache(maxsize=8)(np.polynomial.legendre.leggauss)
-
-
-def renyi_divergence(P: Array, Q: Array, order: float) -> Array:
-    """Compute D_α(P ‖ Q) = log Σ P^α Q^{1−α}/(α − 1) of laws along the last axis.
-
-    >>> renyi_divergence(np.array([0.75, 0.25]), np.array([0.25, 0.75]), 2.0).round(6)
-    np.float64(0.847298)
-    >>> renyi_divergence(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.5, 0.5]]), 2.0).round(6)
-    array([     inf, 0.693147])
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(P > 0.0, order * np.log(P) + (1.0 - order) * np.log(Q), -np.inf)
-        return np.asarray(np.maximum(0.0, np.logaddexp.reduce(terms, axis=-1) / (order - 1.0)))
 
 
 class TooLongError(ValueError):
@@ -133,50 +111,37 @@ class Intervals:
         with np.errstate(divide="ignore"):
             return float(np.max(np.log(gained[refuting]) - np.log(lost[refuting]), initial=0.0))
 
-    def renyi(self, order: float) -> float:
-        """Bound the Rényi divergence of an order from below, in both directions."""
-        other_lower, other_upper = self.lower[::-1], self.upper[::-1]
-        above, under = self.lower > other_upper, self.upper < other_lower
-        own = np.where(above, self.lower, self.upper)
-        other = np.where(above, other_upper, other_lower)
-        both = renyi_divergence(np.stack([own, 1.0 - own], axis=-1), np.stack([other, 1.0 - other], axis=-1), order)
-        return float(np.max(np.where(above | under, both, 0.0)))
-
 
 @dataclass(frozen=True)
 class Bound:
-    """A claim, ε at a δ or the Rényi divergence of an order, with the lower bound that the labels prove."""
+    """A claim of an ε at a δ, with the lower bound on ε that the labels prove."""
 
-    is_epsilon: bool
-    at: float  # δ, or the order
-    claimed: float | None  # None without a claim
+    delta: float
+    claimed: float
     refuted: float = 0.0
     true: float = 0.0  # the largest of the pairs that were drawn on
 
     @property
     def is_false(self) -> bool:
         """Whether the labels refute the claim."""
-        return self.claimed is not None and self.refuted > self.claimed
+        return self.refuted > self.claimed
 
     def true_of(self, laws: Array) -> float:
-        """Compute the true number of two laws of the label, (2, C), in the worse direction, but for the rarest."""
+        """Compute the true ε of two laws of the label, (2, C), in the worse direction, but for the rarest."""
         laws = np.where(laws.max(axis=0) > _RAREST, laws, 0.0)
-        if not self.is_epsilon:
-            return max(*(float(renyi_divergence(laws[k], laws[1 - k], self.at)) for k in (0, 1)))
         with np.errstate(divide="ignore", invalid="ignore"):
             rising = np.argsort(laws[0] / laws[1])  # the sets of largest loss are prefixes, from either end
         sums = np.hstack([np.cumsum(laws[:, rising], axis=1), np.cumsum(laws[:, rising[::-1]], axis=1)])
-        return Intervals(sums, sums).epsilon(self.at)
+        return Intervals(sums, sums).epsilon(self.delta)
 
     def with_pair(self, bounds: Intervals, laws: Array) -> "Bound":
         """Include one more pair of neighbors."""
-        refuted = bounds.epsilon(self.at) if self.is_epsilon else bounds.renyi(self.at)
-        return replace(self, refuted=max(self.refuted, refuted), true=max(self.true, self.true_of(laws)))
+        refuted, true = bounds.epsilon(self.delta), self.true_of(laws)
+        return replace(self, refuted=max(self.refuted, refuted), true=max(self.true, true))
 
     def __str__(self) -> str:
-        what = f"ε at δ = {self.at:.6g}" if self.is_epsilon else f"Rényi divergence of order {self.at:g}"
-        claimed = "nothing claimed" if self.claimed is None else f"claimed {self.claimed:.6g}"
-        return f"{what}: refuted {self.refuted:.6g}, true on these pairs {self.true:.6g}, {claimed}"
+        numbers = f"refuted {self.refuted:.6g}, true on these pairs {self.true:.6g}, claimed {self.claimed:.6g}"
+        return f"ε at δ = {self.delta:.6g}: {numbers}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,16 +171,12 @@ class Refutation:
 
     def to_json(self) -> dict[str, Json]:
         """Write the numbers as plain data."""
-        first, rows = self.bounds[0], list[dict[str, Json]]()
-        for one in self.bounds:
-            at = "delta" if one.is_epsilon else "order"
-            rows.append({at: one.at, "refuted": one.refuted, "true": one.true, "claimed": one.claimed})
+        first = self.bounds[0]
         return {
             "refuted_epsilon": first.refuted,
-            "claimed": {"epsilon": repr(first.claimed), "delta": repr(first.at)},
+            "claimed": {"epsilon": repr(first.claimed), "delta": repr(first.delta)},
             "worst_epsilon": first.true,
-            "epsilons": [row for row in rows if "delta" in row],
-            "renyi": [row for row in rows if "order" in row],
+            "epsilons": [vars(one) for one in self.bounds],
             "claim_refuted": self.refuted,
             "departures": list(self.departures),
             "draws": self.draws,
@@ -276,7 +237,6 @@ def attack(
     draws: int,
     *,
     confidence: float = CONFIDENCE,
-    orders: tuple[float, ...] = ORDERS,
     rng: np.random.Generator | None = None,
     report: Callable[[str], None] = lambda _text: None,
 ) -> Refutation:
@@ -290,8 +250,6 @@ def attack(
         Labels from either side of every pair, 1 to 10⁹; a million show a loss of 0.3 to about 0.01.
     confidence
         Of all bounds together, in (0, 1). An honest release is called false with probability ≤ 1 − confidence.
-    orders
-        Orders of the Rényi divergences, above 1.
     rng
         For experiments: draws the votes and the labels. With None the operating system draws the labels, as in every
         release, and a fresh generator draws the synthetic votes.
@@ -316,10 +274,8 @@ def attack(
     advice = "how many labels are drawn from either side of a pair"
     checks.integer_at_least(1, most=MOST_DRAWS, draws=draws, advice=advice)
     checks.open_probability(confidence=confidence)
-    if not all(1.0 < order < math.inf for order in orders):
-        checks.fail("orders", orders, "finite and above 1")
     generator = np.random.default_rng() if rng is None else rng
-    law, claims, departures = law_of(aggregator), _claims(aggregator.privacy_cost(), orders), list[str]()
+    law, claims, departures = law_of(aggregator), _claims(aggregator.privacy_cost()), list[str]()
     pairs = _pairs(aggregator, law, claims, generator)
     known = law(_tie(aggregator.voters.K, aggregator.classes)[None])[0]
     sizes = (draws // 2, draws - draws // 2)
@@ -341,20 +297,16 @@ def attack(
     return Refutation(tuple(claims), tuple(departures), draws, len(pairs), confidence)
 
 
-def _claims(charge: PrivacyCost, orders: tuple[float, ...]) -> list[Bound]:
-    curve, points = charge.renyi, []
+def _claims(charge: PrivacyCost) -> list[Bound]:
+    points = []
     if charge.guarantee is not None:
         points.append((charge.guarantee.delta, charge.guarantee.epsilon))
     if charge.profile is not None:
         deltas = [share * charge.profile.delta_at(0.0) for share in _SHARES]
         points += [(delta, charge.profile.epsilon_at(delta)) for delta in deltas]
-    if curve is not None and not points:
-        points.append((_SOME_DELTA, curve.convert(_SOME_DELTA).epsilon))
-    bounds = [Bound(is_epsilon=True, at=delta, claimed=e) for delta, e in points if math.isfinite(e)]
-    for order in orders:  # a divergence grows with its order
-        above = math.inf if curve is None else float(np.min(curve.values[curve.orders >= order], initial=math.inf))
-        bounds.append(Bound(is_epsilon=False, at=order, claimed=above if math.isfinite(above) else None))
-    return bounds
+    if charge.renyi is not None and not points:
+        points.append((_SOME_DELTA, charge.renyi.convert(_SOME_DELTA).epsilon))
+    return [Bound(delta, epsilon) for delta, epsilon in points if math.isfinite(epsilon)]
 
 
 def _events(cells: Counts) -> Counts:
@@ -363,7 +315,7 @@ def _events(cells: Counts) -> Counts:
 
 
 def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
-    ratios = [math.exp(min(claim.claimed or 0.0, _LARGEST_LOSS)) for claim in claims if claim.is_epsilon]
+    ratios = [math.exp(min(claim.claimed, _LARGEST_LOSS)) for claim in claims]
     sets = [own > ratio * other for ratio in ratios for own, other in (cells, cells[::-1])]
     return np.array(sets, dtype=np.int64)
 
@@ -534,57 +486,18 @@ def law_of(aggregator: Released) -> Law:
         raise TooLongError(f"labels of more than {_MOST_CLASSES:,} classes are not summed")
     if isinstance(aggregator, Release):
         return aggregator.table.law.probabilities
-    mechanism = aggregator.mechanism
-    if isinstance(mechanism, NoisyMax):
-        of_votes = partial(_by_noise, _masses(mechanism.law))
-    else:
-        of_votes = partial(_by_odds, mechanism)
-
-    def of_row(row: Histogram) -> Array:
-        votes, place, classes = np.unique(row, return_inverse=True, return_counts=True)
-        return of_votes(votes, classes)[place.ravel()]
-
-    return lambda rows: np.array([of_row(row) for row in rows])
+    if isinstance(aggregator.mechanism, NoisyMax):
+        return partial(winning_probabilities, aggregator.mechanism.law)
+    return partial(_by_odds, aggregator.mechanism)
 
 
-def _by_odds(mechanism: ExponentialMechanism | PermuteAndFlip, votes: Histogram, classes: Histogram) -> Array:
-    """Compute one class's probability for each number of votes, which rise, and how many classes have it."""
-    odds = np.exp(mechanism.epsilon / (2 * mechanism.reached) * (votes - votes[-1]))
+def _by_odds(mechanism: ExponentialMechanism | PermuteAndFlip, rows: Histogram) -> Array:
+    odds = np.exp(mechanism.epsilon / (2 * mechanism.reached) * (rows - rows.max(axis=1, keepdims=True)))
     if isinstance(mechanism, ExponentialMechanism):
-        return np.asarray(odds / (odds @ classes))
-    return -_of_first(np.ones((odds.size, 1)), -odds[:, None], classes)
-
-
-def _masses(noise: IntegerNoise) -> Array:
-    """Compute f, as far as its logarithm is above −50."""
-    reach = 1
-    while np.max(noise.log_weights(np.array([-reach, reach]))) > _LEAST_LOG_WEIGHT:
-        reach *= 2
-        if reach > _MOST_TERMS:
-            raise TooLongError("the noise is too wide to be summed")
-    weights = np.exp(noise.log_weights(np.arange(-reach, reach + 1)))
-    return np.asarray(weights / np.sum(weights))
-
-
-def _by_noise(masses: Array, votes: Histogram, classes: Histogram) -> Array:
-    """Compute the same for noise of these masses."""
-    lags, below = votes[-1] - votes, np.append(0.0, np.cumsum(masses))
-    # the winning noisy count is at least the least one of the leader, and no noisy count exceeds it
-    least = math.exp(_LEAST_LOG_WEIGHT / max(1, int(classes.sum()) - 1))
-    start, last = int(np.searchsorted(below[1:], least)) - int(lags[0]), int(np.searchsorted(below, 1.0))
-    places = np.minimum(np.arange(max(0, start), last + 1) + lags[:, None], masses.size)
-    return _of_first(below[places], np.append(masses, 0.0)[places], classes)
-
-
-def _of_first(starts: Array, slopes: Array, classes: Histogram) -> Array:
-    """Sum b_k·∫₀¹ Π (a_j + u·b_j)^{m_j − (j = k)} du over the columns of a and b: (n, columns) and (n,) → (n,)."""
-    size = -(-int(classes.sum()) // 2)
-    if starts.size * size > _MOST_TERMS:
-        raise TooLongError("the noise is too wide, or the classes too many, to be summed")
-    result = np.zeros(classes.size)
-    for node, weight in zip(*_nodes(size), strict=True):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(starts + (node + 1.0) / 2.0 * slopes)
-            others = np.exp(classes @ logs - logs)
-        result += weight / 2.0 * np.sum(np.where(slopes != 0.0, slopes * others, 0.0), axis=1)
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    result = np.zeros(odds.shape)
+    for node, weight in zip(*np.polynomial.legendre.leggauss(-(-odds.shape[1] // 2)), strict=True):
+        for c in range(odds.shape[1]):
+            others = np.prod(1.0 - 0.5 * (node + 1.0) * np.delete(odds, c, axis=1), axis=1)
+            result[:, c] += 0.5 * weight * odds[:, c] * others
     return result

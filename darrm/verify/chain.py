@@ -64,7 +64,7 @@ _NOT_CUT = "the ledger was not truncated"
 _GIVE = "give --digest or a receipt to check"
 _SIGNED = "its entries are signed by the holder of a key"
 _FIELDS = ("time", "what", "count", "table", "labels")
-_ALIKE = ([], ["cost"])  # fields of an entry that may differ under another identity
+_ALIKE: tuple[list[str], ...] = ([], ["cost"])  # fields of an entry that may differ under another identity
 _SHOWN = 5  # entries by their numbers
 _BUDGET = "SELECT identity, epsilon, delta, composition, population, created, checksum FROM budget"
 _COSTS = "SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id"
@@ -185,7 +185,7 @@ def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
     budgets = connection.execute(_BUDGET).fetchall()
     if len(budgets) != 1:
         raise ValueError("it has no single budget")
-    *budget, stored = budgets[0]
+    budget, stored = budgets[0][:6], budgets[0][6]
     hashes, queries = [join("darrm-ledger 1", *budget)], [0]  # the first entry follows the hash of the budget
     if stored != hashes[0] or not budget[0] or budget[3] not in COMPOSITIONS:
         raise ValueError("the budget was changed")

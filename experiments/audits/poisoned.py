@@ -20,7 +20,7 @@ from darrm.training.network import convolutional_network
 from darrm.training.partition import Partition
 from darrm.verify.attack import Intervals
 from darrm.votes import Votes
-from experiments.audits.noisy_maxima import DRAWS_AT_ONCE, both_ways
+from experiments.audits.noisy_maxima import DRAWS_AT_ONCE, both_ways, renyi_below
 from experiments.datasets import LabeledImages, load
 from experiments.pages import Row
 from experiments.pate.ensembles import PARTITION_SEED, RECIPES, SEED
@@ -73,7 +73,7 @@ def refuted(before: Counts, after: Counts, draws: int, confidence: float, rng: n
     """Bound the divergence of the labels of two histograms from below, in the worse direction."""
     seen = [_labels(counts, draws, rng) for counts in (before, after)]
     miss = (1.0 - confidence) / (2 * 2 * len(before))  # sides, bounds from below and above, answers
-    return Intervals.of_counts(seen, draws, miss).renyi(ORDER)
+    return renyi_below(Intervals.of_counts(seen, draws, miss), ORDER)
 
 
 def _labels(counts: Counts, draws: int, rng: np.random.Generator) -> list[int]:

@@ -150,3 +150,16 @@ def test_what_the_labels_refute_lies_below_the_divergence_of_the_pair() -> None:
     found = poisoned.refuted(before, after, 30_000, 0.999, np.random.default_rng(1))
     pair = float(noisy_maxima.both_ways(poisoned.label_law(before), poisoned.label_law(after), 2.0))
     assert 0.3 * pair < found < pair
+
+
+def test_a_divergence_is_bounded_at_the_nearest_points_of_the_intervals() -> None:
+    bounds = Intervals(np.array([[0.3, 0.1], [0.1, 0.5]]), np.array([[0.4, 0.2], [0.2, 0.7]]))
+    grid = [np.linspace(low, high, 41) for low, high in ((0.3, 0.4), (0.1, 0.2), (0.1, 0.2), (0.5, 0.7))]
+    for order in (1.5, 8.0):
+        least = []
+        for ends in ((grid[0], grid[2]), (grid[1], grid[3])):
+            P, Q = (np.stack([side, 1.0 - side]) for side in np.meshgrid(*ends))
+            both = [np.log(np.sum(p**order * q ** (1.0 - order), axis=0)) / (order - 1.0) for p, q in ((P, Q), (Q, P))]
+            least.append(max(one.min() for one in both))
+        assert noisy_maxima.renyi_below(bounds, order) == pytest.approx(max(least), rel=1e-12)
+    assert noisy_maxima.renyi_below(Intervals(np.array([[0.1], [0.2]]), np.array([[0.3], [0.4]])), 2.0) == 0.0

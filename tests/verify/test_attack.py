@@ -12,7 +12,6 @@ import pytest
 
 from darrm.aggregator import Released
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.renyi import renyi_divergences
 from darrm.noisy_max import mechanisms
 from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax
 from darrm.noisy_max.noisy_maximum import Mechanism, NoisyMaximum
@@ -36,7 +35,6 @@ from darrm.verify.attack import (
     law_of,
     near_ties,
     random_pair,
-    renyi_divergence,
     worst_pair,
 )
 from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
@@ -127,14 +125,6 @@ def test_a_refuted_epsilon_is_the_largest_that_no_law_within_the_bounds_has() ->
     assert bounds.epsilon(0.45) == 0.0
     impossible = Intervals(np.array([[0.0, 0.0], [0.0, 0.3]]), np.array([[0.0, 0.0], [0.0, 0.4]]))
     assert (impossible.epsilon(0.3), impossible.epsilon(0.2)) == (0.0, np.inf)
-    grid = [np.linspace(low, high, 41) for low, high in ((0.3, 0.4), (0.1, 0.2), (0.1, 0.2), (0.5, 0.7))]
-    for order in (1.5, 8.0):
-        least = []
-        for ends in ((grid[0], grid[2]), (grid[1], grid[3])):
-            P, Q = (np.stack([side, 1.0 - side], axis=-1) for side in np.meshgrid(*ends))
-            least.append(max(renyi_divergence(P, Q, order).min(), renyi_divergence(Q, P, order).min()))
-        assert bounds.renyi(order) == pytest.approx(max(least), rel=1e-12)
-    assert Intervals(np.array([[0.1], [0.2]]), np.array([[0.3], [0.4]])).renyi(2.0) == 0.0
 
 
 def noisy_maximum_by_enumeration(masses: dict[int, float], counts: tuple[int, ...]) -> list[float]:
@@ -175,13 +165,6 @@ def test_the_laws_of_selection_are_those_of_their_definitions(counts: tuple[int,
             flipped[label] += none * heads[label]
             none *= 1.0 - heads[label]
     assert law_of(of_three(PermuteAndFlip(epsilon, reached), K=5))(votes)[0] == pytest.approx(flipped, abs=1e-14)
-
-
-def test_labels_of_many_classes_add_up_to_one() -> None:
-    votes = np.array([[9, 5, 5, 1] + [0] * 56, [1] * 20 + [0] * 40])
-    for mechanism in (GNMax(1.5), LNMax(0.8), AsymmetricMax(AsymmetricNoise(2.0, 1.5, 3.0, 1.0))):
-        labels = law_of(NoisyMaximum(mechanism, Voters(20, PLAIN, 1), 60))(votes)
-        assert labels.sum(axis=1) == pytest.approx(np.ones(2), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["private plurality, delta, overlap", "differing voters"])
@@ -244,13 +227,7 @@ def test_an_honest_table_stands_and_the_bound_is_near_the_truth(name: str) -> No
     found = attack(Release(table), 80_000, rng=np.random.default_rng(5))  # a false alarm in 1e-6 of all seeds
     assert (found.refuted, found.departures) == (False, ())
     assert 0.5 * found.worst <= found.epsilon <= found.worst <= table.problem.target.epsilon * (1.0 + 1e-12)
-    for bound in found.bounds:
-        assert bound.refuted <= bound.true
-        if not bound.is_epsilon:
-            assert bound.refuted > 0.0
-            if table.gamma.is_monotone:
-                worst = float(renyi_divergences(table.problem.voters, table.gamma, [bound.at])[0])
-                assert bound.true <= worst * (1.0 + 1e-9)
+    assert all(bound.refuted <= bound.true for bound in found.bounds)
 
 
 ALIKE = {"GNMax of three votes", "AsymmetricMax", "plurality", "private plurality"}  # each beside one that is quick
@@ -264,8 +241,8 @@ def test_an_honest_release_stands(name: str) -> None:
     assert (result.refuted, result.departures) == (False, ())
     for bound in result.bounds:
         assert bound.refuted <= bound.true
-        assert bound.claimed is None or bound.true <= bound.claimed * (1.0 + 1e-9)
-    assert result.bounds[0].true > 0.4 * (result.bounds[0].claimed or 0.0)
+        assert bound.true <= bound.claimed * (1.0 + 1e-9)
+    assert result.bounds[0].true > 0.4 * result.bounds[0].claimed
 
 
 @pytest.mark.statistical
@@ -389,7 +366,7 @@ def test_a_planted_bug_is_found(
         assert any("worst pair" in event for event in found.departures)
     if refuted:
         assert found.refuted
-        assert isinstance(made, str) or found.epsilon > 1.2 * (found.bounds[0].claimed or 0.0)
+        assert isinstance(made, str) or found.epsilon > 1.2 * found.bounds[0].claimed
 
 
 def test_a_law_that_costs_too_much_is_refuted(monkeypatch: Patch) -> None:
@@ -399,7 +376,7 @@ def test_a_law_that_costs_too_much_is_refuted(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Table, "problem", false, raising=False)
     object.__setattr__(table, "problem", false)
     result = attack(Release(table), 20_000, rng=np.random.default_rng(5))
-    assert [bound.at for bound in result.bounds if bound.is_false] == [1e-3]
+    assert [bound.delta for bound in result.bounds if bound.is_false] == [1e-3]
     assert result.departures == ()
 
 
@@ -409,8 +386,9 @@ def test_the_report_holds_the_numbers() -> None:
     data = found.to_json()
     assert (data["refuted_epsilon"], data["worst_epsilon"]) == (found.epsilon, found.worst)
     assert data["claimed"] == {"epsilon": "1.6", "delta": "0.0199"}
-    rows = [(row.get("delta", row.get("order")), row["refuted"]) for row in data["epsilons"] + data["renyi"]]
-    assert rows == [(bound.at, bound.refuted) for bound in found.bounds]
+    assert [(row["delta"], row["refuted"]) for row in data["epsilons"]] == [
+        (bound.delta, bound.refuted) for bound in found.bounds
+    ]
     pairs = ["worst pair", "worst pair without noise", "random pair 1", "random pair 2"]
     assert told == [f"drawing labels on the {pair}" for pair in pairs]
 
@@ -423,9 +401,9 @@ def test_verdicts(monkeypatch: Patch) -> None:
     assert verdict == CONSISTENT
     assert data is not None
     assert f"refuted {data['refuted_epsilon']:.6g}" in reason
-    too_wide, verdict, reason = judged(of_three(GNMax(1e7)), 2_000)
-    assert (too_wide, verdict) == (None, UNKNOWN)
-    assert "too wide" in reason
+    too_many, verdict, reason = judged(NoisyMaximum(GNMax(3.0), Voters(20, PLAIN, 1), 1001), 2_000)
+    assert (too_many, verdict) == (None, UNKNOWN)
+    assert "more than 1,000 classes" in reason
     half_the_noise(monkeypatch)
     data, verdict, reason = judged(RELEASES["GNMax"](), 20_000)
     assert verdict == FALSE
@@ -439,7 +417,6 @@ def test_verdicts(monkeypatch: Patch) -> None:
         ({"draws": 0}, "draws must be an integer"),
         ({"draws": 10**9 + 1}, "draws must be an integer .*1000000000"),
         ({"draws": 10, "confidence": 1.0}, r"confidence must be in \(0, 1\)"),
-        ({"draws": 10, "orders": (1.0,)}, "orders must be finite and above 1"),
         ({"aggregator": GNMax(3.0), "draws": 10}, "a Release or a NoisyMaximum"),  # it knows no voters
     ],
 )
