@@ -96,7 +96,7 @@ PLANTS = (
     plant(
         "ties of GNMax not shared in a plan",
         "np.interp(shifted, ends, total)",
-        "total[np.clip(np.floor(shifted).astype(int) - support[0] + 1, 0, mass.size)]",
+        "total[np.clip(np.floor(shifted).astype(int) - first + 1, 0, mass.size)]",
         "tests/noisy_max",
         "tests/plan",
     ),

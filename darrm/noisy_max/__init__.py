@@ -1,8 +1,8 @@
 """Noisy maxima and selection: exact draws, and the cost of the label.
 
-The cost of a label of GNMax is in five files: `mechanisms`, `label_cost` (reduction to two classes), `label_supremum`
-(three outcomes, and branch and bound), `noise_tails` and `darrm.numerics.integer_noise`. `cost_given_votes` has its
-cost at given votes, `mislabel_bound` the cost by the probability of a wrong label, `noisy_law` the law for planning.
+What GNMax costs is in five files: `mechanisms` (the mechanism and its draws), `noise_law` (the law of the noise and of
+the label), `label_cost` (the cost for any votes), `label_supremum` (branch and bound) and `cost_given_votes`.
+`mislabel_bound` has the cost by the probability of a wrong label, `noisy_law` the law for planning.
 """
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "label_supremum",
     "mechanisms",
     "mislabel_bound",
+    "noise_law",
     "noise_tails",
     "noisy_law",
     "noisy_maximum",

@@ -1,12 +1,8 @@
 """The Rényi cost of a label at given votes: the worst divergence over all neighbors, in both directions.
 
-Let f and F be the probabilities and the distribution function of the integer noise. A uniform V in [0, 1) for each
-class breaks ties evenly. With F̃(u) = Pr[X + V ≤ u] = F(⌊u⌋ − 1) + (u − ⌊u⌋)·f(⌊u⌋) and h(u) = f(⌊u⌋)/F̃(u),
-
-    Pr[c wins] = Σ_x ∫_0^1 h(x + v − n_c)·Π_j F̃(x + v − n_j) dv,
-
-and a vote that moves from a to b multiplies the product by F̃(u − n_a + 1)/F̃(u − n_a) · F̃(u − n_b − 1)/F̃(u − n_b).
-All terms are positive, so sums have relative errors. Classes with equal counts have equal laws and are computed once.
+With F̃ and h of `noise_law`, Pr[c wins] = Σ_x ∫_0^1 h(x + v − n_c)·Π_j F̃(x + v − n_j) dv. A vote that moves from a to
+b multiplies the product by F̃(u − n_a + 1)/F̃(u − n_a) · F̃(u − n_b − 1)/F̃(u − n_b). All terms are positive, so sums have
+relative errors. Classes with equal counts have equal laws and are computed once.
 
 - **The integral.** Π_j (1 + v·f_j/F_j) has coefficients in [0, H^k/k!], where H is the sum of the f_j/F_j at ⌊u⌋ and
   below it. The Gauss-Legendre rule with m nodes is exact below degree 2m, and errs by at most 1/(2m + 1) of the rest.
@@ -16,6 +12,8 @@ All terms are positive, so sums have relative errors. Classes with equal counts 
   between 1 and the factor of a class at the edge of "far", because F is log-concave. The worse end is charged.
 - **Moves between classes other than the top** are skipped for large histograms where `others_majorant` proves that they
   are not the worst at any order.
+
+Tests compare with all neighbors of small electorates (`tests/noisy_max/test_cost_given_votes.py`).
 """
 
 import math
@@ -27,7 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.renyi import log_renyi_sums
 from darrm.noisy_max.mislabel_bound import others_majorant
-from darrm.noisy_max.noise_tails import NoiseDifference, laplace_log_tails, log_below, log_masses_of
+from darrm.noisy_max.noise_law import Integers, NoiseDifference, find_reach, log_below, log_masses_of, unit_rule
+from darrm.noisy_max.noise_tails import laplace_log_tails
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.util import checks
@@ -41,7 +40,6 @@ _NODES = ((64.0, 3), (16.0, 4), (8.0, 6), (0.0, 16))  # least deviation, nodes a
 _MANY = 1 << 18  # histograms times classes squared: from here on moves are skipped that cannot be the worst
 LEAST_MISSED = math.exp(-30.0)  # the least probability of another answer that is reported
 SmallNoise = DiscreteGaussian | DiscreteLaplace
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,38 +117,36 @@ class _Tables:
 
     def __init__(self, noise: IntegerNoise, classes: int, finer: int = 1, depth: float = 0.0) -> None:
         self.noise, self.classes, self.finer, self.depth = noise, classes, finer, depth
-        self.reach, step = 1, max(1, int(noise.deviation / 8.0))
         # the noise exceeds the reach, on either side, with a probability below e^{−66 − depth}
-        beyond = _LOG_CUT - depth - math.log(2.0 * noise.deviation + 2.0)
-        while np.max(noise.log_weights(np.array([-self.reach, self.reach]))) > beyond:
-            self.reach += step
+        beyond = depth - _LOG_CUT + math.log(2.0 * noise.deviation + 2.0)
+        self.reach = reach = max(find_reach(noise, sign, beyond) for sign in (1, -1))
         enough = finer * next(nodes for least, nodes in _NODES if noise.deviation >= least)
         exact = -(-classes // 2)
-        nodes, weights = np.polynomial.legendre.leggauss(min(enough, exact))
-        self.nodes, self.log_weights = nodes.size, np.log(weights / 2.0)
+        nodes, weights = unit_rule(min(enough, exact))
+        self.nodes, self.log_weights = nodes.size, np.log(weights)
         # log f(x) and log F(x − 1) for x from −reach − 2 to 3·reach + 2; a tabulated class is at most 2·reach behind
-        logs, inside = log_masses_of(noise, -3 * self.reach - 3, 3 * self.reach + 3), slice(2 * self.reach + 1, -1)
+        logs, inside = log_masses_of(noise, -3 * reach - 3, 3 * reach + 3), slice(2 * reach + 1, -1)
         masses, below = logs[inside], np.minimum(log_below(logs)[inside], 0.0)
-        self.log_F = np.logaddexp(below[:, None], np.log((nodes + 1.0) / 2.0) + masses[:, None])  # (distances, nodes)
+        self.log_F = np.logaddexp(below[:, None], np.log(nodes) + masses[:, None])  # (distances, nodes)
         self.log_h = masses[:, None] - self.log_F
         self.rest = None  # for an exact rule
         if exact > enough:  # the f/F(⌊u⌋ − 1) after a vote was gained, the terms of H
             ratio = np.exp(masses - below)
             self.rest = np.append(ratio[:1], ratio[:-1])
         self.difference = NoiseDifference(noise.sigma) if isinstance(noise, DiscreteGaussian) else None
-        self.log_tails = self._log_tails(np.exp(masses[2 : 2 * self.reach + 3]))
+        self.log_tails = self._log_tails(np.exp(masses[2 : 2 * reach + 3]))
         # the least gap at which a class wins with probability at most e^{−36 − depth}
         self.far = int(np.argmax(self.log_tails <= _LOG_FAR - depth))
 
     @cached_property
-    def changes(self) -> tuple[Array, Array, Array, Array]:
+    def changes(self) -> list[Array]:
         """Factors of F̃ after a vote is lost and gained, and of h likewise: (distances, nodes)."""
         factors = []
         for values in (self.log_F, self.log_h):
-            lost, gained = np.zeros_like(values), np.zeros_like(values)
-            lost[:-1], gained[1:] = values[1:] - values[:-1], values[:-1] - values[1:]
+            lost = np.append(values[1:], values[-1:], axis=0) - values
+            gained = np.append(values[:1], values[:-1], axis=0) - values
             factors += [np.exp(lost), np.exp(gained)]
-        return factors[0], factors[1], factors[2], factors[3]
+        return factors
 
     def _log_tails(self, masses: Array) -> Array:
         """Bound log Pr[D ≥ g] of the difference of two noises, for g from 0 on."""
@@ -173,13 +169,9 @@ class _Tables:
 
     def event(self, log_probability: float, orders: Array, sums: Array | None) -> tuple[Array, Array]:
         """Bound the log of the contribution of an event of at most this probability, both ways: (L,) each."""
-        if log_probability == -math.inf:
-            return np.full_like(orders, -np.inf), np.full_like(orders, -np.inf)
-        if isinstance(self.noise, DiscreteLaplace):
-            loss = 2.0 * self.noise.gamma
+        if sums is None or self.difference is None or log_probability == -math.inf:
+            loss = 2.0 * self.noise.gamma if isinstance(self.noise, DiscreteLaplace) else 0.0
             return log_probability + loss * (orders - 1.0), log_probability + loss * orders
-        if sums is None or self.difference is None:
-            return np.full_like(orders, np.inf), np.full_like(orders, np.inf)
         index = self.difference.index_of(log_probability)
         return sums[:, index], sums[:, max(index - 2, 0)]
 

@@ -42,7 +42,7 @@ from darrm.noisy_max.label_supremum import (
     supremum,
     threshold_supremum,
 )
-from darrm.noisy_max.noise_tails import NoiseDifference, log_above, log_masses_of
+from darrm.noisy_max.noise_law import NoiseDifference, log_above, log_masses_of
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace, IntegerNoise
 from darrm.privacy import LARGEST_EXPONENT

@@ -45,13 +45,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.loss.amplification import subsampled_penalties
+from darrm.noisy_max.noise_law import Integers, find_reach
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import IntegerNoise
 
-Integers = NDArray[np.int64]
 SMALL, TINY = 7.0, 40.0  # −log of the mass beyond `TwoClasses.near`, and beyond `left` and `right`
 _NEGLIGIBLE = 38.0  # −log of a tail that is cut off, relative to the smallest tail in use
-_DOUBLINGS, _TRIED = 62, 64  # of a number of votes in a search: all whole numbers; how many at once
 _AT_ONCE = 1 << 17  # numbers in one block of diagonals: a megabyte, which fits the cache
 TOLERANCE, DELTA_TOLERANCE = 0.007, 0.02  # relative, of a divergence and of a δ above the best known value
 _MOST_BLOCKS = 1 << 18  # at a time; bounds memory, and the time of a call
@@ -68,14 +67,12 @@ class TwoClasses:
 
     def __init__(self, noise: IntegerNoise, tiny: float = TINY) -> None:
         self.noise, self.tiny = noise, tiny
-        around = 2 * math.ceil(noise.deviation)  # a mode beyond two deviations of 0 would only lengthen the reach
-        self._top = float(np.max(noise.log_weights(np.arange(-around, around + 1))))
         # the least numbers of votes r, about, with Pr[X ≥ r] and Pr[X ≤ −r] at most e^{−tiny}, and the latter e^{−7}
-        self.right, self.left = self._find_reach(+1, tiny), self._find_reach(-1, tiny)
-        self.near = self._find_reach(-1, SMALL)
+        self.right, self.left = find_reach(noise, +1, tiny), find_reach(noise, -1, tiny)
+        self.near = find_reach(noise, -1, SMALL)
         # sums run over the support; the rest is below e^{−38} of the tails just beyond `left` and `right`
-        low, high = self._top - noise.log_weights(np.array([-self.left - 2, self.right + 2])) + _NEGLIGIBLE
-        self.support = np.arange(-self._find_reach(-1, float(low)), self._find_reach(+1, float(high)) + 1)
+        low, high = _NEGLIGIBLE - noise.log_weights(np.array([-self.left - 2, self.right + 2]))
+        self.support = np.arange(-find_reach(noise, -1, float(low)), find_reach(noise, +1, float(high)) + 1)
         self._log_total = float(np.logaddexp.reduce(noise.log_weights(self.support)))
         self.masses = np.exp(self.log_masses(self.support))
         # bounds the error of each log-probability: sums of n positive numbers, whose logs err by 2^-50 of 300
@@ -140,19 +137,6 @@ class TwoClasses:
         one, other = (i, i - 1, j, j + 1), (j + z, j + 1 + z, i + 1 - z, i - z)  # many diagonals coincide
         p_a, q_a, p_b, q_b = np.split(self.log_S(np.concatenate(one), np.concatenate(other)), 4)
         return p_a, q_a, p_b, q_b
-
-    def _find_reach(self, sign: int, exponent: float) -> int:
-        """Find the least r beyond the mode with w(±r) ≤ e^{−exponent}·w(mode)."""
-        # By log-concavity weights fall geometrically from the mode to r and at least as fast beyond, so that
-        # Pr[X ≥ r] ≤ x/(1 − x) for x = w(r)/w(mode).
-
-        def first_small(tried: Integers) -> int:
-            return int(np.argmax(self.noise.log_weights(sign * tried) <= self._top - exponent - 1e-9))
-
-        tried = np.concatenate([[0], 1 << np.arange(_DOUBLINGS)])
-        while (place := first_small(tried)) and tried[place] - tried[place - 1] > 1:
-            tried = np.unique(np.linspace(tried[place - 1], tried[place], _TRIED).astype(np.int64))
-        return int(tried[place])
 
 
 class Measure:

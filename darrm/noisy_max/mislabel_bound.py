@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.noisy_max.label_cost import label_curve
-from darrm.noisy_max.noise_tails import NoiseDifference, log_above, log_below, log_masses_of
+from darrm.noisy_max.noise_law import NoiseDifference, log_above, log_below, log_masses_of
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian, IntegerNoise
 
@@ -261,60 +261,50 @@ def tightest_mislabel_bound(noise: IntegerNoise, order: float) -> MislabelBound:
     )
 
 
-class _Bits:
-    """The bits "a class reaches a level", at all levels of a table."""
-
-    def __init__(self, noise: IntegerNoise, less: float, beyond: int) -> None:
-        self.less, self.logs = less, log_masses_of(noise, -beyond - 2, beyond + 2)  # less = α − 1
-        self.above, self.below = log_above(self.logs), log_below(self.logs)
-        self.at = np.arange(2, self.logs.size - 2)
-
-    def moved(self, before: int, after: int, shift: int) -> tuple[Array, Array, Array]:
-        """E − 1 of the bit X ≥ level, whose level moves, the share of 1 in it, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
-        here, there, logs = self.at + before, self.at + after, self.logs
-        with np.errstate(over="ignore", invalid="ignore"):
-            one, zero = (
-                np.exp(part[here] + self.less * (part[here] - part[there])) for part in (self.above, self.below)
-            )
-        shifted = np.roll(logs, -shift)
-        shifted[:1], shifted[-1:] = logs[:1], logs[-1:]  # at the ends the ratio counts as 1
-        resolved = np.exp(np.minimum(log_above(logs + self.less * (logs - shifted))[here], 700.0))
-        return np.nan_to_num(one + zero, nan=np.inf) - 1.0, np.nan_to_num(one, nan=0.0), resolved
-
-
 @lru_cache(maxsize=256)
 def others_majorant(noise: IntegerNoise, order: float) -> Curve:
     """Bound E − 1 of a move between two classes by the probability that one of them wins: a concave function of it.
 
     A constant for orders far beyond the deviation.
     """
-    less = order - 1.0
     most = _excess_of(label_curve(noise).bound_at(order), order)
     beyond = int(_REACH * max(noise.deviation, 1.0) * 2.0 + order) + 4
     if beyond > _MOST_LEVELS * max(noise.deviation, 1.0):
         return np.zeros(1), np.array([most])
-    bits = _Bits(noise, less, beyond)
-    pairs = (
-        (bits.moved(0, 1, 1), bits.moved(0, -1, -1)),  # forward: a loses, b wins a vote
-        (bits.moved(1, 0, -1), bits.moved(-1, 0, 1)),  # reverse
-    )
-    size = 2 * beyond + 1
-    block = max(1, int(noise.deviation / _LEVELS))
-    starts = np.arange(0, size, block)
-    ends = np.minimum(starts + block, size) - 1
-    least = np.exp(bits.above[bits.at])[ends]
+    logs = log_masses_of(noise, -beyond - 2, beyond + 2)
+    above = log_above(logs)
+    tails, least = (above, log_below(logs)), np.exp(above[2:-2])
+    # a loses and b wins a vote, forward and in reverse
+    pairs = (((0, 1, 1), (0, -1, -1)), ((1, 0, -1), (-1, 0, 1)))
+    starts = np.arange(0, least.size, max(1, int(noise.deviation / _LEVELS)))
+    least = least[np.append(starts[1:], least.size) - 1]
     q = least[:, None] + least - least[:, None] * least
     edges = np.exp(np.linspace(_LEAST_LOG_Q, 0.0, _BINS))
     place = np.searchsorted(edges, q.ravel(), side="right")
     best = np.zeros(_BINS + 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        for (loses, loses_one, loses_all), (wins, wins_one, wins_all) in pairs:
+        for pair in pairs:
+            (loses, loses_one, loses_all), (wins, wins_one, wins_all) = (
+                _moved_bit(logs, tails, order, *moved) for moved in pair
+            )
             first, second = (np.maximum.reduceat(one, starts) for one in (loses, wins))
             one_a, one_b = (np.minimum.reduceat(one, starts) for one in (loses_one, wins_one))
             value = first[:, None] + second + first[:, None] * second
             value += loses_all[starts][:, None] * wins_all[starts] - one_a[:, None] * one_b
             np.maximum.at(best, place, np.minimum(np.nan_to_num(value, nan=np.inf), most).ravel())
     return majorant(np.append(0.0, edges), best)
+
+
+def _moved_bit(
+    logs: Array, tails: tuple[Array, Array], order: float, before: int, after: int, shift: int
+) -> tuple[Array, Array, Array]:
+    """E − 1 of the bit X ≥ level, whose level moves, the share of 1 in it, and Σ f(x)^α·f(x + shift)^{1−α} in 1."""
+    here = np.arange(2, logs.size - 2) + before
+    one, zero = (np.exp(tail[here] + (order - 1.0) * (tail[here] - tail[here + after - before])) for tail in tails)
+    shifted = np.roll(logs, -shift)
+    shifted[:1], shifted[-1:] = logs[:1], logs[-1:]  # at the ends the ratio counts as 1
+    resolved = np.exp(np.minimum(log_above(logs + (order - 1.0) * (logs - shifted))[here], 700.0))
+    return np.nan_to_num(one + zero, nan=np.inf) - 1.0, np.nan_to_num(one, nan=0.0), resolved
 
 
 def _excess_of(divergence: float, order: float) -> float:

@@ -27,19 +27,6 @@ used. With f(x) = e^{−x²/(2σ²)} the same steps bound one discrete Gaussian:
 and σ ≥ √½, as Z ≥ σ√(2π). A smaller σ makes the event less likely.
 
 All arithmetic is on logarithms, for probabilities from 1e-300 to 1 − 1e-16.
-
-**The difference of two Gaussian noises.** D = X_a − X_b has Pr[D = k] = f(k) ∝ e^{−k²/(4σ²)}·Σ_j e^{−(j + k/2)²/σ²},
-where the sum over j depends on the parity of k only. Noisy counts before and after a move differ only through D, which
-has the probability f(k + 2) at k after the move. A label is drawn from D by the same kernel before and after, so every
-bound for tests between f(k) and f(k + 2) holds for labels (`NoiseDifference`):
-
-- *How far an event moves.* Let t(κ) = Pr[D ≥ κ], linear between whole κ. An event of probability t(κ) has a probability
-  in [t(κ + 2), t(κ − 2)] after the move (Neyman and Pearson).
-- *What an unlikely event costs.* Outcomes of an event of probability at most t(κ) add at most
-  A(κ) = Σ_{k ≥ κ} f(k)^α·f(k + 2)^{1−α} to exp((α − 1)·D_α): p^α·q^{1−α} is convex and homogeneous, hence at most
-  Σ_k Pr[event | k]·f(k)^α·f(k + 2)^{1−α}, and the second factor grows with k. In the reverse direction: A(κ − 2).
-
-B(κ) is the same sum with f(k − 2), for an event that the move makes likelier.
 """
 
 import math
@@ -48,8 +35,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.numerics import Array
-from darrm.numerics.integer_noise import DiscreteGaussian, IntegerNoise
+from darrm.noisy_max.noise_law import log_above, log_masses_of
+from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.numerics.special import log_ndtr
 from darrm.util import checks
 
@@ -60,64 +47,6 @@ MOST_SUMMED = 2**20  # values of a discrete Gaussian in a table; beyond, the bou
 # log_ndtr and the rounding of its argument err by less than 2^-48 of |log|; the tests compare with fifty digits
 _RELATIVE_ROUNDING = 2.0**-46
 LogTails = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # gaps to log Pr[D ≥ g], elementwise
-_REACH = 30.0  # σ: tails down to e^{−225}
-_LARGEST_ORDER = 8.0  # σ: the terms of A are largest near κ = 2(α − 1), within the tables
-
-
-def log_masses_of(noise: IntegerNoise, first: int, last: int) -> Array:
-    """Tabulate log Pr[X = x] for x from ``first`` to ``last``, normalized to 1 there."""
-    logs = noise.log_weights(np.arange(first, last + 1))
-    return np.asarray(logs - np.logaddexp.reduce(logs))
-
-
-def log_above(logs: Array) -> Array:
-    """Compute log Σ_{y ≥ x} for a table of logarithms: log Pr[X ≥ x] for log-probabilities.
-
-    >>> from darrm.numerics.integer_noise import DiscreteGaussian
-    >>> np.exp(log_above(log_masses_of(DiscreteGaussian(2.0), -40, 40))[[40, 41]]).round(4).tolist()
-    [0.5997, 0.4003]
-    """
-    return np.logaddexp.accumulate(logs[::-1])[::-1]
-
-
-def log_below(logs: Array) -> Array:
-    """Compute log Σ_{y < x} for a table of logarithms."""
-    return np.append(-np.inf, np.logaddexp.accumulate(logs)[:-1])
-
-
-class NoiseDifference:
-    """The tails of D for discrete Gaussian noise of σ votes on each count, at whole κ from `first` to `last`.
-
-    >>> law = NoiseDifference(40.0)
-    >>> round(float(np.exp(law.log_tails[120 - law.first])), 4)
-    0.0173
-    """
-
-    def __init__(self, sigma: float) -> None:
-        self.sigma, self.last = sigma, int(_REACH * max(sigma, 1.0)) + 4
-        self.first = -self.last
-        around = np.arange(-int(12.0 * sigma) - 12, int(12.0 * sigma) + 13)
-        parity = np.log([np.sum(np.exp(-(((around + half) / sigma) ** 2))) for half in (0.0, 0.5)])
-        self._points = np.arange(self.first, self.last + 1)
-        logs = -((self._points / (2.0 * sigma)) ** 2) + parity[self._points % 2]
-        self.log_masses = logs - np.logaddexp.reduce(logs)
-        self.log_tails = log_above(self.log_masses)
-
-    def covers(self, order: float) -> bool:
-        """Return whether the tables are long enough for the sums at this order."""
-        return order <= _LARGEST_ORDER * max(self.sigma, 1.0)
-
-    def log_sums(self, order: float, sign: int) -> Array:
-        """Compute log A(κ) for ``sign`` 1 and log B(κ) for −1 at the κ of the tables; ∞ beyond `covers`."""
-        if not self.covers(order):
-            return np.full(self.log_masses.shape, np.inf)
-        # log f(k) − log f(k ± 2) = (1 ± k)/σ²
-        logs = self.log_masses + (order - 1.0) * (1.0 + sign * self._points) / self.sigma**2
-        return log_above(logs)
-
-    def index_of(self, log_probability: float) -> int:
-        """Return the place in the tables of the largest κ with t(κ) at least the probability."""
-        return max(int(np.searchsorted(-self.log_tails, -log_probability, side="right")) - 1, 0)
 
 
 def check_noise(sigma: float, noise: str) -> None:

@@ -1,28 +1,20 @@
-"""Pr[label = c | counts] for many histograms: the class with the largest count plus noise on whole numbers.
+"""Pr[label = c | counts] for many histograms at once, for planning: the law of `noise_law` with few nodes.
 
-Let f and F be the probabilities and the distribution function of the noise, ties shared evenly, and V uniform on [0, 1)
-the tie breaker: class c wins if n_c + X_c + V_c is largest. X + V has the density f̃(u) = f(⌊u⌋) and the piecewise
-linear distribution function F̃, so
-
-    Pr[c wins] = ∫ f̃(u − n_c) Π_{j ≠ c} F̃(u − n_j) du.
-
-Between whole numbers the integrand is a polynomial of degree C − 1, for which the Gauss-Legendre rule with C/2 nodes is
-exact; wide noise needs fewer nodes. For two classes the difference D of the noises is enough: the class that is M votes
-behind wins with ½(Pr[D ≥ M] + Pr[D ≥ M + 1]).
-
-These values are approximate, for planning. `cost_given_votes` bounds the same integral for costs.
+For two classes the difference D of the noises is enough: the class that is M votes behind wins with
+½(Pr[D ≥ M] + Pr[D ≥ M + 1]). Wide noise needs fewer nodes than the exact rule, and its probabilities are approximate;
+`cost_given_votes` bounds the same integral for costs.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from darrm.noisy_max.noise_law import Integers, find_reach, unit_rule
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import IntegerNoise
 from darrm.util import checks
 
-_LEAST_LOG_WEIGHT = -40.0  # relative to the likeliest point: the rest has probability 1e-15
+_CUT = 40.0  # −log of a weight relative to the likeliest point: the rest has probability 1e-15
 _EIGHT_NODES_BELOW = 8.0  # votes of deviation
 _TWO_NODES_BELOW = 32.0  # votes of deviation: two nodes to a vote, and from here on 32 nodes to a deviation
 _CELLS = 1024.0  # to a deviation, at most: wider noise is constant on each of them
@@ -45,11 +37,11 @@ class WinningLaw:
 
     noise: IntegerNoise
 
-    def __call__(self, counts: NDArray[np.int64]) -> Array:
+    def __call__(self, counts: Integers) -> Array:
         """Compute the probability of each class, (n, C) → (n, C)."""
         return winning_probabilities(self.noise, counts)
 
-    def right(self, counts: NDArray[np.int64]) -> Array:
+    def right(self, counts: Integers) -> Array:
         """Compute the probability that the answer is one of the classes with the most votes, (n, C) → (n,)."""
         leading = counts == counts.max(axis=1, keepdims=True)
         if counts.shape[1] == 2:
@@ -57,14 +49,12 @@ class WinningLaw:
         return np.asarray(_summed(self.noise, counts, of_leader=True)[:, 0] * leading.sum(axis=1))
 
 
-def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
+def winning_probabilities(noise: IntegerNoise, counts: Integers) -> Array:
     """Compute the probability that each class has the largest noisy count, (n, C) counts → (n, C), ties shared.
 
     For two classes, and for a deviation below 8 votes and up to 16 classes, the sums are exact up to rounding (1e-12).
     Below 32 votes they err by at most 1e-6, beyond by 1e-4, or 2e-4 for noise with a corner, as Laplace noise has at 0.
 
-    Examples
-    --------
     >>> from darrm.numerics.integer_noise import DiscreteGaussian
     >>> winning_probabilities(DiscreteGaussian(40.0), np.array([[130, 120], [125, 125]])).round(4)
     array([[0.5702, 0.4298],
@@ -74,7 +64,7 @@ def winning_probabilities(noise: IntegerNoise, counts: NDArray[np.int64]) -> Arr
     return _by_difference(noise, counts) if counts.shape[1] == 2 else _summed(noise, counts)
 
 
-def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], threshold: int) -> Array:
+def answering_probabilities(noise: IntegerNoise, counts: Integers, threshold: int) -> Array:
     """Compute the probability that each string is the answer to an open question, (n, S) counts → (n, S), ties shared.
 
     Entries with count 0 are no strings: they have no noise and never win. The rest of the probability is that of no
@@ -85,25 +75,22 @@ def answering_probabilities(noise: IntegerNoise, counts: NDArray[np.int64], thre
     array([[0.7324, 0.    , 0.    ],
            [0.5078, 0.0009, 0.    ]])
     """
-    cell = max(1, int(noise.deviation / _CELLS))
-    support, mass = _law(noise, cell)
+    law = _Tables(noise, max(2, counts.shape[1]))
     # strings that are behind all of the noise, or absent, never win
-    lags, place = lags_of(np.where(counts > 0, counts, -(2**31)), most=(support.size + 1) * cell)
-    reached = np.maximum((threshold - counts.max(axis=1)) // cell, support[0])  # relative to the leader
-    stride, result = _stride(noise.deviation / cell), np.empty(counts.shape)
-    for offset in np.unique(reached % stride):
-        rows = np.flatnonzero(reached % stride == offset)
-        heights = np.arange(support[0] + (offset - support[0]) % stride, support[-1] + 1)
-        nodes, weights = _nodes(noise.deviation / cell, heights, max(2, counts.shape[1]))
+    lags, place = lags_of(np.where(counts > 0, counts, -(2**31)), most=law.beyond)
+    first, last = law.support[0], law.support[-1]
+    reached = np.maximum((threshold - counts.max(axis=1)) // law.cell, first)  # relative to the leader
+    result = np.empty(counts.shape)
+    for offset in np.unique(reached % law.stride):
+        rows = np.flatnonzero(reached % law.stride == offset)
+        nodes, weights = law.nodes(first + (offset - first) % law.stride, last)
         counting = np.where(nodes >= reached[rows, None], weights, 0.0)
-        result[rows] = chosen(place[rows], *_tables(support, mass, nodes, lags / cell), counting)
+        result[rows] = chosen(place[rows], *law.at(nodes, lags), counting)
     return result * (counts > 0)
 
 
-def chosen(
-    place: NDArray[np.int64], log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False
-) -> Array:
-    """Compute Σ over nodes of weight · hazard of a class · Π F̃ of all classes: (n, C) places in tables → (n, C).
+def chosen(place: Integers, log_below: Array, hazard: Array, weights: Array, *, of_leader: bool = False) -> Array:
+    """Compute Σ over nodes of weight · h of a class · Π F̃ of all classes: (n, C) places in tables → (n, C).
 
     The tables are (L, N) for L places and N nodes, weights (N,) or (n, N). With ``of_leader`` only the class at place 0
     is computed: (n, 1).
@@ -114,28 +101,28 @@ def chosen(
     gathers = size > (_FEW_LAGS_OF_ONE if of_leader else _FEW_LAGS) * classes
     rows = max(1, (_ROWS_AT_ONCE // 4 if gathers else _ROWS_AT_ONCE) // nodes)
     for start in range(0, len(place), rows):
-        block, counting = place[start : start + rows], weights[start : start + rows]
-        density = np.zeros((len(block), nodes))
+        block, some = place[start : start + rows], slice(start, start + rows)
         if gathers:
+            density = np.zeros((len(block), nodes))
             for c in range(classes):
                 density += log_below[block[:, c]]
         else:  # count the classes at each place
             at = np.arange(len(block))[:, None] * size + block
             classes_with = np.bincount(at.ravel(), minlength=len(block) * size).reshape(-1, size)
-            density += classes_with.astype(np.float64) @ log_below
+            density = classes_with.astype(np.float64) @ log_below
         np.exp(density, out=density)
-        density *= counting
+        density *= weights[some]
         if of_leader:
-            result[start : start + rows, 0] = density @ hazard[0]
+            result[some, 0] = density @ hazard[0]
         elif gathers:
             of_class = [np.einsum("ij,ij->i", hazard[block[:, c]], density) for c in range(classes)]
-            result[start : start + rows] = np.column_stack(of_class)
+            result[some] = np.column_stack(of_class)
         else:
-            result[start : start + rows] = np.take_along_axis(density @ hazard.T, block, axis=1)
+            result[some] = np.take_along_axis(density @ hazard.T, block, axis=1)
     return result
 
 
-def lags_of(counts: NDArray[np.int64], most: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def lags_of(counts: Integers, most: int | None = None) -> tuple[Integers, Integers]:
     """List the gaps between classes and the leaders of their histograms, and the index of each class in the list.
 
     >>> lags_of(np.array([[5, 2, 2], [4, 4, 1]]))
@@ -152,25 +139,21 @@ def lags_of(counts: NDArray[np.int64], most: int | None = None) -> tuple[NDArray
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[behind]
 
 
-def _summed(noise: IntegerNoise, counts: NDArray[np.int64], *, of_leader: bool = False) -> Array:
-    """Sum over the nodes, see `chosen`."""
-    cell = max(1, int(noise.deviation / _CELLS))  # votes, the unit of what follows
-    support, mass = _law(noise, cell)
-    nodes, weights = _nodes(noise.deviation / cell, support, counts.shape[1])
-    # beyond all of the noise, gaps do not matter
-    lags, place = lags_of(counts, most=(support.size + 1) * cell)
-    result: Array = np.zeros((len(counts), 1 if of_leader else counts.shape[1]))
+def _summed(noise: IntegerNoise, counts: Integers, *, of_leader: bool = False) -> Array:
+    law = _Tables(noise, counts.shape[1])
+    nodes, weights = law.nodes(law.support[0], law.support[-1])
+    lags, place = lags_of(counts, most=law.beyond)
+    result = np.zeros((len(counts), 1 if of_leader else counts.shape[1]))
     size = max(1, _MOST_TABLED // lags.size)
     for start in range(0, nodes.size, size):
         some = slice(start, start + size)
-        below, hazard = _tables(support, mass, nodes[some], lags / cell)
-        result += chosen(place, below, hazard, weights[some], of_leader=of_leader)
+        result += chosen(place, *law.at(nodes[some], lags), weights[some], of_leader=of_leader)
     return result
 
 
-def _by_difference(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
+def _by_difference(noise: IntegerNoise, counts: Integers) -> Array:
     cell = max(1, int(noise.deviation / _FINE_CELLS))
-    support, mass = _law(noise, cell)
+    support, mass = _masses(noise, cell)
     reach = int(support[-1] - support[0])
     size = 1 << (2 * reach + 1).bit_length()
     differences = np.fft.irfft(np.abs(np.fft.rfft(mass, size)) ** 2, size)[: reach + 1]  # Pr[D = 0 … reach]
@@ -181,39 +164,43 @@ def _by_difference(noise: IntegerNoise, counts: NDArray[np.int64]) -> Array:
     return np.column_stack([first, 1.0 - first])
 
 
-def _law(noise: IntegerNoise, cell: int) -> tuple[NDArray[np.int64], Array]:
-    reach = max(2, int(np.ceil(8.0 * noise.deviation / cell)))
-    while np.max(noise.log_weights(np.array([-reach, reach]) * cell)) > _LEAST_LOG_WEIGHT:
-        reach *= 2
-    points = np.arange(-reach, reach + 1)
-    log_weights = noise.log_weights(points * cell)
-    counting = log_weights > _LEAST_LOG_WEIGHT
-    weights = np.exp(log_weights[counting])
-    return points[counting], weights / weights.sum()
+def _masses(noise: IntegerNoise, cell: int) -> tuple[Integers, Array]:
+    """Return the places of the noise in cells, and their probabilities."""
+    right, left = ((find_reach(noise, sign, _CUT) - 1) // cell for sign in (1, -1))
+    support = np.arange(-left, right + 1)
+    weights = np.exp(noise.log_weights(support * cell))
+    return support, weights / weights.sum()
 
 
-def _nodes(deviation: float, support: NDArray[np.int64], classes: int) -> tuple[Array, Array]:
-    stride = _stride(deviation)
-    per_vote = min(-(-classes // 2), 8 if deviation < _EIGHT_NODES_BELOW else 2 if deviation < _TWO_NODES_BELOW else 1)
-    inside, weights = np.polynomial.legendre.leggauss(per_vote)
-    starts = np.arange(support[0], support[-1] + 1, stride)
-    nodes = starts[:, None] + (inside + 1.0) / 2.0
-    return nodes.ravel(), np.tile(weights / 2.0 * stride, starts.size)
+class _Tables:
+    """F̃ and h of one noise, in cells of some votes if it is wide."""
 
+    def __init__(self, noise: IntegerNoise, classes: int) -> None:
+        self.cell = max(1, int(noise.deviation / _CELLS))
+        self.support, self.mass = _masses(noise, self.cell)
+        self.beyond = (self.support.size + 1) * self.cell  # votes: a larger gap does not matter
+        deviation = noise.deviation / self.cell
+        self.stride = max(1, int(deviation / _TWO_NODES_BELOW))
+        few = 8 if deviation < _EIGHT_NODES_BELOW else 2 if deviation < _TWO_NODES_BELOW else 1
+        self._rule = unit_rule(min(-(-classes // 2), few))
 
-def _stride(deviation: float) -> int:
-    return max(1, int(deviation / _TWO_NODES_BELOW))
+    def nodes(self, first: int, last: int) -> tuple[Array, Array]:
+        """Return the nodes and weights of the integral between two places."""
+        inside, weights = self._rule
+        starts = np.arange(first, last + 1, self.stride)
+        return (starts[:, None] + inside).ravel(), np.tile(weights * self.stride, starts.size)
 
-
-def _tables(support: NDArray[np.int64], mass: Array, nodes: Array, lags: Array) -> tuple[Array, Array]:
-    ends, total = np.arange(support[0], support[-1] + 2), np.append(0.0, np.cumsum(mass))
-    log_below, hazard = np.empty((2, lags.size, nodes.size))
-    rows = max(1, _ROWS_AT_ONCE // nodes.size)
-    for start in range(0, lags.size, rows):  # bounds the memory of intermediate arrays
-        block = slice(start, start + rows)
-        shifted = nodes + lags[block, None]
-        below = np.interp(shifted, ends, total)
-        at = np.floor(shifted).astype(np.int64) - support[0]
-        density = np.where((at >= 0) & (at < mass.size), mass[np.clip(at, 0, mass.size - 1)], 0.0)
-        log_below[block], hazard[block] = np.log(below), density / below
-    return log_below, hazard
+    def at(self, nodes: Array, lags: Integers) -> tuple[Array, Array]:
+        """Compute log F̃ and h of a class that is ``lags`` votes behind: (lags, nodes) each."""
+        first, mass = self.support[0], self.mass
+        ends, total = np.arange(first, self.support[-1] + 2), np.append(0.0, np.cumsum(mass))
+        log_below, hazard = np.empty((2, lags.size, nodes.size))
+        rows = max(1, _ROWS_AT_ONCE // nodes.size)
+        for start in range(0, lags.size, rows):  # bounds the memory of intermediate arrays
+            block = slice(start, start + rows)
+            shifted = nodes + lags[block, None] / self.cell
+            below = np.interp(shifted, ends, total)
+            at = np.floor(shifted).astype(np.int64) - first
+            density = np.where((at >= 0) & (at < mass.size), mass[np.clip(at, 0, mass.size - 1)], 0.0)
+            log_below[block], hazard[block] = np.log(below), density / below
+        return log_below, hazard

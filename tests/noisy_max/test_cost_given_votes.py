@@ -12,7 +12,7 @@ from darrm.noisy_max import cost_given_votes
 from darrm.noisy_max.cost_given_votes import SmallNoise, label_costs
 from darrm.noisy_max.label_cost import threshold_curve
 from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, others_majorant
-from darrm.noisy_max.noise_tails import NoiseDifference
+from darrm.noisy_max.noise_law import NoiseDifference
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from tests.noisy_max.oracles import ORDERS, REACH, divergences, histograms, label_laws, neighbors
 
