@@ -181,7 +181,6 @@ class Expected(Generic[Parameters]):
 
     parameters: Parameters
     renyi: float  # at the order, without the publication
-    unsanitized: float  # its ε
     epsilon: float  # sanitized
     deviation: float  # standard deviation of its noise, σ_SS·SS; on the scale of votes, the cost of s more votes
     sensitivity: float  # SS_β; on the scale of votes, the cost of one more vote
@@ -197,8 +196,9 @@ class Expected(Generic[Parameters]):
     def to_json(self) -> Document:
         """Return the row of [P, Table 2], or that of the scale of votes, as plain data: **private data**."""
         used = self.parameters
+        curve = RenyiCurve(np.array([used.order]), np.array([self.renyi]))
         row: Document = {
-            "epsilon": self.unsanitized,
+            "epsilon": curve.best(self.delta, conversion=self.conversion).epsilon,
             "delta": self.delta,
             "conversion": self.conversion,
             "order": used.order,
@@ -422,5 +422,5 @@ class _BySensitivity:
 def _expected(
     analysis: Analysis, parameters: Parameters, renyi: float, published: float, noise: tuple[float, float]
 ) -> Expected[Parameters]:
-    unsanitized, epsilon = (epsilon_at(analysis, parameters.order, value) for value in (renyi, published))
-    return Expected(parameters, renyi, unsanitized, epsilon, *noise, analysis.delta, analysis.conversion)
+    epsilon = epsilon_at(analysis, parameters.order, published)
+    return Expected(parameters, renyi, epsilon, *noise, analysis.delta, analysis.conversion)

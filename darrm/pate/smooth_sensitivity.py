@@ -26,7 +26,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import maximum_filter1d
 
 from darrm.errors import DarrmError
 from darrm.noisy_max.mechanisms import LNMax
@@ -260,8 +259,12 @@ def check_profile(
     values = np.arange(lowest, highest + 1)
     steps = np.abs(np.diff(check.dependent(values, [order])[:, 0]))
     widest = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # the larger of the two neighboring differences
-    near = [maximum_filter1d(widest, 2 * distance + 1, mode="nearest") for distance in range(reach)]
-    return np.array(near)[:, statistic - lowest]
+    profile = np.empty((reach, statistic.size))
+    for distance in range(reach):
+        profile[distance] = widest[statistic - lowest]
+        padded = np.pad(widest, 1, mode="edge")
+        widest = np.maximum(widest, np.maximum(padded[:-2], padded[2:]))
+    return profile
 
 
 def smooth_sensitivity(total_profile: Array, largest: float, smoothness: float) -> float:
@@ -299,8 +302,9 @@ def _fill(
         gaps = votes[:, :1] - votes
         gaps[:, 0] = -1  # marks the winner
         apart = gaps[:, 1] >= 0
-        log_q = shape.log_q(np.where(apart[:, None], gaps, 0))
-        kept = apart & (log_q <= shape.log_q1) if is_below else log_q >= shape.log_q0
+        votes, rows = votes[apart], rows[apart]
+        log_q = shape.log_q(gaps[apart])
+        kept = log_q <= shape.log_q1 if is_below else log_q >= shape.log_q0
         votes, rows = votes[kept], rows[kept]
         if not rows.size:
             return
