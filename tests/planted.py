@@ -120,8 +120,8 @@ PLANTS = (
     ),
     plant(
         "the exponential mechanism at votes that are not the worst",
-        "less / np.expm1(less * total)) / orders, 1e-300, 1.0)",
-        "less / np.expm1(less * total)) / orders / 2.0, 1e-300, 1.0)",
+        "less / np.expm1(less * epsilon)) / orders, 1e-300, 1.0)",
+        "less / np.expm1(less * epsilon)) / orders / 2.0, 1e-300, 1.0)",
         "tests/noisy_max",
     ),
     plant(

@@ -12,6 +12,7 @@ The search ends at a shape that is best among its neighbors, possibly a local op
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from darrm.errors import PlanError
 from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.noisy_max.label_cost import label_curve, label_estimate
 from darrm.noisy_max.noisy_law import WinningLaw
-from darrm.numerics import Array
 from darrm.numerics.integer_noise import POWERS, AsymmetricNoise
 from darrm.priors import Dirichlet, Prior, checked
 from darrm.util import checks
@@ -67,34 +67,28 @@ def best_shape(K: int, classes: int, prior: Prior | str | None = None, *, order:
         checks.fail("order", order, "one of darrm.loss.renyi.DEFAULT_ORDERS", "divergences are kept at these orders")
     belief = Dirichlet() if prior is None else checked(prior, classes)
     counts = belief.sample(K, classes, min(_DRAWS, max(1, _COUNTS // classes)), rng=np.random.default_rng(SEED))
-    place = _climb(counts, order, budget)
-    noise, cost = _certify_scale(place, order, budget)
+    noise, cost = _certify_scale(_climb(counts, order, budget), order, budget)
     draws = min(_FINAL_DRAWS, max(2, 8 * _COUNTS // classes))
     counts = belief.sample(K, classes, draws, rng=np.random.default_rng(SEED + 1))
-    hits = _accuracy(noise, counts)
-    gained = hits - _accuracy(_scaled(_GAUSSIAN, order, cost), counts)
-    return BestShape(
-        noise, cost, float(hits.mean()), float(gained.mean()), float(gained.std(ddof=1) / np.sqrt(gained.size))
-    )
+    hits = WinningLaw(noise).right(counts)
+    gained = hits - WinningLaw(_scaled(_GAUSSIAN, order, cost)).right(counts)
+    error = float(gained.std(ddof=1) / np.sqrt(gained.size))
+    return BestShape(noise, cost, float(hits.mean()), float(gained.mean()), error)
 
 
 def _climb(counts: NDArray[np.int64], order: float, budget: float) -> _Place:
-    known: dict[_Place, float] = {}
-
+    @cache
     def value(place: _Place) -> float:
-        inside = all(0 <= one < size for one, size in zip(place, (len(POWERS), _RATIOS.size, len(POWERS)), strict=True))
-        if place not in known:
-            known[place] = float(_accuracy(_scaled(place, order, budget), counts).mean()) if inside else 0.0
-        return known[place]
+        if not all(0 <= one < size for one, size in zip(place, (len(POWERS), _RATIOS.size, len(POWERS)), strict=True)):
+            return 0.0
+        return float(WinningLaw(_scaled(place, order, budget)).right(counts).mean())
 
     best = _GAUSSIAN
     for step in (2, 1):
         while True:
-            near = [
-                (best[0] + step * p, best[1] + step * ratio, best[2] + step * q)
-                for p, ratio, q in ((1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1))
-            ]
-            better = max(near, key=value)
+            p, ratio, q = best
+            near = [(p + d, ratio, q) for d in (step, -step)] + [(p, ratio + d, q) for d in (step, -step)]
+            better = max([*near, (p, ratio, q + step), (p, ratio, q - step)], key=value)
             if value(better) <= value(best):
                 break
             best = better
@@ -129,7 +123,3 @@ def _certify_scale(place: _Place, order: float, budget: float) -> tuple[Asymmetr
             return noise, cost
         noise = _shaped(place, noise.right * math.sqrt(min(4.0, cost / budget)) * _MARGIN)
     raise PlanError(f"no scale of asymmetric noise was certified to cost at most {budget:g} at order {order:g}")
-
-
-def _accuracy(noise: AsymmetricNoise, counts: NDArray[np.int64]) -> Array:
-    return WinningLaw(noise).right(counts)

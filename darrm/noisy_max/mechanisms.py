@@ -11,6 +11,7 @@ the left tail as well.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,21 +87,26 @@ class NoisyMax(LabelMechanism):
         raise NotImplementedError
 
     @property
+    def is_continuous(self) -> bool:
+        """Whether the noise is continuous."""
+        return self.noise == "continuous"
+
+    @property
     def guarantee(self) -> RenyiCurve:
         """The Rényi curve of one label, for any votes and any number of classes.
 
         With continuous noise it is that of both noisy counts, λt²/σ² [P, Proposition 8] or that of any (2γt, 0).
         """
-        curve = counts_curve if self.noise == "continuous" else label_curve
+        curve = counts_curve if self.is_continuous else label_curve
         return curve(self.law, moved=self.reached)
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
         """Return the cost of ``queries`` answers, for any votes."""
-        profile = None if self.noise == "continuous" else label_profile(self.law, moved=self.reached)
+        profile = None if self.is_continuous else label_profile(self.law, moved=self.reached)
         return PrivacyCost(self.words, renyi=self.guarantee, profile=profile, count=queries, reached=self.reached)
 
     def _amplify(self, cost: PrivacyCost, voters: Voters, classes: int, sampling: Subsampling) -> PrivacyCost:
-        if self.noise == "continuous":
+        if self.is_continuous:
             return cost
         rate, curve = rate_of(sampling), None
         if is_law_a_gamma(classes) and is_exact_of_two(self.law, voters.K):  # a law of the number of ones
@@ -116,29 +122,13 @@ class NoisyMax(LabelMechanism):
 
     def draw(self, rng: np.random.Generator | None) -> Draw:
         """Return a function that draws a number of noises, from the operating system unless ``rng`` is given."""
-        return noise_draws(self.law, rng, continuous=self.noise == "continuous")
+        return noise_draws(self.law, rng, continuous=self.is_continuous)
 
 
 @dataclass(frozen=True)
 class GNMax(NoisyMax):
     """Release the class with the largest count plus Gaussian noise [P, Section 4.1].
 
-    Parameters
-    ----------
-    sigma
-        σ > 0, the standard deviation of the noise on each count, in votes; at least ½ for discrete noise.
-    noise
-        ``"discrete"`` (exact whole numbers, for releases) or ``"continuous"`` (the paper's, needs ``rng=``).
-    reached
-        How many votes one person may move, at least 1.
-
-    Raises
-    ------
-    ValueError
-        If σ or the noise's name is out of range.
-
-    Examples
-    --------
     >>> aggregator = GNMax(sigma=40.0)
     >>> round(aggregator.guarantee.convert(1e-5).epsilon, 4)
     0.1103
@@ -147,9 +137,9 @@ class GNMax(NoisyMax):
     [0, 1]
     """
 
-    sigma: float
-    noise: str = "discrete"
-    reached: int = 1
+    sigma: float  # σ > 0, the standard deviation of the noise on each count, in votes; at least ½ for discrete noise
+    noise: str = "discrete"  # exact whole numbers, for releases, or "continuous": the paper's, needs ``rng=``
+    reached: int = 1  # t ≥ 1, how many votes one person may move
 
     def __post_init__(self) -> None:
         check_noise(self.sigma, self.noise)
@@ -170,21 +160,12 @@ class GNMax(NoisyMax):
 class LNMax(NoisyMax):
     """Release the class with the largest count plus Laplace noise of scale 1/γ [P17, Section 2.1].
 
-    Parameters
-    ----------
-    gamma
-        γ > 0, the inverse scale of the noise on each count, per vote.
-    noise, reached
-        As for `GNMax`; an answer is (2γ, 0)-private for each vote that a person may move.
-
-    Examples
-    --------
     >>> LNMax(gamma=0.05).privacy_cost(100).guarantee
     PrivacyParams(epsilon=0.1, delta=0)
     """
 
-    gamma: float
-    noise: str = "discrete"
+    gamma: float  # γ > 0, per vote: an answer is (2γ, 0)-private for each vote that a person may move
+    noise: str = "discrete"  # or "continuous", as for `GNMax`
     reached: int = 1
 
     def __post_init__(self) -> None:
@@ -214,26 +195,12 @@ class LNMax(NoisyMax):
 class AsymmetricMax(NoisyMax):
     """Release the class with the largest count plus asymmetric noise.
 
-    Parameters
-    ----------
-    noise
-        The law, of a deviation of at most 1,024 votes; `darrm.noisy_max.best_shape.best_shape` finds one.
-    reached
-        t, how many votes one person may move.
-
-    Raises
-    ------
-    ValueError
-        If the noise is too wide, or ``reached`` is no positive integer.
-
-    Examples
-    --------
     >>> aggregator = AsymmetricMax(AsymmetricNoise(right=40.0, left=80.0, right_power=3.0, left_power=3.0))
     >>> aggregator.release(Votes.of_counts([[250, 0, 0], [0, 250, 0]])).tolist()
     [0, 1]
     """
 
-    noise: AsymmetricNoise
+    noise: AsymmetricNoise  # of a deviation of at most 1,024 votes; `darrm.noisy_max.best_shape` finds one
     reached: int = 1
 
     def __post_init__(self) -> None:
@@ -262,28 +229,23 @@ def noise_draws(law: IntegerNoise, rng: np.random.Generator | None, *, continuou
                 "continuous noise needs rng=: floating-point noise is inexact and for experiments only. "
                 'Use noise="discrete" for a release'
             )
-        generator = rng
         if isinstance(law, DiscreteLaplace):
-            return lambda size: generator.laplace(scale=1.0 / law.gamma, size=size)
-        return lambda size: generator.normal(scale=law.deviation, size=size)
+            return partial(rng.laplace, 0.0, 1.0 / law.gamma)
+        return partial(rng.normal, 0.0, law.deviation)
     if law.deviation <= WIDEST:
-        sampler, source = ExactInversion(law), bytes_from(rng)
-        return lambda size: sampler.draw(size, source=source)
+        return partial(ExactInversion(law).draw, source=bytes_from(rng))
     below = uniform_below(rng)
     if isinstance(law, DiscreteLaplace):
-        scale = 1 / exact_number("gamma", law.gamma)
-        return lambda size: discrete_laplace(scale, size, below)
-    variance = exact_number("sigma", law.deviation) ** 2
-    return lambda size: discrete_gaussian(variance, size, below)
+        return partial(discrete_laplace, 1 / exact_number("gamma", law.gamma), below=below)
+    return partial(discrete_gaussian, exact_number("sigma", law.deviation) ** 2, below=below)
 
 
 def noisy_argmax(counts: NDArray[np.int64], draw: Draw, rng: np.random.Generator | None) -> NDArray[np.int64]:
     """Find the largest noisy count of each row, ties at random, a block of rows at a time."""
-    queries, classes = counts.shape
-    rows = max(1, DRAWS_AT_ONCE // classes)
+    rows = max(1, DRAWS_AT_ONCE // counts.shape[1])
     below = uniform_below(rng)
-    labels = np.empty(queries, dtype=np.int64)
-    for start in range(0, queries, rows):
+    labels = np.empty(len(counts), dtype=np.int64)
+    for start in range(0, len(counts), rows):
         block = counts[start : start + rows]
         labels[start : start + rows] = _largest(block + draw(block.size).reshape(block.shape), below)[0]
     return labels

@@ -74,25 +74,9 @@ _KINDS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
 class NoisyMaximum:
     """A mechanism that releases labels of given voters on a given number of classes.
 
-    Parameters
-    ----------
-    mechanism
-        Its ``reached`` is at least that of the voters, and its noise is discrete.
-    voters
-        The voters.
-    classes
-        C ≥ 2, the number of classes, or ``"open"``.
-    threshold
-        For open-set answers: the noisy votes that an answer needs, at least 1.
+    `ValueError` if one person influences more of the voters than the mechanism is private for, if its noise is
+    continuous, or if a threshold is given for listed classes or missing for open-set answers.
 
-    Raises
-    ------
-    ValueError
-        If one person influences more of the voters than the mechanism is private for, or a threshold is given for
-        listed classes or missing for open-set answers.
-
-    Examples
-    --------
     >>> teachers = Voters(50, PrivacyParams("inf"), overlap=1)
     >>> aggregator = NoisyMaximum(GNMax(40.0), teachers, classes=3)
     >>> NoisyMaximum.from_json(aggregator.to_json()) == aggregator
@@ -105,8 +89,8 @@ class NoisyMaximum:
 
     mechanism: Mechanism
     voters: Voters
-    classes: int
-    threshold: int | None = None
+    classes: int  # C ≥ 2, or "open"
+    threshold: int | None = None  # for open-set answers: the noisy votes that an answer needs, at least 1
 
     def __post_init__(self) -> None:
         checks.instance(Voters, voters=self.voters, advice="write Voters(K, each)")
@@ -129,9 +113,8 @@ class NoisyMaximum:
         checks.integer_at_least(1, most=MOST_THRESHOLD, threshold=self.threshold, advice=advice)
         object.__setattr__(self, "threshold", int(self.threshold or 0))
         if not isinstance(self.mechanism, NoisyMax):
-            checks.fail(
-                "mechanism", type(self.mechanism).__name__, "GNMax, LNMax or AsymmetricMax for open-set answers"
-            )
+            kind = type(self.mechanism).__name__
+            checks.fail("mechanism", kind, "GNMax, LNMax or AsymmetricMax for open-set answers")
         check_width(self.mechanism.law)
         if self.voters.sampled is not None:
             checks.fail("voters", checks.Found("resampled"), "the same for every open question", "leave --sampled out")
@@ -200,12 +183,12 @@ class NoisyMaximum:
     def from_json(cls, data: Json) -> NoisyMaximum:
         """Read the data of `to_json`; `TableError` if a field is missing, malformed, or unknown."""
         with reading("file"):
-            stored, voters = data["mechanism"], Voters.from_json(data["voters"])
+            stored = data["mechanism"]
             kind, names = _KINDS[stored["kind"]]
             values = {name: _parameter(stored, name) for name in names}
             described = {"noise": AsymmetricNoise(**values)} if kind is AsymmetricMax else values
             mechanism = kind(reached=stored["reached"], **described)
-            maximum = cls(mechanism, voters, data["classes"], data.get("threshold"))
+            maximum = cls(mechanism, Voters.from_json(data["voters"]), data["classes"], data.get("threshold"))
             # unknown fields, other types and numbers beyond float precision would change when written again
             if maximum.to_json() != data:
                 raise TableError("file", f"it is no {FORMAT!r} of this version")
@@ -258,9 +241,11 @@ def least_threshold(noise: IntegerNoise, allowed: float, *, moved: int = 1) -> i
     """
     if not allowed > 2.0 * moved * _LEAST:
         checks.fail("allowed", allowed, f"above {2.0 * moved * _LEAST:g}", "a threshold needs a delta")
-    return last_allowed_integer(
-        lambda threshold: vanishing(noise, threshold, moved=moved) <= allowed, inside=MOST_THRESHOLD, outside=0
-    )
+
+    def hides(threshold: int) -> bool:
+        return vanishing(noise, threshold, moved=moved) <= allowed
+
+    return last_allowed_integer(hides, inside=MOST_THRESHOLD, outside=0)
 
 
 _laws = lru_cache(maxsize=64)(TwoClasses)

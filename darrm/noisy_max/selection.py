@@ -47,8 +47,8 @@ _CELLS = 2048  # of the smaller half of a probability: the bound is within one p
 Coins = Callable[[NDArray[np.int64]], NDArray[np.bool_]]  # toss one coin of probability e_c for each lag in votes
 
 
-def exponential_label_curve(epsilon: float, *, moved: int = 1, rate: float = 1.0) -> RenyiCurve:
-    """Compute the Rényi curve of the exponential mechanism whose answers are (ε, 0)-private for one moved vote.
+def exponential_label_curve(epsilon: float, *, rate: float = 1.0) -> RenyiCurve:
+    """Compute the Rényi curve of the exponential mechanism whose answers are (ε, 0)-private.
 
     With a ``rate`` below 1 the votes move with that probability only.
 
@@ -59,23 +59,23 @@ def exponential_label_curve(epsilon: float, *, moved: int = 1, rate: float = 1.0
     [0.2402, 0.7353]
     """
     checks.positive(epsilon=epsilon)
-    checks.integer_at_least(1, moved=moved)
-    total = moved * epsilon
-    if total < _TINY_EPSILON:
-        return RenyiCurve.of_pure(total)
+    if epsilon < _TINY_EPSILON:
+        return RenyiCurve.of_pure(epsilon)
     if rate < 1.0:
-        return _subsampled_curve(total, rate).minimum(RenyiCurve.of_pure(amplified_pure(total, rate)))
+        return _subsampled_curve(epsilon, rate).minimum(RenyiCurve.of_pure(amplified_pure(epsilon, rate)))
 
     def value_at(orders: Array) -> Array:
         less = orders - 1.0
         with np.errstate(over="ignore"):
-            u = np.clip((1.0 / -np.expm1(-total) - less / np.expm1(less * total)) / orders, 1e-300, 1.0)
+            u = np.clip((1.0 / -np.expm1(-epsilon) - less / np.expm1(less * epsilon)) / orders, 1e-300, 1.0)
         # E r over e^{ε/2} and E r^{1−α} over e^{(α−1)ε/2}
-        logs = less * np.log1p(u * np.expm1(-total)) + np.log(u + (1.0 - u) * np.exp(-less * total)) + less * total
-        rounding = 2.0**-48 * (1.0 + less * total)
-        return np.asarray(np.minimum(np.maximum(logs, 0.0) + rounding, less * total) / less)
+        logs = (
+            less * np.log1p(u * np.expm1(-epsilon)) + np.log(u + (1.0 - u) * np.exp(-less * epsilon)) + less * epsilon
+        )
+        rounding = 2.0**-48 * (1.0 + less * epsilon)
+        return np.asarray(np.minimum(np.maximum(logs, 0.0) + rounding, less * epsilon) / less)
 
-    return RenyiCurve.of(value_at).minimum(RenyiCurve.of_pure(total))
+    return RenyiCurve.of(value_at).minimum(RenyiCurve.of_pure(epsilon))
 
 
 def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
@@ -97,8 +97,8 @@ def _subsampled_curve(epsilon: float, rate: float) -> RenyiCurve:
     return RenyiCurve.of(value_at)
 
 
-def exponential_label_profile(epsilon: float, *, moved: int = 1) -> PrivacyProfile:
-    """Compute the privacy profile of the exponential mechanism whose answers are (ε, 0)-private for one moved vote.
+def exponential_label_profile(epsilon: float) -> PrivacyProfile:
+    """Compute the privacy profile of the exponential mechanism whose answers are (ε, 0)-private.
 
     At x = 0, and for randomized response, the worst (ε, 0)-private mechanism:
 
@@ -106,12 +106,10 @@ def exponential_label_profile(epsilon: float, *, moved: int = 1) -> PrivacyProfi
     (0.2449, 0.4621)
     """
     checks.positive(epsilon=epsilon)
-    checks.integer_at_least(1, moved=moved)
-    total = moved * epsilon
-    if total < _TINY_EPSILON:
-        return PrivacyProfile((0.0, total), (total, 0.0))  # above ε/4, the chord of a convex function
-    grid = np.linspace(0.0, total, _POINTS)
-    deltas = np.expm1((grid - total) / 2.0) ** 2 / -np.expm1(-total) * (1.0 + 1e-12)
+    if epsilon < _TINY_EPSILON:
+        return PrivacyProfile((0.0, epsilon), (epsilon, 0.0))  # above ε/4, the chord of a convex function
+    grid = np.linspace(0.0, epsilon, _POINTS)
+    deltas = np.expm1((grid - epsilon) / 2.0) ** 2 / -np.expm1(-epsilon) * (1.0 + 1e-12)
     return PrivacyProfile(tuple(grid.tolist()), tuple(np.minimum(deltas, 1.0).tolist()))
 
 
@@ -119,8 +117,8 @@ def exponential_label_profile(epsilon: float, *, moved: int = 1) -> PrivacyProfi
 class _Selection(LabelMechanism):
     """Propose classes one after the other, and answer the first whose coin shows heads."""
 
-    epsilon: float
-    reached: int = 1
+    epsilon: float  # ε in (0, 700], the pure privacy of one answer
+    reached: int = 1  # t, how many votes one person may move
     proposes_again = False  # whether a class may be proposed twice
 
     def __post_init__(self) -> None:
@@ -152,9 +150,11 @@ class _Selection(LabelMechanism):
             numerators = (behind if fits else behind.astype(object)) * rate.numerator
             return bernoulli_exp(numerators, np.full_like(numerators, rate.denominator), below)
 
+        answers = np.empty(len(lags), dtype=np.int64)
         rows = max(1, DRAWS_AT_ONCE // lags.shape[1])
-        blocks = [self._select(lags[start : start + rows], coins, below) for start in range(0, len(lags), rows)]
-        return np.concatenate([np.empty(0, dtype=np.int64), *blocks])
+        for start in range(0, len(lags), rows):
+            answers[start : start + rows] = self._select(lags[start : start + rows], coins, below)
+        return answers
 
     def _select(self, lags: NDArray[np.int64], coins: Coins, below: UniformBelow) -> NDArray[np.int64]:
         answers = np.empty(len(lags), dtype=np.int64)
@@ -177,20 +177,6 @@ class _Selection(LabelMechanism):
 class ExponentialMechanism(_Selection):
     """Release a class with probability proportional to e^{ε·votes/(2t)} [MT07].
 
-    Parameters
-    ----------
-    epsilon
-        ε in (0, 700], the pure privacy of one answer.
-    reached
-        t, how many votes one person may move.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of its range.
-
-    Examples
-    --------
     >>> aggregator = ExponentialMechanism(0.5)
     >>> aggregator.guarantee
     PrivacyParams(epsilon=0.5, delta=0)
@@ -213,13 +199,6 @@ class ExponentialMechanism(_Selection):
 class PermuteAndFlip(_Selection):
     """Release the first class, in random order, whose coin of probability e^{−ε·lag/(2t)} shows heads [MS20].
 
-    Parameters
-    ----------
-    epsilon, reached
-        As for `ExponentialMechanism`.
-
-    Examples
-    --------
     >>> PermuteAndFlip(0.01, reached=2).privacy_cost(10)
     PrivacyCost(what='PermuteAndFlip(epsilon=0.01)', guarantee=PrivacyParams(epsilon=0.01, delta=0), renyi=…, count=10)
     """
