@@ -49,7 +49,7 @@ from darrm.problem import classes_in_words, is_open
 from darrm.release.debited import check_new_labels, receipt_path, recover, release_debited
 from darrm.release.delivery import check_answered
 from darrm.release.one_by_one import AnswerStream
-from darrm.release.partitions import release_surveyed, survey
+from darrm.release.partitions import survey
 from darrm.release.pipe import LineWriter, Questions, answer_lines
 from darrm.util import checks
 from darrm.util.extras import Untyped
@@ -337,7 +337,7 @@ def _release_files(
     found = survey(aggregator, votes, target, jobs=jobs, line=line, **reading)
     note = paying.note or note_of(votes, target)
     ledger = paying.open_ledger(aggregator, found.rows, note)
-    return ledger, release_surveyed(found, aggregator, ledger, note=note, jobs=jobs, line=line).rows
+    return ledger, found.release(ledger, note=note, jobs=jobs, line=line).rows
 
 
 def _release_whole(

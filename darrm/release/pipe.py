@@ -21,6 +21,7 @@ import select
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from darrm.release.one_by_one import AnswerStream
 from darrm.util import checks
 from darrm.votes import Votes
 from darrm.votes.labels_file import quoted
-from darrm.votes.vote_arrays import GONE, ClassLookup, VoteFormat, words_of
+from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, words_of
 from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, lines_of, value_blocks
 
 MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
@@ -119,7 +120,7 @@ class Questions:
         if self._ids:
             check_id(f"line {self._read}: the id of the question", question)
         votes = self._votes_of(self._read, fields)
-        if votes.is_open and votes.blanks == votes.voters:
+        if votes.voters in {votes.blanks, 0 if votes.missing is None else int(votes.missing[0])}:
             raise ValueError(f"line {self._read} has no vote at all: leave the question out")
         return votes, question
 
@@ -132,21 +133,15 @@ class Questions:
             few = len(fields) < self._voters in self._kinds
             advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
             raise ValueError(f"line {line} has {len(fields)} fields{after}, where a question has {allowed}{advice}")
-        if self._how.is_open:
-            vocabulary = self._how.vocabulary()
-            return Votes.of_columns(vocabulary.places_of([(line, fields)], "line", "field"), vocabulary)
-        words = self._words[kind]
+        how, vocabulary = replace(self._how, voters=self._voters), self._how.vocabulary()
+        words = vocabulary if how.is_open else self._words[kind]
         try:
-            (row,) = value_blocks([(line, fields)], words, words.code, "line", "field")
+            block = [*value_blocks([(line, fields)], words, "d" if kind == "counts" else "i", "line", "field")]
         except ValueError as error:
             advice = "; JSON arrays are read with --format json" if fields[0].lstrip()[:1] == "[" else ""
             raise ValueError(f"{error}{advice}") from error
-        if kind == "labels":
-            if (row == GONE).all():
-                raise ValueError(f"line {line} has no vote at all: leave the question out")
-            return Votes.from_codes(row, self._how.names, self._how.missing)
         try:
-            return Votes.of_counts(row, self._how.voters, self._how.names)
+            return Votes.of_table(VoteTable("answers" if how.is_open else kind, block, how, vocabulary))
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
 

@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.util.files import check_folder, check_regular
-from darrm.votes.answers import Normalize, Vocabulary
+from darrm.votes.answers import Vocabulary
 from darrm.votes.parquet_pages import check_pages
 from darrm.votes.vote_arrays import ClassLookup, VoteFormat
 from darrm.votes.votes_file import ALREADY_THERE, LABEL, Block, Ids, Names
@@ -130,11 +130,8 @@ class ParquetSchema:
 
     votes: tuple[str, ...]  # columns that hold votes: K of them for labels, C for counts
     keep: tuple[str, ...]  # columns that are copied to the output
-    voters: int | None  # K; None for counts without a stated K
-    classes: Names  # C whole numbers, or text
+    how: VoteFormat  # its voters are K, None for counts without a stated K; its classes are as the columns hold them
     source_format: str  # "labels", "counts", or "answers" (without classes)
-    normalize: Normalize = None  # the normalization of open-set answers
-    missing: str = "refuse"  # the rule for missing votes
     width: int = 0  # the number of votes in a column of lists, else 0
 
 
@@ -161,7 +158,7 @@ def schema_of(
         checks.fail("classes", names[:5], "whole numbers, or text", "a column of labels has one type")
     lists = _width_of_lists(path, votes[0], types[votes[0]]) if len(votes) == 1 else 0
     width = lists or len(votes)
-    are_words = are_texts and bool(ClassLookup(names).names)
+    are_words = are_texts and bool(ClassLookup(names).words)
     given = how.source_format(width, are_words=are_words)
     expected = len(names) if given == "counts" else width if how.voters is None else how.voters
     if width != expected:
@@ -169,8 +166,8 @@ def schema_of(
         advice = "name those that hold votes (--columns A,B,…), or others that do not (--keep ID)"
         one = "class" if given == "counts" else "voter"
         checks.fail("votes", found, f"{expected} columns, one a {one}", advice)
-    voters = how.voters if given == "counts" else width
-    schema = ParquetSchema(votes, keep, voters, names, given, how.normalize, how.missing, lists)
+    how = replace(how, voters=how.voters if given == "counts" else width, classes=names or how.classes)
+    schema = ParquetSchema(votes, keep, how, given, lists)
     check_types(path, schema)
     return schema
 
@@ -198,7 +195,7 @@ def check_types(path: Path, schema: ParquetSchema) -> tuple[int, tuple[str, ...]
         text = _is_text(kind) and schema.source_format != "counts"
         other = schema.source_format == "labels" and (types.is_boolean(kind) or types.is_null(kind))
         if not (text or ((number or other) and schema.source_format != "answers")):
-            listed = f", of the classes {', '.join(map(str, schema.classes[:5]))}" if schema.classes else ""
+            listed = f", of the classes {', '.join(map(str, schema.how.names[:5]))}" if schema.how.names else ""
             allowed = "numbers" if schema.source_format == "counts" else f"numbers or text{listed}"
             advice = "a column that is no vote is kept (--keep ID), or others are named (--columns A,B,…)"
             checks.fail(f"column {name[:_SHORT]!r} of {str(path)!r}", checks.Found(str(kind)[:_SHORT]), allowed, advice)
@@ -215,8 +212,8 @@ def value_batches(path: Path, schema: ParquetSchema, vocabulary: Vocabulary) -> 
     if schema.source_format == "answers":
         place_of, kind = vocabulary.__getitem__, np.dtype(np.int32)
     elif schema.source_format == "labels":
-        place_of = ClassLookup(schema.classes, schema.missing).index_of
-        kind = np.min_scalar_type(-len(schema.classes) - 1)
+        place_of = ClassLookup(schema.how.names, schema.how.missing).index_of
+        kind = np.min_scalar_type(-len(schema.how.names) - 1)
     for batch in record_batches(path, (*schema.votes, *schema.keep), schema.width):
         columns = [(name, batch.column(name)) for name in schema.votes]
         if schema.width:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,10 @@ from darrm.util import checks
 from darrm.util.progress import StatusLine
 from darrm.votes.answers import Vocabulary
 from darrm.votes.parquet_file import check_types, is_parquet, partitions_of, schema_of, texts_of, value_batches
-from darrm.votes.vote_arrays import ClassLookup, VoteFormat, as_typed, class_names, numbered, words_of
+from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, as_typed, class_names, words_of
 from darrm.votes.votes_file import (
     TABLES,
     Block,
-    Names,
     TextTable,
     Words,
     check_suffix,
@@ -25,21 +24,6 @@ from darrm.votes.votes_file import (
     naming,
     value_blocks,
 )
-
-
-@dataclass
-class VoteTable:
-    """The content of a file of votes; the vocabulary and the ids are complete when the blocks are read."""
-
-    source_format: str  # "labels", "counts" or "answers"
-    blocks: Iterable[Block]  # of rows: (n, K) indices of classes, (n, C) counts, or (n, K) columns of the vocabulary
-    names: Names  # of the classes; empty for open-set answers
-    width: int  # K, or C for counts
-    vocabulary: Vocabulary  # the strings of open-set answers
-    voter_names: tuple[str, ...] = ()  # the names of the columns of labels, if there are any
-    id_column: str | None = None
-    ids: Sequence[str] = ()
-    place: str = ""  # of row 0 in the file, for messages about counts
 
 
 def open_votes(
@@ -68,11 +52,11 @@ def open_votes(
         return _votes_of_array(load_npy(path, dimensions=2), how, line)
 
 
-def _lines(path: Path, what: str, several: Iterable[Block]) -> Iterator[Block]:
+def _lines(path: Path, what: str, blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield blocks of lines; `ValueError` names the file, also if it holds no query."""
     is_empty = True
     with naming(path, what):
-        for block in several:
+        for block in blocks:
             is_empty = False
             yield block
         if is_empty:
@@ -82,37 +66,36 @@ def _lines(path: Path, what: str, several: Iterable[Block]) -> Iterator[Block]:
 def _votes_of_text(table: TextTable, how: VoteFormat) -> VoteTable:
     is_comma, vocabulary = table.separator != ",", how.vocabulary()
     lookup = ClassLookup(how.names, how.missing, comma=is_comma)
-    kind = how.source_format(table.width, are_words=bool(lookup.names))
-    several: Iterator[Block]
-    if kind == "answers":
-        several = value_blocks(table.rows(), vocabulary, "i", "line", "field")
-    elif kind == "labels":
+    source_format = how.source_format(table.width, are_words=bool(lookup.words))
+    if source_format == "answers":
+        blocks = value_blocks(table.rows(), vocabulary, "i", "line", "field")
+    elif source_format == "labels":
         words_of(how.names)
-        table.find_header(lookup.names)
-        several = table.blocks(lookup)
+        table.find_header(lookup.words)
+        blocks = table.blocks(lookup)
     else:
         table.find_header(())
-        several, called = table.blocks(Words(comma=is_comma)), list(map(str, how.names))
-        if sorted(table.header) == sorted(called):  # columns in any order, by name
-            order = [table.header.index(name) for name in called]
-            several = (block[:, order] for block in several)
-    header = () if kind == "counts" else table.header
-    return VoteTable(kind, several, how.names, table.width, vocabulary, header, ids=table.ids)
+        blocks, names = table.blocks(Words(comma=is_comma)), list(map(str, how.names))
+        if sorted(table.header) == sorted(names):  # columns in any order, by name
+            order = [table.header.index(name) for name in names]
+            blocks = (block[:, order] for block in blocks)
+        return VoteTable("counts", blocks, how, ids=table.ids)
+    how = replace(how, voters=table.width)
+    return VoteTable(source_format, blocks, how, vocabulary, table.header, ids=table.ids)
 
 
 def _votes_of_array(matrix: Block, how: VoteFormat, line: StatusLine | None) -> VoteTable:
-    vocabulary, width = how.vocabulary(), matrix.shape[1]
-    kind = how.source_format(width, are_words=matrix.dtype.kind not in "biuf")
-    if kind == "answers":
+    width = matrix.shape[1]
+    source_format = how.source_format(width, are_words=matrix.dtype.kind not in "biuf")
+    if source_format == "answers":
         if matrix.dtype.kind != "U":
             raise ValueError(f"open answers are text, and its type is {matrix.dtype}")
-        rows = ((query, row.tolist()) for query, row in enumerate(matrix))
-        return VoteTable(kind, value_blocks(rows, vocabulary, "i", "query", "voter"), (), width, vocabulary)
-    if kind == "counts":
-        return VoteTable(kind, [matrix], numbered(width) if how.classes is None else how.names, width, vocabulary)
-    names = class_names(as_typed(2 if how.classes is None else how.classes, matrix))
-    places = ClassLookup(names, how.missing).blocks(matrix, line)
-    return VoteTable(kind, places, names, width, vocabulary)
+        vocabulary, rows = how.vocabulary(), ((query, row.tolist()) for query, row in enumerate(matrix))
+        return VoteTable(source_format, value_blocks(rows, vocabulary, "i", "query", "voter"), how, vocabulary)
+    if source_format == "counts":
+        return VoteTable(source_format, [matrix], how if how.classes is not None else replace(how, classes=width))
+    how = replace(how, voters=width, classes=class_names(as_typed(2 if how.classes is None else how.classes, matrix)))
+    return VoteTable(source_format, ClassLookup(how.names, how.missing).blocks(matrix, line), how)
 
 
 def _open_parquet(path: Path, how: VoteFormat, columns: Sequence[str] | None, id_column: str | None) -> VoteTable:
@@ -135,7 +118,7 @@ def _open_parquet(path: Path, how: VoteFormat, columns: Sequence[str] | None, id
 
     names = () if schema.width or schema.source_format == "counts" else schema.votes
     place = f" (in {str(path)!r})"
-    return VoteTable(schema.source_format, blocks(), schema.classes, width, vocabulary, names, id_column, ids, place)
+    return VoteTable(schema.source_format, blocks(), schema.how, vocabulary, names, id_column, ids, place)
 
 
 def read_survey(
@@ -167,5 +150,5 @@ def load_matrix(path: Path, line: StatusLine | None = None) -> Block:
             return load_npy(path, dimensions=2)
         table = TextTable(path, line)
         table.find_header(())
-        several = table.blocks(Words())
-    return np.concatenate(list(_lines(path, "votes", several)))
+        blocks = table.blocks(Words())
+    return np.concatenate(list(_lines(path, "votes", blocks)))

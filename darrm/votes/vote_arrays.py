@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, NoReturn
@@ -84,7 +84,9 @@ def _check_name(name: Any) -> None:  # noqa: ANN401 (any object)
     if isinstance(name, str):
         if not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
             checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
-    elif not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biuf" or not abs(name) < _LEAST_LARGE:
+    elif (
+        not isinstance(name, _NAMES) or np.asarray(name).dtype.kind not in "biuf" or not abs(float(name)) < _LEAST_LARGE
+    ):
         checks.fail("classes", name, "text or numbers below 2^53", "labels are kept in files")
 
 
@@ -163,6 +165,20 @@ def words_of(names: Names) -> tuple[str, ...]:
     return words
 
 
+@dataclass
+class VoteTable:
+    """Votes as arrays, from a file, an array or a line; vocabulary and ids are complete when the blocks are read."""
+
+    source_format: str  # "labels", "counts" or "answers"
+    blocks: Iterable[Block]  # of rows: (n, K) indices of classes, (n, C) counts, or (n, K) columns of the vocabulary
+    how: VoteFormat  # its voters are K, for counts None if unknown
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)  # the strings of open-set answers
+    voter_names: tuple[str, ...] = ()  # the names of the columns of labels, if there are any
+    id_column: str | None = None
+    ids: Sequence[str] = ()
+    place: str = ""  # of row 0 in the file, for messages about counts
+
+
 class ClassLookup(Words):
     """The index of the class that a vote names; −1 for a missing vote. `ValueError` for other votes.
 
@@ -197,13 +213,13 @@ class ClassLookup(Words):
         return {number: index for number, index in numbers.items() if number not in ambiguous}
 
     @cached_property
-    def names(self) -> Names:
+    def words(self) -> tuple[str, ...]:
         """The names of the classes as texts; empty if all of them are numbers."""
         return tuple(map(str, self.classes)) if len(self._numbers) < len(self.classes) else ()
 
     @cached_property
     def _truths(self) -> dict[str, int]:
-        named = {word.casefold(): index for word, index in self._texts.items()} if self.names else {}
+        named = {word.casefold(): index for word, index in self._texts.items()} if self.words else {}
         named = named if len(named) == len(self._texts) else {}
         truths = {word: named.get(word, self._numbers.get(number)) for word, number in (("false", 0), ("true", 1))}
         return {word: index for word, index in truths.items() if index is not None}
@@ -294,9 +310,9 @@ class ClassLookup(Words):
         if is_missing_word(word):
             advice = f"so leave other queries out, or {OR_A_COIN}"
             raise ValueError(f"the vote is missing ({word!r}): every voter must answer every query, {advice}")
-        if not self.names and self.number(word) is None:
+        if not self.words and self.number(word) is None:
             raise ValueError(f"{shown([word])} is no number; name classes that are words (--classes A,B)")
-        more = "" if self.names else f": {self._advice_on(self.number(word))}"
+        more = "" if self.words else f": {self._advice_on(self.number(word))}"
         raise ValueError(f"{shown([word])} is none of the classes {shown(tuple(map(str, self.classes)))}{more}")
 
     def _refuse_entry(self, vote: Any, voter: int, query: int) -> NoReturn:  # noqa: ANN401 (an entry of an array)

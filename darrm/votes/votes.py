@@ -42,7 +42,7 @@ from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine
 from darrm.votes.answers import Normalize, Vocabulary
 from darrm.votes.parquet_file import ParquetSchema, value_batches
-from darrm.votes.reading import VoteTable, open_votes, read_survey
+from darrm.votes.reading import open_votes, read_survey
 from darrm.votes.sparse_counts import (
     SparseCounts,
     check_counts,
@@ -65,6 +65,7 @@ from darrm.votes.vote_arrays import (
     ClassLookup,
     Places,
     VoteFormat,
+    VoteTable,
     check_size,
     class_names,
     complete_array,
@@ -102,15 +103,15 @@ class Votes:
     classes
         The names of the C ≥ 2 classes, 0 … C − 1 by default; empty for open-set answers.
     source_format
-        ``"labels"``, ``"counts"`` or ``"answers"``: the kind of input.
+        The kind of input: ``"labels"``, ``"counts"`` or ``"answers"``.
     missing
         (Q,) the number of missing votes of each query; None if there are none.
     vocabulary
-        Open-set answers: the strings, in the order of the columns of `sparse`, then None for missing answers.
+        The strings of open-set answers by the columns of `sparse`, then None for missing answers.
     normalized
-        The normalization of open-set answers as text; empty for none.
+        The normalization of open-set answers.
     voter_names
-        The names of the columns in the file of labels; empty if there are none.
+        The names of the columns of labels in a file, if there are any.
     ids
         The name of the column of ids, and the id of each query; None if there is none.
 
@@ -136,11 +137,14 @@ class Votes:
     __setstate__ = checks.set_read_only
 
     def __post_init__(self) -> None:
-        # copy before making read-only
-        held = self._counts
-        counts = check_counts(held) if is_sparse(held) else whole_numbers(complete_array("vote counts", held))
+        is_open = self.source_format == "answers"
         checks.one_of((*LAYOUTS[1:], "answers"), source_format=self.source_format)
-        names = self._open_names() if self.source_format == "answers" else class_names(self.classes)
+        if is_open and (not is_sparse(self._counts) or self.classes != () or self.missing is not None):
+            allowed = "sparse counts without classes and without missing votes"
+            checks.fail("open answers", checks.Found("others"), allowed)
+        given: Any = self._counts
+        counts = check_counts(given) if is_sparse(given) else whole_numbers(complete_array("vote counts", given))
+        names = self._checked_vocabulary() if is_open else class_names(self.classes)
         if len(names) != counts.shape[1]:
             checks.fail("classes", len(names), f"the number of columns of the counts, {counts.shape[1]}")
         if not is_sparse(counts) and counts.size and counts.min() < 0:
@@ -148,25 +152,14 @@ class Votes:
             advice = f"row {row} is wrong; a count is the number of voters who chose a class"
             checks.fail("vote counts", int(counts[row].min()), "at least 0", advice)
         checks.integer_at_least(1, voters=self.voters, advice="K, how many answer each query; names go to classes=")
-        missing = None if self.missing is None else self._missing_of(counts.shape[0])
-        sums = counts.sum(axis=1) if is_sparse(counts) else row_sums(counts)
-        sums = sums if missing is None else sums + missing
+        missing = self._checked_missing(counts.shape[0])
+        sums = (counts.sum(axis=1) if is_sparse(counts) else row_sums(counts)) + (0 if missing is None else missing)
         if np.any(sums != self.voters):
             row = int(np.argmax(sums != self.voters))
             advice = "every voter must answer every query; for labels, a column a voter, say Votes.of_labels"
             checks.fail(f"the sum of row {row} of the vote counts", int(sums[row]), f"K = {self.voters}", advice)
-        classes, vocabulary = ((), names) if self.source_format == "answers" else (names, ())
-        self._hold(_counts=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
-
-    def _open_names(self) -> tuple[str | None, ...]:
-        if not is_sparse(self._counts) or self.classes != () or self.missing is not None:
-            allowed = "sparse counts without classes and without missing votes"
-            checks.fail("open answers", checks.Found("others"), allowed)
-        said, words = self.vocabulary[: self.strings], Vocabulary()
-        words.places_of([(0, said)] if said else [])
-        if len(words) != len(said) or any(word is not None for word in self.vocabulary[len(said) :]):
-            checks.fail("vocabulary", checks.Found("others"), "different strings, and None after them")
-        return self.vocabulary
+        classes, vocabulary = ((), names) if is_open else (names, ())
+        self._set(_counts=counts, missing=missing, voters=int(self.voters), classes=classes, vocabulary=vocabulary)
 
     @property
     def strings(self) -> int:
@@ -178,7 +171,16 @@ class Votes:
         """The number of missing open-set answers."""
         return int(np.count_nonzero(self.sparse.indices >= self.strings)) if self.is_open else 0
 
-    def _missing_of(self, queries: int) -> NDArray[np.int64]:
+    def _checked_vocabulary(self) -> tuple[str | None, ...]:
+        words, vocabulary = self.vocabulary[: self.strings], Vocabulary()
+        vocabulary.places_of([(0, words)] if words else [])
+        if len(vocabulary) != len(words) or any(word is not None for word in self.vocabulary[len(words) :]):
+            checks.fail("vocabulary", checks.Found("others"), "different strings, and None after them")
+        return self.vocabulary
+
+    def _checked_missing(self, queries: int) -> NDArray[np.int64] | None:
+        if self.missing is None:
+            return None
         missing = np.array(self.missing)
         if missing.shape != (queries,) or missing.dtype.kind not in "iu" or np.any(missing < 0):
             found = checks.Found(f"shape {missing.shape}, type {missing.dtype}")
@@ -187,7 +189,8 @@ class Votes:
             checks.fail("missing", checks.Found("some"), "None, or about labels", "counts do not say whose are missing")
         return missing.astype(np.int64)
 
-    def _hold(self, **attributes: Untyped) -> None:
+    def _set(self, **attributes: Untyped) -> None:
+        """Set attributes; their arrays are made read-only."""
         for name, value in attributes.items():
             for array in (value.data, value.indices, value.indptr) if is_sparse(value) else [value]:
                 if isinstance(array, np.ndarray):
@@ -196,20 +199,19 @@ class Votes:
             object.__setattr__(self, name, None if is_none else value)
 
     @classmethod
-    def _made(cls, **attributes: object) -> Votes:
+    def _unchecked(cls, **attributes: object) -> Votes:
         """Return votes from new arrays, without a check or a copy."""
         votes = object.__new__(cls)
-        votes._hold(**attributes)
+        votes._set(**attributes)
         return votes
 
-    @classmethod
-    def _made_like(cls, votes: Votes, **changes: object) -> Votes:
-        """Return the same votes with other values of some attributes, unchecked."""
-        return cls._made(**{**{field.name: getattr(votes, field.name) for field in fields(votes)}, **changes})
+    def _with(self, **changes: object) -> Votes:
+        """Return these votes with new values of some attributes, without a check or a copy."""
+        return self._unchecked(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     def called(self, names: Names) -> Votes:
         """Return the same votes with other names of the classes, as `class_names` returns them."""
-        return self._made_like(self, classes=names)
+        return self._with(classes=names)
 
     @classmethod
     def of_labels(
@@ -259,30 +261,42 @@ class Votes:
             one = matrix.ndim == 1 and matrix.size > 0
             advice = f"reshape one query to (1, {matrix.size})" if one else "one row is one query, one column a voter"
             checks.fail("votes", matrix.shape, "of shape (queries, voters)", advice)
-        names = class_names(2 if classes is None else classes)
-        VoteFormat(missing=missing)
-        places = ClassLookup(names, missing).blocks(matrix, line)
-        return cls._of_blocks(places, names, matrix.shape[1], missing)
+        how = VoteFormat(matrix.shape[1], class_names(2 if classes is None else classes), missing=missing)
+        return cls.of_table(VoteTable("labels", ClassLookup(how.names, missing).blocks(matrix, line), how))
 
     @classmethod
-    def from_codes(cls, places: Places, names: Names, missing: str = "refuse") -> Votes:
-        """Count (n, K) indices of classes, with −1 for a missing vote."""
-        return cls._of_blocks([places], names, places.shape[1], missing)
+    def of_table(cls, table: VoteTable) -> Votes:
+        """Count the votes that a file, an array or a line holds."""
+        if table.source_format == "answers":
+            votes = cls.of_columns(np.concatenate([*table.blocks]), table.vocabulary)
+        elif table.source_format == "labels":
+            votes = cls._of_places(table.blocks, table.how)
+        else:
+            try:
+                blocks = [*table.blocks]
+                counts = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)  # a mapped file is not copied
+                votes = cls.of_counts(counts, table.how.voters, table.how.names)
+            except ValueError as error:
+                raise ValueError(f"{error}{table.place}") from error
+        ids = None if table.id_column is None else (table.id_column, tuple(table.ids))
+        return votes._with(ids=ids, voter_names=table.voter_names)  # noqa: SLF001 (of this class)
 
     @classmethod
-    def _of_blocks(cls, several: Iterable[Places], names: Names, voters: int, missing: str) -> Votes:
+    def _of_places(cls, blocks: Iterable[Places], how: VoteFormat) -> Votes:
         """Count blocks of (n, K) checked indices of classes."""
-        parts, absent, rows, is_long = list[Untyped](), list[Labels](), 0, len(names) > MOST_DENSE
-        for places in chain([np.empty((0, voters), dtype=np.int32)], several):
-            parts.append(count_codes(places, len(names)) if is_long else count_places(places, len(names)))
-            if missing == "coin":
+        voters, classes, is_long = how.voters or 0, len(how.names), len(how.names) > MOST_DENSE
+        parts, absent, rows = list[Untyped](), list[Labels](), 0
+        for places in chain([np.empty((0, voters), dtype=np.int32)], blocks):
+            parts.append(count_codes(places, classes) if is_long else count_places(places, classes))
+            if how.missing == "coin":
                 absent.append(np.count_nonzero(places == GONE, axis=1))
             rows += len(places)
             if not is_long:
-                check_size(rows, len(names))
+                check_size(rows, classes)
         counts = stack(parts) if is_long else np.concatenate(parts, dtype=np.int64, casting="unsafe")
-        total = np.concatenate(absent, dtype=np.int64, casting="unsafe") if missing == "coin" else None
-        return cls._made(_counts=counts, missing=total, voters=voters, classes=names, source_format="labels")
+        missing = np.concatenate(absent, dtype=np.int64, casting="unsafe") if absent else None
+        named = {"voters": voters, "classes": how.names, "source_format": "labels"}
+        return cls._unchecked(_counts=counts, missing=missing, **named)
 
     @classmethod
     def of_answers(
@@ -357,7 +371,7 @@ class Votes:
     def _open(cls, counts: SparseCounts, voters: int, vocabulary: Vocabulary, blanks: int = 0) -> Votes:
         words = (*vocabulary.columns, *[None] * blanks)
         named = {"classes": (), "vocabulary": words, "normalized": vocabulary.normalized}
-        return cls._made(_counts=counts, voters=voters, source_format="answers", **named)
+        return cls._unchecked(_counts=counts, voters=voters, source_format="answers", **named)
 
     @classmethod
     def _of_numbers(cls, rows: _Rows, numbers: _Rows, vocabulary: Vocabulary) -> Votes:
@@ -462,24 +476,8 @@ class Votes:
                 advice = "counts do not say whose votes are missing: give labels, one column a voter"
                 checks.fail("missing (--missing)", missing, "'refuse' for counts", advice)
             how = replace(how, layout="labels")
-        votes = cls._of_table(open_votes(Path(path), how, line=line, **chosen), how)
+        votes = cls.of_table(open_votes(Path(path), how, line=line, **chosen))
         return votes if voters is None or votes.source_format == "counts" else votes.of_voters(voters)
-
-    @classmethod
-    def _of_table(cls, table: VoteTable, how: VoteFormat) -> Votes:
-        if table.source_format == "labels":
-            votes = cls._of_blocks(table.blocks, table.names, table.width, how.missing)
-        elif table.source_format == "counts":
-            try:
-                several = [*table.blocks]
-                counts = several[0] if len(several) == 1 else np.concatenate(several)  # a mapped file is not copied
-                votes = cls.of_counts(counts, how.voters, table.names)
-            except ValueError as error:
-                raise ValueError(f"{error}{table.place}") from error
-        else:
-            votes = cls.of_columns(np.concatenate([*table.blocks]), table.vocabulary)
-        ids = None if table.id_column is None else (table.id_column, tuple(table.ids))
-        return cls._made_like(votes, ids=ids, voter_names=table.voter_names)
 
     @classmethod
     def read_survey(
@@ -560,13 +558,13 @@ class Votes:
         parts = [votes.ids for votes in several if votes.ids is not None]
         ids = (parts[0][0], tuple(chain(*(part[1] for part in parts)))) if len(names) == 1 and parts else None
         if first.is_open:
-            return cls._made_like(cls._concatenate_open(several), ids=ids)
+            return cls._concatenate_open(several)._with(ids=ids)  # noqa: SLF001 (of this class)
         kinds = {votes.source_format for votes in several}
         are_sparse = is_sparse(first._counts)  # noqa: SLF001 (of this class)
         counts = stack([v.sparse for v in several]) if are_sparse else np.concatenate([v.counts for v in several])
         missing = [np.zeros(v.queries, dtype=np.int64) if v.missing is None else v.missing for v in several]
         changes = {"source_format": "labels" if "labels" in kinds else "counts", "missing": np.concatenate(missing)}
-        return cls._made_like(first, _counts=counts, ids=ids, **changes)
+        return first._with(_counts=counts, ids=ids, **changes)  # noqa: SLF001 (of this class)
 
     @classmethod
     def _concatenate_open(cls, several: Sequence[Votes]) -> Votes:
@@ -581,7 +579,7 @@ class Votes:
             called += blanks[: len(votes.vocabulary) - len(called)]
             parts.append(renumber(votes.sparse, np.array(called, dtype=np.int32), len(columns) + most))
         vocabulary = (*columns, *[None] * most)
-        return cls._made_like(several[0], _counts=stack(parts), vocabulary=vocabulary)
+        return several[0]._with(_counts=stack(parts), vocabulary=vocabulary)  # noqa: SLF001 (of this class)
 
     def impute_missing(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
@@ -670,7 +668,7 @@ class Votes:
             raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
         missing = None if self.missing is None else self.missing[rows].copy()
         ids = None if self.ids is None else (self.ids[0], tuple(np.array(self.ids[1], dtype=object)[rows]))
-        return self._made_like(self, _counts=self._counts[rows].copy(), missing=missing, ids=ids)
+        return self._with(_counts=self._counts[rows].copy(), missing=missing, ids=ids)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
@@ -687,19 +685,12 @@ def vote_batches(path: Path, schema: ParquetSchema) -> Iterator[tuple[Votes, Unt
 
     `ValueError` names the file and the row of a bad vote.
     """
-    voters, vocabulary = schema.voters, Vocabulary(schema.normalize, schema.missing)
+    how, vocabulary = schema.how, schema.how.vocabulary()
     for values, first, batch in value_batches(path, schema, vocabulary):
-        if schema.source_format == "answers":
-            votes = Votes.of_columns(values, vocabulary)
-            vocabulary.forget()
-        elif schema.source_format == "labels":
-            votes = Votes.from_codes(values, schema.classes, schema.missing)
-        else:
-            try:
-                votes = Votes.of_counts(values, voters, schema.classes)
-            except ValueError as error:
-                raise ValueError(f"{str(path)!r}: {error} (row 0 is row {first:,} of the file)") from error
-            voters = votes.voters
+        place = f" (row 0 is row {first:,} of {str(path)!r})"
+        votes = Votes.of_table(VoteTable(schema.source_format, [values], how, vocabulary, place=place))
+        how = replace(how, voters=votes.voters)  # of counts without a stated K
+        vocabulary.forget()
         yield votes, batch
 
 

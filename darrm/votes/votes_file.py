@@ -104,13 +104,9 @@ def check_new(path: Path) -> None:
 
 
 class Words(dict[str, Any]):
-    """The values of the fields of a text, with a cache of bounded size.
-
-    ``code`` is the type of the values, as `array` names it; ``names`` are the classes that a field may name.
-    """
+    """The values of the fields of a text, with a cache of bounded size; ``code`` is their type, as `array` names it."""
 
     code = "d"
-    names: Names = ()
 
     def __init__(self, *, comma: bool = False) -> None:
         super().__init__()

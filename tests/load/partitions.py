@@ -22,7 +22,7 @@ from darrm.ledger.ledger import PrivacyLedger
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.release.partitions import release_surveyed, survey
+from darrm.release.partitions import survey
 from darrm.table.release import Release
 from darrm.util.extras import require
 from experiments import pages
@@ -94,7 +94,7 @@ def _release(folder: Path, kind: str, cluster: Any) -> dict[str, float]:
         jobs = 1 if cluster is None else None  # as many as the cluster has
         found = survey(aggregator, folder / kind, output, classes=NAMES.get(kind), jobs=jobs)
         middle = time.perf_counter()
-        release_surveyed(found, aggregator, ledger, jobs=jobs)
+        found.release(ledger, jobs=jobs)
         end, after = time.perf_counter(), _processor(cluster)
     return {
         "survey_seconds": middle - start,

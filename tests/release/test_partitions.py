@@ -461,15 +461,15 @@ def test_sizes_do_not_depend_on_labels(tmp_path: Path) -> None:
 
 
 def test_of_two_releases_at_once_one_pays_for_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, others = partitions._Partitions.release, []
+    draw, others = partitions._Run.release, []
 
     def overtaken(self: Any, file: Any) -> Any:
         """Another process gets the same file, and ends all of it, while this one draws."""
-        monkeypatch.setattr(partitions._Partitions, "release", draw)
+        monkeypatch.setattr(partitions._Run, "release", draw)
         others.append(release(folder))
         return draw(self, file)
 
-    monkeypatch.setattr(partitions._Partitions, "release", overtaken)
+    monkeypatch.setattr(partitions._Run, "release", overtaken)
     with pytest.raises(DeliveryError, match=r"exists already.*3 of 3 files are delivered"):
         release(folder)
     assert others[0].files == len(NAMES)
@@ -505,13 +505,13 @@ def test_a_file_that_changed_after_the_survey_stops_and_goes_on_when_it_is_back(
 
 
 def test_what_another_program_put_at_the_output_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, theirs = partitions._Partitions.release, folder / "labels" / NAMES[0]
+    draw, theirs = partitions._Run.release, folder / "labels" / NAMES[0]
 
     def meanwhile(*arguments: Any) -> Any:
         theirs.write_text("theirs")
         return draw(*arguments)
 
-    monkeypatch.setattr(partitions._Partitions, "release", meanwhile)
+    monkeypatch.setattr(partitions._Run, "release", meanwhile)
     with pytest.raises(ValueError, match=r"a.parquet' exists already: labels are paid for"):
         release(folder)
     assert theirs.read_text() == "theirs"

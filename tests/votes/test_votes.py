@@ -399,7 +399,7 @@ def test_a_csv_file_is_what_its_lines_say(parts: list[tuple[str, str]], names: t
         try:
             table = TextTable(path)
             lookup = ClassLookup(names)
-            table.find_header(lookup.names)
+            table.find_header(lookup.words)
             found = np.concatenate(list(table.blocks(lookup))).tolist()
         except ValueError as error:
             found = None if "line" in str(error) or "concatenate" in str(error) else str(error)
