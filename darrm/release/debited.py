@@ -192,12 +192,8 @@ def release_debited(
 
     Parameters
     ----------
-    aggregator
-        The mechanism.
-    votes
-        The votes on Q queries.
-    ledger
-        The ledger that pays.
+    aggregator, votes, ledger
+        The mechanism, the votes on Q queries, and the ledger that pays.
     note
         Text for the ledger's log.
     output
@@ -213,15 +209,11 @@ def release_debited(
     Raises
     ------
     ValueError
-        If the aggregator does not accept the votes, ``ledger`` is not a ledger, or ``output`` cannot be a new file;
-        nothing is debited.
-    BudgetExceededError
-        If the budget does not admit the queries; nothing is debited, and the labels are discarded.
-    LedgerError
-        If the ledger cannot be written; nothing is debited, and the labels are discarded.
+        If the aggregator does not accept the votes, or ``output`` cannot be a new file; nothing is debited.
+    BudgetExceededError, LedgerError
+        If the budget does not admit the queries, or the ledger cannot be written; nothing is debited.
     DeliveryError
-        If something failed, or was interrupted, after the debit: the labels wait in the ledger for `recover`, or are in
-        the output. The message says where.
+        If something failed after the debit: the message says where the labels are (`recover`).
 
     Examples
     --------
@@ -232,8 +224,6 @@ def release_debited(
     >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
     >>> release_debited(aggregator, Votes.of_labels([[1, 1, 0], [0, 0, 1]]), ledger=ledger, note="two questions")
     array([1, 0])
-    >>> round(ledger.spent.epsilon, 12)
-    0.6
     """
     destination = Destination() if output is None else FileDestination(output, line)
     # the aggregator refuses objects that are not votes
@@ -252,8 +242,6 @@ def check_links(file: Path, second: Path, output: Path) -> None:
 def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) -> Labels:
     """Write the labels of an entry that was paid for and not delivered, once, and pay nothing.
 
-    If ``output`` holds these labels already, because a process died after publishing, it stays as it is.
-
     Parameters
     ----------
     ledger
@@ -261,20 +249,17 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str]) 
     number
         The entry, as `PrivacyLedger.undelivered` lists it.
     output
-        A new .npy, .csv or .parquet file. Labels are in the order of the queries, without ids.
+        A new .npy, .csv or .parquet file, or one that holds these labels already, because a process died after
+        publishing. Labels are in the order of the queries, without ids.
 
-    Returns
-    -------
-    labels
-        (Q,) labels.
+    Returns the (Q,) labels.
 
     Raises
     ------
     ValueError
         If the entry is not undelivered, or ``output`` is another file.
     LedgerError
-        If the ledger cannot be read or written; the labels stay in the ledger, or, if they were published, ``recover``
-        to the same output succeeds later.
+        If the ledger cannot be read or written: ``recover`` to the same output later.
     """
     check_ledger(ledger)
     return recover_to(FileDestination(output), ledger, number)

@@ -3,8 +3,8 @@
 `deliver` is the only path from votes to released labels. A `Destination` is the place of the labels: memory, a file
 (`darrm.release.debited`), a stream (`darrm.release.one_by_one`), or Parquet files (`darrm.release.partitions`).
 
-1. *Prepare.* The destination checks the place of the labels: names, permissions, space. Nothing is paid.
-2. *Draw.* The aggregator draws the labels in memory. Bad votes raise here, and nothing is paid.
+1. *Prepare.* The destination checks the place of the labels: names, permissions, space.
+2. *Draw.* The aggregator draws the labels in memory. Bad votes raise here.
 3. *Debit and keep.* One transaction of the ledger debits the labels and keeps them.
 4. *Hand over.* The destination puts the labels in their place. A file also gets a receipt, NAME.receipt.json: the entry
    of the ledger, and the ledger's digest at that entry.
@@ -20,10 +20,8 @@ labels. *Proof.* (a) By (i) labels leave in step 4 only, after the commit of ste
 durable: it holds the debit and the labels, or neither. The ledger forgets them in step 5 only, and by (ii) they are in
 their place by then. (c) A query's labels are those that the ledger kept, and by (iii) they stay the same. ∎
 
-`tests/release/test_order.py` and `tests/release/test_kills.py` guard the theorem.
-
-The normalization of open-set answers is public; the note in the ledger's log names it. The ledger keeps open-set labels
-as text; the empty string, which no voter can give, means no answer.
+`tests/release/test_order.py` and `tests/release/test_kills.py` guard the theorem. The ledger's note names the public
+normalization of open-set answers. It keeps their labels as text; the empty string means no answer.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """Answer questions that arrive one by one: each answer is drawn, debited and kept before it is handed out.
 
-The answers on one ledger that belong together are a *stream*. They are numbered from 1 across processes: after a crash
-the next process counts on in the same ledger. A question acknowledges the answer before it: one transaction debits its
-label, keeps it, and drops the previous one.
+The answers on one ledger that belong together are a *stream*, numbered from 1 across processes. A question acknowledges
+the answer before it: one transaction debits its label, keeps it, and drops the previous one.
 
 *Theorem.* A stream is a `Destination` of `darrm.release.delivery`, and no number is paid for twice or has two labels.
 *Proof.* (i) Nothing is handed out before the debit. (ii) A label that was handed out stays in the ledger until the
@@ -11,14 +10,12 @@ keeps it. The debit compares, under the ledger's lock, the stream's last entry w
 on; if another process answered meanwhile, it debits nothing. So the entries of a stream are a chain, and the numbers of
 an entry begin where those of the previous one end. ∎ `tests/release/test_kills.py` guards it.
 
-The ledger keeps nothing of the votes; of a question it keeps the public id, if there is one. Callers match answers to
-questions by number: they number questions from 1 in the same order, and ask next the one after `AnswerStream.answered`.
+Of a question the ledger keeps the public id, if there is one. Callers match answers to questions by number: after a
+crash the next question is the one after `AnswerStream.answered`.
 
-**Adaptivity.** The next question may depend on all labels before it, and so may the number of questions. All of them
-are queries of one kind, and every bound of the accountant holds for adaptively chosen queries of one kind. A stream
-that ends early has spent no more than one that went on up to the budget. So ledgers of kinds ``one``, ``renyi`` and
-``adaptive`` pay for streams. A ledger of kinds ``planned`` does not: its numbers of queries are fixed before the first
-answer.
+**Adaptivity.** The next question, and their number, may depend on all labels before it: every bound of the accountant
+holds for adaptively chosen queries of one kind, and a stream that ends early has spent no more than one that went on
+to the budget. So ledgers of compositions ``one``, ``renyi`` and ``adaptive`` pay for streams, and ``planned`` does not.
 """
 
 from __future__ import annotations
@@ -69,8 +66,7 @@ def open_release(
     Raises
     ------
     ValueError
-        If ``table`` is not a mechanism, ``ledger`` is not a ledger or has composition ``planned``, or the name is not
-        printable text.
+        If an argument is not of this kind, or the name is not printable text.
     LedgerError
         If the ledger cannot be read.
 
@@ -143,7 +139,7 @@ class AnswerStream(StreamDestination):
         return self.ledger.queries_that_fit(self._charge, most=most)
 
     def answer(self, votes: Votes | ArrayLike, *, question: str = "") -> Untyped:
-        """Answer one question; asking acknowledges the previous label.
+        """Answer one question: return the name of a class, which the ledger keeps until the next question, or `close`.
 
         Parameters
         ----------
@@ -152,20 +148,13 @@ class AnswerStream(StreamDestination):
         question
             The public id of the question, for the ledger's log: at most `LONGEST_ID` printable characters.
 
-        Returns
-        -------
-        label
-            The name of a class. The ledger keeps it until the next question, or `close`.
-
         Raises
         ------
         ValueError
             If the aggregator does not accept the votes, the id is bad, labels wait (`waiting`), or another process
             answers the stream; nothing is debited.
-        BudgetExceededError
-            If the budget does not admit the question; nothing is debited.
-        LedgerError
-            If the ledger cannot be written; nothing is debited.
+        BudgetExceededError, LedgerError
+            If the budget does not admit the question, or the ledger cannot be written; nothing is debited.
         DeliveryError
             If something failed, or was interrupted, after the debit: the label waits in the ledger.
         """

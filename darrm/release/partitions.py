@@ -1,10 +1,10 @@
 """Release the labels of Parquet files: each file (a *partition*) is a delivery of its own, with its own debit.
 
 1. *Survey.* Read every file once: count its rows, check its votes, take its SHA-256. Bad votes and a budget that does
-   not admit all rows raise here. Nothing is drawn or paid.
-2. *Plan.* Write the survey to a private file next to the output, ``.NAME.release.json``.
-3. *Deliver.* For each file `darrm.release.delivery.deliver` draws the labels in memory, debits and keeps them,
-   publishes a file of the same name, and acknowledges.
+   not admit all rows raise here.
+2. *Plan.* Write the survey to ``.NAME.release.json`` next to the output. Only its owner can read it: digests of votes
+   allow guesses of votes.
+3. *Deliver.* For each file `darrm.release.delivery.deliver` publishes a file of labels with the same name.
 4. *Finish.* Write a receipt of the last entry next to the output, with the SHA-256 of each file. Remove the plan.
 
 *Theorem.* Let processes die at any moment, repeat and overlap, and let the same release run again until it ends. Every
@@ -14,9 +14,6 @@ ledger was not paid for, and is delivered. A file with undelivered labels in the
 with a delivered entry stays as it is; if its labels are gone, the release stops. The ledger refuses a second debit for
 a file with undelivered labels, and for a file that exists; so only one of two processes pays. ∎
 `tests/release/test_partitions.py` guards it.
-
-The plan holds digests of votes, which allow guesses of votes: only its owner can read it. The ledger holds nothing of
-the votes.
 """
 
 import json
@@ -156,10 +153,8 @@ def release_partitions(
     ------
     ValueError
         If the aggregator does not accept the votes, or the output cannot be created; nothing is debited.
-    BudgetExceededError
-        If the budget does not admit all rows; nothing is debited or drawn.
-    LedgerError
-        If the ledger cannot be written; nothing is debited or drawn.
+    BudgetExceededError, LedgerError
+        If the budget does not admit all rows, or the ledger cannot be written; nothing is debited or drawn.
     DeliveryError
         If anything failed after the first debit: the same call continues.
     """

@@ -1,16 +1,14 @@
 """Read questions on standard input and write answers on standard output, one per line (`darrm.release.one_by_one`).
 
 A question is a line of votes, as in a .csv file of votes, or a JSON array. An answer is a line ``number,label``, or a
-JSON object. Numbers are those of the stream: they continue after a restart.
+JSON object. Lines that have arrived together are answered together, with one debit. Each batch is checked, drawn,
+debited, written in one piece and, if the output is a file, synced.
 
-Lines that have arrived together are answered together, with one debit. Each batch is checked, drawn, debited, written
-in one piece and, if the output is a file, synced. The next batch drops its labels from the ledger.
-
-*Guarantee.* No question is paid for twice, and no number has two labels. An answer can be printed twice, with the same
-number and label: the last batch, if the process was killed before the next debit. No answer is lost: a batch stays in
-the ledger until the next one is debited. The end of the questions acknowledges the last batch only if the output is a
-file, a terminal or another device. A dead reader of a pipe or a socket also ends the
-questions. So there the last batch is printed again at the next start, unless ``--first`` shows that the caller has it.
+*Guarantee.* No question is paid for twice, and no number has two labels. No answer is lost: a batch stays in the ledger
+until the next one is debited. If the process is killed before, the batch is printed again, with the same numbers and
+labels. The end of the questions acknowledges the last batch only if the output is a file, a terminal or another device:
+a dead reader of a pipe or a socket also ends the questions. So there the last batch is printed again at the next start,
+unless ``--first`` shows that the caller has it.
 """
 
 import csv
@@ -236,16 +234,14 @@ def answer_lines(release: AnswerStream, writer: LineWriter, questions: Questions
     """Answer questions until they end; return how many were answered now.
 
     ``release`` was just opened. ``first`` is the number of the first question, by default the first unanswered one.
-    Questions that are already answered are skipped. If there are none, the caller has all answers.
+    Questions that are already answered are skipped. If there are none, the caller has all answers. Earlier answers are
+    delivered when a line is refused.
 
     Raises
     ------
     ValueError
-        If a line is not a question, or ``first`` is beyond the first unanswered question; nothing was paid for it, and
-        the earlier answers are delivered.
-    BudgetExceededError
-        As `AnswerStream.answer`; the earlier answers are delivered.
-    LedgerError
+        If a line is not a question, or ``first`` is beyond the first unanswered question; nothing was paid for it.
+    BudgetExceededError, LedgerError
         As `AnswerStream.answer`.
     DeliveryError
         If answers are paid for and could not be written: the ledger keeps them.

@@ -1,6 +1,5 @@
 """Progress on standard error: one line that is rewritten on a terminal, a line every thirty seconds in a log."""
 
-import _thread
 import math
 import signal
 import sys
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, TypeVar
 
 SHOWN_AFTER_SECONDS = 2.0  # on a terminal
@@ -23,28 +21,23 @@ Rows = Any  # an array, or a list
 
 
 class StatusLine:
-    """The progress of long work, with the seconds so far; silent unless enabled.
-
-    On a terminal one line is rewritten, from two seconds on. Elsewhere, as in a log file, a line is added every thirty
-    seconds.
-    """
+    """The progress of long work, with the seconds so far; silent unless enabled."""
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled and sys.stderr is not None
         self._on_terminal = self.enabled and sys.stderr.isatty()
-        self._text = ""
-        self._width = 0
+        self._text, self._width = "", 0
         self._started = self._written = time.monotonic()
         self._lock = threading.Lock()  # of standard error, between the work and `repeat`
         self._closed = threading.Event()
 
-    def show(self, text: str, pause: float | None = None) -> None:
-        """Show progress, unless the last line was written less than a pause ago."""
+    def show(self, text: str) -> None:
+        """Show progress, unless a line was just written."""
         self._text, now = text, time.monotonic()
         seconds, since = now - self._started, now - self._written
         due = since >= LOGGED_AFTER_SECONDS
         if self._on_terminal:
-            due = seconds >= SHOWN_AFTER_SECONDS and since >= (REWRITTEN_AFTER_SECONDS if pause is None else pause)
+            due = seconds >= SHOWN_AFTER_SECONDS and since >= REWRITTEN_AFTER_SECONDS
         if not (self.enabled and text and due):
             return
         with self._lock:
@@ -60,7 +53,7 @@ class StatusLine:
     def repeat(self) -> None:
         """Write the last text once a second until the line is closed, because a step may be long."""
         while not self._closed.wait(REPEATED_AFTER_SECONDS):
-            self.show(self._text, 0.0)
+            self.show(self._text)
 
     def close(self) -> None:
         """Wipe the line of a terminal, and show nothing more."""
@@ -89,8 +82,7 @@ def status_line(*, quiet: bool) -> Iterator[StatusLine]:
 
 @dataclass
 class _Limit:
-    sent: bool = False  # the next interrupt is the limit's, not Ctrl-C
-    over: bool = False  # before a search began
+    over: bool = False
     searching: bool = False
     searched: bool = False
 
@@ -109,31 +101,20 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         return
     limit = _Limit()
 
-    def fire() -> None:
-        limit.sent = True
-        _thread.interrupt_main()
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if not limit.sent:
-            if callable(before):
-                before(number, frame)
-            return
-        limit.sent, limit.over = False, True
+    def interrupt(*_: object) -> None:
+        limit.over = True
         if limit.searching:
             raise KeyboardInterrupt
 
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), fire)
-    timer.daemon = True
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = signal.signal(signal.SIGALRM, interrupt)
     token = _LIMIT.set(limit)
-    timer.start()
+    signal.setitimer(signal.ITIMER_REAL, min(max(seconds, 1e-6), threading.TIMEOUT_MAX))  # 0 would switch it off
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()  # `interrupt` handles a pending interrupt
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         _LIMIT.reset(token)
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
@@ -179,11 +160,12 @@ def counted(items: Sequence[T], what: str, *, enabled: bool) -> Iterator[T]:
             advance(1)
 
 
-def blocks(rows: Rows, size: int, line: StatusLine, what: str) -> Iterator[Rows]:
+def blocks(rows: Rows, size: int, line: StatusLine | None, what: str) -> Iterator[Rows]:
     """Cut rows into blocks of ``size`` and show a bar."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
-        line.show(_bar(what, min(start + size, len(rows)), len(rows)))
+        if line is not None:
+            line.show(_bar(what, min(start + size, len(rows)), len(rows)))
 
 
 def _bar(what: str, done: int, total: int) -> str:

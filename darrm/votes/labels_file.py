@@ -115,7 +115,7 @@ def _csv_pieces(labels: Labels, line: StatusLine | None = None, ids: Ids | None 
     names = iter(()) if ids is None else iter(ids[1])
     if ids is not None:
         yield f"{quoted(ids[0])},{LABEL}\n".encode()
-    for block in blocks(as_text(labels), _LABELS_AT_ONCE, line or StatusLine(enabled=False), "writing labels"):
+    for block in blocks(as_text(labels), _LABELS_AT_ONCE, line, "writing labels"):
         if ids is None and block.dtype.kind in "iu" and block.min() >= 0 and block.max() <= 9:
             lines = np.full((len(block), 2), ord("\n"), dtype=np.uint8)
             lines[:, 0] = block

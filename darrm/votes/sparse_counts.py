@@ -42,7 +42,7 @@ def count_codes(codes: Places, classes: int) -> SparseCounts:
     >>> count_codes(np.array([[3, 1, 3], [0, -1, 0]]), 4).toarray().tolist()
     [[0, 1, 0, 2], [2, 0, 0, 0]]
     """
-    parts, at_once = [sparse_of_dense(np.zeros((0, classes), np.int64))], max(1, _PLACES_AT_ONCE // codes.shape[1])
+    parts, at_once = [count_entries([], [], [0], classes)], max(1, _PLACES_AT_ONCE // codes.shape[1])
     for start in range(0, len(codes), at_once):
         block = np.sort(codes[start : start + at_once], axis=1)  # faster than the sort of sum_duplicates
         is_counted = block >= 0
@@ -54,14 +54,6 @@ def count_codes(codes: Places, classes: int) -> SparseCounts:
 def stack(parts: Sequence[SparseCounts]) -> SparseCounts:
     """Concatenate rows of the same columns."""
     return require("scipy.sparse").vstack(parts, format="csr")
-
-
-def renumber(counts: SparseCounts, columns: Places, classes: int) -> SparseCounts:
-    """Return the same counts with column c moved to ``columns[c]``; the new columns are distinct."""
-    moved = (counts.data.copy(), columns[counts.indices], counts.indptr.copy())
-    renumbered = type(counts)(moved, shape=(counts.shape[0], classes))
-    renumbered.sort_indices()
-    return renumbered
 
 
 def check_counts(counts: SparseCounts) -> SparseCounts:

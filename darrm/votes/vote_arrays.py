@@ -262,7 +262,7 @@ class ClassLookup(Words):
             check_size(len(matrix), len(self.classes))
         values, order = _sorted_numbers(self.classes, matrix.dtype)
         first = 0
-        for block in blocks(matrix, ROWS_AT_ONCE, line or StatusLine(enabled=False), "checking votes"):
+        for block in blocks(matrix, ROWS_AT_ONCE, line, "checking votes"):
             indices = self._of_numbers(block, values, order) if block.dtype.kind in "biuf" else self._of_objects(block)
             if (indices == _NO_VOTE).any():
                 query, voter = map(int, np.argwhere(indices == _NO_VOTE)[0])

@@ -49,7 +49,6 @@ from darrm.votes.sparse_counts import (
     count_codes,
     count_entries,
     is_sparse,
-    renumber,
     sparse_of_dense,
     stack,
 )
@@ -232,9 +231,9 @@ class Votes:
             The number C of classes 0 … C − 1, or their names in order; by default 0 and 1. It must be public: one voter
             could change a number that is derived from the labels.
         missing
-            ``"refuse"``, or ``"coin"``: a random vote replaces each missing one when a label is released
-            (`impute_missing`). None, NaN, pandas' NA and NaT are missing, and in text "" and "NA", unless a class has
-            that name; −1 is not. Which votes are missing must not depend on private data.
+            ``"refuse"``, or ``"coin"``: a random vote replaces each missing one when a label is released. None, NaN,
+            pandas' NA and NaT are missing, and in text "" and "NA", unless a class has that name; −1 is not. Which
+            votes are missing must not depend on private data.
         line
             Shows progress.
 
@@ -309,19 +308,16 @@ class Votes:
     ) -> Votes:
         """Make votes from open-set answers: a row is a query, with one string per voter, or each string once.
 
-        Strings are compared exactly, after ``normalize``. Only the empty string means no vote.
-
         Parameters
         ----------
         rows
-            (Q, K) strings of 1 to 200 characters; with ``numbers`` rows of any lengths.
+            (Q, K) strings of 1 to 200 characters, compared exactly; with ``numbers`` rows of any lengths.
         numbers
             The number of voters for each string: rows of positive integers that sum to K.
         normalize
             Applied to each answer before it is counted: ``"casefold"``, ``"nfc"`` (Unicode's composed form),
             ``"spaces"`` (each run of white space becomes one space, none at the ends), ``"strip"``, several with
-            commas, in this order; or a function of one answer. It must be public and independent of the votes; the
-            ledger's log names it.
+            commas, in this order; or a function of one answer. It must be public and independent of the votes.
         missing
             ``"refuse"``, or ``"blank"``: a missing answer (None, NaN, "") counts for no string.
 
@@ -452,15 +448,12 @@ class Votes:
             As in `of_labels`; text names become numbers if an array holds numbers. ``"open"``: open-set answers.
         layout
             ``"labels"``, ``"counts"``, or ``"auto"``: by the number of columns, if K and C differ.
-        missing
+        missing, normalize
             As in `of_labels` and `of_answers`; in a file an empty field, NA, or in Parquet null is missing.
-        normalize
-            As in `of_answers`.
         line
             Shows progress.
         **chosen
-            ``columns``: the names of the columns with votes, by default all. ``id_column``: the name of the column of
-            ids, see `ids`.
+            ``columns``: the names of the columns with votes, by default all. ``id_column``: the column of `ids`.
 
         Raises
         ------
@@ -550,36 +543,37 @@ class Votes:
         """
         if not several:
             checks.fail("votes", checks.Found("none"), "those on at least one query")
-        first = several[0]
-        told = (first.voters, first.classes, first.is_open, first.normalized)
-        if any((votes.voters, votes.classes, votes.is_open, votes.normalized) != told for votes in several):
+        kinds = {(votes.voters, votes.classes, votes.is_open, votes.normalized) for votes in several}
+        if len(kinds) > 1:
             checks.fail("votes", checks.Found("those of others among them"), "of the same voters on the same classes")
-        names = {None if votes.ids is None else votes.ids[0] for votes in several}
-        parts = [votes.ids for votes in several if votes.ids is not None]
-        ids = (parts[0][0], tuple(chain(*(part[1] for part in parts)))) if len(names) == 1 and parts else None
+        first, parts = several[0], [votes.ids for votes in several if votes.ids is not None]
+        is_named_alike = len(parts) == len(several) and len({name for name, _ in parts}) == 1
+        ids = (parts[0][0], tuple(chain(*(values for _, values in parts)))) if is_named_alike else None
         if first.is_open:
-            return cls._concatenate_open(several)._with(ids=ids)  # noqa: SLF001 (of this class)
-        kinds = {votes.source_format for votes in several}
-        are_sparse = is_sparse(first._counts)  # noqa: SLF001 (of this class)
-        counts = stack([v.sparse for v in several]) if are_sparse else np.concatenate([v.counts for v in several])
+            return cls._concatenate_open(several, ids)
+        if is_sparse(first._counts):  # noqa: SLF001 (of this class)
+            counts = stack([votes.sparse for votes in several])
+        else:
+            counts = np.concatenate([votes.counts for votes in several])
         missing = [np.zeros(v.queries, dtype=np.int64) if v.missing is None else v.missing for v in several]
-        changes = {"source_format": "labels" if "labels" in kinds else "counts", "missing": np.concatenate(missing)}
-        return first._with(_counts=counts, ids=ids, **changes)  # noqa: SLF001 (of this class)
+        from_labels = "labels" if any(votes.source_format == "labels" for votes in several) else "counts"
+        changes = {"source_format": from_labels, "missing": np.concatenate(missing), "ids": ids}
+        return first._with(_counts=counts, **changes)  # noqa: SLF001 (of this class)
 
     @classmethod
-    def _concatenate_open(cls, several: Sequence[Votes]) -> Votes:
+    def _concatenate_open(cls, several: Sequence[Votes], ids: Ids | None) -> Votes:
         columns: dict[str | None, int] = {}
         for votes in several:
             for word in votes.vocabulary[: votes.strings]:
                 columns.setdefault(word, len(columns))
-        most = max(len(votes.vocabulary) - votes.strings for votes in several)
-        blanks, parts = range(len(columns), len(columns) + most), []
+        blanks = max(len(votes.vocabulary) - votes.strings for votes in several)
+        parts = []
         for votes in several:
-            called = [columns[word] for word in votes.vocabulary[: votes.strings]]
-            called += blanks[: len(votes.vocabulary) - len(called)]
-            parts.append(renumber(votes.sparse, np.array(called, dtype=np.int32), len(columns) + most))
-        vocabulary = (*columns, *[None] * most)
-        return several[0]._with(_counts=stack(parts), vocabulary=vocabulary)  # noqa: SLF001 (of this class)
+            words, rows = votes.vocabulary[: votes.strings], votes.sparse
+            moved = np.array([*map(columns.get, words), *range(len(columns), len(columns) + blanks)], dtype=np.int32)
+            parts.append(count_entries(rows.data, moved[rows.indices], rows.indptr, len(columns) + blanks))
+        named = {"vocabulary": (*columns, *[None] * blanks), "ids": ids}
+        return several[0]._with(_counts=stack(parts), **named)  # noqa: SLF001 (of this class)
 
     def impute_missing(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
@@ -600,26 +594,9 @@ class Votes:
             checks.fail("votes", checks.Found("open answers"), "about classes that are listed", advice)
         if self.missing is None:
             return self
-        if len(self.classes) > 2:
-            return self._with_dice(uniform_below(rng))
-        last, heads = np.cumsum(self.missing), np.zeros(self.queries, dtype=np.int64)
-        coin = ExactCoins([Fraction(1, 2)])
-        for start in range(0, int(last[-1]), _COINS_AT_ONCE):
-            which = np.zeros(min(_COINS_AT_ONCE, int(last[-1]) - start), dtype=np.int64)
-            tossed = coin.flip(which, source=os.urandom if rng is None else rng.bytes)
-            # coin i (from 0) belongs to the first query with more than i missing votes up to it
-            queries = np.searchsorted(last, start + np.flatnonzero(tossed), side="right")
-            heads += np.bincount(queries, minlength=self.queries)
-        counts = self.counts + np.column_stack([self.missing - heads, heads])
-        return replace(self, _counts=counts, missing=None)
-
-    def _with_dice(self, below: UniformBelow) -> Votes:
-        counts, classes = self.counts.copy(), len(self.classes)
-        for start in range(0, self.queries, ROWS_AT_ONCE):
-            rows = np.arange(start, min(start + ROWS_AT_ONCE, self.queries))
-            queries = np.repeat(rows, np.zeros(rows.size, int) if self.missing is None else self.missing[rows])
-            np.add.at(counts, (queries, below(np.full(queries.size, classes, dtype=np.int64))), 1)
-        return replace(self, _counts=counts, missing=None)
+        classes = len(self.classes)
+        drawn = _dice(self.missing, classes, uniform_below(rng)) if classes > 2 else _coins(self.missing, rng)
+        return self._with(_counts=self.counts + drawn, missing=None)
 
     def of_voters(self, K: int) -> Votes:
         """Return these votes; `ValueError` unless they are of K voters."""
@@ -678,6 +655,29 @@ class Votes:
         normalized = f", normalized by {self.normalized}" if self.normalized else ""
         told = f"{self.queries:,} queries to {self.voters:,} voters, {what}; from {self.source_format}"
         return f"Votes({told}{missing}{normalized})"
+
+
+def _coins(missing: NDArray[np.int64], rng: np.random.Generator | None) -> NDArray[np.int64]:
+    """Toss a fair coin for each missing vote; return the (Q, 2) counts."""
+    last, heads = np.cumsum(missing), np.zeros(missing.size, dtype=np.int64)
+    coin = ExactCoins([Fraction(1, 2)])
+    for start in range(0, int(last[-1]), _COINS_AT_ONCE):
+        which = np.zeros(min(_COINS_AT_ONCE, int(last[-1]) - start), dtype=np.int64)
+        tossed = coin.flip(which, source=os.urandom if rng is None else rng.bytes)
+        # coin i (from 0) belongs to the first query with more than i missing votes up to it
+        queries = np.searchsorted(last, start + np.flatnonzero(tossed), side="right")
+        heads += np.bincount(queries, minlength=missing.size)
+    return np.column_stack([missing - heads, heads])
+
+
+def _dice(missing: NDArray[np.int64], classes: int, below: UniformBelow) -> NDArray[np.int64]:
+    """Roll a fair die for each missing vote; return the (Q, C) counts."""
+    counts = np.zeros((missing.size, classes), dtype=np.int64)
+    for start in range(0, missing.size, ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + ROWS_AT_ONCE, missing.size))
+        queries = np.repeat(rows, missing[rows])
+        np.add.at(counts, (queries, below(np.full(queries.size, classes, dtype=np.int64))), 1)
+    return counts
 
 
 def vote_batches(path: Path, schema: ParquetSchema) -> Iterator[tuple[Votes, Untyped]]:
