@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +24,12 @@ from darrm.plan.mechanism import Mechanism, Proposal, Search, no_report
 from darrm.problem import Workload
 from darrm.table.table import Table
 
-QUICK_UNUSED, QUICK_NARROW = 2e-5, 1e-9  # of costs that take no time
+QUICK_UNUSED = 2e-5  # part of ε that a search with costs that take no time may leave
 SLOPE = 1.15  # of log ε over log rate, until it is known: 1 for pure privacy, up to 2 for Gaussian noise
 TRIALS, STRAIGHT = 60, 9  # trials, and how many before every third one bisects
 STRIDE = 8.0  # times the rate: the longest step until the end lies between two rates
-JUMP, CLOSEST, LEAST_RATE = 2.0, 1e-9, 1e-100  # slopes of a jump; parts of a rate; below it an answer is a guess
+JUMP, CLOSEST, NARROW = 2.0, 1e-9, 1e-6  # slopes of a jump, and parts of a rate at which a search ends
+LEAST_RATE = 1e-100  # below, an answer is a guess
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,11 +55,11 @@ class CalibratedMechanism:
     answered: float | None = None  # the share of open questions, under the prior
     levels: NDArray[np.int64] = field(default_factory=lambda: np.arange(0))
     law: Law | None = None
-    is_rough: bool = False  # a finer calibration would use more of the budget
+    rough: "_Calibration | None" = field(default=None, repr=False)  # may use more of the budget; None once finished
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the law, which is code: another process gets the result."""
-        return {**self.__dict__, "law": None}
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the law and the search, which are code: another process gets the result."""
+        return {**self.__dict__, "law": None, "rough": None}
 
     @property
     def accuracy(self) -> float:
@@ -77,6 +77,10 @@ class CalibratedMechanism:
         table = getattr(self.aggregator, "table", None)
         return table if isinstance(table, Table) else None
 
+    def refined(self) -> "CalibratedMechanism":
+        """Finish a rough calibration: its trials are not made again."""
+        return self if self.rough is None else self.rough.run(math.inf)
+
 
 def calibrate(
     workload: Workload,
@@ -91,8 +95,8 @@ def calibrate(
 
     Without a ``measure`` it is for no prior in particular. The search may end early unless the objective can be smaller
     than ``to_beat``, that of the best mechanism so far; without ``is_fine`` it may leave a part of the budget where the
-    cost takes long. `PlanError` if no parameter is within the budget or beats ``to_beat``, or the mechanism does not
-    apply.
+    cost takes long, and `CalibratedMechanism.refined` finishes it. `PlanError` if no parameter is within the budget or
+    beats ``to_beat``, or the mechanism does not apply.
 
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.plan.mechanisms import named
@@ -102,30 +106,8 @@ def calibrate(
     (True, 55)
     """
     mechanism.check_classes(workload.classes)
-    search = Search(workload, measure or Measure(workload, None), to_beat, report, is_fine)
-    instances, reason = list[Mechanism](), ""
-    for release in mechanism.releases(workload):
-        try:
-            instances += mechanism.instances(search, release)
-        except PlanError as error:
-            reason = str(error)
-    if not instances:
-        raise PlanError(reason)
-    trials = [_Trial(search, instance) for instance in instances]
-    if len(trials) > 1:
-        trials.sort(key=_Trial.wrong)
-    followed = trials[: trials[0].mechanism.followed]
-    for trial in followed:
-        trial.turn_up()
-    if all(trial.is_refused for trial in followed):
-        raise PlanError(followed[0].reason)
-    if len(trials) > 1:
-        trials.sort(key=_Trial.wrong)
-    best = next((trial for trial in trials if trial.is_admitted()), None)
-    if best is None:
-        raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in trials)))
-    is_rough = not is_fine and best.mechanism.rough > best.mechanism.unused
-    return _result(search, mechanism, best.proved(), is_rough=is_rough)
+    search = Search(workload, measure or Measure(workload, None), to_beat, report)
+    return _Calibration(search, mechanism).run(to_beat, is_fine=is_fine)
 
 
 def largest_rate(
@@ -144,37 +126,90 @@ def largest_rate(
     return rate
 
 
-class _Trial:
-    """The search of one instance of a mechanism."""
+class _Calibration:
+    """The search of a mechanism over its instances."""
 
-    def __init__(self, search: Search, mechanism: Mechanism) -> None:
-        self.search, self.mechanism, self.workload = search, mechanism, mechanism.workload
+    def __init__(self, search: Search, mechanism: type[Mechanism]) -> None:
+        self.search, self.mechanism = search, mechanism
+        instances, reason = list[Mechanism](), ""
+        for release in mechanism.releases(search.workload):
+            try:
+                instances += mechanism.instances(search, release)
+            except PlanError as error:
+                reason = str(error)
+        if not instances:
+            raise PlanError(reason)
+        self.trials = self._ranked([_Trial(instance) for instance in instances])
+
+    def run(self, to_beat: float, *, is_fine: bool = True) -> CalibratedMechanism:
+        """Follow the most accurate instances to their largest rates, and return the best."""
+        followed = self.trials[: self.trials[0].mechanism.followed]
+        for trial in followed:
+            trial.turn_up(to_beat, is_fine=is_fine)
+        if all(trial.is_refused for trial in followed):
+            raise PlanError(followed[0].reason)
+        best = next((trial for trial in self._ranked(self.trials) if trial.is_admitted()), None)
+        if best is None:
+            raise PlanError("; ".join(dict.fromkeys(trial.reason for trial in self.trials)))
+        is_rough = not is_fine and best.mechanism.rough > best.mechanism.unused
+        return self._result(best.proved(), self if is_rough else None)
+
+    def _ranked(self, trials: list["_Trial"]) -> list["_Trial"]:
+        return sorted(trials, key=_Trial.wrong) if len(trials) > 1 else trials
+
+    def _result(self, proposal: Proposal, rough: "_Calibration | None") -> CalibratedMechanism:
+        work, measure, law = self.search.workload, self.search.measure, proposal.proved_law()
+        aggregator = None if self.mechanism.only_compared else proposal.release()
+        total, delta = proposal.total, work.total.delta
+        if total is not None:
+            spent = Spent(total.epsilon, delta, total.name, total.explanation, (total,), work.queries)
+        else:
+            spent = account_of(work, proposal.cost if aggregator is None else aggregator.privacy_cost()).spent(delta)
+        return CalibratedMechanism(
+            slug=self.mechanism.slug,
+            name=self.mechanism.name,
+            workload=work,
+            curve=measure.curve(law),
+            spent=spent,
+            settings=proposal.settings,
+            aggregator=aggregator,
+            instructions=proposal.instructions,
+            only_compared=self.mechanism.only_compared,
+            remark=proposal.remark,
+            estimate=measure.accuracy(law),
+            consensus=measure.consensus(law),
+            expected_error=measure.expected_error(law),
+            answered=measure.share_answered(law),
+            levels=measure.levels,
+            law=law,
+            rough=rough,
+        )
+
+
+class _Trial:
+    """The search of one instance of a mechanism: it starts at the rate that an estimate of the cost admits."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.mechanism, self.search, self.workload = mechanism, mechanism.search, mechanism.workload
         self.at = cache(mechanism.at)
-        self.reason = f"no parameter composes within {self.workload.total}"
-        self.is_refused = False
+        self.reason, self.is_refused = f"no parameter composes within {self.workload.total}", False
         self._excesses: dict[float, float] = {}
         self._wrong: dict[float, float] = {}
-        self.rate, self._slope = mechanism.start, SLOPE
-        self._has_estimate = self._estimate(self.rate) is not None
+        self.start, self._slope = mechanism.start, SLOPE
+        self._has_estimate = mechanism.estimate(mechanism.value(self.start)) is not None
         if self._has_estimate:
-            self._start_at_the_estimate()
+            least, most = mechanism.limits
+            rate = _last_below(self._estimated_excess, self.start, (0.0, most))
+            if rate == 0.0:
+                raise PlanError(self.reason)
+            rise = self._estimated_excess(rate) - self._estimated_excess(0.99 * rate)
+            self._slope = rise / -math.log(0.99) if math.isfinite(rise) else SLOPE
+            self.start = min(max(rate, least), most)
+        self.rate = self.start
 
-    def _estimate(self, rate: float) -> PrivacyCost | None:
-        return self.mechanism.estimate(self.mechanism.value(rate))
-
-    def _start_at_the_estimate(self) -> None:
-        def excess(rate: float) -> float:
-            cost = self._estimate(rate)
-            return math.inf if cost is None else _excess(self.workload, cost)
-
-        least, most = self.mechanism.limits
-        rate = _last_below(excess, self.rate, (0.0, most))
-        if rate == 0.0:
-            raise PlanError(self.reason)
-        rise = excess(rate) - excess(0.99 * rate)
-        if math.isfinite(rise):
-            self._slope = rise / -math.log(0.99)
-        self.rate = min(max(rate, least), most)
+    def _estimated_excess(self, rate: float) -> float:
+        cost = self.mechanism.estimate(self.mechanism.value(rate))
+        return math.inf if cost is None else _excess(self.workload, cost)
 
     def excess(self, rate: float) -> float:
         """Compute log(ε of all queries/total ε), at most 0 if they are admitted."""
@@ -190,14 +225,7 @@ class _Trial:
 
     def is_admitted(self) -> bool:
         """Return whether the accountant admits all queries at the rate."""
-        value = self.mechanism.value(self.rate)
-        if self.is_refused or value in self._excesses:
-            return not self.is_refused and self._excesses[value] <= 0.0
-        try:
-            return self._admits(self.at(value))
-        except PlanError as error:
-            self.reason = str(error)
-            return False
+        return not self.is_refused and self.excess(self.rate) <= 0.0
 
     def _admits(self, proposal: Proposal) -> bool:
         """Ask the accountant, first with the cost that takes no time."""
@@ -217,25 +245,26 @@ class _Trial:
                 self.reason, self._wrong[value] = str(error), math.inf
         return self._wrong[value]
 
-    def turn_up(self) -> None:
-        """Go to the largest admitted rate, unless that cannot beat the best so far."""
-        mechanism, unused = self.mechanism, self.mechanism.unused
-        if self.rate < mechanism.limits[1] and not self._may_beat_the_best():
+    def turn_up(self, to_beat: float = math.inf, *, is_fine: bool = True) -> None:
+        """Go from the start to the largest admitted rate, unless that cannot beat the best so far."""
+        mechanism, self.rate = self.mechanism, self.start
+        if self.rate < mechanism.limits[1] and not self._may_beat(to_beat):
             return
+        unused = mechanism.unused if is_fine else max(mechanism.unused, mechanism.rough)
         rate = _last_below(
             self.excess,
             self.rate,
             mechanism.limits,
-            unused=unused if self.search.is_fine else max(unused, mechanism.rough),
-            aim=unused,
+            unused=unused,
+            aim=mechanism.unused,
             narrow=mechanism.narrow,
             slope=self._slope,
         )
         self.rate = rate or self.rate
 
-    def _may_beat_the_best(self) -> bool:
+    def _may_beat(self, to_beat: float) -> bool:
         """Return whether the budget may admit a smaller objective; if so, the search goes on from its rate."""
-        mechanism, to_beat = self.mechanism, self.search.to_beat
+        mechanism = self.mechanism
         if to_beat == math.inf or not self._has_estimate or mechanism.is_refined:
             return True
         most = min(mechanism.limits[1], mechanism.hope * self.rate)
@@ -248,8 +277,8 @@ class _Trial:
         self.reason = f"not calibrated to the end; at a first trial its {self._shown(self.rate)}"
         self.is_refused = True
         if self.wrong(most) < to_beat:
-            aim = to_beat * (1.0 - mechanism.goal)
-            limits, unused = (self.rate, most), mechanism.goal / 2.0
+            aim, limits = to_beat * (1.0 - mechanism.goal), (self.rate, most)
+            unused = mechanism.goal / 2.0
             goal = _last_below(lambda rate: _log_ratio(aim, self.wrong(rate)), self.rate, limits, unused=unused)
             if goal == 0.0 or self.excess(goal) <= 0.0:
                 self.rate, self.is_refused = goal or self.rate, False
@@ -267,41 +296,12 @@ class _Trial:
             is_better = search.measure.wrong(finished.law) <= self.wrong()
             proposal = finished if is_better else proposal
         if counted(search.workload) != search.workload and (smaller := proposal.shrinking(search)) is not None:
-            shrunk = _Trial(search, smaller)
+            shrunk = _Trial(smaller)
             shrunk.turn_up()
             if not shrunk.is_admitted():
                 raise PlanError(shrunk.reason)
             return shrunk.at(smaller.value(shrunk.rate))
         return proposal
-
-
-def _result(search: Search, mechanism: type[Mechanism], proposal: Proposal, *, is_rough: bool) -> CalibratedMechanism:
-    work, measure, law = search.workload, search.measure, proposal.proved_law()
-    aggregator = None if mechanism.only_compared else proposal.release()
-    total, delta = proposal.total, work.total.delta
-    if total is not None:
-        spent = Spent(total.epsilon, delta, total.name, total.explanation, (total,), work.queries)
-    else:
-        spent = account_of(work, proposal.cost if aggregator is None else aggregator.privacy_cost()).spent(delta)
-    return CalibratedMechanism(
-        slug=mechanism.slug,
-        name=mechanism.name,
-        workload=work,
-        curve=measure.curve(law),
-        spent=spent,
-        settings=proposal.settings,
-        aggregator=aggregator,
-        instructions=proposal.instructions,
-        only_compared=mechanism.only_compared,
-        remark=proposal.remark,
-        estimate=measure.accuracy(law),
-        consensus=measure.consensus(law),
-        expected_error=measure.expected_error(law),
-        answered=measure.share_answered(law),
-        levels=measure.levels,
-        law=law,
-        is_rough=is_rough,
-    )
 
 
 def _excess(workload: Workload, cost: PrivacyCost) -> float:
@@ -324,7 +324,7 @@ def _last_below(
     *,
     unused: float = QUICK_UNUSED,
     aim: float | None = None,
-    narrow: float = QUICK_NARROW,
+    narrow: float = NARROW,
     slope: float = SLOPE,
 ) -> float:
     """Find the last rate at which an excess that grows with it is at most 0; 0 if there is none.

@@ -61,7 +61,6 @@ class Search:
     measure: Measure
     to_beat: float = math.inf
     report: Callable[[str], None] = no_report
-    is_fine: bool = True  # False: up to `Mechanism.rough` of ε may be left
 
 
 class Proposal:
@@ -126,15 +125,14 @@ class Mechanism:
     is_open_set: ClassVar[bool] = False  # whether it answers open questions
     only_compared: ClassVar[str] = ""  # the reason why this library does not release it
     is_slow: ClassVar[bool] = False  # a plan ends a calibration of seconds early if it does not beat the best so far
-    is_best_of_one: ClassVar[bool] = False  # the optimum for a single query
     is_table: ClassVar[bool] = False  # makes tables, which overlapping private models may get from either `releases_of`
 
     is_exact: bool = False  # the parameter is the rate itself, and not rounded to six digits
     start: float = 1.0  # the first rate of a search
     limits: tuple[float, float] = (0.0, math.inf)  # the smallest and the largest rate
     unused: float = 1e-7  # a search ends if this part of ε is left
-    rough: float = 1e-4  # replaces ``unused`` until the best mechanism is calibrated again
-    narrow: float = 2e-6  # a search ends if the rate is known to this part
+    rough: float = 1e-4  # replaces ``unused`` in a rough calibration
+    narrow: float = 1e-6  # a search ends at a jump of the cost if its rate is known to this part
     hope: float = math.inf  # the largest factor from the rate of an estimate to an admitted rate
     goal: float | None = None  # first the smallest rate is tried that beats the best so far by this relative difference
     followed: int = 3  # instances that are calibrated to the end, best start first

@@ -63,7 +63,7 @@ FOLLOWED = 3  # shares that are tried with a larger ε and the exact profile
 MOST_REFINED = 101  # voters: beyond, a trial that does not beat the best ends the search, which saves half a minute
 MOST_VOTERS = 301  # beyond, a profile takes seconds, and that of a γ that is not monotone minutes
 LARGEST_GAIN = 8.0  # the exact profile has not been seen to allow more than a few times the ε of the optimal bound
-UNUSED, NARROW = 2e-6, 1e-6  # a solution takes long
+UNUSED = 2e-6  # a solution takes long
 GOAL = 1e-3  # smaller gains over the best so far are not looked for
 SAMPLED_STEP, LARGEST_TIMES = 4, 1e3  # orders between those whose budget is turned up, and how far
 FIRST_STEP = 2  # orders, from the one that a search starts with
@@ -78,7 +78,7 @@ class Optimal(Mechanism):
 
     slug, name, color, linewidth = "optimal", "optimal per query", VERMILION, 2.0
     about = "the best of one query, with the largest ε that the accountant admits."
-    is_slow = is_best_of_one = is_open_set = is_table = True
+    is_slow = is_open_set = is_table = True
 
     @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
@@ -102,7 +102,7 @@ class Optimal(Mechanism):
 class _OptimalOfOne(Mechanism):
     """Turn up the ε of a query with a δ; of one query, spend the whole budget."""
 
-    hope, goal, unused, rough, narrow = LARGEST_GAIN, GOAL, UNUSED, 0.0, NARROW
+    hope, goal, unused, rough = LARGEST_GAIN, GOAL, UNUSED, 0.0
 
     def __init__(self, search: Search, workload: Workload, delta: Fraction) -> None:
         super().__init__(search, workload)
@@ -291,7 +291,7 @@ class _ResampledOrder(Mechanism):
     Such queries cost less together than their Rényi curves say, so the accountant admits more than the budget.
     """
 
-    unused, rough, narrow = 1e-3, 0.0, 1e-4
+    unused, rough = 1e-3, 0.0
     limits = (0.0, LARGEST_TIMES)
 
     def __init__(self, search: Search, order: float, budget: float) -> None:

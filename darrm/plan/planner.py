@@ -26,6 +26,7 @@ from darrm.plan.budget import needs_no_noise, releases_of
 from darrm.plan.calibration import CalibratedMechanism, calibrate
 from darrm.plan.mechanism import Mechanism, no_report
 from darrm.plan.mechanisms import MECHANISMS, RELEASED
+from darrm.plan.optimum import Optimal
 from darrm.plan.report import Plan, Sweep, rank_of, wrong_of
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
@@ -127,36 +128,29 @@ class _Ranking:
 
     def calibrate_all(self, mechanisms: Sequence[type[Mechanism]]) -> None:
         """Calibrate the mechanisms in turn, slow ones roughly; then the best to the end."""
+        work, measure = self.workload, self.measure
         skipped = ""  # why slow mechanisms are skipped
         for mechanism in mechanisms:
             if skipped and mechanism.is_slow and not self.complete:
                 self.left_out[mechanism.slug] = skipped
                 continue
             self.report(mechanism.slug)
-            best = min((wrong_of(row, self.measure) for row in self.rows), default=math.inf)
+            best = min((wrong_of(row, measure) for row in self.rows), default=math.inf)
             to_beat = best if mechanism.is_slow and not self.complete else math.inf
             try:
-                row = self.calibrated(mechanism, to_beat=to_beat, is_fine=False)
+                row = calibrate(work, mechanism, measure=measure, to_beat=to_beat, report=self.report, is_fine=False)
             except (PlanError, CertificationError, TooManyKindsError) as error:  # meant: others may be calibrated
                 self.left_out[mechanism.slug] = str(error)
                 continue
             self.rows.append(row)
-            if wrong_of(row, self.measure) == 0.0:
+            if wrong_of(row, measure) == 0.0:
                 skipped = f"not calibrated; {row.slug} is always right"
-            elif mechanism.is_best_of_one and self.workload.queries == 1 and not self.workload.missing:
+            elif mechanism is Optimal and work.queries == 1 and not work.missing:
                 skipped = f"not calibrated; {row.slug} is the optimum for one query"
-        if self.rows and (first := self.ranked()[0]).is_rough:
-            (mechanism,) = (one for one in mechanisms if one.slug == first.slug)
+        if self.rows:
+            first = self.ranked()[0]
             place = [row.slug for row in self.rows].index(first.slug)
-            self.rows[place] = self.calibrated(mechanism)
-
-    def calibrated(
-        self, mechanism: type[Mechanism], *, to_beat: float = math.inf, is_fine: bool = True
-    ) -> CalibratedMechanism:
-        """Calibrate one mechanism."""
-        return calibrate(
-            self.workload, mechanism, measure=self.measure, to_beat=to_beat, report=self.report, is_fine=is_fine
-        )
+            self.rows[place] = first.refined()
 
     def ranked(self) -> list[CalibratedMechanism]:
         """Sort, the best first, and compute the regret of each."""

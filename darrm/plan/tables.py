@@ -235,7 +235,7 @@ class _ConstantGamma(Mechanism):
         super().__init__(search, workload)
         self.start = min(1.0, first_rate(workload))
         if workload.queries == 1:  # the cost takes no time
-            self.unused = self.narrow = 1e-12
+            self.unused = 1e-12
 
     def at(self, parameter: float) -> Proposal:
         voters = self.workload.voters
