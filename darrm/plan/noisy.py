@@ -142,7 +142,7 @@ class NoisyMechanism(Mechanism):
         return None if self.search.workload.voters.sampled is not None else self.share(parameter)
 
     def share(self, parameter: float) -> PrivacyCost:
-        """Estimate the cost of voters that are the same for every query."""
+        """Estimate the cost for voters that keep their examples."""
         raise NotImplementedError
 
 
@@ -208,11 +208,6 @@ class AsymmetricNoiseMax(NoisyMechanism):
         self.hope = math.inf
 
     @classmethod
-    def releases(cls, workload: Workload) -> Sequence[Workload]:
-        """List the workload that is charged."""
-        return [workload if is_open(workload.classes) else counted(workload)]
-
-    @classmethod
     def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
         """Choose the shapes: one for listed classes, and one for each ratio of scales for open answers."""
         if search.workload.voters.sampled is not None:
@@ -265,17 +260,6 @@ class ByCounts(Mechanism):
         """Return whether voters keep their examples."""
         return workload.voters.sampled is None
 
-    def gaussian_law(self, sigma: float) -> Law:
-        """Return the law of the largest count with Gaussian noise; `PlanError` where σ is too large to compute with."""
-        if sigma > MOST_SIGMA:
-            raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
-        return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
-
-    def check_delta(self) -> None:
-        """Raise `PlanError` for a total without δ."""
-        if self.search.workload.total.exact_delta == 0:
-            raise PlanError("Gaussian noise gives no (epsilon, 0)")
-
 
 class PaperGNMax(ByCounts, FixedMechanism):
     """Take the σ of [D, Section D.2.1], for all queries together."""
@@ -285,13 +269,12 @@ class PaperGNMax(ByCounts, FixedMechanism):
 
     def propose(self) -> Proposal:
         """Make the noise."""
-        self.check_delta()
         work, overlap = self.workload, self.workload.voters.reached
+        _check_delta(work)
         with as_plan_error():
             sigma = max(LEAST_SIGMA, renyi_sigma(work.total, work.queries).value * overlap)
         curve = RenyiCurve.of(lambda orders: orders * (overlap / sigma) ** 2)
-        cost = PrivacyCost("GNMax", renyi=curve, reached=overlap)
-        return Proposal(self.gaussian_law(sigma), {"sigma": sigma}, cost=cost)
+        return Proposal(_gaussian_law(sigma), {"sigma": sigma}, cost=PrivacyCost("GNMax", renyi=curve, reached=overlap))
 
 
 class AnalyticGNMax(ByCounts, FixedMechanism):
@@ -310,13 +293,14 @@ class AnalyticGNMax(ByCounts, FixedMechanism):
 
     def propose(self) -> Proposal:
         """Make the noise."""
-        self.check_delta()
-        work, why = self.workload, "all answers are one Gaussian mechanism [BW18, Theorem 8]"
-        sensitivity = SENSITIVITY * math.sqrt(work.queries) * self.search.workload.voters.reached
+        work, asked = self.workload, self.search.workload
+        _check_delta(asked)
         with as_plan_error():
+            sensitivity = SENSITIVITY * math.sqrt(work.queries) * asked.voters.reached
             sigma = analytic_sigma(work.total, sensitivity=sensitivity).value
-        total = Bound("analytic", self.search.workload.total.epsilon, why)
-        return Proposal(self.gaussian_law(sigma), {"sigma": sigma}, total=total)
+        why = "all answers are one Gaussian mechanism [BW18, Theorem 8]"
+        total = Bound("analytic", asked.total.epsilon, why)
+        return Proposal(_gaussian_law(sigma), {"sigma": sigma}, total=total)
 
 
 class LNMaxByCounts(ByCounts):
@@ -338,6 +322,18 @@ class LNMaxByCounts(ByCounts):
         cost = PrivacyCost("LNMax", guarantee=PrivacyParams(2.0 * rate), renyi=curve, reached=overlap)
         noise = DiscreteLaplace(max(parameter, LEAST_COUNT_GAMMA))  # wider noise answers next to the same
         return Proposal(WinningLaw(noise), {"gamma": parameter}, cost=cost)
+
+
+def _gaussian_law(sigma: float) -> Law:
+    """Return the law of the largest count with Gaussian noise; `PlanError` where σ is too large to compute with."""
+    if sigma > MOST_SIGMA:
+        raise PlanError(f"its noise would have sigma = {sigma:.3g} votes: nothing is left to be computed")
+    return WinningLaw(DiscreteGaussian(max(LEAST_SIGMA, sigma)))
+
+
+def _check_delta(workload: Workload) -> None:
+    if workload.total.exact_delta == 0:
+        raise PlanError("Gaussian noise gives no (epsilon, 0)")
 
 
 def first_rate(workload: Workload) -> float:

@@ -286,10 +286,7 @@ def _best_law(search: Search, workload: Workload) -> Mechanism:
 
 
 class _ResampledOrder(Mechanism):
-    """Turn up the Rényi budget of an order for voters that resample their examples.
-
-    Such queries cost less together than their Rényi curves say, so the accountant admits more than the budget.
-    """
+    """Turn up the Rényi budget of an order for voters that resample: their queries cost less together."""
 
     unused, rough = 1e-3, 0.0
     limits = (0.0, LARGEST_TIMES)
@@ -364,9 +361,9 @@ def _check_solvable(search: Search, work: Workload) -> None:
                 check_size(voters, work.classes)
                 prior.log_of_partitions([(voters.K,)])
     else:
-        _check_known(prior, work)
         _check_terms(work)
         _check_terms(search.workload)  # the table is proved for these voters in the end
+        _check_known(prior, work)
     if not _deltas(work):
         each = work.voters.each
         raise PlanError(f"{work.queries} queries of voters that are {each}-private do not compose within {work.total}")

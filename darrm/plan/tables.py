@@ -26,7 +26,7 @@ from darrm.majority.profile import divergence
 from darrm.noisy_max import selection
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
-from darrm.plan.accuracy import Law
+from darrm.plan.accuracy import Law, majorities
 from darrm.plan.budget import counted, releases_of
 from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, exponential_law, first_rate, permute_and_flip_law
@@ -168,23 +168,16 @@ class Selection(Mechanism):
 
     def at(self, parameter: float) -> Proposal:
         """Make the mechanism with ε."""
-        work, settings = self.search.workload, {"epsilon": parameter}
+        work, settings, voters = self.search.workload, {"epsilon": parameter}, self.workload.voters
         if not work.has_noise_function:
             t = work.voters.reached
             return NoisyProposal(work, self.drawn(parameter, t), settings, self.law(parameter, t))
-        voters = self.workload.voters
-        leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
-        gamma = NoiseFunction(voters.K, self.gamma(parameter / (2.0 * voters.reached) * leads))
-        return TableProposal(self.workload, settings, gamma)
+        majority = self.law(parameter, voters.reached)(majorities(voters.K))[:, 0]
+        return TableProposal(self.workload, settings, NoiseFunction(voters.K, 2.0 * majority - 1.0))
 
     @staticmethod
     def law(epsilon: float, overlap: int) -> Law:
-        """Return the law for more than two classes."""
-        raise NotImplementedError
-
-    @staticmethod
-    def gamma(exponents: Array) -> Array:
-        """Return γ at εM/(2t)."""
+        """Return the law of the answers."""
         raise NotImplementedError
 
 
@@ -194,11 +187,6 @@ class Exponential(Selection):
     slug, name, color = "exponential", "exponential mechanism", VERMILION
     drawn, law = selection.ExponentialMechanism, staticmethod(exponential_law)
 
-    @staticmethod
-    def gamma(exponents: Array) -> Array:
-        """Return γ at εM/(2t)."""
-        return np.tanh(exponents / 2.0)
-
 
 class PermuteAndFlip(Selection):
     """Turn up the ε of permute-and-flip."""
@@ -206,57 +194,36 @@ class PermuteAndFlip(Selection):
     slug, name, color = "permute-and-flip", "permute-and-flip", PURPLE
     drawn, law = selection.PermuteAndFlip, staticmethod(permute_and_flip_law)
 
-    @staticmethod
-    def gamma(exponents: Array) -> Array:
-        """Return γ at εM/(2t)."""
-        return np.asarray(-np.expm1(-exponents))
-
 
 class RandomizedResponse(Mechanism):
-    """Turn up a constant γ for two classes, and a mixture with random guessing for more."""
+    """Turn up a constant γ of two classes; of more, the ε for which the plurality is mixed with random guessing."""
 
     slug, name, color = "randomized-response", "randomized response", GRAY
     about = "one probability of the majority, " + TABLE
     is_table = True
 
-    @classmethod
-    def instances(cls, search: Search, release: Workload) -> Sequence[Mechanism]:
-        """Make a constant γ, or a mixture."""
-        check_private_enough(release)
-        return [(_ConstantGamma if release.has_noise_function else _ConstantMixture)(search, release)]
-
-
-class _ConstantGamma(Mechanism):
-    """Turn up the γ of all numbers of votes."""
-
-    limits, rough, is_exact = (0.0, 1.0), 0.0, True
-
     def __init__(self, search: Search, workload: Workload) -> None:
         super().__init__(search, workload)
-        self.start = min(1.0, first_rate(workload))
-        if workload.queries == 1:  # the cost takes no time
-            self.unused = 1e-12
-
-    def at(self, parameter: float) -> Proposal:
-        voters = self.workload.voters
-        gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
-        return TableProposal(self.workload, {"gamma": parameter}, gamma)
-
-
-class _ConstantMixture(Mechanism):
-    """Turn up the ε of a query that is answered by the plurality or at random, with one probability."""
-
-    def __init__(self, search: Search, workload: Workload) -> None:
-        super().__init__(search, workload)
+        check_private_enough(workload)
+        if workload.has_noise_function:
+            self.limits, self.rough, self.is_exact = (0.0, 1.0), 0.0, True
+            self.start = min(1.0, first_rate(workload))
+            if workload.queries == 1:  # the cost takes no time
+                self.unused = self.narrow = 1e-12
+            return
         check_rows(workload)
         with as_plan_error():
             self._law = true_plurality(workload.voters.K, workload.classes)
         self._least = least_epsilon(workload)
-        most = float(min(LARGEST_TARGET, max(self._least, largest_epsilon(workload))))
-        self.start, self.limits = float(self._least), (float(self._least), most)
+        self.start = float(self._least)
+        self.limits = (self.start, float(min(LARGEST_TARGET, max(self._least, largest_epsilon(workload)))))
 
     def at(self, parameter: float) -> Proposal:
-        work = self.workload
+        """Make the constant γ, or the mixture."""
+        work, voters = self.workload, self.workload.voters
+        if work.has_noise_function:
+            gamma = NoiseFunction(voters.K, np.full(voters.num_upper_levels, parameter))
+            return TableProposal(work, {"gamma": parameter}, gamma)
         problem = work.problem(PrivacyParams(max(self._least, rounded(parameter)), delta_of_one(work)))
         table = certify(problem, self._law)
         return TableProposal(work, {"gamma": table.certificate.scale}, table)
@@ -336,9 +303,8 @@ def check_rows(workload: Workload) -> None:
 def check_private_enough(workload: Workload) -> None:
     """Raise `PlanError` if the budget of one query is smaller than a voter's own privacy."""
     each, total = workload.voters.each, workload.total
-    if not are_equally_private(workload) or workload.queries > 1:
-        return
-    if total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta:
+    is_once = are_equally_private(workload) and workload.queries == 1
+    if is_once and (total.exact_epsilon < each.exact_epsilon or total.exact_delta < each.exact_delta):
         raise PlanError("the budget is smaller than one voter's own")
 
 
@@ -348,16 +314,8 @@ def are_equally_private(workload: Workload) -> bool:
 
 
 def least_epsilon(workload: Workload, otherwise: Fraction = LEAST_EPSILON) -> Fraction:
-    """Return the smallest ε that a query may be certified for: that of voters that are alike.
-
-    Noise may be more private than the weakest of several different voters.
-    """
+    """Return the smallest ε to certify a query for: the voters' own if they are alike, else ``otherwise``."""
     return workload.voters.each.exact_epsilon if are_equally_private(workload) else otherwise
-
-
-def delta_of_one(workload: Workload) -> Fraction:
-    """Return half of a query's share of δ, or the voters' own if that is more."""
-    return max(workload.voters.each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
 
 
 def largest_epsilon(workload: Workload) -> Fraction:
@@ -369,6 +327,11 @@ def largest_epsilon(workload: Workload) -> Fraction:
     if voters.sampled is not None and workload.queries > 1:
         return LARGEST_TARGET
     return min(total, voters.K * voters.each.exact_epsilon) if voters.each.is_private else total
+
+
+def delta_of_one(workload: Workload) -> Fraction:
+    """Return half of a query's share of δ, or the voters' own if that is more."""
+    return max(workload.voters.each.exact_delta, rounded(workload.total.exact_delta / (2 * workload.queries)))
 
 
 def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
@@ -384,11 +347,7 @@ def certified_plurality(workload: Workload, law: PluralityLaw) -> Table:
 
 
 def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
-    """State an (ε, δ) that one query satisfies, so that γ can be certified as it is.
-
-    δ is half of a query's share of the total where that is allowed, ε the smallest that goes with it; `PlanError` if
-    γ is so certain that only δ = 1 remains.
-    """
+    """State the smallest ε of one query, with half of its share of δ if possible; `PlanError` if only δ = 1 is left."""
     voters, each = workload.voters, workload.voters.each
     least = each.exact_epsilon if each.is_private else LEAST_EPSILON
     most = each.exact_epsilon * voters.reached if each.is_private else LARGEST_TARGET
@@ -402,11 +361,10 @@ def smallest_target(workload: Workload, gamma: NoiseFunction) -> Problem:
     def is_private(epsilon: Fraction) -> bool:
         return divergence(voters, gamma, epsilon) <= delta
 
-    epsilon = least
-    if not is_private(least):
-        smallest = bisect_safe(is_private, most, least, steps=BISECTIONS, tolerance=1e-6)
-        epsilon = min(most, rounded(smallest, ROUND_CEILING))
-    return workload.problem(PrivacyParams(epsilon, delta))
+    if is_private(least):
+        return workload.problem(PrivacyParams(least, delta))
+    smallest = bisect_safe(is_private, most, least, steps=BISECTIONS, tolerance=1e-6)
+    return workload.problem(PrivacyParams(min(most, rounded(smallest, ROUND_CEILING)), delta))
 
 
 def _leading(counts: NDArray[np.int64]) -> Array:
