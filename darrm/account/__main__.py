@@ -61,7 +61,11 @@ LEDGER, TABLE = "A ledger", "A table"  # sections of the help
     help="the same as LEDGER",
 )
 @option(
-    "--log", aliases=["--all", "--verbose"], is_flag=True, section=LEDGER, help="list all entries, not the last ten"
+    "--log",
+    aliases=["--all", "--verbose"],
+    is_flag=True,
+    section=LEDGER,
+    help="list all entries and what waits, and print the digest",
 )
 @option("--digest", is_flag=True, section=LEDGER, help="print only the digest: the line that an audit compares later")
 @option("--table", type=FILE, metavar="T.json", section=TABLE, help="bound the cost of queries with a table or a plan")

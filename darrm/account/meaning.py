@@ -52,7 +52,7 @@ def belief_after(epsilon: float, delta: float, before: ArrayLike, level: float =
 
 
 def learned(what: str, epsilon: float, delta: float, *, present: bool = False) -> str:
-    """Explain (ε, δ): in odds if δ is 0, in probabilities otherwise, and in right guesses.
+    """Explain (ε, δ) in one sentence: for beliefs if δ is 0, for events otherwise, and for a test of an attacker.
 
     With ``present`` the other data are those without this person.
 
@@ -60,13 +60,12 @@ def learned(what: str, epsilon: float, delta: float, *, present: bool = False) -
     Any event of the label is at most e^0 = 1 times as likely, plus 1e-06, as with other data of this person
     """
     factor, power = f"e^{at_most(epsilon)} = {_factor(epsilon)}", power_of_test(epsilon, delta)
-    told = f"Whoever sees {what}, and all else, changes the odds of a belief about this person by at most {factor}"
     compared = "without the data of this person" if present else "with other data of this person"
     if delta > 0.0:
-        likely = f"Any event of {what} is at most {factor} times as likely, plus {at_most(delta, 6)}"
-        told = f"{likely}, as {compared}"
-    guess = f"a guess which of two versions of the data was used, wrong for one version in {ALARMS:.0%} of the cases"
-    return f"{told}; {guess}, is right for the other in at most {at_most(100.0 * power, 4)} %"
+        bound = f"Any event of {what} is at most {factor} times as likely, plus {at_most(delta, 6)}, as {compared}"
+    else:
+        bound = f"The odds of any belief about a person change by at most {factor} after {what}"
+    return f"{bound}; a test with {100 * ALARMS:g} % false alarms has power {at_most(100.0 * power, 4)} % at most"
 
 
 def _factor(epsilon: float) -> str:

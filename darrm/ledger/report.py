@@ -1,58 +1,97 @@
 """The report of `darrm account LEDGER`: the budget, the privacy loss so far, and its meaning."""
 
 import math
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
 import numpy as np
 
+from darrm.account.accountant import estimated
 from darrm.account.meaning import ALARMS, belief_after, learned, power_of_test
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.privacy import at_most
+from darrm.ledger.rows import Entry
+from darrm.privacy import at_most, pair_at_most
 from darrm.util.figures import GRAY, LIGHT_GRAY, VERMILION, saved_figure
 from darrm.util.files import Document
 
-_WIDTH = 100  # characters of a line
-_LAST_ENTRIES = 10  # of the log, in the text
+_WIDTH, _LABEL = 100, 12  # characters of a line, and of the names of its lines
 _MEANING_POINTS, _RARE = 201, 1e-3
 _MOST_QUERIES_COUNTED = 1_000_000
 
 
 def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
-    """Write the budget, the privacy loss, how much is left, and the last lines of the log, or ``everything`` in it."""
+    """Write the budget, the privacy loss, its meaning and what waits, or ``everything``: the log and the digest."""
     entries = ledger.entries()
-    lines = [f"budget: {ledger.guarantee}", f"spent:  {ledger.spent}", *_meaning(ledger)]
-    if entries:
-        charge = ledger.accountant().charges[-1].kind
-        fit = ledger.queries_that_fit(charge, most=_MOST_QUERIES_COUNTED)
-        least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
-        lines.append(f"left:   {least}{fit} more queries of {charge.what}")
-    lines = [fill(line, _WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False) for line in lines]
-    if ledger.identity:
-        lines += [f"of:     {ledger.population}"] if ledger.population else []
-        lines.append(f"digest: {ledger.digest()}")
-    shown = entries if everything else entries[-_LAST_ENTRIES:]
-    if len(entries) > len(shown):
-        lines.append(f"the last {len(shown)} of {len(entries)} entries (--log lists all):")
-    for entry in shown:
-        note = f"  {entry.note}" if entry.note else ""
-        lines.append(f"  {entry.time}  {entry.count:>8}  {entry.what}{note}")
-        lines += [f"    entry {entry.number} paid for {', '.join(entry.questions)}"] if entry.questions else []
-    lines += [
-        f"entry {entry.number}: {entry.count} labels were paid for and not delivered; "
-        f"`{ledger.recovery(entry.number, entry.output)}` writes them and pays nothing"
-        for entry in entries
-        if not entry.delivered
-    ]
-    return "\n".join(lines) + "\n"
+    waiting = [entry for entry in entries if not entry.delivered]
+    lines = [("Ledger", f"{ledger.path}{f', population {ledger.population}' if ledger.population else ''}")]
+    lines += [("Budget", ledger.guarantee), *_spent(ledger), *_remaining(ledger), *_meaning(ledger)]
+    for entry in waiting if everything else waiting[:1]:
+        others = (
+            f", and those of {len(waiting) - 1} more entries (--all)" if len(waiting) > 1 and not everything else ""
+        )
+        what = f"{entry.count} labels of entry {entry.number}{others}; this writes them and pays nothing:"
+        lines += [("Undelivered", what), ("", ledger.recovery(entry.number, entry.output))]
+    lines.append(("Entries", _log_of(entries, everything=everything)))
+    if not everything:
+        how = f"`darrm account {shlex.quote(ledger.path)} --digest` prints the line to keep"
+        lines.append(("Digest", f"at entry {len(entries)}: {how}"))
+    written = [_line(name, text) if name else f"{'':{_LABEL}} {text}" for name, text in lines]
+    if everything:
+        written += [line for entry in entries for line in _logged(entry)]
+        written += [f"{'Digest':{_LABEL}} {ledger.digest()}"]  # one word, to copy
+    return "\n".join(written) + "\n"
 
 
-def _meaning(ledger: PrivacyLedger) -> list[str]:
+def _line(name: str, text: str) -> str:
+    indent = " " * (_LABEL + 1)
+    return fill(f"{name:{_LABEL}} {text}", _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
+    spent = ledger.spent
+    if not spent.queries:
+        return [("Spent", "nothing yet")]
+    queries = "1 query" if spent.queries == 1 else f"{spent.queries} queries"
+    if math.isinf(spent.epsilon):
+        pair = f"no finite epsilon at delta = {at_most(spent.delta, 6)}"
+    else:
+        share = spent.epsilon / ledger.budget.epsilon
+        pair = f"{pair_at_most(spent.epsilon, spent.delta, 5)}, {at_most(100 * share, 3)} % of epsilon"
+    remarks = [f"for neighbors that {spent.neighbors}"] if spent.neighbors else []
+    remarks += [spent.condition] if spent.condition else []
+    remarks += [] if spent.failure_probability is None else [estimated(spent.failure_probability)]
+    return [("Spent", ", ".join([f"{queries}: {pair}", *remarks])), ("Bound", f"{spent.bound}: {spent.explanation}")]
+
+
+def _remaining(ledger: PrivacyLedger) -> list[tuple[str, str]]:
+    charges = ledger.accountant().charges
+    if not charges:
+        return []
+    fit = ledger.queries_that_fit(charges[-1].kind, most=_MOST_QUERIES_COUNTED)
+    least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
+    return [("Remaining", f"{least}{fit} more queries of {charges[-1].what}")]
+
+
+def _meaning(ledger: PrivacyLedger) -> list[tuple[str, str]]:
     account, budget = ledger.accountant(), ledger.budget
     if not account.queries or account.failure_probability is not None:
         return []
     present = any(one.sampling is not None and one.sampling.scheme == "poisson" for one in account.charges)
-    return [f"means:  {learned('all labels together', budget.epsilon, budget.delta, present=present)}"]
+    return [("Meaning", learned("all labels together", budget.epsilon, budget.delta, present=present))]
+
+
+def _log_of(entries: Sequence[Entry], *, everything: bool) -> str:
+    newest = f", the newest at {entries[-1].time}" if entries else ""
+    return f"{len(entries)}{newest}{'' if everything or not entries else ' (--all lists them)'}"
+
+
+def _logged(entry: Entry) -> list[str]:
+    note = f"  {entry.note}" if entry.note else ""
+    paid = [f"    entry {entry.number} paid for {', '.join(entry.questions)}"] if entry.questions else []
+    lines = [f"  {entry.time}  {entry.count:>8}  {entry.what}{note}", *paid]
+    return [fill(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in lines]
 
 
 def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:

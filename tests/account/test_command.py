@@ -18,6 +18,7 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.account.bounds import models_bound
 from darrm.commands.command_line import run
 from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.report import ledger_text
 from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize import optimize_gamma
 from darrm.privacy import PrivacyParams, at_most
@@ -41,24 +42,45 @@ def test_account_of_a_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -
     out = capsys.readouterr().out
     ledger = PrivacyLedger(folder / "l.sqlite")
     spent = ledger.spent
-    budget, line = out.splitlines()[:2]
-    assert budget == "budget: (2, 0.001), which all labels together keep to"
-    assert f"4 queries: ({at_most(spent.epsilon)}, 0.001), {spent.condition}, by {spent.bound}" in line
-    assert f"left:   {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in out
-    assert out.splitlines()[-1].endswith("DaRRM over 3 voters  first")
+    lines = [line for line in out.splitlines() if str(folder) not in line]  # a path may be long
+    assert len(out.splitlines()) <= 15
+    assert max(map(len, lines)) <= 100
+    said = " ".join(out.split())
+    assert "Budget (2, 0.001), which all labels together keep to" in said
+    share = at_most(100 * spent.epsilon / 2, 3)
+    assert f"4 queries: ({at_most(spent.epsilon)}, 0.001), {share} % of epsilon, {spent.condition}" in said
+    assert f"Bound {spent.bound}: {spent.explanation}" in said
+    assert f"Remaining {ledger.queries_that_fit(charge)} more queries of DaRRM over 3 voters" in said
+    assert f"darrm account {folder / 'l.sqlite'} --digest" in said
+    assert "first" not in out
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--format", "json"])) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["budget"] == {"epsilon": "2", "delta": "0.001"}
     assert document["spent"]["epsilon"] == spent.epsilon
     assert document["entries"][0]["count"] == 4
     assert (document["ledger_digest"]["text"], document["population"]) == (str(ledger.digest()), "")
-    assert f"\ndigest: {ledger.digest()}\n" in out
+    assert run(lambda: account.main([str(folder / "l.sqlite"), "--all"])) == 0
+    out = capsys.readouterr().out
+    assert "DaRRM over 3 voters  first\n" in out
+    assert f"\nDigest       {ledger.digest()}\n" in out
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--digest"])) == 0
     assert capsys.readouterr().out == f"{ledger.digest()}\n"
     assert run(lambda: account.main(["--ledger", str(folder / "l.sqlite"), "--digest", "--format", "json"])) == 0
     assert json.loads(capsys.readouterr().out) == document["ledger_digest"]
     assert account.main([str(folder / "l.sqlite"), "--json"]) == 0  # a path is a ledger
     assert json.loads(capsys.readouterr().out) == document
+
+
+def test_labels_that_wait_are_listed_with_the_command_that_writes_them(folder: Path) -> None:
+    ledger = PrivacyLedger.create(folder / "l.sqlite", PrivacyParams(2, "1e-3"))
+    charge = Release(Table.load(folder / "table.json")).privacy_cost()
+    for number in (1, 2, 3):
+        ledger.debit(charge, labels=np.array([number % 2]), output=folder / f"{number}.csv")
+    first, second = (ledger.recovery(number, str(folder / f"{number}.csv")) for number in (1, 2))
+    text = ledger_text(ledger)
+    assert "1 labels of entry 1, and those of 2 more entries (--all)" in text
+    assert (text.count(first), text.count(second)) == (1, 0)
+    assert all(ledger_text(ledger, everything=True).count(command) == 1 for command in (first, second))
 
 
 def test_account_of_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,12 +47,12 @@ def test_a_ledger_says_and_draws_what_its_total_means(tmp_path: Path, capsys: py
     ledger = PrivacyLedger.create(tmp_path / "l.sqlite", PrivacyParams(2, "1e-5"))
     flags = ["--ledger", str(tmp_path / "l.sqlite"), "--plot", str(tmp_path / "m.svg"), "--force"]
     assert run(partial(main, flags)) == 0
-    assert "means:" not in capsys.readouterr().out  # nothing was spent
+    assert "Meaning" not in capsys.readouterr().out  # nothing was spent
     ledger.debit(PrivacyCost("one", guarantee=PrivacyParams("0.5")))
     assert run(partial(main, flags)) == 0
     text = capsys.readouterr().out
-    assert "times as likely, plus 1e-05" in text
-    assert "is right for the other in at most 36.95 %" in text  # the budget: 5 % times e^2, plus δ
+    assert "times as likely, plus 1e-05" in " ".join(text.split())
+    assert "5 % false alarms has power 36.95 % at most" in " ".join(text.split())  # the budget: 5 % times e^2, plus δ
     assert "<svg" in (tmp_path / "m.svg").read_text(encoding="utf-8")
     assert run(partial(main, [*flags, "--format", "json"])) == 0
     assert json.loads(capsys.readouterr().out)["spent"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
