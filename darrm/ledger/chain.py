@@ -1,4 +1,4 @@
-"""Hashes that chain the entries of a ledger, the digest that shows later whether one was changed, and signatures.
+"""The rows of a ledger, the hashes that chain them, the digest that shows later a change, and signatures.
 
 Every entry carries an *entry hash*: the SHA-256 of the entry hash before it and of all that the entry says. Entry hash
 0 is that of the budget: identity, ε, δ, composition, population, time. The *digest* of a ledger at entry n is one line
@@ -28,6 +28,17 @@ collisions of SHA-256. *Proof.* By Theorem 1 the line at the last entry determin
 entry n after the line at n − 1 of the same past: by induction down to the first. ∎ *Nothing is proved about* entries
 that were cut off while no later digest is shown, a budget that was changed before the first entry, or the digests of
 Parquet files, which are drawn after the debit.
+
+**Rows.** One format, version 1. All databases have the same four tables:
+
+===========  ===========================================================================================================
+``budget``   one row: the cost that all queries together may have, and an identity
+``costs``    one row for each cost of a query, with the number of queries so far
+``entries``  one row for each debit, numbered 1, 2, …; labels that were paid for wait here until they are delivered
+``state``    one row: the number of the last entry, the new place of a moved ledger, a checksum of all totals
+===========  ===========================================================================================================
+
+Of the votes nothing is written, not even a digest, which could be guessed back.
 """
 
 from __future__ import annotations
@@ -35,8 +46,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from darrm.privacy import PrivacyParams
@@ -44,6 +57,8 @@ from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.util.files import Document, check_regular, sync
 
+FORMAT = "darrm-ledger 1"
+STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 SIGNED = "ed25519:"  # begins a signature
 _DIGEST = "darrm-digest:1"
 _CHECK_DIGITS = 8
@@ -56,6 +71,119 @@ _SERIALIZATION = "cryptography.hazmat.primitives.serialization"
 def checksum(*fields: object) -> str:
     """Return the SHA-256 of fields as text; a text that became a blob changes it, too."""
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
+
+
+def now() -> str:
+    """Return the time in UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Budget(NamedTuple):
+    """The row of the budget; every later transaction must find it unchanged."""
+
+    format: str
+    identity: str  # random, unique to the ledger
+    epsilon: str
+    delta: str
+    composition: str
+    population: str  # the public name of the people behind the votes, or empty
+    created: str
+    checksum: str = ""  # entry hash 0
+
+    @property
+    def entry_hash(self) -> str:
+        """The hash that the first entry follows."""
+        return checksum(*self[:-1])
+
+
+class Cost(NamedTuple):
+    """The cost of one query, and how many queries cost it."""
+
+    number: int
+    cost: str  # `PrivacyCost.to_text`
+    what: str
+    total: int
+    table_digest: str  # the largest digest of a table that answered at this cost, or empty
+    checksum: str
+
+    @classmethod
+    def first(cls, number: int, cost: str, what: str) -> Cost:
+        """Return the row of a cost that nothing was debited at."""
+        return cls(number, cost, what, 0, "", checksum(cost, what))
+
+
+class EntryRow(NamedTuple):
+    """One debit, without the labels that wait."""
+
+    number: int = 0
+    time: str = ""
+    cost: int = 0  # the number of the cost
+    queries: int = 0  # the column ``count``
+    note: str = ""
+    table_digest: str = ""
+    labels_digest: str = ""
+    token: str = ""  # of the call that made it
+    output: str = ""
+    questions: str = ""  # a JSON list, or empty
+    entry_hash: str = ""
+    signature: str = ""
+    waits: bool = False  # whether labels wait for delivery
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the count is a number, and texts are texts: SQLite stores anything anywhere."""
+        texts = (self.time, *self[4:12])
+        return isinstance(self.queries, int) and all(isinstance(text, str) for text in texts)
+
+    def hash_after(self, before: str, cost: Cost) -> str:
+        """Compute the entry hash from that of the entry before; ``waits`` changes later."""
+        return checksum(before, self.number, self.time, cost.checksum, *self[3:10])
+
+
+class State(NamedTuple):
+    """What changes with every entry."""
+
+    last_entry: int
+    moved_to: str  # the new place of a moved ledger; empty while it is open
+    checksum: str = ""
+
+    def computed(self, last_hash: str, costs: list[Cost]) -> State:
+        """Return this state with the checksum of the totals and of the last entry."""
+        totals = (value for cost in costs for value in (cost.number, cost.total, cost.table_digest))
+        return self._replace(checksum=checksum(self.last_entry, last_hash, self.moved_to, *totals))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log: when, what, how many queries, and the caller's note."""
+
+    time: str
+    what: str
+    count: int
+    note: str
+    table: str = ""  # the digest of the proven table that answered
+    labels: str = ""  # the digest of the labels that were paid for, `darrm.votes.labels_file.labels_digest`
+    delivered: bool = True  # False while the labels wait in the ledger
+    output: str = ""  # the file, the folder, or the stream that they are for
+    number: int = 0  # counts from 1
+    kind: int = 0  # the number of the cost
+    questions: tuple[str, ...] = ()  # the public ids of the questions of a stream, in order; empty for none
+    entry_hash: str = field(default="", compare=False)  # see `darrm.ledger.chain`
+    each: int = 1  # labels that one query's charge pays for, at most: more for a run that is charged as a whole
+
+    @property
+    def answers(self) -> int:
+        """How many labels were paid for, at most."""
+        return self.count * self.each
+
+    def pays_for(self, labels: int) -> bool:
+        """Whether it is a debit of this number of labels."""
+        return labels == self.count if self.each == 1 else labels <= self.answers
+
+    @property
+    def is_of_a_stream(self) -> bool:
+        """Whether its labels answered questions that arrived one by one, and not a file."""
+        return self.output.startswith(STREAM)
 
 
 @dataclass(frozen=True)

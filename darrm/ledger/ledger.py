@@ -30,6 +30,7 @@ on the answers: an analyst who stops at the first 1 has spent little, and learne
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shlex
@@ -48,9 +49,8 @@ import numpy as np
 from darrm.account.accountant import COMPOSITIONS, PrivacyAccountant, Spent, guarantee_of
 from darrm.account.admission import Admission
 from darrm.errors import DeliveryError, LedgerError, PrivateFigureError
-from darrm.ledger.chain import LedgerDigest, SigningKey
+from darrm.ledger.chain import FORMAT, STREAM, Budget, Entry, EntryRow, LedgerDigest, SigningKey, now
 from darrm.ledger.postgres import Store, open_store
-from darrm.ledger.rows import FORMAT, STREAM, Budget, Entry, now
 from darrm.ledger.sqlite import MEMORY
 from darrm.ledger.store import corrupted
 from darrm.ledger.transaction import Transaction
@@ -129,8 +129,8 @@ the (epsilon, delta) of each query allow
             checks.file_name(path=path)
         self._store = path if isinstance(path, Store) else open_store(str(path), timeout=timeout)
         self._key, self._key_file = None if signing_key is None else SigningKey(signing_key), signing_key
-        with self._store.transaction(write=False) as tables:
-            read = Transaction(tables, self._key)
+        with self._store.transaction(write=False) as database:
+            read = Transaction(database, self._key)
             self._row, self._budget = read.budget, read.params
             read.account()
             read.check(most=MOST_CHECKED)
@@ -182,8 +182,8 @@ the (epsilon, delta) of each query allow
         store = open_store(str(path), timeout=timeout)
         store.create()
         try:
-            with store.transaction(write=True) as tables:
-                Transaction(tables).create(row)
+            with store.transaction(write=True) as database:
+                Transaction(database).create(row)
         except LedgerError:
             store.discard()
             raise
@@ -301,8 +301,17 @@ the (epsilon, delta) of each query allow
         _check_text("note", note)
         _check_charge(charge)
         kept = None if labels is None else _to_npy(labels, charge)
-        asked = () if cursor is None else _ids(cursor.questions, charge.count)
-        token, number, seen = secrets.token_hex(16), 0, self._seen[0]
+        entry = EntryRow(
+            queries=int(charge.count),
+            note=note,
+            table_digest=charge.table,
+            labels_digest="" if labels is None else labels_digest(labels),
+            token=secrets.token_hex(16),
+            output=_target(output, cursor),
+            questions="" if cursor is None else _ids(cursor.questions, charge.count),
+            waits=labels is not None,
+        )
+        number, seen = 0, self._seen[0]
         account = None
         try:
             for attempt in range(_ATTEMPTS + 1):
@@ -312,22 +321,14 @@ the (epsilon, delta) of each query allow
                     held = self._as_held(account, charge)
                     self._check_place(written, output, cursor)
                     if self._admission.admits(account, held, decide=attempt == _ATTEMPTS):
-                        number = written.write(
-                            held,
-                            note=note,
-                            labels_digest="" if labels is None else labels_digest(labels),
-                            token=token,
-                            output=_target(output, cursor),
-                            questions=asked,
-                            labels=kept,
-                        )
+                        number = written.write(entry, held, kept)
                         if cursor is not None:
-                            written.tables.forget_labels(cursor.after)
+                            written.forget_labels(cursor.after)
                 if number:
                     break
         except BaseException as error:
             if number:
-                self.raise_if_paid(error, after=seen, token=token)
+                self.raise_if_paid(error, after=seen, token=entry.token)
             raise
         return number
 
@@ -389,7 +390,7 @@ the (epsilon, delta) of each query allow
             if number not in waiting:
                 allowed = f"one of {', '.join(map(str, waiting))}" if waiting else "undelivered, and none is"
                 checks.fail("the entry", number, allowed)
-            kept, digest = read.tables.labels(number) or b"", waiting[number].labels
+            kept, digest = read.labels(number) or b"", waiting[number].labels
         try:
             labels = np.load(BytesIO(kept), allow_pickle=False)
             if labels_digest(labels) == digest:
@@ -401,7 +402,7 @@ the (epsilon, delta) of each query allow
     def forget_labels(self, number: int) -> None:
         """Drop the labels of an entry from the ledger, because they were delivered."""
         with self._transaction(write=True) as (written, _):
-            written.tables.forget_labels(number)
+            written.forget_labels(number)
 
     def recovery(self, number: int | str, output: str = "") -> str:
         """Return the command that delivers the labels of an undelivered entry, and pays nothing.
@@ -415,10 +416,10 @@ the (epsilon, delta) of each query allow
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[Transaction, PrivacyAccountant]]:
-        with self._store.transaction(write=write) as tables:
-            transaction = Transaction(tables, self._key)
+        with self._store.transaction(write=write) as database:
+            transaction = Transaction(database, self._key)
             if transaction.budget != self._row:
-                raise tables.corrupted("its budget or its identity changed since it was opened")
+                raise transaction.corrupted("its budget or its identity changed since it was opened")
             account = transaction.account()
             transaction.check_holds(self._seen)
             self._seen = transaction.newest  # as it stands if all is rolled back
@@ -431,7 +432,7 @@ the (epsilon, delta) of each query allow
 
     def _check_place(self, read: Transaction, output: Path | None, cursor: StreamCursor | None) -> None:
         """Raise `ValueError` if the file or the next place of the stream is taken: under the lock, so that one wins."""
-        if cursor is not None and (later := read.tables.newest_for(cursor.stream, cursor.after)):
+        if cursor is not None and (later := read.newest_for(cursor.stream, cursor.after)):
             raise ValueError(
                 f"another process answers this stream (entry {later} of the ledger): stop one of them, or "
                 "name each stream (--stream NAME); nothing was debited for this question"
@@ -439,7 +440,7 @@ the (epsilon, delta) of each query allow
         if output is None:
             return
         target = _target(output, None)
-        if entry := read.tables.waiting_for(target):
+        if entry := read.waiting_for(target):
             raise ValueError(
                 f"labels for {target!r} were paid for already and are not delivered yet (entry {entry} of the "
                 f"ledger): wait for the other release, or run `{self.recovery(entry, target)}`; nothing was debited"
@@ -508,12 +509,12 @@ def check_id(name: str, question: str) -> None:
         checks.fail(name, shown, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")
 
 
-def _ids(questions: tuple[str, ...], count: int) -> tuple[str, ...]:
+def _ids(questions: tuple[str, ...], count: int) -> str:
     if len(questions) not in {0, count}:
         checks.fail("the ids of questions", len(questions), f"{count}, one for each query of the charge, or none")
     for question in questions:
         check_id("the id of a question", question)
-    return tuple(questions)
+    return json.dumps(questions, ensure_ascii=False) if questions else ""
 
 
 def _target(output: Path | None, cursor: StreamCursor | None) -> str:

@@ -9,10 +9,9 @@ only its report was cut off, it finds the new ledger and reports it.
 from contextlib import suppress
 
 from darrm.errors import LedgerError
+from darrm.ledger.chain import Budget
 from darrm.ledger.ledger import DEFAULT_TIMEOUT, PrivacyLedger
 from darrm.ledger.postgres import Store, open_store
-from darrm.ledger.rows import Budget
-from darrm.ledger.store import Tables
 from darrm.ledger.transaction import Transaction
 from darrm.util import checks
 
@@ -27,8 +26,9 @@ def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyL
     source, target = open_store(name, timeout=timeout), open_store(there, timeout=timeout)
     if source.path == target.path:
         checks.fail("the new place", there, "another than the old one")
-    with source.transaction(write=False) as old:
-        budget, moved = old.budget(), old.state().moved_to
+    with source.transaction(write=False) as database:
+        old = Transaction(database)
+        budget, moved = old.budget, old.state.moved_to
     if moved not in {"", target.path}:
         raise LedgerError(source.path, f"it is closed, its budget moved to {moved} already")
     if moved and _holds(target, budget):  # the move is complete, and only its report was cut off
@@ -38,8 +38,8 @@ def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyL
         target.create()
     with target.transaction(write=True) as new:
         try:
-            with source.transaction(write=not moved) as old:
-                _fill(old, new)
+            with source.transaction(write=not moved) as database:
+                _copy_and_close(Transaction(database), Transaction(new))
         except BaseException:
             if not continues:  # it may be another process's by now
                 target.discard()
@@ -48,23 +48,14 @@ def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyL
 
 
 def _holds(store: Store, budget: Budget) -> bool:
-    with suppress(LedgerError), store.transaction(write=False) as tables:
-        return tables.budget() == budget
+    with suppress(LedgerError), store.transaction(write=False) as database:
+        return Transaction(database).budget == budget
     return False  # there is no ledger yet, or an empty file
 
 
-def _fill(old: Tables, new: Tables) -> None:
-    """Copy a ledger that is whole, and close it."""
-    new.create(old.budget())
-    for cost in old.costs():
-        new.put_cost(cost)
-    for entry in old.entries():
-        new.put_entry(entry, old.labels(entry.number) if entry.waits else None)
-    new.put_state(old.state())
-    before, after = Transaction(old), Transaction(new)
-    before.account()
-    if (after.entries(), after.costs()) != (before.entries(), before.costs()):
-        raise old.corrupted("its copy differs from it")
-    after.set_moved("")
-    if not before.state.moved_to:
-        before.set_moved(new.path)
+def _copy_and_close(old: Transaction, new: Transaction) -> None:
+    old.account()
+    new.copy(old)
+    new.set_moved("")
+    if not old.state.moved_to:
+        old.set_moved(new.path)

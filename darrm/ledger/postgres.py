@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 
 from darrm.errors import LedgerError
 from darrm.ledger.sqlite import SQLiteStore
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Tables, is_url, schema
+from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Database, corrupted, is_url, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 
@@ -107,7 +107,7 @@ class PostgresStore:
         return False
 
     @contextmanager
-    def transaction(self, *, write: bool) -> Iterator["PostgresTables"]:
+    def transaction(self, *, write: bool) -> Iterator["PostgresDatabase"]:
         """Run a block as one transaction: durable when it ends, undone if it raises.
 
         If a commit was cut off, `PrivacyLedger.debit` finds out whether it happened.
@@ -115,9 +115,9 @@ class PostgresStore:
         if self._process != os.getpid():
             self._afresh()
         with self._turn, _translated(self.path):
-            tables = self._begin(write=write)
+            database = self._begin(write=write)
             try:
-                yield tables
+                yield database
                 self._commit()
             except BaseException:
                 if self._link is not None:
@@ -125,7 +125,7 @@ class PostgresStore:
                         self._link.execute("ROLLBACK")
                 raise
 
-    def _begin(self, *, write: bool) -> "PostgresTables":
+    def _begin(self, *, write: bool) -> "PostgresDatabase":
         """Start a transaction, over a new connection if the old one was lost while idle."""
         psycopg = require("psycopg")
         is_idle = self._link is not None and self._link.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -142,7 +142,7 @@ class PostgresStore:
                 raise
         return self._begin(write=write)
 
-    def _begun(self, *, write: bool) -> "PostgresTables":
+    def _begun(self, *, write: bool) -> "PostgresDatabase":
         level = "SERIALIZABLE" if write else "REPEATABLE READ, READ ONLY"
         self._link.execute(f"BEGIN ISOLATION LEVEL {level}")
         if self._is_new and write:
@@ -151,7 +151,7 @@ class PostgresStore:
             self._link.execute("LOCK TABLE budget IN EXCLUSIVE MODE")
         self._is_new = self._is_new and not write
         self._is_uncertain = False
-        return PostgresTables(self._link, self.path)
+        return PostgresDatabase(self._link, self.path)
 
     def _connect(self) -> Untyped:
         link = require("psycopg").connect(
@@ -197,8 +197,8 @@ def _close(link: Untyped, process: int) -> None:
             link.close()
 
 
-class PostgresTables(Tables):
-    """The tables of a ledger over one connection of psycopg."""
+class PostgresDatabase(Database):
+    """The database of a ledger over one connection of psycopg."""
 
     schema = _SCHEMA
 
@@ -214,7 +214,7 @@ class PostgresTables(Tables):
     def check_format(self) -> None:
         """Raise `LedgerError` if a trigger or a rule changes rows by itself; a schema without tables fails later."""
         if self.execute(_ADDED) != [(0,)]:
-            raise self.corrupted("a trigger or a view was added, which may undo a debit")
+            raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
 
 
 @contextmanager

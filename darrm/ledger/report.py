@@ -10,8 +10,8 @@ import numpy as np
 
 from darrm.account.accountant import estimated
 from darrm.account.meaning import ALARMS, belief_after, learned, power_of_test
+from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.rows import Entry
 from darrm.privacy import at_most, pair_at_most
 from darrm.util.figures import GRAY, LIGHT_GRAY, VERMILION, saved_figure
 from darrm.util.files import Document

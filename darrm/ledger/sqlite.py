@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 from darrm.errors import LedgerError
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Tables, schema
+from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Database, corrupted, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped
 from darrm.util.files import between_transactions
@@ -154,8 +154,8 @@ def _is_locked(handle: int, beside: Path, path: str) -> bool:
         raise LedgerError(path, _WITHOUT_LOCKS.format(errno.errorcode.get(error.errno or 0, error.strerror))) from error
 
 
-class SQLiteTables(Tables):
-    """The tables of a ledger over one connection of SQLite."""
+class SQLiteDatabase(Database):
+    """The database of a ledger over one connection of SQLite."""
 
     schema = _SCHEMA
 
@@ -181,12 +181,12 @@ class SQLiteTables(Tables):
             message = f"it is a ledger of format {version}, and this darrm reads format {_VERSION}"
             raise LedgerError(self.path, f"{message}: use the version of darrm that wrote it")
         if self._one("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
-            raise self.corrupted("a trigger or a view was added, which may undo a debit")
+            raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
 
     def check_pages(self) -> None:
         """Raise `LedgerError` if a page of the file is damaged."""
         if (found := self._one("PRAGMA quick_check(1)")) != "ok":
-            raise self.corrupted(str(found))
+            raise corrupted(self.path, str(found))
 
     def _one(self, statement: str) -> Untyped:
         return self.execute(statement)[0][0]
@@ -236,12 +236,12 @@ class SQLiteStore:
         return bool(tables == (0,))
 
     @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[SQLiteTables]:
+    def transaction(self, *, write: bool) -> Iterator[SQLiteDatabase]:
         """Run a block as one transaction: durable when it ends, undone if it raises."""
         with translated(self.path), self._connection() as connection, self._begun(connection, write=write):
             try:
                 self._check_file()
-                yield SQLiteTables(connection, self.path)
+                yield SQLiteDatabase(connection, self.path)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:

@@ -17,16 +17,19 @@ from functools import cached_property
 from darrm.account.accountant import COMPOSITIONS, DELTA_RESERVE, PrivacyAccountant
 from darrm.account.filters import HALF
 from darrm.errors import LedgerError
-from darrm.ledger.chain import SIGNED, LedgerDigest, SigningKey
-from darrm.ledger.rows import Budget, Cost, Entry, EntryRow, State, now
-from darrm.ledger.store import Tables
+from darrm.ledger.chain import FORMAT, SIGNED, Budget, Cost, Entry, EntryRow, LedgerDigest, SigningKey, State, now
+from darrm.ledger.store import Database, corrupted
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.util import checks
+from darrm.util.extras import Untyped
 from darrm.util.files import Document
 
 RECEIPT = "darrm-receipt 1"
 _RECENT = 16  # entries at the end of the log whose hashes every transaction computes
+_PAGE = 10_000  # entries that are read at once
+_MISSING = "entries of the log are missing"
+_DIFFER = "the log and its totals differ"
 
 
 class Transaction:
@@ -35,16 +38,23 @@ class Transaction:
     ``key`` signs new entries; None for no signatures.
     """
 
-    def __init__(self, tables: Tables, key: SigningKey | None = None) -> None:
-        self.tables, self.path, self._key = tables, tables.path, key
+    def __init__(self, database: Database, key: SigningKey | None = None) -> None:
+        self.database, self.path, self._key = database, database.path, key
+
+    def corrupted(self, what: str) -> LedgerError:
+        """Return the error for a damaged ledger, with the remedy."""
+        return corrupted(self.path, what)
 
     @cached_property
     def budget(self) -> Budget:
         """The row of the budget."""
-        budget = self.tables.budget()
-        if budget.checksum != budget.entry_hash:
-            raise self.tables.corrupted("the budget was changed")
-        return budget
+        self.database.check_format()
+        rows = self.database.execute(
+            "SELECT format, identity, epsilon, delta, composition, population, created, checksum FROM budget"
+        )
+        if len(rows) != 1 or rows[0][0] != FORMAT or rows[0][-1] != Budget(*rows[0]).entry_hash:
+            raise self.corrupted("the budget was changed")
+        return Budget(*rows[0])
 
     @cached_property
     def params(self) -> PrivacyParams:
@@ -53,32 +63,51 @@ class Transaction:
             checks.one_of(COMPOSITIONS, composition=self.budget.composition)
             return PrivacyParams(self.budget.epsilon, self.budget.delta)
         except ValueError as error:
-            raise self.tables.corrupted(str(error)) from error
+            raise self.corrupted(str(error)) from error
 
     @cached_property
     def state(self) -> State:
         """The number of the last entry, and whether the ledger was moved."""
-        state = self.tables.state()
-        if not isinstance(state.last_entry, int):
-            raise self.tables.corrupted("the number of its last entry was changed")
-        return state
+        rows = self.database.execute("SELECT last_entry, moved_to, checksum FROM state")
+        if len(rows) != 1:
+            raise self.corrupted("its state is gone")
+        if not isinstance(rows[0][0], int):
+            raise self.corrupted("the number of its last entry was changed")
+        return State(*rows[0])
 
     @cached_property
-    def _costs(self) -> dict[int, Cost]:
-        costs = {cost.number: cost for cost in self.tables.costs()}
-        for cost in costs.values():
-            if cost.checksum != Cost.first(*cost[:3]).checksum:
-                raise self.tables.corrupted("the cost of a query was changed")
+    def cost_rows(self) -> dict[int, Cost]:
+        """The costs by their numbers."""
+        rows = self.database.execute("SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id")
+        costs = {cost.number: cost for cost in map(Cost._make, rows)}
+        if any(cost.checksum != Cost.first(*cost[:3]).checksum for cost in costs.values()):
+            raise self.corrupted("the cost of a query was changed")
         return costs
+
+    def read_entries(self, first: int = 1) -> Iterator[EntryRow]:
+        """Read the entries from ``first`` on, oldest first."""
+        statement = (
+            "SELECT id, time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, "
+            "signature, labels IS NOT NULL FROM entries WHERE id >= $1 ORDER BY id LIMIT $2"
+        )
+        rows: list[tuple[Untyped, ...]] = [(first - 1,)] * _PAGE
+        while len(rows) == _PAGE:  # pages, so that a long log needs little memory
+            rows = self.database.execute(statement, rows[-1][0] + 1, _PAGE)
+            yield from map(EntryRow._make, rows)
 
     @cached_property
     def _recent(self) -> list[EntryRow]:
         """The last entries, and the one before them, which they follow."""
         first = max(1, self.state.last_entry - _RECENT)
-        entries = list(self.tables.entries(first))
+        entries = list(self.read_entries(first))
         if [entry.number for entry in entries] != list(range(first, self.state.last_entry + 1)):
-            raise self.tables.corrupted("entries of the log are missing")
+            raise self.corrupted(_MISSING)
         return entries
+
+    def _entries_from(self, number: int) -> Iterator[EntryRow]:
+        if self._recent and number >= self._recent[0].number:
+            return (entry for entry in self._recent if entry.number >= number)
+        return self.read_entries(max(number, 1))
 
     @property
     def newest(self) -> tuple[int, str]:
@@ -89,65 +118,68 @@ class Transaction:
         """Refuse a ledger without the entry that was its newest before."""
         if seen[0] == 0:
             return
-        entry = next(self._from(seen[0]), None)
+        entry = next(self._entries_from(seen[0]), None)
         if entry is None or (entry.number, entry.entry_hash) != seen:
             lost = f"entry {seen[0]}, which it had, is gone or was changed"
-            raise self.tables.corrupted(f"{lost}: an older copy took its place")
+            raise self.corrupted(f"{lost}: an older copy took its place")
 
     def costs(self) -> dict[int, PrivacyCost]:
         """Return what all queries of each cost cost together, by number."""
         try:
             return {
                 number: PrivacyCost.from_text(cost.cost, what=cost.what).repeated(cost.total)
-                for number, cost in self._costs.items()
+                for number, cost in self.cost_rows.items()
             }
         except (ValueError, RecursionError) as error:
-            raise self.tables.corrupted(str(error)) from error
+            raise self.corrupted(str(error)) from error
 
     def account(self) -> PrivacyAccountant:
         """Return all debits so far, after a check that the totals belong to the end of the log."""
         before, recent = self.budget.entry_hash, self._recent
         if recent and recent[0].number > 1:
             before, recent = recent[0].entry_hash, recent[1:]
-        if self.state != self.state.computed(self.newest[1], list(self._costs.values())):
-            raise self.tables.corrupted("the log and its totals differ")
+        if self.state != self._checksummed(self.state):
+            raise self.corrupted(_DIFFER)
         for entry in recent:
             before = self._check_hash(entry, before)
         account = PrivacyAccountant(set_aside=DELTA_RESERVE.get(self.budget.composition, HALF))
         try:
             for number, charge in self.costs().items():
                 # the table that answered determines what its cost is about
-                account.add(replace(charge, table=self._costs[number].table_digest))
+                account.add(replace(charge, table=self.cost_rows[number].table_digest))
         except ValueError as error:
-            raise self.tables.corrupted(str(error)) from error
+            raise self.corrupted(str(error)) from error
         return account
 
+    def _checksummed(self, state: State) -> State:
+        return state.computed(self.newest[1], list(self.cost_rows.values()))
+
     def _check_hash(self, entry: EntryRow, before: str) -> str:
-        cost = self._costs.get(entry.cost)
+        cost = self.cost_rows.get(entry.cost)
         if cost is None or entry.entry_hash != entry.hash_after(before, cost) or not entry.has_types:
-            raise self.tables.corrupted(f"entry {entry.number} of the log was changed")
+            raise self.corrupted(f"entry {entry.number} of the log was changed")
         return entry.entry_hash
 
     def check(self, most: int | None = None) -> None:
         """Read the whole ledger; skip one of more than ``most`` entries."""
         if most is None or self.state.last_entry <= most:
-            self.tables.check_pages()
+            self.database.check_pages()
             self.entries()
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the whole log, oldest first; check its numbers, hashes and sums."""
         costs, before, entries = self.costs(), self.budget.entry_hash, []
         totals: Counter[int] = Counter()
-        for number, row in enumerate(self.tables.entries(), 1):
+        for number, row in enumerate(self.read_entries(), 1):
             if row.number != number:
-                raise self.tables.corrupted("entries of the log are missing")
+                raise self.corrupted(_MISSING)
             before = self._check_hash(row, before)
             totals[row.cost] += row.queries
             entries.append(self._entry(row, costs[row.cost]))
         if len(entries) != self.state.last_entry:
-            raise self.tables.corrupted("entries of the log are missing")
-        if dict(totals) != {number: cost.total for number, cost in self._costs.items()}:
-            raise self.tables.corrupted("the log and its totals differ")
+            raise self.corrupted(_MISSING)
+        if dict(totals) != {number: cost.total for number, cost in self.cost_rows.items()}:
+            raise self.corrupted(_DIFFER)
         return tuple(entries)
 
     def _entry(self, row: EntryRow, cost: PrivacyCost) -> Entry:
@@ -172,73 +204,110 @@ class Transaction:
         try:
             names = json.loads(written or "[]")
         except (ValueError, RecursionError) as error:
-            raise self.tables.corrupted("the questions of an entry are no JSON") from error
+            raise self.corrupted("the questions of an entry are no JSON") from error
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise self.tables.corrupted("the questions of an entry are no list of texts")
+            raise self.corrupted("the questions of an entry are no list of texts")
         return tuple(names)
 
-    def write(
-        self,
-        charge: PrivacyCost,
-        *,
-        note: str = "",
-        labels_digest: str = "",
-        token: str = "",
-        output: str = "",
-        questions: tuple[str, ...] = (),
-        labels: bytes | None = None,
-    ) -> int:
-        """Write a debit, with the labels that wait; return the number of the new entry."""
+    def create(self, budget: Budget) -> None:
+        """Make the tables of a new ledger."""
+        for statement in self.database.schema:
+            self.database.execute(statement)
+        row = budget._replace(checksum=budget.entry_hash)
+        self.database.execute("INSERT INTO budget VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8)", *row)
+        self.put_state(State(0, "").computed(budget.entry_hash, []))
+
+    def copy(self, old: "Transaction") -> None:
+        """Fill a new ledger with the rows of another one, whose check this ledger passes, too."""
+        self.create(old.budget)
+        for cost in old.cost_rows.values():
+            self.put_cost(cost)
+        for entry in old.read_entries():
+            self._put_entry(entry, old.labels(entry.number) if entry.waits else None)
+        self.put_state(old.state)
+        if (self.entries(), self.costs()) != (old.entries(), old.costs()):
+            raise old.corrupted("its copy differs from it")
+
+    def set_moved(self, moved_to: str) -> None:
+        """Close the ledger, because it was moved; an empty text opens a copy."""
+        self.put_state(self._checksummed(self.state._replace(moved_to=moved_to)))
+
+    def write(self, entry: EntryRow, charge: PrivacyCost, labels: bytes | None) -> int:
+        """Write a debit, with the labels that wait; return its number.
+
+        ``entry`` has the caller's fields; number, time, hash and signature are set here.
+        """
         if self._key is not None or (self._recent and self._recent[-1].signature):
             self.check_key()
         cost = self._cost_after(charge)
         last, before = self.newest
         clock = self._recent[-1].time if self._recent else self.budget.created
-        named = json.dumps(questions, ensure_ascii=False) if questions else ""
-        entry = EntryRow(
-            number=last + 1,
-            time=max(now(), clock),  # a clock may be set back
-            cost=cost.number,
-            queries=int(charge.count),
-            note=note,
-            table_digest=charge.table,
-            labels_digest=labels_digest,
-            token=token,
-            output=output,
-            questions=named,
-            entry_hash="",
-            signature="",
-            waits=labels is not None,
-        )
+        entry = entry._replace(number=last + 1, time=max(now(), clock), cost=cost.number)  # a clock may be set back
         entry = entry._replace(entry_hash=entry.hash_after(before, cost))
-        self._costs[cost.number] = cost
+        self.put_cost(cost)
         self._recent.append(entry)
-        self.state = State(entry.number, "").computed(entry.entry_hash, list(self._costs.values()))
+        self.state = self._checksummed(State(entry.number, ""))
         if self._key is not None:
-            entry = entry._replace(signature=self._key.sign(self.digest().to_text()))
-            self._recent[-1] = entry
-        self.tables.put_cost(cost)
-        self.tables.put_entry(entry, labels)
-        self.tables.put_state(self.state)
+            self._recent[-1] = entry = entry._replace(signature=self._key.sign(self.digest().to_text()))
+        self._put_entry(entry, labels)
+        self.put_state(self.state)
         return entry.number
 
     def _cost_after(self, charge: PrivacyCost) -> Cost:
         text = charge.to_text()
-        known = (cost for cost in self._costs.values() if cost.cost == text)
-        cost = next(known, None) or Cost.first(max(self._costs, default=0) + 1, text, charge.what)
+        known = (cost for cost in self.cost_rows.values() if cost.cost == text)
+        cost = next(known, None) or Cost.first(max(self.cost_rows, default=0) + 1, text, charge.what)
         total, table = cost.total + int(charge.count), max(cost.table_digest, charge.table)
         return cost._replace(total=total, table_digest=table)
 
-    def create(self, budget: Budget) -> None:
-        """Make the tables of a new ledger."""
-        self.tables.create(budget._replace(checksum=budget.entry_hash))
-        self.tables.put_state(State(0, "").computed(budget.entry_hash, []))
+    def put_cost(self, cost: Cost) -> None:
+        """Write a cost, or its new total."""
+        self.cost_rows[cost.number] = cost
+        self.database.execute(
+            "INSERT INTO costs (id, cost, what, total, table_digest, checksum) VALUES ($1, $2, $3, $4, $5, $6) "
+            "ON CONFLICT (id) DO UPDATE SET total = excluded.total, table_digest = excluded.table_digest",
+            *cost,
+        )
 
-    def set_moved(self, moved_to: str) -> None:
-        """Close the ledger, because it was moved; an empty text opens a copy."""
-        state = self.state._replace(moved_to=moved_to)
-        self.state = state.computed(self.newest[1], list(self._costs.values()))
-        self.tables.put_state(self.state)
+    def _put_entry(self, entry: EntryRow, labels: bytes | None) -> None:
+        self.database.execute(
+            "INSERT INTO entries (id, time, cost, count, note, table_digest, labels_digest, token, output, questions, "
+            "entry_hash, signature, files, labels) "  # the format has a column of files, which stays empty
+            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, '', $13)",
+            *entry[:-1],
+            labels,
+        )
+
+    def put_state(self, state: State) -> None:
+        """Write the state."""
+        self.state = state
+        self.database.execute(
+            "INSERT INTO state VALUES (1, $1, $2, $3) ON CONFLICT (id) DO UPDATE "
+            "SET last_entry = excluded.last_entry, moved_to = excluded.moved_to, checksum = excluded.checksum",
+            *state,
+        )
+
+    def labels(self, number: int) -> bytes | None:
+        """Read what waits for the delivery of an entry; None if nothing does."""
+        rows = self.database.execute("SELECT labels FROM entries WHERE id = $1", number)
+        labels = rows[0][0] if rows else None
+        if not isinstance(labels, bytes | None):
+            raise self.corrupted("what waits in it was changed")
+        return labels
+
+    def forget_labels(self, number: int) -> None:
+        """Drop what waits for the delivery of an entry."""
+        self.database.execute("UPDATE entries SET labels = NULL WHERE id = $1", number)
+
+    def waiting_for(self, output: str) -> int:
+        """Return the number of the entry whose labels wait for an output, 0 for none."""
+        waiting = "SELECT coalesce(max(id), 0) FROM entries WHERE labels IS NOT NULL AND output = $1"
+        return int(self.database.execute(waiting, output)[0][0])
+
+    def newest_for(self, output: str, after: int) -> int:
+        """Return the number of the newest entry for an output among those after an entry, 0 for none."""
+        newest = "SELECT coalesce(max(id), 0) FROM entries WHERE id > $1 AND output = $2"
+        return int(self.database.execute(newest, after, output)[0][0])
 
     def check_key(self) -> None:
         """Refuse to go on with another key than that which signed the last entry, see `darrm.ledger.chain`."""
@@ -258,25 +327,20 @@ class Transaction:
         last = self.state.last_entry
         number = last if number is None else number
         checks.integer_at_least(0, most=last, entry=number)
-        entries = list(self._from(number))
+        entries = list(self._entries_from(number))
         later = sum(entry.queries for entry in entries if entry.number > number)
-        queries = sum(cost.total for cost in self._costs.values()) - later
+        queries = sum(cost.total for cost in self.cost_rows.values()) - later
         entry_hash = entries[0].entry_hash if number else self.budget.entry_hash
         identity, population, composition = self.budget.identity, self.budget.population, self.budget.composition
         return LedgerDigest(identity, population, number, queries, self.params, composition, entry_hash)
 
-    def _from(self, number: int) -> Iterator[EntryRow]:
-        if self._recent and number >= self._recent[0].number:
-            return (entry for entry in self._recent if entry.number >= number)
-        return self.tables.entries(max(number, 1))
-
     def receipt(self, number: int) -> Document:
         """Return what an entry paid for and the digest at it, as plain data; errors as `digest`."""
         checks.integer_at_least(1, most=self.state.last_entry, entry=number)
-        digest, row = self.digest(number), next(self._from(number), None)
-        if row is None or row.number != number or row.cost not in self._costs:
-            raise self.tables.corrupted(f"entry {number} of the log is missing")
-        cost = self._costs[row.cost]
+        digest, row = self.digest(number), next(self._entries_from(number), None)
+        if row is None or row.number != number or row.cost not in self.cost_rows:
+            raise self.corrupted(f"entry {number} of the log is missing")
+        cost = self.cost_rows[row.cost]
         entry = {
             "time": row.time,
             "what": cost.what,
@@ -290,4 +354,4 @@ class Transaction:
 
     def find(self, after: int, token: str = "") -> EntryRow | None:
         """Return the first entry after an entry, of the call with a token if one is given."""
-        return next((entry for entry in self.tables.entries(after + 1) if token in {"", entry.token}), None)
+        return next((entry for entry in self.read_entries(after + 1) if token in {"", entry.token}), None)

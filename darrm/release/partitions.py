@@ -29,8 +29,8 @@ import numpy as np
 
 from darrm.aggregator import Aggregator, document_of
 from darrm.errors import DarrmError, DeliveryError, LedgerError
+from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.rows import Entry
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.problem import OPEN, is_open
 from darrm.release.debited import (

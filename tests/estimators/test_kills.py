@@ -24,7 +24,7 @@ from sklearn.naive_bayes import GaussianNB
 from darrm import PrivacyLedger
 from darrm.errors import LedgerError
 from darrm.estimators import PATEClassifier, PrivateVotingClassifier, ResumeWarning
-from darrm.ledger.rows import Entry
+from darrm.ledger.chain import Entry
 from darrm.pate import GNMax
 from darrm.util.files import replacing
 

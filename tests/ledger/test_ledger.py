@@ -15,9 +15,9 @@ import pytest
 
 from darrm.errors import BudgetExceededError, LedgerError
 from darrm.ledger import transaction
+from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
-from darrm.ledger.rows import Entry
-from darrm.ledger.sqlite import SQLiteTables
+from darrm.ledger.sqlite import SQLiteDatabase
 from darrm.loss.composition import compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.profile import PrivacyProfile
@@ -178,7 +178,7 @@ def test_a_file_that_vanishes_in_the_last_moment(path: Path, monkeypatch: pytest
 def test_commits_are_durable(path: Path) -> None:
     ledger = PrivacyLedger.create(path, BUDGET)
     with ledger._store.transaction(write=True) as tables:
-        connection = cast("SQLiteTables", tables).connection
+        connection = cast("SQLiteDatabase", tables).connection
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 

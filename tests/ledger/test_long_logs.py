@@ -12,6 +12,7 @@ import pytest
 from darrm import PrivacyLedger
 from darrm.errors import LedgerError
 from darrm.ledger import ledger as ledger_module
+from darrm.ledger.chain import EntryRow
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from tests.ledger.common import edit
@@ -24,7 +25,7 @@ def long_ledger(path: Path, entries: int) -> PrivacyLedger:
     ledger = PrivacyLedger.create(path, PrivacyParams(9, "1e-3"))
     with ledger._transaction(write=True) as (written, _):
         for _ in range(entries):
-            written.write(QUERY)
+            written.write(EntryRow(queries=1), QUERY, None)
     return ledger
 
 

@@ -262,10 +262,11 @@ def test_another_program_that_holds_or_writes_the_tables(server: Server) -> None
     with psycopg.connect(url) as other:
         message = "another program wrote to its tables at the same moment"
         with pytest.raises(LedgerError, match=message), ledger._store.transaction(write=True) as tables:  # noqa: PT012
-            (cost,) = tables.costs()
+            changed = Transaction(tables)
+            (cost,) = changed.cost_rows.values()
             other.execute("UPDATE costs SET what = what")
             other.commit()
-            tables.put_cost(cost._replace(total=100))
+            changed.put_cost(cost._replace(total=100))
     assert ledger.debit(QUERY) == 2
 
 

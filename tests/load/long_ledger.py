@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import median
 
 from darrm import PrivacyLedger, PrivacyParams
-from darrm.ledger.rows import Cost, EntryRow, State
+from darrm.ledger.chain import Cost, EntryRow, State
 from darrm.ledger.sqlite import SQLiteStore
+from darrm.ledger.transaction import Transaction
 from darrm.loss.privacy_cost import PrivacyCost
 from experiments.pages import Row
 
@@ -33,14 +34,15 @@ _WRITE = "INSERT INTO entries VALUES (?, ?, 1, 1, '', '', '', '', '-s', '', ?, '
 def build(path: Path, entries: int) -> None:
     """Write a ledger of ``entries`` entries of one question: one debit by the ledger, the others chained to it."""
     PrivacyLedger.create(path, PrivacyParams(1)).debit(QUERY)
-    with SQLiteStore(str(path), timeout=60.0).transaction(write=True) as tables:
-        (cost,), first = tables.costs(), next(tables.entries())
+    with SQLiteStore(str(path), timeout=60.0).transaction(write=True) as database:
+        written = Transaction(database)
+        (cost,), first = written.cost_rows.values(), next(written.read_entries())
         rows = ((number, first.time, entry_hash) for number, entry_hash in _chained(first, cost, entries))
-        tables.connection.executemany(_WRITE, rows)
-        (last,) = tables.entries(entries)
+        database.connection.executemany(_WRITE, rows)
+        (last,) = written.read_entries(entries)
         cost = cost._replace(total=entries)
-        tables.put_cost(cost)
-        tables.put_state(State(entries, "").computed(last.entry_hash, [cost]))
+        written.put_cost(cost)
+        written.put_state(State(entries, "").computed(last.entry_hash, [cost]))
 
 
 def measure(folder: Path, entries: int) -> Row:

@@ -11,8 +11,8 @@ import pytest
 
 from darrm.aggregator import load_release, save_release
 from darrm.errors import BudgetExceededError, TableError
+from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.rows import Entry
 from darrm.loss.renyi import RenyiCurve
 from darrm.noisy_max import cost_given_votes
 from darrm.noisy_max.cost_given_votes import LEAST_MISSED, missed_probabilities

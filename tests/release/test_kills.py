@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from darrm.commands.command_line import run
+from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.rows import Entry
 from darrm.privacy import PrivacyParams
 from darrm.release import __main__ as release
 from darrm.release import debited, partitions, pipe
