@@ -13,8 +13,7 @@ linear: ½ Σ w_l (1 − γ(l)) with ``w_l = E|α_l − α_{K−l}|``. No sampli
 * a common p ~ Beta(a, a), `Dirichlet`, gives a beta-binomial one and integrates to the incomplete beta function;
 * votes that are certain given the data, as recorded ones, have w_l = Pr[l ones] + Pr[K − l ones].
 
-Independent p_i on both sides of 1/2 have no such weights. `Prior.probabilities` then feeds
-`darrm.majority.noise_function` and the objective ``"expected-error"``.
+Independent p_i on both sides of 1/2 have no such weights. Draws of `Prior.probabilities` then give the expected error.
 
 **A user's prior** inherits from `Prior`: see docs/how-to/own-prior.md; ``tests/contracts/test_priors.py`` lists the
 requirements. A table keeps the name of such a prior and a digest of its coefficients. Privacy does not depend on it.
@@ -510,7 +509,7 @@ class _OfVoters(_BuiltIn):
         """Compute ``|Bin(K, μ)(l) − Bin(K, μ)(K − l)|`` with the mean μ, for l > K/2."""
         checks.integer_at_least(1, K=K)
         if not self.has_closed_form:
-            advice = "the majority may change sides: the objective expected-error takes this one"
+            advice = "the majority may change sides: only draws give the expected error"
             checks.fail("the prior", self.text, f"one with a linear expected error{self.linear}", advice)
         # α_l − α_{K−l} = α_l·(1 − ((1−p)/p)^{2l−K}), without cancellation
         levels, p = np.arange(K // 2 + 1, K + 1), max(self.mean, 1.0 - self.mean)
@@ -522,10 +521,10 @@ class _OfVoters(_BuiltIn):
 
 @dataclass(frozen=True)
 class Independent(_OfVoters):
-    """Independent p_i ~ U[low, high]; with 1/2 ≤ low the paper's surrogate [D, Eq. 202] in closed form.
+    """Independent p_i ~ U[low, high]; the default is the paper's T_U, U[0, 1].
 
-    The weights depend on the mean μ = (low + high)/2 alone, so intervals with one mean give one result. The paper's T_U
-    is (0, 1), which its objective replaces by (0.5, 1).
+    With 1/2 ≤ low the expected error is linear. Its weights depend on the mean μ = (low + high)/2 alone, so intervals
+    with one mean give one result. `surrogate_of` U[0, 1] is U[0.5, 1], which [D, Eq. 202] integrates over instead.
 
     >>> Independent(0.5, 1.0).weights(3)
     array([0.28125, 0.40625])
@@ -536,7 +535,7 @@ class Independent(_OfVoters):
     independent p_i, uniform on [0.6666666666666666, 1]
     """
 
-    low: float = 0.5
+    low: float = 0.0
     high: float = 1.0
     kind: ClassVar[str] = "uniform"
     linear: ClassVar[str] = ", uniform:LOW,HIGH with 0.5 <= LOW <= HIGH and HIGH > 0.5"
@@ -715,7 +714,7 @@ def checked(prior: Prior | str, classes: int = 2) -> Prior:
     """Return a prior for a number of classes, also from its text; `ValueError` for any other.
 
     >>> checked("uniform"), checked("dirichlet:0.5", classes=10)
-    (Independent(low=0.5, high=1.0), Dirichlet(concentration=0.5))
+    (Independent(low=0.0, high=1.0), Dirichlet(concentration=0.5))
     """
     if isinstance(prior, str):
         return parse(prior, classes)
@@ -729,6 +728,34 @@ def checked(prior: Prior | str, classes: int = 2) -> Prior:
         advice = "say Ewens()" if is_open(classes) else advice
         checks.fail("prior", prior.text, f"a belief about {classes_in_words(classes)}", advice)
     return prior
+
+
+def surrogate_of(prior: Prior) -> Prior | None:
+    """Return the prior whose linear expected error the paper optimizes instead: every p_i moved to max(p_i, 1 − p_i).
+
+    A prior with linear expected error is its own surrogate; None for a prior without one.
+
+    >>> surrogate_of(Independent(0, 1)), surrogate_of(TwoSided(0.7, 1))  # [D, Eq. 202 and 204]
+    (Independent(low=0.5, high=1.0), Independent(low=0.7, high=1.0))
+    """
+    if prior.has_closed_form:
+        return prior
+    if isinstance(prior, TwoSided):
+        return Independent(prior.low, prior.high)
+    if isinstance(prior, Independent) and math.isclose(prior.low + prior.high, 1.0) and prior.low < prior.high:
+        return Independent(0.5, prior.high)
+    return None
+
+
+def two_sided_of(prior: Prior) -> Prior | None:
+    """Return the prior on both sides of 1/2 of which independent p_i ≥ 1/2 are the surrogate; None for others.
+
+    >>> two_sided_of(Independent(0.5, 1)), two_sided_of(Independent(0.7, 1)), two_sided_of(Point(0.8))
+    (Independent(low=0.0, high=1.0), TwoSided(low=0.7, high=1.0), None)
+    """
+    if not (isinstance(prior, Independent) and prior.has_closed_form):
+        return None
+    return Independent() if (prior.low, prior.high) == (0.5, 1.0) else TwoSided(prior.low, prior.high)
 
 
 def default_of(classes: int) -> Prior:
@@ -785,6 +812,9 @@ def from_json(data: Any) -> Prior:  # noqa: ANN401 (from JSON)
         if not values.keys() <= {"name", "sha256"}:
             checks.fail("the prior's fields", sorted(values), "name and sha256")
         return StoredPrior(values["name"], values["sha256"])
+    if values.keys() != {field.name for field in fields(_KINDS[kind])}:
+        names = [field.name for field in fields(_KINDS[kind])]
+        checks.fail("the prior's fields", sorted(values), f"those of {kind}: {names}")
     return _KINDS[kind](**{name: float(exact_number(name, number)) for name, number in values.items()})
 
 

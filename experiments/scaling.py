@@ -59,6 +59,7 @@ EPSILON = "0.1"
 GAP, LARGE_GAP, LARGEST_TO_GAP = 1e-11, 1e-6, 301  # relative, up to K = 301 and beyond
 TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
 RUNS, LONGEST_REPEATED = 3, 60.0  # the median run is shown; a solve that takes more seconds is run once
+LEANING = "uniform:0.5,1"  # the default prior of the command
 GROUPS = ("reference", "alone", "uniform", "long")
 WARM_UP = 101  # voters of the solve before the measured one, at most
 
@@ -73,7 +74,7 @@ class Case:
     shape: str
     solver: str
     loops: str = "compiled"  # or "numpy"
-    prior: str = "common"  # or "uniform"
+    prior: str = "common"  # or `LEANING`
 
 
 # of a case or its measurement, to sort and compare
@@ -110,7 +111,7 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence
     groups = {
         "reference": product(reference_sizes, (3,), ("1e-5",), ("free",), ("reference", "production")),
         "alone": chain(alone, in_numpy),
-        "uniform": [(*case, "production", "compiled", "uniform") for case in UNIFORM],
+        "uniform": [(*case, "production", "compiled", LEANING) for case in UNIFORM],
         "long": [*product(LONG_SIZES, (10,), DELTAS, ("monotone",), ("production",)), LONGEST_FREE],
     }
     found = {name: list(starmap(Case, group)) for name, group in groups.items()}
@@ -236,7 +237,8 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
 def page(measurements: Sequence[Measurement]) -> str:
     """Fill the page."""
     limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": LARGEST_TO_GAP}
-    by_prior = {prior: [item for item in measurements if item.prior == prior] for prior in ("common", "uniform")}
+    groups = {"common": "common", "uniform": LEANING}
+    by_prior = {group: [item for item in measurements if item.prior == prior] for group, prior in groups.items()}
     return pages.filled(NAME, by_prior, summary(measurements), limits)
 
 

@@ -202,17 +202,17 @@ def test_what_is_gained_over_simple_rules_is_what_the_readme_says() -> None:
     said = re.search(
         r"At m = 3, (\S+) of 100 labels are wrong instead of (\S+) with the best constant γ \((\S+) by subsampling\); "
         r"at m = 5, (\S+)\sinstead of ([\d.]+): .* the same γ is wrong in (\S+) of 100 and the constant in ([\d.]+):\s"
-        r"`--objective expected-error` .* wrong in ([\d.]+)\.",
+        r"`--prior uniform` .* wrong in ([\d.]+)\.",
         README,
         re.DOTALL,
     )
     assert said is not None
-    leaning, even = Independent(), Independent(0, 1)
+    leaning, even = Independent(0.5, 1), Independent()
     gammas, problems = [], [Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m) for m in (3, 5)]
     for problem in problems:
         rules = [certify(problem, rule(problem)) for rule in (baselines.truth, baselines.subsampling)]
         gammas += [table.gamma for table in (optimize_table(problem), *rules)]
-    true = optimize_table(problems[0], prior=even, objective="expected-error", rng=np.random.default_rng(0)).gamma
+    true = optimize_table(problems[0], prior=even, rng=np.random.default_rng(0)).gamma
     right = [
         *(gamma.share_right(leaning) for gamma in gammas[:5]),
         *(gamma.share_right(even) for gamma in (gammas[0], gammas[1], true)),

@@ -57,23 +57,43 @@ def randomized_response(problem: Problem, composed: PrivacyParams | None = None)
 
         p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
 
-    (τε, λ) is ``composed``; by default the best of simple composition and of general composition over a grid of slacks.
-    Nothing composes for voters that are not private, or next to not: there p_const = 1, for `certify` to scale.
+    (τε, λ) is ``composed``; by default that of simple composition, (Kε, KΔ), as in [D, Figure 2]. Without such a bound,
+    as for non-private voters, p_const = 1, for `certify` to scale. The largest private constant is that of `truth`.
 
     >>> from darrm import Problem, PrivacyParams, Voters
-    >>> randomized_response(Problem.from_allowance(Voters(11, PrivacyParams(0.1)), 3)).half.round(4)
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    >>> randomized_response(problem).half.round(4)
+    array([0.2975, 0.2975, 0.2975, 0.2975, 0.2975, 0.2975])
+    """
+    K, each = problem.voters.K, problem.voters.each
+    if composed is None and K * each.exact_delta < 1 and _composes(each):
+        composed = compose_simple(each, K)
+    p_const = 1.0 if composed is None else _constant_for(problem, composed)
+    return NoiseFunction(K, np.full(problem.voters.num_upper_levels, p_const))
+
+
+def best_randomized_response(problem: Problem) -> NoiseFunction:
+    """Compute `randomized_response` by the best of simple and general composition, over a grid of slacks.
+
+    >>> from darrm import Problem, PrivacyParams, Voters
+    >>> problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
+    >>> best_randomized_response(problem).half.round(4)
     array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
     """
     K, each = problem.voters.K, problem.voters.each
-    if composed is not None:
-        totals = [composed]
-    elif each.is_private and each.exact_epsilon <= LARGEST_EXPONENT:
-        totals = [compose_general(each, K, slack) for slack in _SLACKS]
-        totals += [compose_simple(each, K)] if K * each.exact_delta < 1 else []
-    else:
-        return NoiseFunction(K, np.ones(problem.voters.num_upper_levels))
-    p_const = max(_constant_for(problem, total) for total in totals)
-    return NoiseFunction(K, np.full(problem.voters.num_upper_levels, p_const))
+    if not _composes(each):
+        return truth(problem)
+    totals = [compose_general(each, K, slack) for slack in _SLACKS]
+    totals += [compose_simple(each, K)] if K * each.exact_delta < 1 else []
+    return max((randomized_response(problem, total) for total in totals), key=_first_value)
+
+
+def _first_value(gamma: NoiseFunction) -> float:
+    return float(gamma.half[0])
+
+
+def _composes(each: PrivacyParams) -> bool:
+    return each.is_private and each.exact_epsilon <= LARGEST_EXPONENT
 
 
 def _constant_for(problem: Problem, total: PrivacyParams) -> float:

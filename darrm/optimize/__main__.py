@@ -32,11 +32,11 @@ from darrm.commands.values import privacy_pair
 from darrm.majority.kernels import advice
 from darrm.optimize.optimizer import optimize_table
 from darrm.optimize.report import GammaReport, fitted, report_of, rows_data, rows_document, rows_text
-from darrm.optimize.request import SOLVERS
+from darrm.optimize.request import OBJECTIVES, SOLVERS, prior_to_optimize
 from darrm.optimize.rounding import least_error
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import Problem, Voters, is_law_a_gamma
-from darrm.table.optimality import OBJECTIVES, SHAPES
+from darrm.table.optimality import SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
 from lp_models.options import SolveOptions
@@ -92,19 +92,20 @@ costs a few percent of expected error."""
     section=RELEASED,
     help="also report the accuracy where up to this many votes are missing",
 )
-@prior_option(default="depends on --objective; with more classes dirichlet")
+@prior_option(default="uniform:0.5,1; with more classes dirichlet")
 @option(
     "--objective",
     type=click.Choice(OBJECTIVES),
-    default="linear",
+    default=OBJECTIVES[0],
     section=SEARCH,
-    help="linear (default; the paper's surrogate), or expected-error: with its absolute value, over draws of the prior",
+    help="expected-error (default) under the prior, over draws unless it is linear; or surrogate: the paper's linear "
+    "one for a prior on both sides of 1/2",
 )
 @option(
     "--draws",
     type=Integer(2),
     section=SEARCH,
-    help="draws of --objective expected-error (default 20000, fewer for large K)",
+    help="draws of a prior on both sides of 1/2 (default 20000, fewer for large K)",
 )
 @option(
     "--shape",
@@ -159,11 +160,11 @@ def optimize(
     problems = [_problem(rounded, one, delta, target, classes) for one in m or (None,)]
     if len(problems) > 1:
         _refuse("one allowance --m", {"--output": output.path, "--plot": output.plot, "--missing": missing})
-    if draws is not None and objective == "linear":
-        raise ValueError("--draws is about --objective expected-error: the linear objective needs none")
     if missing is not None and missing >= voters.K:
         checks.fail("--missing", missing, f"below K = {voters.K}", "without a vote there is no majority")
     belief = None if prior is None else priors.parse(prior, classes)
+    if draws is not None and is_law_a_gamma(classes) and prior_to_optimize(belief, objective).has_closed_form:
+        raise ValueError("--draws is about a prior without linear expected error: leave it out, or say --prior uniform")
     with output.status_line() as line:
         tables = [
             optimize_table(

@@ -65,7 +65,7 @@ def generate_rows(request: Request) -> Table:
     gamma, multipliers = program.proposal(result, problem, factor)
     if has_closed_form(problem.voters):  # the largest private γ at every l, even if the prior has no weight there
         gamma = best_for_non_private_voters(problem.conditional_on_inclusion)
-    solution = Solution(prior, multipliers, result.status.value, request.shape.value, request.objective)
+    solution = Solution(prior, multipliers, result.status.value, request.shape.value, "linear")
     table = certify(problem, gamma).with_solution(solution, made_by(result))
     if table.optimality is None or table.optimality.gap <= max(
         _WIDE_GAP * table.optimality.value, request.options.floor
@@ -94,7 +94,7 @@ def write_every_row(request: Request) -> Table:
     duals = solution.duals[-len(matrix) :]
     rows = [(float(duals[row]), counts_at(whole.counts[row].tolist())) for row in np.flatnonzero(duals)]
     multipliers = _in_proportion(largest(rows, problem.voters), problem, factor)
-    proved = Solution(prior, multipliers, status, shape.value, request.objective)
+    proved = Solution(prior, multipliers, status, shape.value, "linear")
     table = certify(request.problem, NoiseFunction(K, shape.variables_to_gamma(solution.point)))
     versions_of = {"made by": versions("darrm", "cvxpy", "highspy"), "rows written": str(len(matrix))}
     return table.with_solution(proved, {"solver": request.solver, **versions_of})

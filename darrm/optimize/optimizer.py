@@ -18,11 +18,11 @@ import numpy as np
 from darrm.optimize.fitted_draws import fit_draws
 from darrm.optimize.noise_functions import generate_rows, write_every_row
 from darrm.optimize.plurality import optimize_plurality
-from darrm.optimize.request import Request, default_prior, default_shape
-from darrm.priors import Prior, checked
+from darrm.optimize.request import OBJECTIVES, Request, default_shape, prior_to_optimize
+from darrm.priors import Prior
 from darrm.privacy import Number, PrivacyPair, PrivacyParams
 from darrm.problem import Problem, Voters
-from darrm.table.optimality import OBJECTIVES, SHAPES
+from darrm.table.optimality import SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.extras import require
@@ -38,7 +38,7 @@ def optimize_table(
     each: PrivacyPair | None = None,
     prior: Prior | str | None = None,
     shape: str | None = None,
-    objective: str = "linear",
+    objective: str = OBJECTIVES[0],
     solver: str = "production",
     options: SolveOptions | None = None,
     draws: int | None = None,
@@ -56,21 +56,21 @@ def optimize_table(
         Instead of a problem: the number of voters, the privacy allowance, and the guarantee of each voter; by default
         11, 3 and (0.1, 1e-5), the paper's example.
     prior
-        The public prior on the voters. By default the p_i are independent, U[0.5, 1] (the paper's surrogate), and
-        U[0, 1] for the objective ``"expected-error"``.
+        The public prior on the voters; by default independent p_i ~ U[0.5, 1], the paper's surrogate of U[0, 1].
     shape
         ``"free"``, or ``"monotone"`` for a γ that never decreases from the tie to unanimity. By default free, but
         monotone if voters differ: their free γ are not known.
     objective
-        ``"linear"``: the prior's linear expected error. ``"expected-error"``: the expected error itself, absolute
-        value included [D, Eq. 2], over draws of the prior unless the prior makes it linear.
+        ``"expected-error"``: the expected error under the prior [D, Eq. 2]. It is linear in γ if no p_i is below 1/2 or
+        all are equal; else its absolute value is fitted to draws of the prior. ``"surrogate"``: the linear objective
+        that the paper solves for a prior on both sides of 1/2, `darrm.priors.surrogate_of`.
     solver
         ``"production"`` generates rows; ``"reference"`` lists every row of Lemma 5.1 and needs cvxpy.
     options
         When to stop; no option changes a guarantee.
     draws
-        The number of draws of the prior for the objective ``"expected-error"``; as many held-out draws estimate the
-        result. By default 20,000 for few voters, down to 5,000 for many.
+        The number of draws of a prior without linear expected error; as many held-out draws estimate the result. By
+        default 20,000 for few voters, down to 5,000 for many.
     rng
         The generator of these draws, with a fixed seed by default. It draws nothing private.
     report
@@ -88,7 +88,7 @@ def optimize_table(
     ------
     ValueError
         If an option is unknown or has the wrong type, there are more voters than `check_size` allows, the prior has
-        no linear expected error, or the reference solver would have to sample.
+        no surrogate, or the reference solver would have to sample.
     SolveError
         If the reference solver fails. The production solver always returns its best proven γ.
 
@@ -111,17 +111,15 @@ def optimize_table(
     if not problem.has_noise_function:
         given = {"shape": shape, "objective": objective, "solver": solver, "draws": draws, "rng": rng, "start": start}
         for name, value in given.items():
-            if value not in {None, "free", "linear", "production"}:
+            if value not in {None, "free", OBJECTIVES[0], "production"}:
                 checks.fail(name, value, f"left out for {problem.classes} classes", "it is about γ, for two classes")
         return optimize_plurality(problem, prior=prior, options=options, report=report)
-    checks.one_of(OBJECTIVES, objective=objective)
     shape = default_shape(problem.voters) if shape is None else shape
     checks.one_of(SHAPES, shape=shape)
     request = Request(
         problem=problem,
-        prior=default_prior(objective) if prior is None else checked(prior),
+        prior=prior_to_optimize(prior, objective),
         shape=Shape(shape),
-        objective=objective,
         solver=solver,
         options=SolveOptions() if options is None else options,
         report=report,
@@ -147,7 +145,7 @@ def optimize_many(
     options: SolveOptions | None = None,
     jobs: int = 1,
 ) -> list[Table]:
-    """Find and prove the noise functions with the smallest linear expected errors for many problems.
+    """Find and prove the noise functions with the smallest expected errors for many problems.
 
     Neighboring problems have nearly the same active rows. So a solve starts from those of the previous problem with the
     same K, ε, Δ and overlap: sort a sweep by m. A row counts voters at corners, so it is a row of both problems, and

@@ -12,10 +12,10 @@ import numpy as np
 
 from darrm.commands.command_line import spread
 from darrm.majority import baselines
-from darrm.majority.noise_function import NoiseFunction
+from darrm.majority.noise_function import ESTIMATE_SEED, NoiseFunction, differences, errors_of, number_of_draws
 from darrm.numerics import Array
 from darrm.optimize.rounding import fitting
-from darrm.priors import Prior, in_words
+from darrm.priors import Prior, in_words, surrogate_of, two_sided_of, weights_of
 from darrm.privacy import at_most
 from darrm.problem import Problem, Voters, is_open
 from darrm.table.optimality import Optimality
@@ -38,6 +38,7 @@ from darrm.util.files import Document
 _MOST_LINES = 60  # in the table of γ
 _COLUMN = 9  # characters
 _SMALL_GAIN = 0.001  # of accuracy
+_MOST_SAMPLED = 51  # voters: with more, draws of the second prior take too long, and only --all has its errors
 _MOST_VALUES, _A_LINE = 12, 6  # of γ in the short report
 _CONSTANT = "γ_flat"
 _RULES = {
@@ -62,47 +63,69 @@ class Entry:
     table: Table | None  # certified
     share_right: float | None  # the accuracy under the prior of the comparison; None if it is unknown
     expected_error: float | None  # under the same prior
+    second_error: float | None  # the expected error under `second_prior`
     remark: str  # why it is absent, or how certification changed it; may be empty
 
     @classmethod
-    def of(cls, name: str, table: Table, prior: Prior) -> Entry:
-        """Evaluate a table under a prior."""
+    def of(cls, name: str, table: Table, prior: Prior, second: Array | None) -> Entry:
+        """Evaluate a table under a prior, and its error under a second one."""
         scale, gamma = table.certificate.scale, table.gamma
         remark = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
         if name == _CONSTANT:
-            remark = f"the best constant, 1 {remark or 'as it stands'}; γ_const is p_const of [D, Lemma A.1]"
+            remark = "the largest private constant; γ_const is p_const of [D, Lemma A.1] by simple composition"
         elif name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
             remark = f"its theorem covers δ = Δ = 0 and odd K only; {remark or 'certified as it stands'}"
-        return cls(name, table, gamma.share_right(prior), gamma.expected_error(prior), remark)
+        second_error = None if second is None else float(np.mean(errors_of(gamma.half, second)))
+        return cls(name, table, gamma.share_right(prior), gamma.expected_error(prior), second_error, remark)
 
 
-def compare(optimal: Table, prior: Prior) -> tuple[Entry, ...]:
-    """Certify the baselines of the optimal table's problem and evaluate all five under a prior.
+def second_prior(prior: Prior) -> Prior | None:
+    """Return the prior of which this one is the paper's surrogate, or else the surrogate of this one, if any.
+
+    >>> from darrm.priors import Independent
+    >>> second_prior(Independent(0.5, 1)), second_prior(Independent(0, 1))
+    (Independent(low=0.0, high=1.0), Independent(low=0.5, high=1.0))
+    """
+    other = two_sided_of(prior) or surrogate_of(prior)
+    return None if other == prior else other
+
+
+def _differences(prior: Prior, K: int) -> Array:
+    """Compute α_l − α_{K−l} of draws of a prior, shape (draws, n); their mean alone if the error is linear."""
+    if prior.has_closed_form:
+        return weights_of(prior, K)[None, :]
+    return differences(prior.probabilities(K, number_of_draws(K, None), rng=np.random.default_rng(ESTIMATE_SEED)))
+
+
+def compare(optimal: Table, prior: Prior, second: Prior | None = None) -> tuple[Entry, ...]:
+    """Certify the baselines of the optimal table's problem and evaluate all five under a prior, or two.
 
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.priors import Independent
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
-    >>> entries = compare(optimize_table(problem), Independent())
-    >>> [(entry.name, round(entry.expected_error, 4)) for entry in entries]
-    [('γ_opt', 0.0413), ('γ_Sub', 0.1219), ('γ_DSub', 0.0692), ('γ_const', 0.2883), ('γ_flat', 0.0596)]
+    >>> entries = compare(optimize_table(problem), Independent(0.5, 1), Independent(0, 1))
+    >>> [(entry.name, round(entry.expected_error, 4), round(entry.second_error, 4)) for entry in entries]
+    [('γ_opt', 0.0413, 0.0378), ('γ_Sub', 0.1219, 0.0955), ('γ_DSub', 0.0692, 0.0675), ('γ_const', 0.3271, 0.1416),
+    ('γ_flat', 0.0596, 0.0258)]
     >>> {entry.name: round(entry.share_right, 4) for entry in entries}
-    {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6904, 'γ_flat': 0.936}
+    {'γ_opt': 0.9542, 'γ_Sub': 0.8515, 'γ_DSub': 0.9072, 'γ_const': 0.6487, 'γ_flat': 0.936}
     """
     problem = optimal.problem
+    draws = None if second is None else _differences(second, problem.voters.K)
     proposals: dict[str, Callable[[Problem], NoiseFunction]] = {
         "γ_Sub": baselines.subsampling,
         "γ_DSub": baselines.double_subsampling,
         "γ_const": baselines.randomized_response,
         _CONSTANT: baselines.truth,
     }
-    entries = [replace(Entry.of("γ_opt", optimal, prior), remark="")]
+    entries = [replace(Entry.of("γ_opt", optimal, prior, draws), remark="")]
     for name, propose in proposals.items():
         try:
             proposal = propose(problem)
         except ValueError as error:
-            entries.append(Entry(name, None, None, None, str(error)))
+            entries.append(Entry(name, None, None, None, None, str(error)))
         else:
-            entries.append(Entry.of(name, certify(problem, proposal), prior))
+            entries.append(Entry.of(name, certify(problem, proposal), prior, draws))
     return tuple(entries)
 
 
@@ -125,7 +148,7 @@ def with_missing(
     >>> from darrm import Problem, PrivacyParams, Voters, optimize_table
     >>> from darrm.priors import Independent
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams(0.1, 1e-5)), 3)
-    >>> for row in with_missing(optimize_table(problem), Independent(), range(3)):
+    >>> for row in with_missing(optimize_table(problem), Independent(0.5, 1), range(3)):
     ...     print(row.missing, round(row.share_right, 4), round(row.expected_error, 4))
     0 0.9542 0.0413
     1 0.9486 0.0465
@@ -201,6 +224,7 @@ class GammaReport(Report):
 
     entries: Sequence[Entry]
     missing: Sequence[WithMissing] = ()
+    second: Prior | None = None  # the prior of `Entry.second_error`
 
     def blocks(self) -> Iterable[str]:
         """Write the paragraphs: a comparison in short, or γ of every rule, with the certificate."""
@@ -208,14 +232,14 @@ class GammaReport(Report):
         if not self.everything:
             return (
                 _short_heading(table.problem, optimality, self.remark),
-                _comparison(table, self.entries, optimality.prior),
+                _comparison(table, self.entries, optimality.prior, self.second),
                 _missing(self.missing),
                 _short_values(table.gamma),
                 _short_proof(table, optimality),
             )
         return (
             majority_heading(table.problem, optimality, self.remark),
-            _values(table, self.entries, optimality.prior),
+            _values(table, self.entries, optimality.prior, self.second),
             _remarks(self.entries),
             _missing(self.missing),
             majority_proof(table.problem, table.certificate, optimality),
@@ -229,12 +253,14 @@ class GammaReport(Report):
             "version": 1,
             "problem": {**problem.to_json(), "m": problem.m if problem.voters.each.is_private else None},
             "levels": self.table.gamma.levels.tolist(),
+            "second_prior": None if self.second is None else self.second.text,
             "noise_functions": [
                 {
                     "name": entry.name,
                     "gamma": None if entry.table is None else entry.table.gamma.half.tolist(),
                     "share_right": entry.share_right,
                     "expected_error": entry.expected_error,
+                    "second_error": entry.second_error,
                     "certificate": None if entry.table is None else asdict(entry.table.certificate),
                     "remark": entry.remark,
                 }
@@ -296,7 +322,8 @@ def report_of(
         return Report(table, everything=everything, remark=remark)
     prior = _optimality_of(table).prior
     rows = with_missing(table, prior, missing, report=lambda now: show(f"evaluating with {now} votes missing"))
-    return GammaReport(table, compare(table, prior), rows, everything=everything, remark=remark)
+    second = second_prior(prior) if everything or table.gamma.K <= _MOST_SAMPLED else None
+    return GammaReport(table, compare(table, prior, second), rows, second, everything=everything, remark=remark)
 
 
 def _optimality_of(table: Table) -> Optimality:
@@ -316,23 +343,28 @@ def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str
         f"Prior     {in_words(optimality.prior)}; {optimality.shape} shape",
     ]
     if optimality.objective != "linear":
-        lines.append(f"Objective {optimality.objective}: the absolute value of [D, Eq. 2] included")
+        lines.append("Objective the expected error of [D, Eq. 2], absolute value included, over draws of the prior")
     return "\n".join(lines)
 
 
-def _comparison(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
+def _comparison(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
     """Compare the optimum and the simpler rules, the best first, and the accuracy of guessing."""
     if not entries:
         return ""
     best, *others = (entry for entry in entries if entry.expected_error is not None)
     others.sort(key=_inaccuracy)
     coin = NoiseFunction(table.gamma.K, np.zeros(table.gamma.half.size))
-    guess = Entry("a fair coin", table, coin.share_right(prior), coin.expected_error(prior), "")
-    lines = [f"{'':24}{'accuracy':>10}{'expected error':>17}"]
+    second_error = None if second is None else coin.expected_error(second)
+    guess = Entry("a fair coin", table, coin.share_right(prior), coin.expected_error(prior), second_error, "")
+    at_second = "" if second is None else f"at {second.text}"
+    lines = [f"{'':24}{'accuracy':>10}{'expected error':>17}{at_second:>21}".rstrip()]
     for entry in (best, *others, guess):
         accuracy = "" if entry.share_right is None else f"{100.0 * entry.share_right:.2f} %"
         name = f"{'*' if entry is best else ' '} {_RULES.get(entry.name, entry.name)}"
-        lines.append(f"{name:24}{accuracy:>10}{_short(entry.expected_error):>17}")
+        errors = f"{_short(entry.expected_error):>17}{_short(entry.second_error):>21}".rstrip()
+        lines.append(f"{name:24}{accuracy:>10}{errors}")
+    if second is not None and not second.has_closed_form:
+        lines.append(f"  at {second.text}: means over {number_of_draws(table.gamma.K, None):,} draws")
     if absent := sum(entry.table is None for entry in entries):
         lines.append(f"  ({absent} more {'does' if absent == 1 else 'do'} not apply; --all shows the reasons)")
     constant = next((entry for entry in others if entry.name == _CONSTANT), best)
@@ -373,7 +405,7 @@ def _short_proof(table: Table, optimality: Optimality) -> str:
     return "\n".join(lines)
 
 
-def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
+def _values(table: Table, entries: Sequence[Entry], prior: Prior, second: Prior | None) -> str:
     shown = {entry.name + ("*" if entry.remark else ""): entry for entry in entries if entry.table is not None}
     columns = {name: entry.table.gamma.half for name, entry in shown.items() if entry.table is not None}
     values = _level_table(table.gamma.levels.tolist(), columns)
@@ -383,7 +415,11 @@ def _values(table: Table, entries: Sequence[Entry], prior: Prior) -> str:
     right = (
         "" if coin is None else f"{'right':>8}{shares}   (share of right labels under the prior; a coin: {coin:.4f})\n"
     )
-    return f"{_MEANING}\n{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
+    block = f"{_MEANING}\n{values}\n{right}{'error':>8}{errors}   (expected, under the prior)"
+    if second is None:
+        return block
+    others = "".join(f"{_short(entry.second_error):>{_COLUMN}}" for entry in shown.values())
+    return f"{block}\n{'second':>8}{others}   (expected error under {second.text})"
 
 
 def _missing(rows: Sequence[WithMissing]) -> str:

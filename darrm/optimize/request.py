@@ -9,7 +9,7 @@ import numpy as np
 from darrm.majority.corners import Row
 from darrm.majority.groups import check_groups
 from darrm.numerics.exact_sampling import require_generator
-from darrm.priors import Independent, Prior
+from darrm.priors import Independent, Prior, checked, surrogate_of
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, is_open
 from darrm.table.table import Table
@@ -18,6 +18,8 @@ from lp_models.gamma_lp import Shape
 from lp_models.options import Progress, SolveOptions
 
 SOLVERS = ("production", "reference")
+OBJECTIVES = ("expected-error", "surrogate")
+DEFAULT_PRIOR = Independent(0.5, 1.0)
 # in one search of a chain of K voters with overlap K: K = 31,622 and 141,421; a free γ needs many searches
 MOST_AVERAGES = {"free": 10**9, "monotone": 2 * 10**10}
 # limits of K/4, the number of rows taken from a thorough search: it costs as much as many solves, so it returns more
@@ -33,7 +35,6 @@ class Request:
     problem: Problem
     prior: Prior
     shape: Shape
-    objective: str
     solver: str
     options: SolveOptions
     report: Callable[[Progress], None] | None
@@ -66,7 +67,7 @@ class Request:
     @property
     def is_sampled(self) -> bool:
         """Whether the objective is the expected error over draws, because the prior does not make it linear."""
-        return self.objective == "expected-error" and not self.prior.has_closed_form
+        return not self.prior.has_closed_form
 
 
 def in_range(problem: Problem, least: Fraction) -> tuple[Problem, Fraction]:
@@ -115,6 +116,13 @@ def default_shape(voters: Voters) -> str:
     return "free" if voters.per_voter is None else "monotone"
 
 
-def default_prior(objective: str) -> Prior:
-    """Return independent p_i ~ U[0.5, 1] for the linear objective, the paper's surrogate of U[0, 1]; else U[0, 1]."""
-    return Independent(0.5 if objective == "linear" else 0.0, 1.0)
+def prior_to_optimize(prior: Prior | str | None, objective: str) -> Prior:
+    """Return the prior of the expected error to minimize: the given one, or the surrogate of the paper."""
+    checks.one_of(OBJECTIVES, objective=objective)
+    believed = DEFAULT_PRIOR if prior is None else checked(prior)
+    if objective != "surrogate":
+        return believed
+    surrogate = surrogate_of(believed)
+    if surrogate is None:
+        checks.fail("the prior", believed.text, "symmetric about 1/2, or one with a linear error, for a surrogate")
+    return surrogate

@@ -64,7 +64,7 @@ def majority_heading(problem: Problem, optimality: Optimality | None, remark: st
     if optimality is not None:
         lines.append(f"  optimized for   {in_words(optimality.prior)}, {optimality.shape} shape")
         if optimality.objective != "linear":
-            lines.append(f"  objective       {optimality.objective}: the absolute value of [D, Eq. 2] included")
+            lines.append("  objective       the expected error of [D, Eq. 2], absolute value included, over draws")
     return "\n".join(lines)
 
 

@@ -48,7 +48,7 @@ def fresh_rows(allowances: tuple[int, ...], data: LabeledImages, queries: int) -
         tables = {
             settings.OPTIMAL: optimize_table(problem, prior=priors.Independent(*settings.PRIOR)),
             settings.SUBSAMPLING: certify(problem, baselines.subsampling(problem)),
-            settings.CONSTANT: certify(problem, baselines.randomized_response(problem)),
+            settings.CONSTANT: certify(problem, baselines.best_randomized_response(problem)),
         }
         rows += [
             {

@@ -179,9 +179,9 @@ def _tables(figure: str, panel: Panel) -> Iterator[tuple[str, Table]]:
     if figure in WITH_DOUBLE_SUBSAMPLING:
         yield DOUBLE_SUB, certify(problem, baselines.double_subsampling(problem))
     yield CONSTANT, certify(problem, baselines.randomized_response(problem, panel.composed))
-    yield BEST_CONSTANT, certify(problem, baselines.randomized_response(problem))
+    yield BEST_CONSTANT, certify(problem, baselines.best_randomized_response(problem))
     yield FLAT, certify(problem, baselines.truth(problem))
-    yield TRUE, optimize_table(problem, prior=UNIFORM, objective="expected-error")
+    yield TRUE, optimize_table(problem, prior=UNIFORM)
     if figure in WITH_TWO_PRIORS:
-        yield TRUE_P, optimize_table(problem, prior=DECIDED, objective="expected-error")
+        yield TRUE_P, optimize_table(problem, prior=DECIDED)
     yield MONOTONE, optimize_table(problem, prior=SURROGATE, shape="monotone")

@@ -344,7 +344,7 @@ def test_no_more_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("plan --K 1000000 --non-private --total 1,1e-5", "must be at most 1000000000, got 1000001000000"),
         ("optimize --K 300000 --non-private --overlap 1 --target 1,1e-5", "the rows for 300,000 voters needs"),
-        ("optimize --K 11 --objective expected-error --draws 2147483648", "176 GiB, more than the 0.25 GiB"),
+        ("optimize --K 11 --prior uniform --draws 2147483648", "176 GiB, more than the 0.25 GiB"),
         ("optimize --K 11 --epsilon 1e999999999", "epsilon must be a finite number"),
         ("optimize --K 11 --m 0.000029E999700001", "m must be a finite number"),
         (

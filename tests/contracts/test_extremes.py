@@ -80,7 +80,7 @@ def _of_charge(mechanism: Any, at: Corner) -> object:
 FUNCTIONS: dict[str, Callable[[Corner], object]] = {
     "γ": lambda at: optimize_table(_problem(at)),
     "monotone γ": lambda at: optimize_table(_problem(at), shape="monotone", prior=Dirichlet()),
-    "γ of draws": lambda at: optimize_table(_problem(at), objective="expected-error", draws=50),
+    "γ of draws": lambda at: optimize_table(_problem(at), prior="uniform", draws=50),
     "γ of every row": lambda at: optimize_table(_problem(at), solver="reference") if at[0] < 4 else None,
     "γ of plain voters": lambda at: optimize_table(Problem(_plain(at[0]), _pair(at))),
     "plurality": lambda at: optimize_table(Problem(Voters(min(at[0], 2), _pair(at)), _pair(at), 3)),

@@ -59,10 +59,17 @@ def test_the_example_needs_no_problem() -> None:
         optimize_gamma(K=2)
 
 
-@pytest.mark.parametrize("prior", ["uniform", "uniform:0.5,1", Independent(0.5, 1.0)])
-def test_a_prior_is_its_text(prior: Any) -> None:
-    assert optimality_of(optimize_table(TWO.problem, prior=prior)).prior == Independent(0.5, 1.0)
-    assert TWO.law.share_right(prior) == TWO.law.share_right(Independent(0.5, 1.0))
+@pytest.mark.parametrize(
+    ("prior", "meant"),
+    [
+        ("uniform", Independent(0.0, 1.0)),
+        ("uniform:0.5,1", Independent(0.5, 1.0)),
+        (Independent(), Independent(0.0, 1.0)),
+    ],
+)
+def test_a_prior_is_its_text(prior: Any, meant: Independent) -> None:
+    assert optimality_of(optimize_table(TWO.problem, prior=prior, draws=20)).prior == meant
+    assert TWO.law.share_right(prior) == TWO.law.share_right(meant)
 
 
 def test_a_law_of_more_classes_takes_a_prior_as_text() -> None:

@@ -197,7 +197,7 @@ SHELL = {
     "optimize --K 5 --prior uniforn": "prior … 'uniforn' … uniform:LOW,HIGH … for example",
     "optimize --K 5 --prior uniform:1,0.5": "low must be at most high = 0.5 … 1.0",
     "optimize --K 5 --prior point:0.5": "p must be different from 0.5",
-    "optimize --K 5 --prior uniform:0.2,1": "0.5 <= LOW … expected-error",
+    "optimize --K 5 --prior uniform:0.2,1 --objective surrogate": "symmetric about 1/2 … 'uniform:0.2,1'",
     # files of votes
     f"release nosuch.csv {RELEASE}": "'nosuch.csv' … No such file … check its name",
     f"release a_folder {RELEASE}": "votes … a folder with .parquet files … 'a_folder'",
@@ -688,7 +688,7 @@ WELCOME: dict[str, Case] = {
     "a pair for a guarantee": (lambda: PrivacyCost("mine", (0.1, 0)).guarantee, "epsilon=0.1"),
     "a pair to compose": (lambda: compose_simple((0.1, 1e-5), 3), "epsilon=0.3, delta=0.00003"),
     "a pair for Laplace": (lambda: Laplace((0.5, 0)).privacy, "epsilon=0.5, delta=0"),
-    "a prior by name": (lambda: optimize_table(PROBLEM, prior="uniform").optimality, "Independent(low=0.5"),
+    "a prior by name": (lambda: optimize_table(PROBLEM, prior="uniform").optimality, "Independent(low=0.0"),
     "a prior by name for gamma": (lambda: HALF.expected_error("common") == HALF.expected_error("dirichlet"), "True"),
     "a prior by name to plan": (lambda: plan(Workload(PLAIN, 3, (2, 1e-5)), prior="dirichlet").prior, "Dirichlet("),
     "numpy's K": (lambda: Voters(np.int64(11), EACH, np.int8(1)), "K=11 … overlap=1"),

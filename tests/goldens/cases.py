@@ -146,8 +146,8 @@ def certified_tables() -> Iterator[tuple[str, Table]]:
     """Tables of given laws."""
     for K, m in ((5, 1), (5, 3), (11, 2), (12, 4), (21, 5)):
         problem = Problem.from_allowance(Voters(K, params("0.1,1e-5")), m)
-        for make in (baselines.subsampling, baselines.double_subsampling, baselines.randomized_response):
-            yield f"K = {K}, m = {m}, {make.__name__}", certify(problem, make(problem))
+        for make in (baselines.subsampling, baselines.double_subsampling, baselines.best_randomized_response):
+            yield f"K = {K}, m = {m}, {make.__name__.removeprefix('best_')}", certify(problem, make(problem))
         yield f"K = {K}, m = {m}, rising", certify(problem, rising(K))
         yield f"K = {K}, m = {m}, constant", certify(problem, NoiseFunction(K, np.ones(K - K // 2)))
     problem = Problem(Voters(4, NON_PRIVATE, 1), params("1,1e-2"), 3)
@@ -330,8 +330,8 @@ def releasing(K: int, classes: Any) -> dict[str, Any]:
     mechanisms: dict[str, Any] = {"optimal": Release(optimize_table(problem))}
     if classes == 2:
         private = Problem.from_allowance(Voters(K, params("0.2,1e-5")), 3)
-        for make in (baselines.subsampling, baselines.double_subsampling, baselines.randomized_response):
-            mechanisms[make.__name__] = Release(certify(private, make(private)))
+        for make in (baselines.subsampling, baselines.double_subsampling, baselines.best_randomized_response):
+            mechanisms[make.__name__.removeprefix("best_")] = Release(certify(private, make(private)))
     for name, mechanism in noisy_mechanisms(1).items():
         mechanisms[name] = NoisyMaximum(mechanism, voters, classes)
     mechanisms["continuous GNMax"] = GNMax(2.0, noise="continuous")

@@ -86,7 +86,7 @@ class TestSamples:
             prior.probabilities(K, count, rng=np.random.default_rng(0))
 
     def test_two_sided_has_no_weights(self) -> None:
-        with pytest.raises(ValueError, match="expected-error takes this one"):
+        with pytest.raises(ValueError, match="only draws give the expected error"):
             priors.TwoSided(0.7, 1.0).weights(3)
 
 
@@ -114,7 +114,7 @@ def optimum_with_one_row_a_draw(problem: Problem, drawn: np.ndarray, *, monotone
 @pytest.mark.parametrize(("K", "m", "delta"), [(3, "1", "0"), (5, "2", "1e-3"), (6, "2.5", "1e-3"), (7, "3", "0")])
 def test_optimum_against_cvxpy(K: int, m: str, delta: str, shape: str) -> None:
     problem = problem_of(K, m, delta)
-    table = optimize_table(problem, objective="expected-error", shape=shape, draws=300, rng=np.random.default_rng(K))
+    table = optimize_table(problem, prior=UNIFORM, shape=shape, draws=300, rng=np.random.default_rng(K))
     drawn = differences(UNIFORM.probabilities(K, 300, rng=np.random.default_rng(K)))
     expected, found = optimum_with_one_row_a_draw(problem, drawn, monotone=shape == "monotone"), optimality_of(table)
     assert found.value == pytest.approx(expected, abs=1e-7)
@@ -140,7 +140,7 @@ def test_draws_that_turn_at_the_optimum() -> None:
             balance = np.abs(d.sum(axis=1)) / np.abs(d).sum(axis=1)
             return drawn[np.argsort(balance)[:count]]
 
-    table = optimize_table(problem, prior=Torn(), objective="expected-error", draws=100, rng=np.random.default_rng(3))
+    table = optimize_table(problem, prior=Torn(), draws=100, rng=np.random.default_rng(3))
     drawn = differences(Torn().probabilities(5, 100, rng=np.random.default_rng(3)))
     assert SampledError(drawn).share > 0.9
     expected = optimum_with_one_row_a_draw(problem, drawn, monotone=False)
@@ -149,7 +149,7 @@ def test_draws_that_turn_at_the_optimum() -> None:
 
 
 def test_reference_numbers_at_eleven_voters() -> None:
-    exact = optimize_table(problem_of(11, "3"), objective="expected-error")
+    exact = optimize_table(problem_of(11, "3"), prior=UNIFORM)
     held_out = held_out_of(exact)
     assert held_out.draws == 20_000
     assert held_out.mean == pytest.approx(0.0153, abs=4e-4)
@@ -160,36 +160,65 @@ def test_reference_numbers_at_eleven_voters() -> None:
     assert found == pytest.approx([0.0376, 0.067, 0.095], abs=1.5e-3)
 
 
-def test_a_prior_with_a_closed_form_is_not_sampled() -> None:
-    for prior in (priors.Independent(0.5, 1.0), priors.Dirichlet(), priors.Point(0.2)):
-        linear = optimize_table(problem_of(7, "2"), prior=prior)
-        exact = optimize_table(problem_of(7, "2"), prior=prior, objective="expected-error")
-        assert exact.gamma.half.tolist() == linear.gamma.half.tolist()
-        assert optimality_of(exact).held_out is None
-        assert optimality_of(exact).objective == "expected-error"
+@pytest.mark.parametrize(
+    ("prior", "surrogate"),
+    [
+        ("uniform", "uniform:0.5,1"),
+        ("uniform:0.25,0.75", "uniform:0.5,0.75"),
+        ("two-sided:0.7,1", "uniform:0.7,1"),
+        ("common", "dirichlet:1"),
+        ("point:0.2", "point:0.2"),
+    ],
+)
+def test_the_surrogate_moves_every_voter_to_the_side_of_the_majority(prior: str, surrogate: str) -> None:
+    found, linear = (
+        optimize_table(problem_of(7, "2"), prior=text, objective=objective)
+        for text, objective in ((prior, "surrogate"), (surrogate, "expected-error"))
+    )
+    assert found.gamma.half.tolist() == linear.gamma.half.tolist()
+    assert optimality_of(found).prior == priors.parse(surrogate)
+    assert optimality_of(found).held_out is None
+    folded, plain = (priors.parse(text) for text in (prior, surrogate))
+    if isinstance(plain, priors.Independent):
+        drawn = folded.probabilities(1, 40_000, rng=np.random.default_rng(0))
+        assert float(np.mean(np.maximum(drawn, 1.0 - drawn))) == pytest.approx(plain.mean, abs=4e-3)
+
+
+def test_a_prior_that_is_not_symmetric_has_no_surrogate() -> None:
+    with pytest.raises(ValueError, match=r"symmetric about 1/2"):
+        optimize_table(problem_of(3, "1"), prior="uniform:0.2,1", objective="surrogate")
+
+
+def test_the_default_objective_is_the_expected_error_itself_for_voters_on_both_sides() -> None:
+    problem = problem_of(11, "3")
+    true, surrogate = (
+        optimize_table(problem, prior="uniform", objective=one) for one in ("expected-error", "surrogate")
+    )
+    default = optimize_table(problem)
+    assert default.gamma.half.tolist() == surrogate.gamma.half.tolist()
+    assert optimality_of(default).prior == priors.Independent(0.5, 1.0)
+    assert true.gamma.expected_error(UNIFORM) < 0.5 * surrogate.gamma.expected_error(UNIFORM)
 
 
 @pytest.mark.slow
 def test_large_and_small() -> None:
-    large = optimize_table(problem_of(101, "10"), objective="expected-error", draws=5_000)
+    large = optimize_table(problem_of(101, "10"), prior=UNIFORM, draws=5_000)
     assert optimality_of(large).gap <= 1e-8
     assert held_out_of(large).mean < optimize_table(problem_of(101, "10")).gamma.expected_error(UNIFORM)
-    single = optimize_table(problem_of(1, "1"), objective="expected-error", draws=50)
+    single = optimize_table(problem_of(1, "1"), prior=UNIFORM, draws=50)
     assert single.gamma.half[0] == pytest.approx(1.0, abs=1e-9)
 
 
 def test_a_time_limit_keeps_the_proof() -> None:
-    table = optimize_table(
-        problem_of(101, "10"), objective="expected-error", draws=1_000, options=SolveOptions(time_limit=0.0)
-    )
+    table = optimize_table(problem_of(101, "10"), prior=UNIFORM, draws=1_000, options=SolveOptions(time_limit=0.0))
     assert optimality_of(table).status == "time limit"
     assert optimality_of(table).bound <= optimality_of(table).value
     assert table.certificate.worst_cost <= table.certificate.budget
 
 
 def test_the_same_draws_give_the_same_table_and_others_others() -> None:
-    first, again = (optimize_table(problem_of(5, "2"), objective="expected-error", draws=100) for _ in range(2))
-    other = optimize_table(problem_of(5, "2"), objective="expected-error", draws=100, rng=np.random.default_rng(1))
+    first, again = (optimize_table(problem_of(5, "2"), prior=UNIFORM, draws=100) for _ in range(2))
+    other = optimize_table(problem_of(5, "2"), prior=UNIFORM, draws=100, rng=np.random.default_rng(1))
     assert first.gamma.half.tolist() == again.gamma.half.tolist()
     assert optimality_of(first) == optimality_of(again)
     assert optimality_of(other).value != optimality_of(first).value
@@ -199,11 +228,11 @@ def test_the_same_draws_give_the_same_table_and_others_others() -> None:
 @pytest.mark.parametrize("draws", [1, 0, 2.5])
 def test_too_few_draws(draws: int) -> None:
     with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
-        optimize_table(problem_of(3, "1"), objective="expected-error", draws=draws)
+        optimize_table(problem_of(3, "1"), prior=UNIFORM, draws=draws)
     with pytest.raises(ValueError, match="draws must be an integer of at least 2"):
         NoiseFunction(3, np.ones(2)).estimate_error(UNIFORM, draws=draws)
 
 
 def test_the_reference_solver_does_not_sample() -> None:
     with pytest.raises(ValueError, match="solver must be 'production' for a sampled expected error"):
-        optimize_table(problem_of(3, "1"), objective="expected-error", solver="reference")
+        optimize_table(problem_of(3, "1"), prior=UNIFORM, solver="reference")

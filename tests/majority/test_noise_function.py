@@ -118,7 +118,7 @@ class TestPriors:
             assert weights[index] == pytest.approx(float(exact), rel=1e-9)
 
     def test_weights_reach_far_down(self) -> None:
-        weights = priors.Independent().weights(501)
+        weights = priors.Independent(0.5, 1.0).weights(501)
 
         def exact(level: int) -> Fraction:
             return comb(501, level) * Fraction(3, 4) ** level * Fraction(1, 4) ** (501 - level)

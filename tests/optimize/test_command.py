@@ -46,7 +46,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
         ["--shape", "monotone"],
         ["--each-delta", "0", "--m", "6"],
         ["--overlap", "4"],
-        ["--missing", "10", "--prior", "two-sided:0.7,1", "--objective", "expected-error", "--draws", "500"],
+        ["--missing", "10", "--prior", "two-sided:0.7,1", "--draws", "500"],
         ["--non-private", "--target", "0.5,1e-6", "--overlap", "1"],
         ["--non-private", "--target", "0.5,1e-6", "--overlap", "3", "--K", "10"],
     ):
@@ -62,7 +62,7 @@ def test_json_follows_its_schema_and_says_the_same(tmp_path: Path, capsys: pytes
 @pytest.mark.slow
 def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "table.json"
-    arguments = ["--objective", "expected-error", "--K", "7", "--m", "2", "--draws", "2000"]
+    arguments = ["--prior", "uniform", "--K", "7", "--m", "2", "--draws", "2000"]
     arguments += ["--output", str(path), "--force"]
     assert main(arguments) == 0
     text = capsys.readouterr().out
@@ -73,7 +73,7 @@ def test_the_expected_error_as_objective(tmp_path: Path, capsys: pytest.CaptureF
     report = validated(capsys.readouterr().out, "optimize_report")
     validated(path, "gamma_table")
     assert report["optimality"]["held_out"]["draws"] == 2000
-    assert main([*arguments[:6], "--prior", "two-sided:0.7,1"]) == 0
+    assert main([*arguments[2:6], "--prior", "two-sided:0.7,1"]) == 0
     assert "each 1 − q or q with q uniform on [0.7, 1]" in capsys.readouterr().out
 
 
@@ -126,11 +126,11 @@ def test_the_reference_solver(capsys: pytest.CaptureFixture[str]) -> None:
         ("--delta 1", "delta must be in [0, 1)"),
         ("--delta 1e-9", "target.delta must be at least"),
         ("--prior uniform:0.5", "the prior must be"),
-        ("--prior two-sided:0.7,1", "the objective expected-error takes this one"),
-        ("--draws 100", "--draws is about --objective expected-error"),
-        ("--objective expected-error --draws many", "--draws must be an integer of at least 2"),
-        ("--objective expected-error --solver reference", "solver must be 'production'"),
-        ("--prior uniform:0.1,0.2", "the prior must be"),
+        ("--prior uniform:0.2,1 --objective surrogate", "symmetric about 1/2"),
+        ("--draws 100", "--draws is about a prior without linear expected error"),
+        ("--prior uniform --draws many", "--draws must be an integer of at least 2"),
+        ("--prior uniform --solver reference", "solver must be 'production'"),
+        ("--prior uniform:0.1,0.2 --objective surrogate", "the prior must be"),
         ("--prior point:1.5", "p must be in [0, 1]"),
         ("--shape round", "'round' is not one of"),
         ("--time-limit soon", "--time-limit must be"),
@@ -305,8 +305,8 @@ def test_priors_on_histograms(capsys: pytest.CaptureFixture[str]) -> None:
         (OF_THREE, "--m 3", "--m and --target both set"),
         (OF_THREE, "--shape monotone", "shape must be left out for 3 classes"),
         (OF_THREE, "--solver reference", "solver must be left out for 3 classes"),
-        (OF_THREE, "--objective expected-error", "objective must be left out for 3 classes"),
-        (OF_THREE, "--objective expected-error --draws 9", "must be left out for 3 classes"),
+        (OF_THREE, "--objective surrogate", "objective must be left out for 3 classes"),
+        (OF_THREE, "--draws 9", "must be left out for 3 classes"),
         (OF_THREE, "--plot picture.png", "--plot is about two classes"),
         (OF_THREE, "--prior common", "the prior must be"),
         (OF_THREE, "--epsilon 1", "contradict each other"),

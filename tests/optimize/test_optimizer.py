@@ -31,7 +31,7 @@ from tests.optimality import optimality_of
 from tests.oracle import all_coefficients, lowest_partner, privacy_cost
 from tests.strategies import gammas, problems
 
-PRIORS = (priors.Independent(), priors.Independent(0.7, 1.0), priors.Dirichlet(), priors.Point(0.8))
+PRIORS = (priors.Independent(0.5, 1.0), priors.Independent(0.7, 1.0), priors.Dirichlet(), priors.Point(0.8))
 
 
 def random_setting(seed: int) -> tuple[Problem, priors.Prior, str]:
@@ -72,7 +72,7 @@ def test_known_values_at_eleven_voters(delta: str, uniform: float, common: float
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", ["free", "monotone"])
-@pytest.mark.parametrize("prior", [priors.Independent(), priors.Dirichlet()])
+@pytest.mark.parametrize("prior", [priors.Independent(0.5, 1.0), priors.Dirichlet()])
 @pytest.mark.parametrize("K", [3, 11, 101])
 def test_without_allowance_the_optimum_is_the_mean_vote(K: int, prior: priors.Prior, shape: str) -> None:
     problem = Problem.from_allowance(Voters(K, PrivacyParams("0.1")), 1)
@@ -130,7 +130,7 @@ def test_more_allowance_never_hurts_and_the_optimum_beats_the_baselines() -> Non
     for m in (1, 2, 3, 4, 5):
         problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), m)
         table = optimize_table(problem)
-        found = [entry.expected_error for entry in compare(table, priors.Independent()) if entry.expected_error]
+        found = [entry.expected_error for entry in compare(table, priors.Independent(0.5, 1.0)) if entry.expected_error]
         errors.append(found[0])
         assert min(found) >= found[0] - 1e-12
     assert errors == sorted(errors, reverse=True)
@@ -267,15 +267,15 @@ def hard_problem(K: int, m: str, epsilon: str, each_delta: str, delta: str | Non
 @pytest.mark.parametrize(
     ("problem", "prior"),
     [
-        (hard_problem(41, "5", "0.001", "1e-5"), "uniform"),
+        (hard_problem(41, "5", "0.001", "1e-5"), "uniform:0.5,1"),
         (hard_problem(41, "5", "5", "1e-5"), "common"),
         (hard_problem(21, "3.7", "0.1", "0.1"), "common"),
-        (hard_problem(21, "3", "0.1", "0", "0.999"), "uniform"),
+        (hard_problem(21, "3", "0.1", "0", "0.999"), "uniform:0.5,1"),
         (hard_problem(41, "1.0000001", "0.1", "1e-5"), "common"),
         (hard_problem(41, "20.9999", "0.1", "1e-5"), "common"),
         (hard_problem(101, "7", "0.1", "1e-5"), "point:0.500001"),
-        pytest.param(hard_problem(501, "10", "0.1", "0"), "uniform", marks=pytest.mark.slow),
-        pytest.param(hard_problem(501, "10", "0.1", "1e-5"), "uniform", marks=pytest.mark.slow),
+        pytest.param(hard_problem(501, "10", "0.1", "0"), "uniform:0.5,1", marks=pytest.mark.slow),
+        pytest.param(hard_problem(501, "10", "0.1", "1e-5"), "uniform:0.5,1", marks=pytest.mark.slow),
         (hard_problem(101, "60", "5", "0.01"), "common"),
     ],
 )
@@ -376,7 +376,7 @@ def test_time_that_runs_out_between_two_parts_of_a_fit_is_no_error(monkeypatch: 
     for module in (noise_functions, fitted_draws):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     problem = Problem.from_allowance(Voters(11, PrivacyParams("1", "1e-5")), 2)
-    table = optimize_table(problem, objective="expected-error", draws=500, options=SolveOptions(time_limit=3.0))
+    table = optimize_table(problem, prior="uniform", draws=500, options=SolveOptions(time_limit=3.0))
     assert optimality_of(table).value < 0.1  # what the first part found
 
 

@@ -85,6 +85,18 @@ class Report:
         return [self.share_of(table.gamma.full) for table in self.tables().values()]
 
 
+def mean_error(full: np.ndarray, p: np.ndarray) -> float:
+    """The mean of [D, Definition 2.4] over rows of probabilities, by convolution."""
+    law = np.zeros((len(p), len(full)))
+    law[:, 0] = 1.0
+    for voter in p.T:
+        law[:, 1:] = law[:, 1:] * (1.0 - voter[:, None]) + law[:, :-1] * voter[:, None]
+        law[:, 0] *= 1.0 - voter
+    ones = np.arange(len(full))
+    majority = np.sign(2 * ones - (len(full) - 1))
+    return float(np.mean(np.abs(law @ (majority * (1.0 - full)))) / 2.0)
+
+
 def printed(arguments: list[str]) -> str:
     with redirect_stdout(StringIO()) as out:
         assert main(arguments) == 0
@@ -113,14 +125,14 @@ def test_the_short_report_says_who_votes_how_well_and_that_it_is_proved(report: 
     assert f"Problem   {problem.voters.K} voters, " in report.short
     assert f"Release   one label is {problem.target}-DP" in report.short
     assert f"(--prior {optimality.prior.text}); {optimality.shape} shape" in report.short
-    rows = dict(re.findall(r"^[* ] (\S.*?) {2,}([\d.]+) % +\S+$", report.short, re.MULTILINE))
+    rows = dict(re.findall(r"^[* ] (\S.*?) {2,}([\d.]+) % +\S+(?: +\S+)?$", report.short, re.MULTILINE))
     known = dict(zip(report.tables(), report.shares(), strict=True))
     guess = report.share_of(np.zeros(problem.voters.K + 1))
     wanted = {NAMES[name]: share for name, share in known.items()} | {"a fair coin": guess}
     assert {name: float(share) for name, share in rows.items()} == pytest.approx(
         {name: 100.0 * share for name, share in wanted.items()}, abs=5.001e-3
     )
-    errors = re.findall(r"^[* ] \S.*% +(\S+)$", report.short, re.MULTILINE)
+    errors = re.findall(r"^[* ] \S.*% +(\S+)(?: +\S+)?$", report.short, re.MULTILINE)
     assert sorted(map(float, errors[:-1])) == pytest.approx(sorted(report.errors()), rel=0.06, abs=5.001e-5)
     gain = known["γ_opt"] - known["γ_flat"]
     assert ("the gain over the best constant is small" in report.short) == (0.0 <= gain < 0.001)
@@ -213,6 +225,17 @@ def test_the_same_as_plain_data(report: Report) -> None:
     assert [entry["gamma"] for entry in found] == [table.gamma.half.tolist() for table in tables.values()]
     assert [entry["expected_error"] for entry in found] == pytest.approx(report.errors(), rel=1e-12)
     assert [entry["share_right"] for entry in found] == pytest.approx(report.shares(), rel=1e-9)
+    seconds, K = [entry["second_error"] for entry in found], report.table.problem.voters.K
+    if isinstance(optimality.prior, priors.Independent):
+        other = priors.parse(report.data["second_prior"])
+        p, rng = optimality.prior.probabilities(K, 4_000, rng=np.random.default_rng(6)), np.random.default_rng(7)
+        p = np.where(rng.random(p.shape) < 0.5, 1.0 - p, p)  # to either side
+        assert np.mean((p - 0.5) ** 2) == pytest.approx(
+            np.mean((other.probabilities(K, 4_000, rng=rng) - 0.5) ** 2), 0.03
+        )
+        assert seconds == pytest.approx([mean_error(table.gamma.full, p) for table in tables.values()], abs=0.01)
+    else:
+        assert [report.data["second_prior"], *seconds] == [None] * (1 + len(tables))
     assert (said["value"], said["bound"]) == (optimality.value, optimality.bound)
     assert said["gap"] == max(0.0, said["value"] - said["bound"])
     assert said["claimed"] is optimality.claimed is ("claimed" in report.text)
@@ -221,7 +244,7 @@ def test_the_same_as_plain_data(report: Report) -> None:
 
 def test_the_numbers_of_a_sampled_objective(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
-    arguments = ["--K", "7", "--m", "2", "--objective", "expected-error", "--draws", "300"]
+    arguments = ["--K", "7", "--m", "2", "--prior", "uniform", "--draws", "300"]
     output = ["--output", str(path), "--force"]
     short, text = printed([*arguments, *output]), printed([*arguments, *output, "--all"])
     table = Table.load(path)

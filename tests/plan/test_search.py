@@ -99,7 +99,7 @@ def gaussian_truth(K: int, sigma: float) -> np.ndarray:
 
 def test_one_query_is_the_optimum_of_one_query() -> None:
     target = PrivacyParams("0.3", "3e-5")
-    found = plan(Workload(Voters(11, WITH_DELTA), 1, target), prior=priors.Independent(), objective="error")
+    found = plan(Workload(Voters(11, WITH_DELTA), 1, target), prior=priors.Independent(0.5, 1.0), objective="error")
     alone = optimize_table(Problem(Voters(11, WITH_DELTA), target))
     assert found.table.gamma.half == pytest.approx(alone.gamma.half)
     assert found.table.problem.target == target

@@ -38,7 +38,7 @@ def texts() -> list[str]:
         optimize_table(free),
         optimize_table(Problem.from_allowance(Voters(4, each, overlap=2), 2), shape="monotone"),
         optimize_table(Problem.from_allowance(Voters(4, PrivacyParams("1/3")), 2), prior=priors.Dirichlet()),
-        optimize_table(free, objective="expected-error", draws=20),
+        optimize_table(free, prior="uniform", draws=20),
         optimize_table(Problem(Voters(4, PrivacyParams("inf"), overlap=1), PrivacyParams("0.2", "1e-4"))),
         certify(free, NoiseFunction(3, [0.2, 0.4])),
     ]

@@ -166,7 +166,7 @@ def loaded(table: Table, **changed: Any) -> Optimality:
 
 def test_a_weak_gamma_is_not_called_optimal(table: Table) -> None:
     weak = certify(PROBLEM, NoiseFunction(5, [0.05] * 3))
-    value = weak.gamma.expected_error(priors.Independent())
+    value = weak.gamma.expected_error(priors.Independent(0.5, 1.0))
     said = table.to_json()["optimality"]
     changes: list[dict[str, Any]] = [{}, {"multipliers": []}, {"multipliers": [[1.0]]}]
     for changed in changes:
@@ -242,7 +242,7 @@ def test_claims_that_do_not_hold_are_refused(table: Table, changed: dict[str, An
     ],
 )
 def test_figures_on_other_draws_are_checked(held_out: Any) -> None:
-    table = optimize_table(PROBLEM, objective="expected-error", draws=50)
+    table = optimize_table(PROBLEM, prior="uniform", draws=50)
     assert optimality_of(table).claimed
     assert optimality_of(table).multipliers is None
     assert loaded(table) == optimality_of(table)
@@ -252,7 +252,7 @@ def test_figures_on_other_draws_are_checked(held_out: Any) -> None:
 
 def test_the_sampled_bound_is_below_the_error_of_every_private_gamma() -> None:
     """Its tangents are relaxed to weights: too large a share of one would lift the bound above the optimum's value."""
-    table = optimize_table(PROBLEM, objective="expected-error", draws=200)
+    table = optimize_table(PROBLEM, prior="uniform", draws=200)
     assert 0.0 < optimality_of(table).bound <= optimality_of(table).value
     assert optimality_of(table).gap <= 1e-9
 

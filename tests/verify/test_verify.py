@@ -226,7 +226,7 @@ def allowed(K: int, m: str, delta: str = "1e-5", **more: Any) -> Problem:
 
 
 HONEST = {
-    "a sampled objective": lambda: optimize_table(allowed(5, "2"), objective="expected-error", draws=200),
+    "a sampled objective": lambda: optimize_table(allowed(5, "2"), prior="uniform", draws=200),
     "a monotone shape": lambda: optimize_table(allowed(7, "2"), prior=Independent(0.6, 0.9), shape="monotone"),
     "an even number": lambda: optimize_table(allowed(6, "4/3", "0"), prior=Point(0.2)),
     "an overlap": lambda: optimize_table(allowed(9, "2", overlap=2), prior=Dirichlet()),
