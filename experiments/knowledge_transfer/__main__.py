@@ -25,7 +25,7 @@ from experiments.composition_tables import K
 from experiments.datasets import LabeledImages, load
 from experiments.knowledge_transfer import settings
 from experiments.knowledge_transfer.fresh import fresh_rows
-from experiments.knowledge_transfer.labels import label_rows, total_rows
+from experiments.knowledge_transfer.labels import exact_rows, label_rows, total_rows
 from experiments.knowledge_transfer.page import draw, page, text
 from experiments.knowledge_transfer.selection import select, student_rows
 from experiments.knowledge_transfer.settings import Setup, private_recipe, training_of
@@ -71,7 +71,8 @@ def recompute(path: Path, stored: Row, allowances: Sequence[int]) -> Row:
     votes, setup = TeacherVotes.load(path), settings.SETUPS[stored["dataset"]]
     labels = label_rows(stored["dataset"], setup, tuple(allowances), votes, draws=stored["draws"])
     seeds = [one["seed"] for one in stored["trainings"]]
-    return {"trainings": _measured_trainings(seeds, votes), "labels": labels}
+    exact = exact_rows(setup, tuple(allowances), votes)
+    return {"trainings": _measured_trainings(seeds, votes), "labels": labels, "exact": exact}
 
 
 def _measured_trainings(seeds: Iterable[int], votes: TeacherVotes) -> list[Row]:
@@ -110,6 +111,7 @@ def _measured(options: argparse.Namespace, data: LabeledImages, setup: Setup, ma
         "plain_training": setup.plain.to_dict(),
         "trainings": _measured_trainings(seeds, votes),
         "fresh": fresh_rows(allowances, data, min(setup.queries)),
+        "exact": exact_rows(setup, allowances, votes),
         "labels": label_rows(data.name, setup, allowances, votes, draws=draws),
         "totals": total_rows(data.name, setup, allowances),
         "students": students,

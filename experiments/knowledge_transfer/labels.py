@@ -89,6 +89,22 @@ def accuracies(
     return shares
 
 
+def exact_rows(setup: Setup, allowances: tuple[int, ...], votes: TeacherVotes) -> list[Row]:
+    """Compute the share of right labels on all test images, without draws, of the paper's γ and the best constant."""
+    rows, right = [], (votes.private == votes.truth[:, None]).sum(axis=2)
+    for m in allowances:
+        problem = Problem(Voters(K, setup.each), per_query(setup.each, m))
+        tables = {
+            settings.OPTIMAL: optimize_table(problem, prior=priors.Independent(*settings.PRIOR)),
+            settings.FLAT: certify(problem, baselines.truth(problem)),
+            settings.SUBSAMPLING: certify(problem, baselines.subsampling(problem)),
+        }
+        for name, table in tables.items():
+            of_trainings = (0.5 + 0.5 * table.gamma.signed)[right].mean(axis=1)
+            rows.append({"m": m, "aggregator": name, **summary(of_trainings[:, None])})
+    return rows
+
+
 def summary(shares: NDArray[np.float64]) -> dict[str, float]:
     """Sum up (trainings, draws) accuracies.
 

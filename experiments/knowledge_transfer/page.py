@@ -32,6 +32,10 @@ def text(result: Row, rate: float | None = None) -> str:
         "tables": [_labels(result["labels"], m) for m in result["allowances"]],
         "totals": [row | {"papers": _pair(row["printed"], "({epsilon:.3f}, {delta:.3f})")} for row in result["totals"]],
         "students": students,
+        "exact": [
+            {"m": m} | {row["aggregator"]: _with_error(row) for row in result["exact"] if row["m"] == m}
+            for m in result["allowances"]
+        ],
     }
     return filled("knowledge_transfer", facts, result, template="section")
 
@@ -56,6 +60,11 @@ def _labels(rows: Sequence[Row], m: int) -> Row:
     ]
     facts = {row["aggregator"]: row["facts"] for row in mine}
     return {"m": m, "number": settings.TABLE_OF[m], "rows": written, "facts": facts}
+
+
+def _with_error(numbers: Row) -> str:
+    error = f" ±{numbers['standard_error']:.4f}" if "standard_error" in numbers else ""
+    return f"{numbers['mean']:.4f}{error}"
 
 
 def _pair(numbers: Row | None, form: str) -> str:

@@ -66,7 +66,7 @@ STUDENT_RADII, STUDENT_WEIGHTS = (1.0, 2.0, 4.0), (0.0, 1.0, 4.0)
 STUDENT = StudentRecipe(steps=250, learning_rate=1e-3, batch=64, radius=2.0, weight=4.0)
 
 GNMAX, SUBSAMPLING, OPTIMAL = "GNMax", "gamma_Sub", "gamma_opt"
-CONSTANT = "gamma_const"
+CONSTANT, FLAT = "gamma_const", "gamma_flat"  # p_const of the paper by the best composition; the best constant
 GNMAX_TIGHT, PRIVATE_MAJORITY, PLAIN_MAJORITY = "GNMax, tight sigma", "private teachers", "non-private teachers"
 PAPERS_AGGREGATORS = (GNMAX, SUBSAMPLING, OPTIMAL)
 AGGREGATORS = (*PAPERS_AGGREGATORS, GNMAX_TIGHT, PRIVATE_MAJORITY, PLAIN_MAJORITY)

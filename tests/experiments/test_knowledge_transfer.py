@@ -10,11 +10,12 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from darrm import PrivacyParams, Problem, Voters, certify
 from darrm.majority.noise_function import NoiseFunction
 from darrm.training.calibration import privacy_of
 from experiments.knowledge_transfer import fresh, settings
 from experiments.knowledge_transfer.__main__ import main, recompute
-from experiments.knowledge_transfer.labels import accuracies, total_rows, ways
+from experiments.knowledge_transfer.labels import accuracies, exact_rows, total_rows, ways
 from experiments.knowledge_transfer.page import text
 from experiments.knowledge_transfer.settings import private_recipe
 from experiments.pages import read_json, write_json
@@ -139,6 +140,40 @@ def test_what_the_page_says_is_so(published: dict[str, dict[str, Any]]) -> None:
     majorities = [one["private_majority"] for one in published["mnist-rate-0.03"]["trainings"]]
     assert sum(majority < 0.7 for majority in majorities) >= 2
     assert np.mean(majorities) < min(one["private_majority"] for one in published["mnist"]["trainings"])
+
+
+def test_the_best_constant_beside_the_papers_noise_functions(published: dict[str, dict[str, Any]]) -> None:
+    for data in ("mnist", "fashion-mnist"):
+        exact = {(row["m"], row["aggregator"]): row for row in published[data]["exact"]}
+        for (m, name), row in exact.items():
+            opt, flat, sub = (
+                exact[m, each]["mean"] for each in (settings.OPTIMAL, settings.FLAT, settings.SUBSAMPLING)
+            )
+            assert opt >= max(flat, sub) - 1e-12
+            if name != settings.FLAT:  # draws of queries estimate the exact shares
+                drawn = [row for row in published[data]["labels"] if (row["m"], row["aggregator"]) == (m, name)]
+                assert [row["mean"]] * len(drawn) == pytest.approx(
+                    [each["all_draws"]["mean"] for each in drawn], abs=0.01
+                )
+        assert exact[1, settings.FLAT]["mean"] < exact[1, settings.SUBSAMPLING]["mean"] - 0.05
+        for m in (5, 7):
+            gain = exact[m, settings.OPTIMAL]["mean"] - exact[m, settings.FLAT]["mean"]
+            assert gain < 2.0 * exact[m, settings.OPTIMAL]["standard_error"]
+    mnist = {(row["m"], row["aggregator"]): row["mean"] for row in published["mnist"]["exact"]}
+    assert all(mnist[m, settings.FLAT] > mnist[m, settings.SUBSAMPLING] for m in (3, 5, 7))
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*-votes.npz")), ids=lambda path: str(path.stem))
+def test_exact_shares_of_the_page_are_those_of_the_deposited_votes(path: Path) -> None:
+    stored = read_json(DATA / f"{path.stem.removesuffix('-votes')}.json")
+    votes, setup = TeacherVotes.load(path), settings.SETUPS[stored["dataset"]]
+    assert exact_rows(setup, (3,), votes) == [row for row in stored["exact"] if row["m"] == 3]
+    right = np.count_nonzero(votes.private == votes.truth[:, None], axis=2)
+    problem = Problem(Voters(11, setup.each), PrivacyParams(3 * setup.each.exact_epsilon, 3 * setup.each.exact_delta))
+    largest = float(certify(problem, NoiseFunction(11, np.ones(6))).gamma.half[0])
+    share = np.mean(np.where(right > 5, 1 + largest, 1 - largest)) / 2
+    flat = next(row for row in stored["exact"] if row["m"] == 3 and row["aggregator"] == settings.FLAT)
+    assert flat["mean"] == pytest.approx(share, abs=1e-11)
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*-votes.npz")), ids=lambda path: str(path.stem))
