@@ -5,12 +5,10 @@ composition and the privacy loss distribution (PLD), also of the released table'
 for voters with fresh randomness. The paper's own voters are models: the last column is the proved bound for those.
 """
 
-import sys
 from collections.abc import Sequence
 from itertools import product
 
 from darrm.account.accountant import PrivacyAccountant
-from darrm.commands.command_line import run
 from darrm.loss.composition import compose_general
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.optimize.optimizer import optimize_table
@@ -113,9 +111,5 @@ def rows() -> list[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute the tables and write them."""
-    options = pages.command_line(NAME, __doc__, module="experiments.composition_tables").parse_args(arguments)
+    options = pages.command_line(NAME, __doc__).parse_args(arguments)
     return pages.run_whole(options, f"{NAME}/composition.json", rows, page)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

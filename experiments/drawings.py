@@ -1,6 +1,6 @@
 """Small drawings for the theory: Figures 4 and 5 of [D], and 1 and 8 of [S].
 
-    python -m experiments.drawings --output docs/pictures
+    python -m experiments drawings --output docs/pictures
 
 The region that a voter's guarantee allows, with its corners; the inversion of an empirical distribution by the
 sensitivity sampler; the two branches of Lambert's W, of which the operating points take the lower one.
@@ -8,14 +8,12 @@ sensitivity sampler; the two branches of Lambert's W, of which the operating poi
 
 import argparse
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy.special import lambertw
 
-from darrm.commands.command_line import run
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.sample_size import sample_size
 from darrm.util.figures import BLACK, Axes, saved_figure, style
@@ -74,7 +72,7 @@ DRAWINGS = {"region": region, "sampler": sampler, "lambert": branches}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw them all."""
-    parser: argparse.ArgumentParser = CommandLine("experiments.drawings", __doc__)
+    parser: argparse.ArgumentParser = CommandLine("experiments drawings", __doc__)
     parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="for three .png files")
     folder = Path(parser.parse_args(arguments).output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +84,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             axes.legend(fontsize=9)
         print(f"wrote {folder / f'{name}.png'}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -1,4 +1,4 @@
-"""Make the votes under examples/ that the README's commands read: ``python -m experiments.example_votes``.
+"""Make the votes under examples/ that the README's commands read: ``python -m experiments example_votes``.
 
 They are generated from a seed. ``votes.csv``: 20 questions, no or yes (0 or 1), to 11 hospitals.
 ``teachers.csv``: 500 questions to 250 teachers, who choose one of ten classes; a column is the votes of a class.
@@ -6,11 +6,9 @@ Python's own generator makes the same files wherever it runs.
 """
 
 import random
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from darrm.commands.command_line import run
 from darrm.util.files import write_text
 from experiments.pages import CommandLine
 
@@ -51,7 +49,7 @@ def as_csv(rows: Iterable[Iterable[int]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write both files."""
-    line = CommandLine("experiments.example_votes", __doc__)
+    line = CommandLine("experiments example_votes", __doc__)
     line.add_argument("--output", type=Path, default=Path("examples"), metavar="FOLDER", help="default examples")
     folder: Path = line.parse_args(arguments).output
     rng = random.Random(SEED)  # noqa: S311 (made-up votes)
@@ -59,7 +57,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_text(folder / name, as_csv(rows))
         print(f"wrote {folder / name}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

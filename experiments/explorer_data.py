@@ -1,6 +1,6 @@
 """Write the numbers that the explorer page cannot compute by itself: ``docs/explorer/data.js``.
 
-    python -m experiments.explorer_data              # all sizes: some minutes on one core
+    python -m experiments explorer_data              # all sizes: some minutes on one core
 
 The packaged noise functions of the sizes that have one for every m, each proved again by loading; and, for each of
 their problems, proved numbers of the rivals: the scales of subsampling and double subsampling, the paper's constant of
@@ -13,13 +13,11 @@ import base64
 import gzip
 import json
 import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from darrm.commands.command_line import run
 from darrm.majority import baselines
 from darrm.majority.noise_function import NoiseFunction
 from darrm.problem import Problem
@@ -31,7 +29,7 @@ from experiments.make_tables import DELTAS, EPSILONS, PRIOR, SIZES
 from experiments.pages import CommandLine, Row
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "explorer" / "data.js"
-_HEAD = '"use strict";\n// written by python -m experiments.explorer_data\n'
+_HEAD = '"use strict";\n// written by python -m experiments explorer_data\n'
 _ASSIGNED = "const DATA = "
 
 
@@ -98,7 +96,7 @@ def bundle(page: Path, folder: Path, solver: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute all sizes and write the script."""
-    parser = CommandLine("experiments.explorer_data", __doc__)
+    parser = CommandLine("experiments explorer_data", __doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     options = parser.parse_args(arguments)
     numbers = {}
@@ -111,7 +109,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _packed(values: Iterable[float]) -> str:
     return base64.b64encode(np.array(list(values), dtype="<f8").tobytes()).decode()
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -1,11 +1,10 @@
 """Release votes of prompts with private examples resampled for every question, against rivals at equal budgets.
 
-    python -m experiments.fresh --figure digits                          # seconds, no download
-    python -m experiments.fresh --figure mnist --figure fashion-mnist    # minutes
-    python -m experiments.fresh --figure adult
+    python -m experiments fresh --recompute --figure digits                          # seconds, no download
+    python -m experiments fresh --recompute --figure mnist --figure fashion-mnist    # minutes
 
-No language model is at hand: a prompt answers as the nearest of its few examples. Writes OUTPUT/fresh/NAME.json, the
-picture of all results in that folder, and OUTPUT/fresh.md.
+No language model is at hand: a prompt answers as the nearest of its few examples. Each data set is a figure. The file
+texts.json has the numbers of texts written by votes, measured by an earlier version of the library.
 
 Distances use random features with a public seed, fitted to nothing. A separate coin draws each person for a question,
 and a separate draw assigns them to a prompt, as in `darrm.prompts.ResampledPrompts` with exact coins. The rivals are
@@ -13,7 +12,6 @@ Gaussian noise on the counts, and one model trained by DP-SGD on all examples; d
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -23,7 +21,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.commands.command_line import run
 from darrm.errors import PlanError
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics import Array
@@ -45,6 +42,7 @@ from experiments.pages import Row
 from experiments.pate.dpsgd import train_linear
 
 NAME = "fresh"
+EARLIER = "texts"
 FIGURES = ("digits", "mnist", "fashion-mnist", "adult")
 FEATURES, SEED = 512, 33  # the seed is public: of the features, the draws and the questions
 BATCH, STEPS, CLIP, RATE, MOMENTUM = 1024, 600, 1.0, 8.0, 0.9  # of DP-SGD
@@ -172,6 +170,7 @@ SETTINGS = tuple(
 )
 FEW_PEOPLE = tuple(Setting(K, m, 300) for K, m in ((10, 4), (25, 4)))
 QUICK = (Setting(10, 4, 50),)
+SHOWN_K = 25  # of the rows on the page; the JSON has all
 
 
 def rows_of(examples: Examples, setting: Setting) -> list[Row]:
@@ -227,7 +226,9 @@ def measure(name: str, *, quick: bool) -> Row:
 
 def page(results: dict[str, Row]) -> str:
     """Fill the page, and compare the measured numbers with the aims."""
+    texts = results.pop(EARLIER, None)
     for result in results.values():
+        result["shown"] = [row for row in result["rows"] if row["K"] == SHOWN_K] or result["rows"]
         for row in result["rows"]:
             row["model"] = result["models"][str(row["epsilon"])]
             row["gain"], row["lead"] = (
@@ -259,7 +260,9 @@ def page(results: dict[str, Row]) -> str:
         "by_label": facts["ahead"] == len(rows),
         "model": facts["right"] == len(rows),
     }
-    return pages.filled(NAME, facts, {"holds": holds, "delta": DELTA, "rival": name_of(named(BY_LABEL))})
+    return pages.filled(
+        NAME, facts, {"holds": holds, "delta": DELTA, "rival": name_of(named(BY_LABEL)), "texts": texts}
+    )
 
 
 def draw(folder: Path, results: dict[str, Row]) -> None:
@@ -289,8 +292,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the chosen data sets, and write the page about all that were."""
     parser = pages.command_line(NAME, __doc__, quick="one setting of few questions", figures=FIGURES)
     options = parser.parse_args(arguments)
-    return pages.run_figures(options, NAME, FIGURES, partial(measure, quick=options.quick), page, draw)
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))
+    return pages.run_figures(options, NAME, FIGURES, partial(measure, quick=options.quick), page, draw, [EARLIER])

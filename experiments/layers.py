@@ -1,20 +1,18 @@
 """Draw the packages of darrm with a row for each layer of imports: docs/pictures/layers.svg.
 
-    python -m experiments.layers  # also when the site is built
+    python -m experiments layers  # also when the site is built
 
 A package is one layer above the highest package that it imports from. Each box lists the imports of its package, except
 those that another of its imports already needs. Commands (`__main__`) are above all packages.
 """
 
 import ast
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
 from textwrap import wrap
 
-from darrm.commands.command_line import run
 from darrm.util.files import write_text
 from experiments.pages import CommandLine
 
@@ -115,7 +113,7 @@ def draw(output: Path = OUTPUT) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = CommandLine("experiments.layers", __doc__)
+    parser = CommandLine("experiments layers", __doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     draw(parser.parse_args(arguments).output)
     return 0
@@ -137,7 +135,3 @@ def _imported(text: str) -> set[str]:
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [f"{node.module}.{one.name}" for node in nodes if isinstance(node, ast.ImportFrom) for one in node.names]
     return set(map(package_of, names))
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

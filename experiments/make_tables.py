@@ -1,7 +1,7 @@
 """Write the noise functions that come with the package into ``darrm/tables``.
 
-    python -m experiments.make_tables                # all sizes: some minutes on one core
-    python -m experiments.make_tables --K 11 21      # these sizes only
+    python -m experiments make_tables                # all sizes: some minutes on one core
+    python -m experiments make_tables --K 11 21      # these sizes only
 
 For each K of `SIZES`: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone,
 optimized for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m; for each K of `LARGE_SIZES` those of the smaller
@@ -77,7 +77,7 @@ def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and report their sizes."""
-    parser = CommandLine("experiments.make_tables", __doc__)
+    parser = CommandLine("experiments make_tables", __doc__)
     parser.add_argument("--K", type=int, nargs="+", default=[*SIZES, *LARGE_SIZES], metavar="INT", help="sizes")
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to (default darrm/tables)")
     parser.add_argument("--jobs", type=int, default=1, metavar="INT", help="processes (default 1; -1: all cores)")

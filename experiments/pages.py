@@ -1,15 +1,11 @@
-"""Write the pages under docs/reproduction: claims, tables, templates, files and options of all experiments.
+"""Write the pages under docs/reproduction: templates, files and options of all experiments.
 
-An experiment NAME keeps its numbers in OUTPUT/NAME/*.json, with its pictures in the same folder. It fills the page
+An experiment NAME keeps its numbers in OUTPUT/NAME/*.json, with its pictures in the same folder, and writes the page
 OUTPUT/NAME.md from this JSON alone, so that a test can write the page again and compare. The text of a page is its
-template, docs/reproduction/NAME/page.template: Markdown with
+jinja2 template, docs/reproduction/NAME/page.md.j2, in which
 
-    {name.of.value:format}    a value. `?` after the name allows a missing value; missing values and None become –. A
-                              list becomes its formatted entries with commas. A bool becomes yes or **no**, or one of
-                              {name:one|other}. {{ and }} are braces
-    @each name … @end         repeats the lines for every entry of a list; names refer to the entry first, then to the
-                              outer data; {it} is the entry
-    @if name … @end           keeps the lines if the value exists and is not empty; @unless does the opposite
+    {{ name.of.value | f(".3f") }}    is a formatted value. A missing value (None) is –, a list is its entries with
+                                      commas, a bool is yes or **no**
 
 A claim is a row of a table with the head `CLAIMS`: a statement, whether the measurement supports it, the measurement.
 """
@@ -17,19 +13,19 @@ A claim is a row of a table with the head `CLAIMS`: a statement, whether the mea
 import argparse
 import json
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import Formatter
 from typing import Any, NoReturn
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from darrm.util.files import write_text
 
 Row = dict[str, Any]  # plain data
 TEMPLATES = Path(__file__).parents[1] / "docs" / "reproduction"
 CLAIMS = "| claim | holds | measured |"
-_DIRECTIVE = re.compile(r"@(each|if|unless|end)(?: (.+))?")
 
 
 @dataclass(frozen=True)
@@ -78,99 +74,43 @@ def in_bold(
     return table([*head, *names, last[0]], [[*row, cell] for row, cell in zip(cells, last[1], strict=True)])
 
 
-def filled(name: str, *data: object, template: str = "page") -> str:
-    """Fill a template of the experiment ``name``; the first of the ``data`` that has a value supplies it."""
-    text = (TEMPLATES / name / f"{template}.template").read_text(encoding="utf-8")
-    return fill(text, *data).rstrip("\n") + "\n"
+class _Missing(StrictUndefined):
+    """A name that the data lack: false in a condition, an error everywhere else."""
+
+    def __bool__(self) -> bool:  # type: ignore[override]  # the base class never returns
+        return False
 
 
-def fill(template: str, *data: object) -> str:
-    r"""Fill a template; the module docstring describes the syntax.
+def formatted(value: object, form: str = "") -> object:
+    """Write a value in a format; the module docstring describes missing values, lists and bools.
 
-    >>> text = "{who}:\n@each runs\n- {seconds:.2f} s, {passed:quiet|loud}{note?}\n@end\n@if who\n{sizes:,}\n@end"
-    >>> print(fill(text, {"who": "A", "sizes": [1000, 2], "runs": [{"seconds": 0.25, "passed": True}]}))
-    A:
-    - 0.25 s, quiet–
-    1,000, 2
+    >>> formatted([1000, None], ","), formatted(False), formatted(0.25, ".1%")
+    ('1,000, –', '**no**', '25.0%')
     """
-    return "\n".join(_filled_lines(template.split("\n"), data))
-
-
-def _filled_lines(lines: Sequence[str], data: tuple[object, ...]) -> Iterator[str]:
-    """Fill lines, and omit or repeat their blocks."""
-    place = 0
-    while place < len(lines):
-        directive = _DIRECTIVE.fullmatch(lines[place])
-        if directive is None:
-            yield _Placeholders().vformat(lines[place], data, {})
-            place += 1
-            continue
-        kind, name = directive.groups()
-        end = _end_of_block(lines, place)
-        value, block = _looked_up(name if kind == "each" else f"{name}?", data), lines[place + 1 : end]
-        if kind == "each":
-            for entry in value:
-                yield from _filled_lines(block, (entry, {"it": entry}, *data))
-        elif bool(value) == (kind == "if"):
-            yield from _filled_lines(block, data)
-        place = end + 1
-
-
-def _end_of_block(lines: Sequence[str], start: int) -> int:
-    """Return the line of the @end that closes the block at ``start``."""
-    depth = 0
-    for place in range(start, len(lines)):
-        directive = _DIRECTIVE.fullmatch(lines[place])
-        if directive is not None:
-            depth += -1 if directive[1] == "end" else 1
-            if depth == 0:
-                return place
-    raise ValueError(f"a template's line {lines[start]!r} must be closed by @end")
-
-
-def _looked_up(name: str, data: tuple[object, ...]) -> Any:  # noqa: ANN401 (plain data)
-    """Look up a dotted name in the first of the data that has it."""
-    path = name.removesuffix("?").split(".")
-    for scope in data:
-        value, is_there = _step(scope, path[0])
-        for part in path[1:]:
-            value, is_there = _step(value, part) if is_there else (None, False)
-        if is_there:
-            return value
-    if not name.endswith("?"):
-        raise ValueError(f"a template asks for {name!r}, which the data lack")
-    return None
-
-
-def _step(value: object, part: str) -> tuple[Any, bool]:
-    """Return an entry of a mapping or list, or an attribute, and whether it exists."""
-    if isinstance(value, Mapping):
-        return value.get(part), part in value
-    if isinstance(value, Sequence) and part.lstrip("-").isdigit():
-        return value[int(part)], True
-    return getattr(value, part, None), hasattr(value, part)
-
-
-class _Placeholders(Formatter):
-    """Fill the placeholders of a line; the data are its arguments."""
-
-    def get_field(self, field_name: str, args: Sequence[Any], kwargs: object) -> tuple[Any, str]:
-        del kwargs
-        return _looked_up(field_name, tuple(args)), field_name
-
-    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 (as in the base class)
-        return _formatted(value, format_spec)
-
-
-def _formatted(value: object, form: str) -> str:
-    """Write a value in a format; the module docstring describes formats."""
     if value is None:
         return "–"
     if isinstance(value, bool):
-        return (form or "yes|**no**").split("|")[not value]
+        return "yes" if value else "**no**"
     if isinstance(value, list | tuple):
-        return ", ".join(_formatted(entry, form) for entry in value)
-    return format(value, form)
+        return ", ".join(str(formatted(entry, form)) for entry in value)
+    return format(value, form) if form else value
+
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(TEMPLATES),
+    autoescape=select_autoescape(),  # of HTML alone: Markdown stays as it is
+    undefined=_Missing,
+    finalize=formatted,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters["f"] = formatted
+
+
+def filled(name: str, *data: Mapping[str, Any], template: str = "page") -> str:
+    """Fill a template of the experiment ``name``; the first of the ``data`` that has a value supplies it."""
+    text = _ENVIRONMENT.get_template(f"{name}/{template}.md.j2").render(ChainMap(*map(dict, data)))
+    return text.rstrip("\n") + "\n"
 
 
 def write_json(path: Path, data: object) -> None:
@@ -210,7 +150,9 @@ def recompute(folder: Path, ending: str, compute: Callable[[Path, Row], Row]) ->
     """
     paths, wrong = sorted(folder.glob(f"*{ending}")), 0
     if not paths:
-        raise ValueError(f"{str(folder)!r} holds no *{ending} to count again from: say --output docs/reproduction")
+        raise ValueError(
+            f"{str(folder)!r} holds no *{ending} to count again from: the folder docs/reproduction has them"
+        )
     for path in paths:
         stored = read_json(folder / f"{path.name.removesuffix(ending)}.json")
         found = differences(compute(path, stored), stored)
@@ -248,32 +190,36 @@ def command_line(
 ) -> CommandLine:
     """Make the command line of an experiment that writes the page ``name``.
 
-    ``module`` is what ``python -m`` runs, by default ``experiments.NAME``. ``quick`` is the help text of ``--quick``.
-    With ``figures`` the user must choose the figures to compute.
+    ``module`` is what ``python -m`` runs, by default ``experiments NAME``. ``quick`` is the help text of ``--quick``.
+    ``figures`` are the parts that can be computed alone.
     """
-    parser = CommandLine(module or f"experiments.{name}", description)
-    what: argparse._ActionsContainer = parser
+    parser = CommandLine(module or f"experiments {name}", description)
+    parser.add_argument(
+        "--recompute", dest="page", action="store_false", help="measure again; without it, the page alone is written"
+    )
     if figures is not None:
-        what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument("--figure", choices=figures, action="append", help="what to compute; repeatable")
-        what.add_argument("--all", action="store_true", help="all of them")
-    what.add_argument("--page", action="store_true", help="run nothing: write the page again from the JSON files")
+        parser.add_argument("--figure", choices=figures, action="append", help="compute this one only; repeatable")
     if quick is not None:
         parser.add_argument("--quick", action="store_true", help=quick)
-    where = f"for the page FOLDER/{name}.md and its data FOLDER/{name}/ (default results)"
-    parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help=where)
+    where = f"for the page FOLDER/{name}.md and its data FOLDER/{name}/ (default docs/reproduction)"
+    parser.add_argument("--output", type=Path, default=TEMPLATES, metavar="FOLDER", help=where)
     return parser
 
 
 def chosen_figures(options: argparse.Namespace, figures: Iterable[str]) -> list[str]:
-    """Return the chosen figures in their order; none with ``--page``."""
-    return [figure for figure in figures if options.all or figure in (options.figure or ())]
+    """Return the figures to compute in their order: the chosen ones or all, none without ``--recompute``."""
+    return [] if options.page else [figure for figure in figures if figure in (options.figure or figures)]
 
 
 def data_folder(options: argparse.Namespace, name: str) -> Path:
-    """Return OUTPUT/NAME, the folder of the JSON files and pictures; create it unless ``--page`` or a recomputation."""
+    """Return OUTPUT/NAME, the folder of the JSON files and pictures, and create it for a measurement.
+
+    `ValueError` if a short run would replace the published data.
+    """
     folder = Path(options.output / name)
-    if not options.page and not getattr(options, "recompute", False):
+    if not options.page:
+        if getattr(options, "quick", False) and folder.parent.resolve() == TEMPLATES:
+            raise ValueError("a short run does not replace the data in docs/reproduction: choose --output FOLDER")
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -283,7 +229,7 @@ def read_results(folder: Path, names: Iterable[str]) -> dict[str, Any]:
     paths = {name: folder / f"{name}.json" for name in names}
     results = {name: read_json(path) for name, path in paths.items() if path.is_file()}
     if not results:
-        raise ValueError(f"{folder} holds no results: run it without --page first")
+        raise ValueError(f"{folder} holds no results: measure them with --recompute")
     return results
 
 
@@ -297,15 +243,19 @@ def run_figures(
     measure: Callable[[str], Any],
     page: Callable[[dict[str, Any]], str],
     draw: Draw,
+    earlier: Sequence[str] = (),
 ) -> int:
-    """Compute the chosen figures, each into a JSON file; draw and write the page from all that are stored."""
+    """Compute the chosen figures, each into a JSON file; draw and write the page from all that are stored.
+
+    ``earlier`` names JSON files of an earlier version of the library, which the page gets too.
+    """
     folder = data_folder(options, name)
     for figure in chosen_figures(options, figures):
         write_json(folder / f"{figure}.json", measure(figure))
     results = read_results(folder, figures)
     if not options.page:
         draw(folder, results)
-    return finish(folder, page(results))
+    return finish(folder, page(results | read_results(folder, [*figures, *earlier])))
 
 
 def run_whole(
@@ -315,7 +265,7 @@ def run_whole(
     page: Callable[[Any], str],
     draw: Draw | None = None,
 ) -> int:
-    """Measure into the JSON file NAME/FILE.json and draw, or read it with ``--page``; write the page from it."""
+    """Measure into the JSON file NAME/FILE.json and draw, with ``--recompute``; write the page from the file."""
     name, _, file = path.partition("/")
     folder = data_folder(options, name)
     if not options.page:

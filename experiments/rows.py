@@ -1,26 +1,24 @@
 """Every table, figure, algorithm and theorem of the three papers: its place here, and our number next to the paper's.
 
-    python -m experiments.rows --output docs/reproduction
+    python -m experiments rows --recompute
 
-The rows are in docs/reproduction/rows/page.template. A number is named there by its place in the data of its own page,
+The rows are in docs/reproduction/rows/page.md.j2. A number is named there by its place in the data of its own page,
 
-    {FOLDER/FILE.step.step:format}      of docs/reproduction/FOLDER/FILE.json
+    {{ number("FOLDER/FILE.step.step")|f(format) }}      of docs/reproduction/FOLDER/FILE.json
 
 where a step is a key, a place in a list, ``key=value,…`` for the first entry of a list with these values, or at the
 end ``mean`` of a list. All are collected in OUTPUT/rows/rows.json.
 """
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from darrm.commands.command_line import run
 from experiments import pages
 
 NAME, DATA = "rows", "rows.json"
-_NAME = re.compile(r"\{([\w/-]+\.[^{}:]+)(?::[^{}]*)?\}")
+_NAME = re.compile(r'number\("([^"]+)"\)')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def template() -> str:
     """Return the template of the page."""
-    return (pages.TEMPLATES / NAME / "page.template").read_text(encoding="utf-8")
+    return (pages.TEMPLATES / NAME / "page.md.j2").read_text(encoding="utf-8")
 
 
 def collected(folder: Path) -> pages.Row:
@@ -44,14 +42,7 @@ def collected(folder: Path) -> pages.Row:
 
 def page(folder: Path) -> str:
     """Fill the page with the numbers collected in a folder."""
-    nested: pages.Row = {}
-    for name, value in pages.read_json(folder / DATA).items():
-        *path, last = name.split(".")
-        place = nested
-        for part in path:
-            place = place.setdefault(part, {})
-        place[last] = value
-    return pages.filled(NAME, nested)
+    return pages.filled(NAME, {"number": pages.read_json(folder / DATA).__getitem__})
 
 
 def _looked_up(name: str, folder: Path) -> Any:  # noqa: ANN401 (plain data)
@@ -76,7 +67,3 @@ def _next(value: Any, step: str) -> Any:  # noqa: ANN401 (plain data)
         return value[int(step)]
     wanted = dict(one.split("=", 1) for one in step.split(","))
     return next(row for row in value if all(str(row.get(key)) == said for key, said in wanted.items()))
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

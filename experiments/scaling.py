@@ -1,9 +1,9 @@
 """How time, memory and gap grow with the number of voters, from 7 to 100,001.
 
-    python -m experiments.scaling --quick          # below a minute
-    python -m experiments.scaling                  # up to K = 5,001; the free ones there take minutes each
-    python -m experiments.scaling --long           # K = 20,001 and 100,001 as well
-    python -m experiments.scaling --only uniform   # these alone; the other measurements stay
+    python -m experiments scaling --recompute --quick          # below a minute
+    python -m experiments scaling --recompute                  # up to K = 5,001; the free ones there take minutes each
+    python -m experiments scaling --recompute --long           # K = 20,001 and 100,001 as well
+    python -m experiments scaling --recompute --only uniform   # these alone; the other measurements stay
 
 Writes OUTPUT/scaling/scaling.json and .png, and OUTPUT/scaling.md from the JSON.
 

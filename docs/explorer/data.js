@@ -1,5 +1,5 @@
 "use strict";
-// written by python -m experiments.explorer_data
+// written by python -m experiments explorer_data
 const DATA = {
  "prior": "uniform:0.5,1",
  "epsilons": [

@@ -136,4 +136,4 @@ plt.show()
 # ---------
 # :doc:`How to read PATE's output </pate>` has the two ways of counting and of
 # publishing; :doc:`/how-to/own-student` has other students; ``python -m
-# experiments.pate`` does all this for the paper's data sets.
+# experiments pate`` does all this for the paper's data sets.

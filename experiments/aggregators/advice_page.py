@@ -1,12 +1,10 @@
-"""Write the page *Which aggregator should I use?*: ``python -m experiments.aggregators.advice_page``.
+"""Write the page *Which aggregator should I use?*: ``python -m experiments advice_page``.
 
 The examples on it are the output of `darrm plan`, run here.
 """
 
-import sys
 from pathlib import Path
 
-from darrm.commands.command_line import run
 from darrm.plan import plan
 from darrm.plan.text import workload_words
 from darrm.privacy import PrivacyParams
@@ -23,7 +21,7 @@ EXAMPLES = {  # the name in the template: who votes, how often, within which bud
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the examples and write the page."""
-    line = CommandLine("experiments.aggregators.advice_page", "Write docs/which-aggregator.md.")
+    line = CommandLine("experiments advice_page", "Write docs/which-aggregator.md.")
     line.add_argument("--output", type=Path, default=Path("docs/which-aggregator.md"), help="the page to write")
     options = line.parse_args(arguments)
     write_text(options.output, page())
@@ -38,7 +36,3 @@ def page() -> str:
         for name, work in EXAMPLES.items()
     }
     return filled("aggregators", told, template="advice")
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

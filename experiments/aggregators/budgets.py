@@ -1,14 +1,12 @@
-"""Draw the README's picture: the share of right labels over the budget, ``python -m experiments.aggregators.budgets``.
+"""Draw the README's picture: the share of right labels over the budget, ``python -m experiments budgets --recompute``.
 
 Writes OUTPUT/aggregators/budgets.json and budgets.png: the sweeps of ``darrm plan --sweep`` for three kinds
 of voters, all histograms of votes equally likely, side by side.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from darrm.commands.command_line import run
 from darrm.plan import MECHANISMS, sweep
 from darrm.plan.report import draw_accuracies
 from darrm.priors import Dirichlet
@@ -96,15 +94,11 @@ def save_budgets(path: Path, panels: list[Row]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure unless ``--page`` is given, and draw."""
-    options = pages.command_line("aggregators", __doc__, module="experiments.aggregators.budgets").parse_args(arguments)
+    """Measure with ``--recompute``, and draw."""
+    options = pages.command_line("aggregators", __doc__, module="experiments budgets").parse_args(arguments)
     folder = pages.data_folder(options, "aggregators")
     if not options.page:
         panels = [{"title": title, "points": points_of(panel)} for panel, (title, *_) in enumerate(PANELS)]
         pages.write_json(folder / "budgets.json", panels)
     save_budgets(folder / "budgets.png", pages.read_json(folder / "budgets.json"))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -8,6 +8,10 @@ from experiments.aggregators.comparison import SHOWN, Comparison, decide, listed
 from experiments.aggregators.settings import name_of
 from experiments.pages import Claim, Row, filled, in_bold, read_json
 
+PARTS = ("two_classes", "more_classes")  # separate pages
+SHOWN_TOTAL = 1.0  # the budget of the pictures and of the rows for plain voters; the JSON files have all
+SHOWN_QUERIES = (1, 1000)  # the rows for more classes
+
 
 @dataclass(frozen=True)
 class Results:
@@ -26,8 +30,9 @@ class Results:
         plain, private, pluralities = (
             Comparison.read(folder / f"{name}.json") for name in ("plain", "private", "pluralities")
         )
-        votes, plurality_votes = (read_json(folder / f"{name}.json") for name in ("votes", "plurality_votes"))
-        private_classes = read_json(folder / "private_classes.json")
+        votes, plurality_votes, private_classes = (
+            read_json(folder / f"{name}.json") for name in ("votes", "plurality_votes", "private_classes")
+        )
         return cls(plain, private, votes, pluralities, plurality_votes, private_classes)
 
     @property
@@ -36,55 +41,41 @@ class Results:
         return decide([*self.plain, *self.private, *self.pluralities])
 
 
-PARTS = ("two_classes", "more_classes")  # separate pages
-
-
-def page(results: Results, *, quick: bool, part: str = "page") -> str:
+def page(results: Results, *, part: str = "page") -> str:
     """Fill the page, or one of its parts."""
     two = [*results.plain, *results.private]
-    shown = {name for item in two for name in (*item.all_of("name"), *dict(item.absent))}
-    titles = {"plain": "Voters that are not private", "private": "Private voters"}
-    recorded = [
-        (
-            [row["votes"], row["queries"], f"({row['epsilon']:g}, {row['delta']:g})", f"{row['majority']:.4f}"],
-            row["accuracy"],
-        )
-        for row in results.votes
-    ]
-    numbers = sorted({item.classes for item in results.pluralities})
-    sections = [[item for item in results.pluralities if item.classes == classes] for classes in numbers]
-    plurality_votes = [
-        Comparison(**{key: row[key] for key in row if key != "plurality"}) for row in results.plurality_votes
-    ]
+    names = {name for item in two for name in (*item.all_of("accuracy"), *dict(item.absent))}
+    plain = [item for item in results.plain if item.workload["epsilon"] == SHOWN_TOTAL]
+    uniform = [item for item in results.pluralities if item.prior == "dirichlet:1"]
+    ten = [Comparison(**{key: row[key] for key in row if key != "plurality"}) for row in results.plurality_votes]
     facts = {
-        "about": [{"name": name_of(item), "about": item.about} for item in listed() if name_of(item) in shown],
-        "quick": quick,
+        "about": [{"name": name_of(item), "about": item.about} for item in listed() if name_of(item) in names],
         "claims": results.claims,
-        "two_classes": [_two_classes(getattr(results, name), name, title) for name, title in titles.items()],
-        "votes": in_bold(["votes", "Q", "budget", "majority, no noise"], recorded, _ordered(recorded)),
-        "numbers": numbers,
-        "more_classes": [
-            {"classes": chosen[0].classes, "is_first": chosen is sections[0], "shares": shares_table(chosen)}
-            | {"absences": _absences(chosen)}
-            for chosen in sections
-        ],
-        "plurality_votes": shares_table(plurality_votes) if plurality_votes else "",
-        "private_classes": _private_table(results.private_classes),
-        "truth": "; ".join(
-            f"{prior.removeprefix('votes:')} {share:.4f}"
-            for prior, share in {row["prior"]: row["plurality"] for row in results.plurality_votes}.items()
+        "plain": _two_classes(plain),
+        "private": _two_classes(results.private),
+        "votes": _recorded([row for row in results.votes if row["epsilon"] == SHOWN_TOTAL]),
+        "more_classes": shares_table(
+            [item for item in uniform if item.workload["queries"] in SHOWN_QUERIES] or uniform
         ),
+        "plurality_votes": shares_table([item for item in ten if item.workload["queries"] in SHOWN_QUERIES])
+        if ten
+        else "",
+        "private_classes": _private_table(results.private_classes),
+        "truth": {row["prior"].removeprefix("votes:"): row["plurality"] for row in results.plurality_votes},
     }
     return filled("aggregators", facts, template=part)
 
 
-def _two_classes(comparisons: Sequence[Comparison], name: str, title: str) -> Row:
-    """Tabulate shares of right labels, which data of older runs lack, and accuracies."""
-    tables = {}
-    for key in ("right", "accuracy"):
-        rows = [([item.title], item.all_of(key)) for item in comparisons]
-        tables[key] = in_bold(["workload"], rows, _ordered(rows)) if all(shares for _, shares in rows) else ""
-    return {"name": name, "title": title, "absences": _absences(comparisons), **tables}
+def _two_classes(comparisons: Sequence[Comparison]) -> str:
+    """Tabulate the accuracies for two classes."""
+    rows = [([item.title], item.all_of("accuracy")) for item in comparisons]
+    return in_bold(["workload"], rows, _ordered(rows))
+
+
+def _recorded(votes: Iterable[Row]) -> str:
+    """Tabulate the shares of true labels on recorded votes of two classes."""
+    rows = [([row["votes"], row["queries"], f"{row['majority']:.4f}"], row["accuracy"]) for row in votes]
+    return in_bold(["votes", "Q", "majority, no noise"], rows, _ordered(rows))
 
 
 def _private_table(rows: Sequence[Row]) -> str:
@@ -105,14 +96,3 @@ def _ordered(rows: Iterable[tuple[Sequence[object], dict[str, float]]]) -> list[
     """Name the aggregators that occur, in the order of the list."""
     names = {name for _, numbers in rows for name in numbers}
     return [name_of(item) for item in listed() if name_of(item) in names]
-
-
-def _absences(comparisons: Sequence[Comparison]) -> list[str]:
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for comparison in comparisons:
-        for name, reason in comparison.absent:
-            reasons.setdefault((name, reason), []).append(comparison.title)
-    return [
-        f"*{name}* is absent ({'everywhere' if len(where) == len(comparisons) else '; '.join(where)}): {reason}."
-        for (name, reason), where in reasons.items()
-    ]

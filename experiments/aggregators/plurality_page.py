@@ -1,18 +1,16 @@
-"""Write the page *Any number of classes*: ``python -m experiments.aggregators.plurality_page``.
+"""Write the page *Any number of classes*: ``python -m experiments label_costs``.
 
 The cost of a label is computed here and written to OUTPUT/reproduction/aggregators/label.json; the best mechanisms come
 from the comparison's pluralities.json.
 """
 
 import math
-import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from darrm.commands.command_line import run
 from darrm.noisy_max.label_cost import label_curve
 from darrm.numerics import Array
 from darrm.numerics.integer_noise import DiscreteGaussian
@@ -32,12 +30,14 @@ NODES = 80
 
 def main(arguments: list[str] | None = None) -> int:
     """Compute the cost of a label, draw it, and write the page."""
-    line = CommandLine("experiments.aggregators.plurality_page", "Write docs/plurality.md and its pictures.")
+    line = CommandLine("experiments label_costs", "Write docs/plurality.md and its pictures.")
     line.add_argument("--output", type=Path, default=Path("docs"), metavar="FOLDER", help="for plurality.md")
-    line.add_argument("--page", action="store_true", help="compute nothing: write the page again from the JSON files")
+    line.add_argument(
+        "--recompute", action="store_true", help="compute the costs again; without it, the page alone is written"
+    )
     options = line.parse_args(arguments)
     folder = options.output / "reproduction" / "aggregators"
-    if not options.page:
+    if options.recompute:
         folder.mkdir(parents=True, exist_ok=True)
         costs = label_costs()
         pages.write_json(folder / "label.json", costs)
@@ -161,7 +161,3 @@ def _winner(item: Comparison) -> pages.Row:
     counts = item.of(BY_COUNTS)
     by_counts = None if counts is None else counts["right"]
     return {**item.workload, "best": item.best, "by_counts": by_counts, "coin": item.coin, "at_most": item.at_most}
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -1,10 +1,10 @@
 """Private teachers, private labels, a student: Tables 1, 2 and 4 to 10 of [D].
 
-    python -m experiments.knowledge_transfer --dataset digits --quick       # no download
-    python -m experiments.knowledge_transfer --dataset mnist --trainings 10
+    python -m experiments knowledge_transfer --recompute --dataset digits --quick --output results       # no download
+    python -m experiments knowledge_transfer --recompute --dataset mnist --trainings 10
 
 Writes OUTPUT/knowledge_transfer/NAME.json and .png, keeps votes and teachers in the same folder, the votes of all
-trainings in NAME-votes.npz, and writes OUTPUT/knowledge_transfer.md from all results; --recompute releases every label
+trainings in NAME-votes.npz, and writes OUTPUT/knowledge_transfer.md from all results; --recount releases every label
 again from those files. MNIST and Fashion-MNIST are downloaded, or read from the folder that DARRM_DATA_DIR names.
 """
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one data set: train or read votes, release labels, account, train students, write JSON, PNG and the page."""
     options = _parser().parse_args(arguments)
     folder = pages.data_folder(options, NAME)
-    if options.recompute:
+    if options.recount:
         return pages.recompute(folder, "-votes.npz", lambda path, stored: recompute(path, stored, stored["allowances"]))
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs, trainings=options.trainings, draws=options.draws)
@@ -143,7 +143,7 @@ def _parser() -> CommandLine:
     parser.add_argument("--draws", type=int, default=settings.DRAWS, help="draws of the queries for each training")
     parser.add_argument("--select", action="store_true", help="choose learning rates on a split of the training data")
     parser.add_argument("--no-students", action="store_true", help="stop at the labels, as the paper does")
-    parser.add_argument("--recompute", action="store_true", help="release all labels again from the votes in OUTPUT")
+    parser.add_argument("--recount", action="store_true", help="release all labels again from the votes in OUTPUT")
     parser.add_argument(
         "--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes (default: %(default)s)"
     )

@@ -1,7 +1,7 @@
 """PATE on real votes: Tables 1 and 2 and Figures 1, 4 and 5 of [P], and its printed columns recomputed.
 
-    python -m experiments.pate --dataset digits --quick       # no download
-    python -m experiments.pate --dataset mnist
+    python -m experiments pate --recompute --dataset digits --quick --output results       # no download
+    python -m experiments pate --recompute --dataset mnist
 
 Trains the teachers of a data set, or reads their votes; releases labels by every aggregator, computes their costs and
 the publishable ones, trains students, and writes OUTPUT/pate/NAME.json, its pictures, and OUTPUT/pate.md from all
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one study, write its JSON and pictures, and the page about all of them."""
     options = _parser().parse_args(arguments)
     folder = pages.data_folder(options, NAME)
-    if options.recompute:
+    if options.recount:
         return pages.recompute(folder, "-counts.npz", partial(_recomputed, quiet=options.quiet))
     if not options.page:
         checks.integer_at_least(1, jobs=options.jobs)
@@ -80,7 +80,7 @@ def _parser() -> CommandLine:
     parser = pages.command_line(NAME, __doc__, quick="fewer teachers, one short student a row")
     parser.add_argument("--dataset", choices=STUDIES, default="digits", help="digits needs no download (default)")
     parser.add_argument(
-        "--recompute", action="store_true", help="count again what OUTPUT has, from the counts kept there"
+        "--recount", action="store_true", help="count again what OUTPUT has, from the counts kept there"
     )
     parser.add_argument(
         "--only",

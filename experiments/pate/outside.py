@@ -1,6 +1,6 @@
 """A check from outside: the labels that the authors of [P17] published for MNIST, and a student of ours taught by them.
 
-    python -m experiments.pate.outside --output docs/reproduction
+    python -m experiments pate_outside --recompute
 
 `npapernot/multiple-teachers-for-privacy` on GitHub holds the labels that LNMax gave the first 9,000 test images, by the
 votes of 250 teachers, and the places of the 100 that the paper's student was taught. They are downloaded, checked by
@@ -62,13 +62,13 @@ def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the JSON."""
-    parser = pages.command_line("pate", __doc__, module="experiments.pate.outside", quick="a short student")
+    parser = pages.command_line("pate", __doc__, module="experiments pate_outside", quick="a short student")
     parser.add_argument("--students", type=int, default=1, metavar="N", help="how many (default 1)")
     options = parser.parse_args(arguments)
     folder = pages.data_folder(options, "pate")
     if not options.page:
         pages.write_json(folder / OUTSIDE, measure(folder, range(options.students), quick=options.quick))
-    print(f"wrote {folder / OUTSIDE}; the page is written by python -m experiments.pate --page")
+    print(f"wrote {folder / OUTSIDE}; the page is written by python -m experiments pate")
     return 0
 
 

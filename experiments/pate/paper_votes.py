@@ -1,6 +1,6 @@
 """Analyze the votes of the teachers of [P] itself: its Tables 1 and 2, and what the same runs cost by our bounds.
 
-    python -m experiments.pate.paper_votes --votes FOLDER --output docs/reproduction
+    python -m experiments pate_votes --recompute --votes FOLDER
 
 FOLDER holds mnist_250_teachers.npy, svhn_250_teachers.npy and adult_250_teachers.npy, the histograms that the authors
 published for their analysis: https://github.com/frhrdr/patepy has them in test_application/pate2018_test_data. They are
@@ -144,7 +144,7 @@ def page(rows: Sequence[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write, or write the page again."""
-    parser = pages.command_line(NAME, __doc__, module="experiments.pate.paper_votes")
+    parser = pages.command_line(NAME, __doc__)
     parser.add_argument("--votes", type=Path, metavar="FOLDER", help="the folder with the authors' three files")
     options = parser.parse_args(arguments)
     if options.votes is None and not options.page:

@@ -1,7 +1,7 @@
 """The paper's simulations: Figures 2, 6, 7, 8, 9 and Table 3 of [D].
 
-    python -m experiments.simulations --figure 2
-    python -m experiments.simulations --all --output docs/reproduction      # the published page
+    python -m experiments simulations --recompute --figure 2
+    python -m experiments simulations --recompute      # the published page
 
 Writes OUTPUT/simulations/figureN.json and .png, and OUTPUT/simulations.md from all the JSON files that lie there.
 γ is solved for, never loaded.

@@ -187,7 +187,7 @@ def test_teachers_of_the_page_are_those_of_the_deposited_votes(path: Path) -> No
 def test_every_label_is_released_again_from_the_deposited_votes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--recompute", "--output", str(DATA.parent)]) == 0
+    assert main(["--recount", "--output", str(DATA.parent)]) == 0
     folder = tmp_path / "knowledge_transfer"
     folder.mkdir()
     shutil.copy(DATA / "mnist-votes.npz", folder)
@@ -195,5 +195,5 @@ def test_every_label_is_released_again_from_the_deposited_votes(
     stored["labels"][4]["all_draws"]["mean"] += 1e-4
     write_json(folder / "mnist.json", stored)
     capsys.readouterr()
-    assert main(["--recompute", "--output", str(tmp_path)]) == 1
+    assert main(["--recount", "--output", str(tmp_path)]) == 1
     assert capsys.readouterr().out.splitlines()[0] == "mnist-votes: 1 figures differ"

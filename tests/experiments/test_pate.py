@@ -108,7 +108,7 @@ def test_corollary_11_is_what_theorem_6_tends_to_and_is_printed_larger(gap: floa
 
 @pytest.mark.slow
 def test_digits_go_the_whole_way_and_a_second_run_reads_what_was_kept(tmp_path: Path) -> None:
-    arguments = ["--dataset", "digits", "--quick", "--quiet", "--jobs", "1", "--output", str(tmp_path)]
+    arguments = ["--recompute", "--dataset", "digits", "--quick", "--quiet", "--jobs", "1", "--output", str(tmp_path)]
     folder = tmp_path / "pate"
     assert main(arguments) == 0
     first = read_json(folder / "digits.json")
@@ -190,7 +190,7 @@ def test_a_figure_that_the_deposited_votes_do_not_give_is_found(
     result["rows"][-1]["ours"]["deviation"] *= 1.001
     result["figure_4"]["right"][1]["points"][0]["accuracy"] += 0.01
     write_json(folder / "digits.json", result)
-    assert main(["--recompute", "--quiet", "--output", str(tmp_path)]) == 1
+    assert main(["--recount", "--quiet", "--output", str(tmp_path)]) == 1
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == "digits-counts: 2 figures differ"
     assert [line.partition(":")[0] for line in lines] == [
@@ -202,7 +202,7 @@ def test_a_figure_that_the_deposited_votes_do_not_give_is_found(
 @pytest.mark.slow
 def test_every_figure_of_the_deposited_votes_is_counted_again() -> None:
     assert sum(path.stat().st_size for path in (PAGES / "pate").glob("*-counts.npz")) < 1_000_000
-    assert main(["--recompute", "--quiet", "--output", str(PAGES)]) == 0
+    assert main(["--recount", "--quiet", "--output", str(PAGES)]) == 0
 
 
 SIZE = VoteSize(60, 50, 3, (6.0, 1.0))

@@ -370,7 +370,7 @@ def test_published_labels_are_counted_and_only_those_used_teach(
             return np.full(len(x), 3)
 
     monkeypatch.setattr(outside, "student_of", Student)
-    assert outside.main(["--students", "2", "--output", str(tmp_path)]) == 0
+    assert outside.main(["--recompute", "--students", "2", "--output", str(tmp_path)]) == 0
     found = read_json(tmp_path / "pate" / "outside.json")
     assert found["labels_right"] == 31 / 40
     assert (found["used"], found["used_right"], found["students"]) == (3, 2, [0.2, 0.2])

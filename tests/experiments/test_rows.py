@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pages import fill, read_json
+from experiments.pages import formatted, read_json
 from experiments.rows import collected, template
 
 ROOT = Path(__file__).parents[2]
@@ -84,8 +84,8 @@ def test_the_numbers_of_the_rows_are_those_of_the_other_pages() -> None:
         cells = row.strip("| ").split(" | ")
         (page,) = re.findall(r"\((\w+\.md)\)", cells[2])
         text = (DOCS / page).read_text(encoding="utf-8")
-        for name, form in re.findall(r"\{([^{}:]+)(:[^{}]*)?\}", cells[3]):
-            number = fill(f"{{value{form}}}", {"value": stored[name]})
+        for name, form in re.findall(r'number\("([^"]+)"\)(?:\|f\("([^"]*)"\))?', cells[3]):
+            number = str(formatted(stored[name], form))
             assert re.search(rf"(?<![\d.,]){re.escape(number)}(?!\d|\.\d)", text), (row, number)
             seen += 1
     assert seen > 50

@@ -1,6 +1,6 @@
 """Seconds and memory of the stand-in's teachers on local Dask workers and in one process.
 
-    python -m tests.load.cluster --output docs/reproduction       # 5,000 teachers; --quick: 200
+    python -m tests.load.cluster --recompute       # 5,000 teachers; --quick: 200
 
 Writes OUTPUT/pate/cluster.json: seconds, whether the votes are the same to the last bit, and the peak memory of every
 process. The votes of one process are read from OUTPUT/pate, or made there first.
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = pages.data_folder(options, "pate")
     if not options.page:
         pages.write_json(folder / "cluster.json", measure(options.workers, folder, quick=options.quick))
-    click.echo(f"wrote {folder / 'cluster.json'}; the page is written by python -m experiments.pate --page")
+    click.echo(f"wrote {folder / 'cluster.json'}; the page is written by python -m experiments pate")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Seconds of plans and releases for long lists of classes: they grow with the votes, not with the list.
 
-    python -m tests.load.long_lists --output docs/reproduction   # some minutes
+    python -m tests.load.long_lists --recompute   # some minutes
 
 Writes OUTPUT/long_lists/long_lists.json, a picture beside it, and OUTPUT/long_lists.md from the JSON.
 

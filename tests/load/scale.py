@@ -1,6 +1,6 @@
 """Beyond one machine: many clients, voters and labels a day, and the loss of a budget split by regions.
 
-    python -m tests.load.scale --output docs/reproduction
+    python -m tests.load.scale --recompute
 
 Reads the data of `tests.load.serve` and `tests.load.partitions`, and writes OUTPUT/scale/ and OUTPUT/scale.md.
 """

@@ -1,6 +1,6 @@
 """Speed of ``darrm serve``, and its promises after kills: on both stores, on 127.0.0.1 only.
 
-    python -m tests.load.serve --all --output docs/reproduction
+    python -m tests.load.serve --recompute
 
 Writes OUTPUT/serve/FIGURE.json and the page OUTPUT/serve.md made from them.
 """
