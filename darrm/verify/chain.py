@@ -185,7 +185,8 @@ def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
     budgets = connection.execute(_BUDGET).fetchall()
     if len(budgets) != 1:
         raise ValueError("it has no single budget")
-    budget, stored = budgets[0][:6], budgets[0][6]
+    budget: tuple[str, str, str, str, str, str] = budgets[0][:6]
+    stored = budgets[0][6]
     hashes, queries = [join("darrm-ledger 1", *budget)], [0]  # the first entry follows the hash of the budget
     if stored != hashes[0] or not budget[0] or budget[3] not in COMPOSITIONS:
         raise ValueError("the budget was changed")

@@ -60,11 +60,7 @@ class Cost:
         drawn = self.voters.sampled
         if drawn is None:
             return self._certain_deltas(epsilons)
-        if (laws := self._laws()) is None:
-            return sampling.through_certain(
-                lambda asked, _: self._certain_deltas(asked), drawn, epsilons, enough, back=back
-            )
-        return sampling.exact_deltas(*laws, drawn, epsilons, back=back)
+        return sampling.sampled_deltas(lambda asked, _: self._certain_deltas(asked), drawn, epsilons, enough, back=back)
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:
         """Enclose the Rényi divergence at an order, no closer than ``enough``; None if it takes too long."""

@@ -59,18 +59,12 @@ def deltas(
     mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
 ) -> list[Enclosure] | None:
     """Enclose the smallest δ of one label for each ε; None if it takes too long."""
-    certain, sampling = partial(_deltas, mechanism), mechanism.voters.sampled
-    if sampling is None:
-        return certain(epsilons, enough)
-    if (bits := bits_of(mechanism)) is not None:
-        only = (back or None) if sampling.is_directed else False  # a fixed sample costs most in one direction
-        sides = sampled.sides_of_bits(bits, mechanism.voters.reached, float(sampling.rate), back=only)
-        return sampled.float_deltas(sides, epsilons)
-    own = sampled.through_certain(certain, sampling, epsilons, enough, back=back)
-    if own is None or mechanism.classes != 2:
-        return own
-    # noise too wide to examine: an upper bound alone
-    return [Enclosure(Fraction(0), one.upper, one.rows) for one in own]
+    certain, drawn = partial(_deltas, mechanism), mechanism.voters.sampled
+    return (
+        certain(epsilons, enough)
+        if drawn is None
+        else sampled.sampled_deltas(certain, drawn, epsilons, enough, back=back)
+    )
 
 
 def vanishing(mechanism: Mechanism, threshold: int) -> Between | None:
@@ -183,11 +177,21 @@ def _of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.
 
 def _deltas(mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
     """Enclose δ for a person who certainly takes part."""
+    if (bits := bits_of(mechanism)) is not None:
+        found = sampled.float_deltas(sampled.sides_of_bits(bits, mechanism.voters.reached, 1.0, back=False), epsilons)
+        if mechanism.kind not in _PURE:
+            return found
+        pure, none = Fraction(repr(mechanism.parameters[0])), Enclosure(Fraction(0), Fraction(0))
+        return [none if epsilon >= pure else own for epsilon, own in zip(epsilons, found, strict=True)]
     try:
         bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
     except TooWideError:
         return None
-    return [Enclosure(Fraction(own.low), Fraction(own.high), "all places of two classes") for own in bounds]
+    low = [0.0 if mechanism.classes == 2 else own.low for own in bounds]  # other classes may cost more
+    return [
+        Enclosure(Fraction(least), Fraction(own.high), "all places of two classes")
+        for least, own in zip(low, bounds, strict=True)
+    ]
 
 
 @lru_cache(maxsize=1024)

@@ -11,14 +11,15 @@ scheme      one direction, the largest over all A and B   the other direction
 ==========  ============================================  ========================================================
 
 All of these are convex in B (and B'), so if a person has several records, and some are drawn, the cost is at most that
-of one B. If the law has few numbers, every pair is examined, for a table in whole numbers. Otherwise, with u = e^x,
+of one B. With u = e^ε,
 
     sup_S ((1 − q)A + qB)(S) − u·A(S) = q·sup_S B(S) − t·A(S),                      t = 1 + (u − 1)/q,
-    sup_S A(S) − u·((1 − q)A + qB)(S) = c·(sup_S A(S) − (qu/c)·B(S)),               c = 1 − (1 − q)u > 0, else 0:
+    sup_S A(S) − u·((1 − q)A + qB)(S) = c·(sup_S A(S) − (qu/c)·B(S)),               c = 1 − (1 − q)u > 0, else 0,
 
-both follow from the proved bounds for a person who certainly takes part. For fixed samples the first is attained at
-B' = A, and by joint convexity nothing costs more than it at the worst pair; so the first is exact there. An
-α-divergence exp((α − 1)D) is jointly convex, too: it is at most 1 − q + q·exp((α − 1)D) of B and A, or of B and B'.
+with qu/c ≥ 1: both directions follow exactly from the cost for a person who certainly takes part. For fixed samples the
+first is attained at B' = A, and by joint convexity nothing costs more than it at the worst pair; so the first is exact
+there. An α-divergence exp((α − 1)D) is jointly convex, too: it is at most 1 − q + q·exp((α − 1)D) of B and A, or of B
+and B'. If the law has few numbers, its divergences are computed for every pair.
 """
 
 import math
@@ -31,10 +32,10 @@ from flint import ctx
 
 from darrm.verify.formats import Sampling
 from darrm.verify.noisy_labels import Between, RenyiPenalty, between
-from darrm.verify.numbers import ONE, Array, Enclosure, Laws, ball, exponential, largest_sums, upper_end
+from darrm.verify.numbers import Array, Enclosure, Laws, ball, exponential, upper_end
 
-_PRECISION = 192
-_MOST_LOSS = 600.0  # of a label for a person who takes part: δ beyond it counts as 0
+_PRECISION = 400
+_MOST_LOSS = Fraction(600)  # of a label for a person who takes part: δ beyond it counts as 0
 _NEXT_TO_NONE = 1e-280  # of a probability
 _OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
 _LAWS_AT_ONCE = 4096
@@ -52,7 +53,7 @@ def pure_epsilon(epsilon: float, sampling: Sampling | None) -> float:
         return math.nextafter(float(upper_end(value)), math.inf)
 
 
-def through_certain(
+def sampled_deltas(
     deltas: Callable[[Sequence[Fraction], Sequence[float]], list[Enclosure] | None],
     sampling: Sampling,
     epsilons: Sequence[Fraction],
@@ -60,7 +61,13 @@ def through_certain(
     *,
     back: bool,
 ) -> list[Enclosure] | None:
-    """Enclose δ for each ε by that of a person who certainly takes part, see the module."""
+    """Enclose δ for each ε by the ``deltas`` of a person who certainly takes part, see the module.
+
+    >>> quarter = [Enclosure(Fraction(1, 4), Fraction(1, 4))]
+    >>> [found] = sampled_deltas(lambda *_: quarter, Sampling(Fraction(1, 10)), [Fraction(0)], (), back=False) or []
+    >>> found.lower == found.upper == Fraction(1, 40)
+    True
+    """
     rate, enclosed, back = sampling.rate, list[Enclosure](), back and sampling.is_directed
     for epsilon, asked in zip(epsilons, enough or (0.0,) * len(epsilons), strict=True):
         grown = exponential(epsilon)
@@ -73,40 +80,15 @@ def through_certain(
             for u, factor in ((grown.lower, most), (grown.upper, least))
         )
         with ctx.workprec(_PRECISION):
-            at = min(_MOST_LOSS, max(0.0, math.nextafter(float(-upper_end(-ball(low).log())), 0.0)))
-        own = deltas([Fraction(at)], [asked / float(most)])
+            at = min(_MOST_LOSS, max(Fraction(0), -upper_end(-ball(low).log())))
+        own = deltas([at], [asked / float(most)])
         if own is None:
             return None
         # δ falls by no more than e^ε grows
-        gap = high - exponential(Fraction(at)).lower
-        enclosed.append(
-            Enclosure(
-                max(Fraction(0), least * (own[0].lower - gap)), min(Fraction(1), most * own[0].upper), own[0].rows
-            )
-        )
+        lower = least * (own[0].lower - high + exponential(at).lower)
+        upper = min(Fraction(1), most * own[0].upper)
+        enclosed.append(Enclosure(max(Fraction(0), lower), upper, own[0].rows))
     return enclosed
-
-
-def exact_deltas(
-    pairs: Iterable[Laws], unit: int, sampling: Sampling, epsilons: Sequence[Fraction], *, back: bool
-) -> list[Enclosure]:
-    """Enclose the largest δ of pairs of laws for each ε in whole numbers: in both directions, or in the other one.
-
-    >>> (found,) = exact_deltas([((1, 3), (3, 1))], 4, Sampling(Fraction(1, 10)), [Fraction(0)], back=False)
-    >>> found.lower == found.upper == Fraction(1, 20)
-    True
-    """
-    directed, (drawn, whole) = sampling.is_directed, sampling.rate.as_integer_ratio()
-
-    def sides() -> Iterator[Laws]:
-        for without, with_person in pairs:
-            mixed = [(whole - drawn) * a + drawn * b for a, b in zip(without, with_person, strict=True)]
-            bare = [whole * a for a in without]
-            yield from ((bare, mixed),) if back and directed else ((mixed, bare), (bare, mixed))[: 1 + directed]
-
-    worst = largest_sums(sides(), epsilons)
-    unit *= whole * ONE
-    return [Enclosure(Fraction(low, unit), Fraction(high, unit), "all pairs of votes") for low, high in worst]
 
 
 def pairs_of_ones(K: int, reached: int) -> Iterator[tuple[int, int]]:
@@ -135,10 +117,9 @@ def float_deltas(sides: Sequence[Sides], epsilons: Sequence[Fraction]) -> list[E
     """Enclose the largest δ of rows for each ε, their probabilities exact but for their floats."""
     enclosed = []
     for epsilon in epsilons:
-        grown, low, high = math.exp(epsilon), 0.0, 0.0
+        growth, low, high = math.expm1(epsilon), 0.0, 0.0
         for q, gain in sides:
-            excess = gain - math.expm1(epsilon) * q
-            error = _OF_FLOATS * (np.abs(gain) + (grown - 1.0) * q)
+            excess, error = gain - growth * q, _OF_FLOATS * (np.abs(gain) + growth * q)
             low = max(low, float(np.max(np.sum(np.maximum(0.0, excess - error), axis=1))))
             high = max(high, float(np.max(np.sum(np.maximum(0.0, excess + error), axis=1))))
             high += _NEXT_TO_NONE * bool(np.any(q <= 0.0))  # for underflow

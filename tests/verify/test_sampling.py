@@ -80,24 +80,6 @@ def test_a_table_costs_what_every_set_of_every_pair_says(sampling: Subsampling) 
             assert enclosed.upper - enclosed.lower < Fraction(1, 10**30)
 
 
-@pytest.mark.parametrize("back", [False, True])
-def test_the_theorem_about_a_certain_person_says_the_same(back: bool) -> None:
-    problem = Problem(voters(4, TWO), PrivacyParams("0.1", "1e-4"), classes=3)
-    exact = cost_of(optimize_plurality(problem, prior=Dirichlet()))
-    epsilons = [Fraction(place, 40) for place in range(5)]
-    own = exact.deltas(epsilons, back=back)
-    through = sampling_costs.through_certain(
-        lambda asked, _: exact._certain_deltas(asked), read_sampling(TWO.to_json()), epsilons, (), back=back
-    )
-    assert own is not None
-    assert through is not None
-    assert float(own[0].lower) > 0.0
-    for one, other in zip(own, through, strict=True):
-        assert one.lower <= other.upper
-        assert other.lower <= one.upper
-        assert other.upper - other.lower < Fraction(1, 10**13)
-
-
 def divergence(p: list[mpmath.mpf], q: list[mpmath.mpf], order: float) -> float:
     terms = (mpmath.mpf(a) ** order * mpmath.mpf(b) ** (1 - order) for a, b in zip(p, q, strict=True))
     return float(mpmath.log(mpmath.fsum(terms)) / (order - 1))
