@@ -17,11 +17,11 @@ import json
 import os
 import select
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from darrm.errors import BudgetExceededError, DeliveryError
 from darrm.ledger.ledger import check_id, reason_of
@@ -34,7 +34,6 @@ from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, lines_of, val
 
 MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
 _READ_BYTES = 2**16
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN = 40  # characters of a vote in a message
 _MOST_TORN = 2**14  # bytes read at the end of a file of answers: more than one line
 
@@ -49,30 +48,27 @@ class Questions:
 
     def __init__(self, source: int, how: VoteFormat, *, json_lines: bool = False, ids: bool = False) -> None:
         self._source, self._how, self._json, self._ids = source, how, json_lines, ids
-        self._voters = K = how.voters or checks.fail("voters", how.voters, "K, the votes of each question")
+        K, C = how.voters or checks.fail("voters", how.voters, "K, the votes of each question"), len(how.names)
         words_of(() if isinstance(how.classes, int) else how.names)
         self._words = {"labels": ClassLookup(how.names, how.missing), "counts": Words()}
-        C = len(how.names)
         # labels without their id could be an id and counts; with two classes these do not add up to K
         if how.layout == "auto" and not how.is_open and (K == C or (ids and K == C + 1 > 3)):
             found = checks.Found(f"auto, with {K} voters and {C} classes")
             checks.fail("--layout", found, "labels or counts", "a line of votes looks like either")
-        kinds = {"labels": K} if how.is_open else {"labels": K, "counts": C}
-        self._kinds = {width: kind for kind, width in kinds.items() if how.layout in {"auto", kind}}
-        self._buffer, self._searched, self._ended, self._read = bytearray(), 0, False, 0
+        widths = {"answers": K} if how.is_open else {"labels": K, "counts": C}
+        self._formats = {width: kind for kind, width in widths.items() if how.layout in {"auto", kind} or how.is_open}
+        self._buffer, self._ended, self._number = bytearray(), False, 0
         self._texts = lines_of(self)  # type: ignore[arg-type]  # it uses only `readline`
 
     @property
     def _is_there(self) -> bool:
-        place = self._buffer.find(b"\n", self._searched)
-        self._searched = len(self._buffer) if place < 0 else place
-        return place >= 0 or (self._ended and bool(self._buffer))
+        return b"\n" in self._buffer or (self._ended and bool(self._buffer))
 
     def readline(self, _: int) -> str:
         """Return the next line; empty at the end."""
         while not self._is_there and not self._ended:
             if len(self._buffer) > LONGEST_LINE:
-                raise ValueError(f"line {self._read + 1} has more than {LONGEST_LINE:,} bytes")
+                raise ValueError(f"line {self._number + 1} has more than {LONGEST_LINE:,} bytes")
             try:
                 read = os.read(self._source, _READ_BYTES)
             except BlockingIOError:
@@ -80,19 +76,17 @@ class Questions:
                 continue
             self._buffer += read
             self._ended = not read
-        if self._read == 0 and self._buffer.startswith(_BYTE_ORDER_MARK):
-            del self._buffer[: len(_BYTE_ORDER_MARK)]
-            self._searched = 0
-        end = self._buffer.find(b"\n", 0) + 1 or len(self._buffer)
+        if self._number == 0 and self._buffer.startswith(BOM_UTF8):
+            del self._buffer[: len(BOM_UTF8)]
+        end = self._buffer.find(b"\n") + 1 or len(self._buffer)
         line = self._buffer[:end].decode("utf-8", "surrogateescape")
         del self._buffer[:end]
-        self._searched = 0
         return line
 
     def next_line(self) -> str:
         """Wait for a line and return it; empty at the end. `ValueError` if it is not text."""
         text = next(self._texts, "")
-        self._read += 1 if text else 0
+        self._number += 1 if text else 0
         return text
 
     def batch(self) -> tuple[list[tuple[Votes, str]], ValueError | None]:
@@ -102,10 +96,7 @@ class Questions:
         """
         batch: list[tuple[Votes, str]] = []
         try:
-            while not batch or (len(batch) < MOST_TOGETHER and self._is_there):
-                text = self.next_line()
-                if not text:
-                    break
+            while (not batch or (len(batch) < MOST_TOGETHER and self._is_there)) and (text := self.next_line()):
                 batch.append(self._question(text))
         except ValueError as error:
             said = f"{error} (nothing was paid for it; the questions before it are answered)"
@@ -113,35 +104,36 @@ class Questions:
         return batch, None
 
     def _question(self, text: str) -> tuple[Votes, str]:
-        fields = _json_fields(self._read, text, self._how) if self._json else _csv_fields(self._read, text)
+        line = self._number
+        fields = _json_fields(line, text, self._how) if self._json else _csv_fields(line, text)
         question = fields.pop(0).strip() if self._ids else ""
         if self._ids:
-            check_id(f"line {self._read}: the id of the question", question)
-        votes = self._votes_of(self._read, fields)
-        if votes.voters in {votes.blanks, 0 if votes.missing is None else int(votes.missing[0])}:
-            raise ValueError(f"line {self._read} has no vote at all: leave the question out")
-        return votes, question
-
-    def _votes_of(self, line: int, fields: list[str]) -> Votes:
-        kind = self._kinds.get(len(fields))
+            check_id(f"line {line}: the id of the question", question)
+        kind = self._formats.get(len(fields))
         if kind is None:
-            each = {"labels": "votes, one of each voter", "counts": "counts, one of each class"}
-            allowed = " or ".join(f"{width} {each[kind]}" for width, kind in self._kinds.items())
-            after = " after its id" if self._ids else ""
-            few = len(fields) < self._voters in self._kinds
-            advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if few else ""
-            raise ValueError(f"line {line} has {len(fields)} fields{after}, where a question has {allowed}{advice}")
-        how, vocabulary = replace(self._how, voters=self._voters), self._how.vocabulary()
-        words = vocabulary if how.is_open else self._words[kind]
+            self._refuse_width(len(fields))
+        how, vocabulary = self._how, self._how.vocabulary()
+        words, code = (vocabulary, "i") if kind == "answers" else (self._words[kind], self._words[kind].code)
         try:
-            block = [*value_blocks([(line, fields)], words, "d" if kind == "counts" else "i", "line", "field")]
+            blocks = [*value_blocks([(line, fields)], words, code, "line", "field")]
         except ValueError as error:
             advice = "; JSON arrays are read with --format json" if fields[0].lstrip()[:1] == "[" else ""
             raise ValueError(f"{error}{advice}") from error
         try:
-            return Votes.of_table(VoteTable("answers" if how.is_open else kind, block, how, vocabulary))
+            votes = Votes.of_table(VoteTable(kind, blocks, how, vocabulary))
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from error
+        if votes.voters in {votes.blanks, 0 if votes.missing is None else int(votes.missing[0])}:
+            raise ValueError(f"line {line} has no vote at all: leave the question out")
+        return votes, question
+
+    def _refuse_width(self, fields: int) -> NoReturn:
+        each = {"labels": "votes, one of each voter", "counts": "counts, one of each class"}
+        allowed = " or ".join(f"{width} {each.get(kind, each['labels'])}" for width, kind in self._formats.items())
+        after = " after its id" if self._ids else ""
+        is_short = fields < (self._how.voters or 0) in self._formats
+        advice = f"; a voter that does not answer keeps its field: {OR_A_COIN}" if is_short else ""
+        raise ValueError(f"line {self._number} has {fields} fields{after}, where a question has {allowed}{advice}")
 
 
 def _csv_fields(line: int, text: str) -> list[str]:
@@ -160,29 +152,29 @@ def _json_fields(line: int, text: str, how: VoteFormat) -> list[str]:
     """Return the fields of a JSON array: strings, numbers as they are spelled, true and false; null may be empty."""
     if not text.strip():
         _blank(line)
+    advice = "a question is an array of votes, like [0,1,1]"
     try:
         row = json.loads(text, parse_int=str, parse_float=str, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         said = str(error) if isinstance(error, ValueError) else "too deep a nest"
-        raise ValueError(f"line {line} is no JSON ({said}): a question is an array of votes, like [0,1,1]") from error
+        raise ValueError(f"line {line} is no JSON ({said}): {advice}") from error
     if not isinstance(row, list):
-        advice = "a question is an array of votes, like [0,1,1]"
         raise ValueError(f"line {line} is no JSON array: {advice}")  # noqa: TRY004 (bad input)
-    for place, vote in enumerate(row, 1):
-        if vote is None and (how.is_open or how.missing == "coin"):
-            row[place - 1] = ""
-            continue
-        if isinstance(vote, bool) and not how.is_open:
-            row[place - 1] = str(vote)
-            continue
-        if vote is None:
-            advice = f"every voter must answer every query, so leave other queries out, or {OR_A_COIN}"
-            raise ValueError(f"line {line}, field {place}: the vote is missing (null or NaN): {advice}")
-        if not isinstance(vote, str):
-            advice = "write a number, or the name of a class in quotes"
-            shown = json.dumps(vote)[:_SHOWN]
-            raise ValueError(f"line {line}, field {place}: {shown} is no vote: {advice}")  # noqa: TRY004 (bad input)
-    return row
+    return [_json_field(f"line {line}, field {place}", vote, how) for place, vote in enumerate(row, 1)]
+
+
+def _json_field(where: str, vote: object, how: VoteFormat) -> str:
+    if isinstance(vote, str):
+        return vote
+    if isinstance(vote, bool) and not how.is_open:
+        return str(vote)
+    if vote is not None:
+        advice = "write a number, or the name of a class in quotes"
+        raise ValueError(f"{where}: {json.dumps(vote)[:_SHOWN]} is no vote: {advice}")
+    if not how.is_open and how.missing != "coin":
+        advice = f"every voter must answer every query, so leave other queries out, or {OR_A_COIN}"
+        raise ValueError(f"{where}: the vote is missing (null or NaN): {advice}")
+    return ""
 
 
 def _constant(name: str) -> str | None:
@@ -190,7 +182,7 @@ def _constant(name: str) -> str | None:
     return None if name == "NaN" else name
 
 
-def _blank(line: int) -> list[str]:
+def _blank(line: int) -> NoReturn:
     raise ValueError(f"line {line} is blank: every line is a query")
 
 
@@ -252,10 +244,10 @@ def answer_lines(release: AnswerStream, writer: LineWriter, questions: Questions
         checks.fail("--first", first, f"at most {before + 1}, for {before} are answered", advice)
     waiting = release.waiting()
     # the last line of a file may be torn; only the reader of a pipe knows which answers arrived
-    has_all = first == before + 1 and not writer.is_durable
-    _write_answers(release, writer, [] if has_all else waiting)
-    if has_all:
+    if first == before + 1 and not writer.is_durable:
         release.close()
+        waiting = []
+    _write_answers(release, writer, waiting)
     try:
         for _ in range(0 if first is None else before + 1 - first):
             questions.next_line()
@@ -270,7 +262,8 @@ def answer_lines(release: AnswerStream, writer: LineWriter, questions: Questions
 
 
 def _answer_all(release: AnswerStream, writer: LineWriter, questions: Questions) -> None:
-    while True:
+    wrong = None
+    while wrong is None:
         batch, wrong = questions.batch()
         if not batch and wrong is None:
             return
@@ -279,8 +272,7 @@ def _answer_all(release: AnswerStream, writer: LineWriter, questions: Questions)
             labels = release.answer_together(Votes.concatenate([votes for votes, _ in batch]), ids)
             _write_answers(release, writer, labels)
             del batch[: len(labels)]
-        if wrong is not None:
-            raise wrong
+    raise wrong
 
 
 def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[Any]) -> None:

@@ -571,7 +571,8 @@ class Votes:
         for votes in several:
             words, rows = votes.vocabulary[: votes.strings], votes.sparse
             moved = np.array([*map(columns.get, words), *range(len(columns), len(columns) + blanks)], dtype=np.int32)
-            parts.append(count_entries(rows.data, moved[rows.indices], rows.indptr, len(columns) + blanks))
+            entries = (rows.data.copy(), moved[rows.indices], rows.indptr.copy())  # they are sorted in place
+            parts.append(count_entries(*entries, len(columns) + blanks))
         named = {"vocabulary": (*columns, *[None] * blanks), "ids": ids}
         return several[0]._with(_counts=stack(parts), **named)  # noqa: SLF001 (of this class)
 
