@@ -6,7 +6,6 @@
 
 import codecs
 import io
-import json
 import os
 import re
 import sys
@@ -75,15 +74,6 @@ def check_output_files(files: Mapping[str, Path], force: bool) -> None:
             formats = require("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
             if path.suffix.lower().removeprefix(".") not in formats:
                 checks.fail("--plot", str(path), "a file whose name ends in .png, .pdf or .svg")
-
-
-def print_as(kind: str, quiet: bool, *, text: Callable[[], str], document: Callable[[], object]) -> None:
-    """Print a report as text, or as JSON if ``kind`` is ``"json"``; ``quiet`` prints no text."""
-    if kind == "json":
-        in_ascii = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()  # names stay the same data
-        sys.stdout.write(harmless(json.dumps(document(), indent=1, ensure_ascii=in_ascii)) + "\n")
-    elif not quiet:
-        sys.stdout.write(harmless(text()))
 
 
 def harmless(text: str) -> str:

@@ -6,6 +6,7 @@ A decorator such as `voters_options` adds several options and passes one object 
 import csv
 import functools
 import io
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from darrm.commands.command import Argument, Option
-from darrm.commands.command_line import check_output_files, complain, harmless, print_as
+from darrm.commands.command_line import check_output_files, harmless
 from darrm.commands.values import (
     classes_of,
     integer,
@@ -137,27 +138,15 @@ def as_one(options: Sequence[Decorator], read: Callable[[dict[str, Any]], dict[s
 # single options --------------------------------------------------------------
 
 
-def total_option(*, required: bool = True, help: str = "the budget of all answers together, like 2,1e-5") -> Decorator:  # noqa: A002
+def total_option(*, required: bool = True) -> Decorator:
     """Add ``--total`` (``--budget``); the command receives ``total: PrivacyParams``, or None."""
-    return option("--total", aliases=["--budget"], type=PRIVACY, required=required, section=RELEASED, help=help)
+    about = "the budget of all answers together, like 2,1e-5"
+    return option("--total", aliases=["--budget"], type=PRIVACY, required=required, section=RELEASED, help=about)
 
 
 def classes_option(kind: Value, about: str, default: str | None = None, section: str = RELEASED) -> Decorator:
     """Add ``--classes``, of type `CLASSES` or `CLASS_COUNT`."""
     return option("--classes", type=kind, default=default, metavar="C|A,B,…|FILE.csv|open", section=section, help=about)
-
-
-def overlap_option(
-    about: str = "largest number of voters that one person's data can influence (default K)",
-) -> Decorator:
-    """Add ``--overlap``; the command receives ``overlap: int | None``."""
-    return option("--overlap", type=Integer(1), section=WHO, help=about)
-
-
-def models_option() -> Decorator:
-    """Add ``--models``."""
-    about = "each voter is a model, trained once, that answers all queries"
-    return option("--models", is_flag=True, section=WHO, help=about)
 
 
 def time_limit_option(about: str) -> Decorator:
@@ -167,14 +156,12 @@ def time_limit_option(about: str) -> Decorator:
 
 def prior_option(default: str) -> Decorator:
     """Add ``--prior``; `darrm.priors.parse` reads its text."""
-    return option(
-        "--prior",
-        metavar="PRIOR",
-        section=WHO,
-        help="public belief about the votes: dirichlet:A (smaller A: more consensus), spread (mean of low, "
-        "medium and high consensus), like:FILE or votes:FILE (public votes); for two classes also common, uniform, "
-        f"uniform:LOW,HIGH, two-sided:LOW,HIGH or point:P (default {default})",
+    about = (
+        "public belief about the votes: dirichlet:A (smaller A: more consensus), spread (mean of low, medium and high "
+        "consensus), like:FILE or votes:FILE (public votes); for two classes also common, uniform, uniform:LOW,HIGH, "
+        f"two-sided:LOW,HIGH or point:P (default {default})"
     )
+    return option("--prior", metavar="PRIOR", section=WHO, help=about)
 
 
 # who votes -------------------------------------------------------------------
@@ -212,21 +199,20 @@ class VoterOptions:
     def voters(self) -> Voters:
         """Return the voters; `ValueError` where an option is missing or contradicts another."""
         self._check_one_kind()
+        K = DEFAULT_K if self.K is None else self.K
         if self.sampled is not None:
-            return self._resampled(self.sampled)
+            return self._resampled(K, self.sampled)
         if self.records_each is not None:
             raise ValueError("--records-each needs --sampled RATE: it counts the records of resampled examples")
-        K = DEFAULT_K if self.K is None else self.K
         if self.non_private:
             return Voters(K, PrivacyParams("inf"), self.overlap, self.models)
         file = self.voters_file
         per_voter = self._private() if file is None else list(read_voters(file).values())
-        listed = len(per_voter) > 1 or file is not None
-        if listed and self.K not in {None, len(per_voter)}:
+        if len(per_voter) == 1 and file is None:
+            return Voters(K, per_voter[0], self.overlap, self.models)
+        if self.K not in {None, len(per_voter)}:
             checks.fail("--K", self.K, f"{len(per_voter)}, the number of voters listed", "leave it out")
-        if listed:
-            return Voters.of(per_voter, self.overlap, models=self.models)
-        return Voters(K, per_voter[0], self.overlap, self.models)
+        return Voters.of(per_voter, self.overlap, models=self.models)
 
     def _check_one_kind(self) -> None:
         kinds = {
@@ -244,11 +230,10 @@ class VoterOptions:
             raise ValueError(
                 "The privacy of the voters is missing. Write --epsilon and --each-delta of each, or --non-private."
             )
-
-    def _resampled(self, text: str) -> Voters:
-        if self.models:
+        if self.sampled is not None and self.models:
             raise ValueError("--sampled and --models contradict each other: give one of them")
-        K = DEFAULT_K if self.K is None else self.K
+
+    def _resampled(self, K: int, text: str) -> Voters:
         records = 1 if self.records_each is None else self.records_each
         overlap = min(records, K)
         if self.overlap not in {None, overlap}:
@@ -267,8 +252,7 @@ class VoterOptions:
         """Return what each voter satisfies: one pair, or one for each voter."""
         if self.each_delta is None and not self.example:
             raise ValueError("--each-delta is missing. Write the Δ of each voter, 0 for pure differential privacy.")
-        epsilons = self.epsilon or [DEFAULT_EPSILON]
-        deltas = self.each_delta or [DEFAULT_EACH_DELTA]
+        epsilons, deltas = self.epsilon or [DEFAULT_EPSILON], self.each_delta or [DEFAULT_EACH_DELTA]
         most = max(len(epsilons), len(deltas))
         if not {len(epsilons), len(deltas)} <= {1, most}:
             checks.fail("--each-delta", ",".join(deltas), f"one Δ, or {len(epsilons)}, as many as --epsilon has")
@@ -293,43 +277,32 @@ def voters_options(*, example: bool = False) -> Decorator:
     Without ``example``, one of ``--epsilon``, ``--non-private``, ``--voters`` and ``--sampled`` is required.
     """
     epsilon, delta = (f" (default {text})" if example else "" for text in (DEFAULT_EPSILON, DEFAULT_EACH_DELTA))
+    file, texts = Value("file", _voters_file, is_file=True), Value("real[,real…]", _texts)
+    add = functools.partial(option, section=WHO)
+    names = ["--teachers", "--n-voters"]
+    number = f"number of voters (default {DEFAULT_K}, or as many as are listed)"
+    listed = "one line name,epsilon,delta for each voter (epsilon inf: not private)"
+    overlap = "largest number of voters that one person's data can influence (default K)"
+    sampled = (
+        "voters resample their examples for every query: the probability that a record is in a sample (fixed: samples "
+        "of fixed size)"
+    )
     options = [
-        option(
-            "--K",
-            "K",
-            aliases=["--teachers", "--n-voters"],
-            type=Integer(1),
-            section=WHO,
-            help=f"number of voters (default {DEFAULT_K}, or as many as are listed)",
-        ),
-        option("--epsilon", type=_TEXTS, metavar="REAL[,REAL…]", section=WHO, help=f"ε of each private voter{epsilon}"),
-        option(
-            "--each-delta", type=_TEXTS, metavar="REAL[,REAL…]", section=WHO, help=f"Δ of each private voter{delta}"
-        ),
-        option("--non-private", is_flag=True, section=WHO, help="voters are not private, such as ordinary teachers"),
-        option(
-            "--voters",
-            "voters_file",
-            type=Value("file", _voters_file, is_file=True),
-            metavar="FILE.csv",
-            section=WHO,
-            help="one line name,epsilon,delta for each voter (epsilon inf: not private)",
-        ),
-        overlap_option(),
-        option(
-            "--sampled",
-            metavar="[fixed:]RATE",
-            section=WHO,
-            help="voters resample their examples for every query: the probability that a record is in a sample "
-            "(fixed: samples of fixed size)",
-        ),
-        option("--records-each", type=Integer(1), section=WHO, help="with --sampled: records of one person"),
-        models_option(),
+        add("--K", "K", aliases=names, type=Integer(1), help=number),
+        add("--epsilon", type=texts, metavar="REAL[,REAL…]", help=f"ε of each private voter{epsilon}"),
+        add("--each-delta", type=texts, metavar="REAL[,REAL…]", help=f"Δ of each private voter{delta}"),
+        add("--non-private", is_flag=True, help="voters are not private, such as ordinary teachers"),
+        add("--voters", "voters_file", type=file, metavar="FILE.csv", help=listed),
+        add("--overlap", type=Integer(1), help=overlap),
+        add("--sampled", metavar="[fixed:]RATE", help=sampled),
+        add("--records-each", type=Integer(1), help="with --sampled: records of one person"),
+        add("--models", is_flag=True, help="each voter is a model, trained once, that answers all queries"),
     ]
     return as_one(options, lambda typed: {"who": replace(collect(VoterOptions, typed), example=example), **typed})
 
 
-_TEXTS = Value("real[,real…]", lambda _flag, text: [part.strip() for part in text.split(",")])
+def _texts(_flag: str, text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
 
 
 def _voters_file(flag: str, text: str) -> Path:
@@ -344,24 +317,13 @@ def workload_options() -> Decorator:
 
     The command receives ``workload: Workload`` and ``remark: str``, a note on the voters for the report.
     """
+    missing_votes = "how many votes are usually missing; random votes replace them (default 0)"
     options = [
         voters_options(),
-        option(
-            "--queries",
-            type=Integer(1),
-            default="1",
-            section=RELEASED,
-            help="number of votes (default 1)",
-        ),
+        option("--queries", type=Integer(1), default="1", section=RELEASED, help="number of votes (default 1)"),
         classes_option(CLASS_COUNT, "the classes, or their number (default 2)", "2"),
         total_option(),
-        option(
-            "--missing",
-            type=Integer(0),
-            default="0",
-            section=RELEASED,
-            help="how many votes are usually missing; random votes replace them (default 0)",
-        ),
+        option("--missing", type=Integer(0), default="0", section=RELEASED, help=missing_votes),
     ]
 
     def read(typed: dict[str, Any]) -> dict[str, Any]:
@@ -398,19 +360,17 @@ class Output:
         rows: Callable[[], Iterable[Mapping[str, object]]] | None = None,
     ) -> None:
         """Print the report in the format that was asked for; ``rows`` are those of CSV."""
-        if self.format == "csv" and rows is not None:
+        if self.format == "json":
+            in_ascii = "utf" not in (sys.stdout.encoding or "utf-8").lower()  # names stay the same data
+            sys.stdout.write(harmless(json.dumps(document(), indent=1, ensure_ascii=in_ascii)) + "\n")
+        elif self.format == "csv" and rows is not None:
             sys.stdout.write(harmless(csv_of(rows())))
-        else:
-            print_as(self.format, self.quiet, text=text, document=document)
+        elif not self.quiet:
+            sys.stdout.write(harmless(text()))
 
     def status_line(self) -> AbstractContextManager[StatusLine]:
         """Show how far the work is, on a terminal."""
         return status_line(quiet=self.quiet)
-
-    def note(self, text: str) -> None:
-        """Write a remark on standard error, unless ``--quiet``."""
-        if not self.quiet:
-            complain(text, 0, "note")
 
 
 _TABLES = {".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".xlsx"}  # files of votes and labels
@@ -441,24 +401,23 @@ def output_options(
     """
     asked = {"output": output, "plot": plot, "report": report, "everything": everything}
     added = {"format", "quiet", *(name for name, about in asked.items() if about is not None)}
-    files = [
-        option("--output", "-o", type=FILE, section=OUTPUT, help=output),
-        option("--plot", type=FILE, metavar="FILE.png", section=OUTPUT, help=f"{plot} (needs matplotlib)"),
-        option("--report", type=FILE, metavar="FILE.html", section=OUTPUT, help=report),
-    ]
-    options = [add for add, about in zip(files, (output, plot, report), strict=True) if about is not None]
+    add = functools.partial(option, section=OUTPUT)
+    files = {
+        "output": add("--output", "-o", type=FILE, help=output),
+        "plot": add("--plot", type=FILE, metavar="FILE.png", help=f"{plot} (needs matplotlib)"),
+        "report": add("--report", type=FILE, metavar="FILE.html", help=report),
+    }
+    options = [option for name, option in files.items() if name in added]
     if options:
         added.add("force")
-        options.append(option("--force", is_flag=True, section=OUTPUT, help="overwrite existing files"))
+        options.append(add("--force", is_flag=True, help="overwrite existing files"))
     if everything is not None:
-        options.append(
-            option("--all", "everything", aliases=["--verbose"], is_flag=True, section=OUTPUT, help=everything)
-        )
+        options.append(add("--all", "everything", aliases=["--verbose"], is_flag=True, help=everything))
     form = "format of the printed report (default text)"
     options += [
-        option("--format", type=click.Choice(formats), default="text", section=OUTPUT, help=form),
-        option("--json", "as_json", is_flag=True, section=OUTPUT, help="the same as --format json"),
-        option("--quiet", "-q", is_flag=True, section=OUTPUT, help="print no text, and show no progress"),
+        add("--format", type=click.Choice(formats), default="text", help=form),
+        add("--json", "as_json", is_flag=True, help="the same as --format json"),
+        add("--quiet", "-q", is_flag=True, help="print no text, and show no progress"),
     ]
     return as_one(options, functools.partial(_read_output, added))
 
