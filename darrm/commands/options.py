@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from darrm.commands.command import Argument, Option
-from darrm.commands.command_line import check_output_files, harmless
+from darrm.commands.command_line import check_output_files, complain, harmless
 from darrm.commands.values import (
     classes_of,
     integer,
@@ -371,6 +371,11 @@ class Output:
     def status_line(self) -> AbstractContextManager[StatusLine]:
         """Show how far the work is, on a terminal."""
         return status_line(quiet=self.quiet)
+
+    def note(self, text: str) -> None:
+        """Write a remark on standard error, unless ``--quiet``."""
+        if not self.quiet:
+            complain(text, 0, "note")
 
 
 _TABLES = {".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".xlsx"}  # files of votes and labels

@@ -232,6 +232,7 @@ def affordable(
     checks.one_of(QUANTITIES, what=what)
     if what == "voters" and workload.voters.per_voter is not None:
         checks.fail("what", what, "queries or epsilon", "these voters differ from each other")
+    hardest, easiest = QUANTITIES[what]
     tried: dict[Workload, bool] = {}
     enough: dict[Workload, float] = {}
 
@@ -244,15 +245,22 @@ def affordable(
             except PlanError:  # no release at all
                 tried[asked] = False
             if tried[asked]:
-                enough[asked] = abs(_value(asked, what) - QUANTITIES[what][0])
+                enough[asked] = abs(_value(asked, what) - hardest)
         return tried[asked]
 
     before = f"any {what} with an accuracy of {accuracy:.4g} were found"
     with _until_stopped(enough, before, "the plan is the best until then", enabled=stoppable):
-        if (value := _last_enough(is_enough, _value(workload, what), what)) is None:
-            end = QUANTITIES[what][1]
+        value = _value(workload, what)
+        ends = {is_enough(value): value}
+        end = hardest if True in ends else easiest
+        while len(ends) < 2 and value != end:  # double or halve until one value is enough and one is not
+            half = value / 2.0 if what == "epsilon" else float(round(value / 2.0))
+            value = min(2.0 * value, end) if end > value else max(half, end)
+            ends[is_enough(value)] = value
+        if True not in ends:
             raise PlanError(f"no {what} up to {end:,.5g} have an accuracy of {accuracy:.4g} under this prior")
-        return _changed(workload, what, value)
+        if False in ends:
+            bisect_safe(is_enough, ends[True], ends[False], tolerance=TOLERANCE)
     return min(enough, key=enough.__getitem__)
 
 
@@ -266,20 +274,6 @@ def _changed(workload: Workload, what: str, value: float) -> Workload:
     if what == "voters":
         return replace(workload, voters=replace(workload.voters, K=round(value)))
     return replace(workload, total=PrivacyParams(f"{value:.6g}", workload.total.exact_delta))
-
-
-def _last_enough(is_enough: Callable[[float], bool], value: float, what: str) -> float | None:
-    """Double or halve until one value is enough and one is not, then bisect; None if none is enough."""
-    is_good = is_enough(value)
-    end = QUANTITIES[what][0 if is_good else 1]
-    ends = {is_good: value}
-    while len(ends) < 2:
-        if value == end:
-            return value if is_good else None
-        half = value / 2.0 if what == "epsilon" else float(round(value / 2.0))
-        value = min(2.0 * value, end) if end > value else max(half, end)
-        ends[is_enough(value)] = value
-    return bisect_safe(is_enough, ends[True], ends[False], tolerance=TOLERANCE)
 
 
 @contextmanager
