@@ -306,10 +306,6 @@ class PrivacyAccountant:
         total = Spent(best.epsilon, delta, best.name, explanation, bounds, self.queries, self.failure_probability)
         return replace(total, neighbors=", ".join(drawn))
 
-    def spent_adaptively(self, delta: float) -> Spent:
-        """Bound the privacy loss if the kinds of queries were chosen after earlier answers, as `spent`."""
-        return self.spent(delta, adaptive=True)
-
     def spent_under(self, composition: str, delta: float) -> Spent:
         """Bound the privacy loss under a budget of one of `COMPOSITIONS`, with its condition."""
         spent = self.spent(delta, adaptive=composition in DELTA_RESERVE)

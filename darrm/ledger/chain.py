@@ -190,23 +190,6 @@ class Entry:
 class LedgerDigest:
     """The state of a ledger at an entry; see the module.
 
-    Attributes
-    ----------
-    identity
-        Random, unique to the ledger.
-    population
-        The public name of the people behind the votes; empty for none.
-    number
-        Of the last entry, 0 for none.
-    queries
-        That all entries paid for.
-    budget, composition
-        Those of the ledger.
-    entry_hash
-        Of the last entry.
-
-    Examples
-    --------
     >>> digest = LedgerDigest("ab12", "ward 7", 3, 120, PrivacyParams("2", "1e-5"), "one", "c0ffee")
     >>> print(digest)
     darrm-digest:1:ab12:3:120:2:0.00001:one:ward%207:c0ffee:e5279002
@@ -214,13 +197,13 @@ class LedgerDigest:
     True
     """
 
-    identity: str
-    population: str
-    number: int
-    queries: int
+    identity: str  # random, unique to the ledger
+    population: str  # the public name of the people behind the votes, or empty
+    number: int  # of the last entry, 0 for none
+    queries: int  # that all entries paid for
     budget: PrivacyParams
     composition: str
-    entry_hash: str
+    entry_hash: str  # of the last entry
 
     def to_text(self) -> str:
         """Return one line to copy; its last word checks the others."""

@@ -1,12 +1,9 @@
 """A privacy budget that survives crashes: a ledger of debits, shared by any number of processes.
 
 A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then may the caller hand
-labels out, so a process that is killed at any moment has debited all its releases. The transaction that pays
-for labels also keeps them in the ledger until they are delivered: a process that is killed after it paid has lost
-nothing.
-
-Every debit reads and compares budget, composition, totals and the end of the log in its transaction, and an object
-refuses a file that is not the one that it opened.
+labels out, so a process that is killed at any moment has debited all its releases. The same transaction keeps the
+labels in the ledger until they are delivered, so a process that is killed after it paid has lost nothing. Every
+transaction checks budget, totals and the end of the log, and refuses another file than the one that was opened.
 
 **Bounds are computed while the lock is free.** A debit is admitted by comparing counts under the lock, if these stay
 below the counts of an account that is known to fit the budget. Otherwise the lock is released, `Admission.make_room`
@@ -86,15 +83,9 @@ class StreamCursor:
 class PrivacyLedger:
     """A budget and the log of its charges.
 
-    Parameters
-    ----------
-    path
-        An existing ledger's file, its URL in PostgreSQL (`darrm.ledger.postgres`), or the store that holds it; see
-        `create` for a new one.
-    timeout
-        Seconds to wait while another process debits.
-    signing_key
-        The file of an Ed25519 key that signs every entry from the first one on: `darrm.ledger.chain`.
+    ``path`` is an existing file, a URL in PostgreSQL (`darrm.ledger.postgres`), or the store that holds the ledger;
+    `create` makes a new one. ``timeout`` is how many seconds to wait while another process debits. ``signing_key`` is
+    the file of an Ed25519 key that signs every entry from the first one on, see `darrm.ledger.chain`.
 
     `LedgerError` if the file is missing, corrupted or not a ledger, or has entries that the key did not sign;
     `ValueError` if the key is none, encrypted, or readable by others.
@@ -163,11 +154,8 @@ the (epsilon, delta) of each query allow
         population
             A public name for the people behind the votes, at most `LONGEST_ID` printable characters: an audit adds
             up the budgets of ledgers of one population.
-        timeout, signing_key
-            As of `PrivacyLedger`.
 
-        `ValueError` if the budget, the composition, the name or the key is none that a ledger can have; `LedgerError`
-        if the file exists or cannot be written.
+        `LedgerError` if the file exists or cannot be written; `ValueError` for other invalid arguments.
         """
         budget = PrivacyParams.of(budget, "budget")
         checks.positive(budget_epsilon=budget.epsilon, advice="a budget of 0 admits nothing")
@@ -234,10 +222,8 @@ the (epsilon, delta) of each query allow
     def digest(self, number: int | None = None) -> LedgerDigest:
         """Return what shows later whether entries were changed or are gone: at an entry, by default the last.
 
-        `ValueError` if there is no such entry; `LedgerError` if the ledger cannot be read.
+        `ValueError` if there is no such entry.
 
-        Examples
-        --------
         >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(3, 1e-5), population="ward 7")
         >>> ledger.debit(PrivacyCost("majority of 11", guarantee=PrivacyParams(0.3, 0)).repeated(10))
         1
@@ -276,24 +262,22 @@ the (epsilon, delta) of each query allow
         output
             The new file for the labels; another debit for it is refused until they are delivered.
         cursor
-            In place of ``output``, the place of the labels in a stream: they stay in the ledger, and the same
-            transaction drops those of the entry before. Refused if the stream went on meanwhile.
+            In place of ``output``, the place of the labels in a stream: the same transaction drops those of the entry
+            before. Refused if the stream went on meanwhile.
 
         Returns the number of the new entry.
 
         Raises
         ------
-        PrivateFigureError
-            If the cost depends on the data, and is private data or lacks the consent in words.
         BudgetExceededError
             If the total would exceed the budget, or several answers of private models have no bound that fits.
+        PrivateFigureError
+            If the cost depends on the data, and is private data or lacks the consent in words.
         ValueError
-            If the composition refuses a second kind, a count exceeds `MOST_QUERIES`, the note is no printable text,
-            the numbers of labels or ids differ from the number of queries, an id is refused by `check_id`, the output
-            exists or is taken, or the stream went on.
+            If the composition refuses a second kind, the output exists or is taken, the stream went on, or a count,
+            the note, the labels or an id is invalid.
         LedgerError
-            If the file cannot be read or written, is not the one that was opened, or needs another key; nothing was
-            debited.
+            If the ledger cannot be read or written, or needs another key; nothing was debited.
         DeliveryError
             If the transaction was committed, and reporting it failed or was interrupted.
         """

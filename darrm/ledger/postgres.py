@@ -1,18 +1,17 @@
 """A ledger in PostgreSQL, for several machines: the tables and checks of a file, in one database.
 
 **One after another.** A transaction that writes is SERIALIZABLE and locks the table of the budget before its snapshot
-is taken, as SQLite's ``BEGIN IMMEDIATE`` does: no process decides on a total that another is about to change, and no
-debit of darrm makes another one fail. If another program writes to these tables, a debit may fail: then
-nothing was debited. Readers take one snapshot, and wait for no process. Threads of one process
-take turns, over one connection.
+is taken, as SQLite's ``BEGIN IMMEDIATE`` does: no process decides on a total that another is about to change. A debit
+fails only if another program writes to these tables; then nothing was debited. Readers take one snapshot, and wait for
+no process. Threads of one process take turns, over one connection.
 
 **A commit that was cut off.** If the connection breaks while the server commits, the client cannot know the outcome.
 The debit then looks for its token in the next transaction, which first takes a lock that the one before holds until
-it has ended, either way.
+it has ended.
 
-The tables are in the schema that the connection's
-search path names first: ``public``, or the NAME of ``?options=-csearch_path%3DNAME``. Passwords come from
-``PGPASSWORD``, ``~/.pgpass`` or a service file, and never from a URL, which command lines and logs show.
+The tables are in the schema that the connection's search path names first: ``public``, or the NAME of
+``?options=-csearch_path%3DNAME``. Passwords come from ``PGPASSWORD``, ``~/.pgpass`` or a service file, and never from a
+URL, which command lines and logs show.
 """
 
 import os
@@ -134,15 +133,16 @@ class PostgresStore:
             self._link = self._connect()
             self._close = weakref.finalize(self, _close, self._link, self._process)
         try:
-            return self._begun(write=write)
+            self._start(write=write)
         except BaseException as error:
             is_lost = is_idle and isinstance(error, psycopg.OperationalError) and self._link.closed
             self._drop()
             if not is_lost:
                 raise
-        return self._begin(write=write)
+            return self._begin(write=write)
+        return PostgresDatabase(self._link, self.path)
 
-    def _begun(self, *, write: bool) -> "PostgresDatabase":
+    def _start(self, *, write: bool) -> None:
         level = "SERIALIZABLE" if write else "REPEATABLE READ, READ ONLY"
         self._link.execute(f"BEGIN ISOLATION LEVEL {level}")
         if self._is_new and write:
@@ -151,7 +151,6 @@ class PostgresStore:
             self._link.execute("LOCK TABLE budget IN EXCLUSIVE MODE")
         self._is_new = self._is_new and not write
         self._is_uncertain = False
-        return PostgresDatabase(self._link, self.path)
 
     def _connect(self) -> Untyped:
         link = require("psycopg").connect(

@@ -9,8 +9,8 @@ journal next to the file belongs to it: a copy of a ledger needs both.
 A transaction refuses a file with a second name, because a journal has only one of the names, and a file that is not the
 one that this object found first: by its inode, here, and by its identity, in `darrm.ledger.ledger`.
 
-SQLite remembers the locks that a process holds, and a forked child inherits that memory without the locks: it would
-wait for itself. So a fork waits for the transactions of all threads to end.
+A forked child inherits SQLite's memory of locks without the locks, and would wait for itself. So a fork waits for the
+transactions of all threads to end.
 
 **SQLite's locks are not enough.** A process loses all its POSIX locks on a file when it closes any handle of that file,
 also one that a backup or a hash opened in another thread. So every transaction, a reader's too, holds a second lock
@@ -28,7 +28,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from darrm.errors import LedgerError
@@ -39,7 +39,6 @@ from darrm.util.files import between_transactions
 
 MEMORY = ":memory:"
 _APPLICATION, _VERSION = 0x6C656467, 1  # "ledg"; both are in the header of the file
-_BEFORE = 0x64617272  # of ledgers before version 1
 _SCHEMA = (
     *schema("INTEGER", "TEXT NOT NULL", "BLOB", "UNIQUE (cost)"),
     "CREATE INDEX undelivered ON entries (output) WHERE labels IS NOT NULL",
@@ -169,11 +168,8 @@ class SQLiteDatabase(Database):
     def check_format(self) -> None:
         """Raise `LedgerError` if the file is no ledger of this format, or changes rows by itself."""
         application, version = (self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
-        if application == _BEFORE:
-            advice = "open it with the version of darrm that wrote it, and count what it paid as spent"
-            raise LedgerError(self.path, f"it is of a format before version 1: {advice}")
         if application != _APPLICATION:
-            if self._one("SELECT count(*) FROM sqlite_master") == 0:
+            if self.is_empty:
                 state = f"it is empty: {RESTORE}. If its creation was cut short and it never paid, delete it, and"
                 raise LedgerError(self.path, f"{state} {HOW_TO_CREATE}")
             raise LedgerError(self.path, f"it is no ledger: {HOW_TO_CREATE}")
@@ -182,6 +178,11 @@ class SQLiteDatabase(Database):
             raise LedgerError(self.path, f"{message}: use the version of darrm that wrote it")
         if self._one("SELECT count(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
             raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no table, as after a creation that was cut off."""
+        return bool(self._one("SELECT count(*) FROM sqlite_master") == 0)
 
     def check_pages(self) -> None:
         """Raise `LedgerError` if a page of the file is damaged."""
@@ -230,10 +231,8 @@ class SQLiteStore:
         """Whether there is a file without a table, as a creation leaves that was cut off."""
         if self.path == MEMORY or not Path(self.path).is_file():
             return False
-        with translated(self.path), self._connection() as connection, self._begun(connection, write=False):
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.execute("ROLLBACK")
-        return bool(tables == (0,))
+        with self.transaction(write=False) as database:
+            return database.is_empty
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[SQLiteDatabase]:
@@ -279,7 +278,8 @@ class SQLiteStore:
             with _turn:
                 pass
             last = time.monotonic() > deadline
-            with between_transactions, self._lock(write=write) as is_locked:
+            lock = nullcontext(enter_result=True) if self.path == MEMORY else lock_beside(self.path, write=write)
+            with between_transactions, lock as is_locked:
                 if is_locked and self._begins(connection, write=write, last=last):
                     connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit's readers
                     yield
@@ -287,9 +287,6 @@ class SQLiteStore:
             if last:
                 raise LedgerError(self.path, ADVICE[sqlite3.SQLITE_BUSY])
             time.sleep(_POLLING_SECONDS)
-
-    def _lock(self, *, write: bool) -> AbstractContextManager[bool]:
-        return nullcontext(enter_result=True) if self.path == MEMORY else lock_beside(self.path, write=write)
 
     def _begins(self, connection: sqlite3.Connection, *, write: bool, last: bool) -> bool:
         """Try to begin a transaction; False if the file is locked, which raises at the last attempt."""

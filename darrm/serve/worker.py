@@ -7,9 +7,9 @@ the transaction that deletes the votes.
 their labels until the next entry of the stream is written, which is after `_Stream.hand_out` returned. A process that
 dies between the two finds them there when it starts, and settles them before it answers anything. An id that is settled
 is never ready again, and ids are unique in the file, which one process has at a time. A ledger that did not pay for all
-that is answered is an old copy, a second budget, and refused. An id that the ledger paid for,
-and that the file does not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files
-for one stream are caught by the ledger, which lets one take a turn. ∎
+that is answered is an old copy, a second budget, and refused. An id that the ledger paid for, and that the file does
+not know as settled (an old copy was put back), is *lost*: refused, not drawn again. Two files for one stream are caught
+by the ledger, which lets one take a turn. ∎
 
 The writer is a task of the server's event loop. Commits and debits wait for a disk or a database, so they run one after
 the other in a thread of their own, while the loop reads the next requests. Requests that arrive during a debit are kept
@@ -61,7 +61,6 @@ class Deployment:
     state: Path
     ballot: VoteSchema
     stream: str = "serve"
-    note: str = ""
 
 
 class _Request(NamedTuple):
@@ -82,7 +81,7 @@ class _Stream(AnswerStream):
 
     def __init__(self, deployment: Deployment, questions: Questions, keep: Keep) -> None:
         ledger = PrivacyLedger(deployment.ledger)
-        super().__init__(deployment.aggregator, ledger, stream=deployment.stream, note=deployment.note)
+        super().__init__(deployment.aggregator, ledger, stream=deployment.stream)
         self._keep = keep
         account = ledger.accountant()
         kinds = {charge.kind for charge in account.charges}

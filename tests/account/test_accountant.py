@@ -225,17 +225,17 @@ def test_queries_that_fit(kind: str) -> None:
 
 def test_adaptive_kinds_cost_more() -> None:
     accountant = PrivacyAccountant(charges=[PrivacyCost("a", guarantee=PrivacyParams(0.1, 1e-5), count=100)])
-    spent = accountant.spent_adaptively(0.01)
+    spent = accountant.spent(0.01, adaptive=True)
     # half of δ is set aside; by squares, [WRRW23, Theorem 1], 0.5 + √(2·log 200) = 3.755
     assert accountant.spent(0.01).epsilon < spent.epsilon < 2.98
     assert accountant.admits(PrivacyParams(2.98, 0.01), adaptive=True)
     assert not accountant.admits(PrivacyParams(2.97, 0.01), adaptive=True)
     assert accountant.admits(PrivacyParams(2.97, 0.01))
     # the queries' own deltas pass half of 0.0019
-    assert accountant.spent_adaptively(0.0019).bound == "none"
+    assert accountant.spent(0.0019, adaptive=True).bound == "none"
     curve = PrivacyAccountant(charges=[KINDS["renyi"]])
-    assert curve.spent_adaptively(0.01).epsilon >= curve.spent(0.005).epsilon
-    assert PrivacyAccountant(charges=[KINDS["pure"]]).spent_adaptively(0.0).bound == "simple"
+    assert curve.spent(0.01, adaptive=True).epsilon >= curve.spent(0.005).epsilon
+    assert PrivacyAccountant(charges=[KINDS["pure"]]).spent(0.0, adaptive=True).bound == "simple"
 
 
 @pytest.mark.parametrize(
@@ -375,14 +375,14 @@ def test_costs_of_private_models_do_not_add_up() -> None:
     unknown = PrivacyAccountant(charges=[nameless.repeated(2)])
     declared = PrivacyAccountant(charges=[charge.repeated(2)])
     for delta in (0.0, 1e-3):
-        for spent in (unknown.spent(delta), unknown.spent_adaptively(delta)):
+        for spent in (unknown.spent(delta), unknown.spent(delta, adaptive=True)):
             assert (spent.bound, spent.epsilon, spent.bounds) == ("none", math.inf, ())
             assert "share the randomness of their training" in spent.explanation
         assert unknown.smallest_epsilon(delta) == unknown.smallest_epsilon(delta, adaptive=True) == math.inf
         cap = models_bound(MODELS, delta)
         assert cap is not None
         assert cap.epsilon >= loss - 5 * delta
-        for spent in (declared.spent(delta), declared.spent_adaptively(delta)):
+        for spent in (declared.spent(delta), declared.spent(delta, adaptive=True)):
             assert {bound.name for bound in spent.bounds} <= {"private models", "plain voters", "both ends"}
             assert cap in spent.bounds
             assert all(bound.epsilon >= loss - 5 * delta for bound in spent.bounds)
@@ -424,7 +424,7 @@ def test_one_query_of_private_models_keeps_its_bounds() -> None:
     spent = PrivacyAccountant(charges=[charge]).spent(1e-3)
     assert set(PrivacyAccountant(charges=[fresh]).spent(1e-3).bounds) < set(spent.bounds)
     assert PrivacyAccountant(MODELS, [fresh]).spent(1e-3).epsilon == pytest.approx(spent.epsilon)
-    assert PrivacyAccountant(charges=[charge]).spent_adaptively(0.0).epsilon == pytest.approx(0.1)
+    assert PrivacyAccountant(charges=[charge]).spent(0.0, adaptive=True).epsilon == pytest.approx(0.1)
     assert {bound.name for bound in PrivacyAccountant(MODELS, [charge]).spent(1e-3).bounds} > {
         "simple",
         "profile",

@@ -176,7 +176,7 @@ def test_what_has_neither_a_curve_nor_room_for_its_delta_is_refused() -> None:
     ledger.debit(PrivacyCost("known", PrivacyParams("0.5", "1e-3"), RenyiCurve.of_pure(0.6)).repeated(3))
     assert ledger.spent.queries == 4
     only = PrivacyCost("x", profile=PrivacyProfile((0.0, 0.1), (0.1, 0.0)))
-    assert PrivacyAccountant(charges=[only]).spent_adaptively(0.01).bound == "none"
+    assert PrivacyAccountant(charges=[only]).spent(0.01, adaptive=True).bound == "none"
 
 
 SEVEN = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.7", "1")

@@ -87,7 +87,7 @@ def test_every_bound_holds_for_two_questions(K: int, reached: int, epsilon: str,
         spent = account.spent(delta)
         assert {bound.name for bound in spent.bounds} <= set(MODELS_BOUNDS)
         assert "both ends" in {bound.name for bound in spent.bounds}
-        for bound in (*spent.bounds, account.spent_adaptively(delta).bounds[0]):
+        for bound in (*spent.bounds, account.spent(delta, adaptive=True).bounds[0]):
             c = math.exp(bound.epsilon)
             worst = max(float(np.maximum(a - c * b, 0.0).sum()) for P, Q in known for a, b in ((P, Q), (Q, P)))
             assert worst <= delta + 1e-12, bound
@@ -171,7 +171,7 @@ SENTENCE = "was proved for voters that draw fresh randomness at every query"
     "ask",
     [
         lambda account, _charge: account.spent(1e-3),
-        lambda account, _charge: account.spent_adaptively(1e-3),
+        lambda account, _charge: account.spent(1e-3, adaptive=True),
         lambda account, _charge: account.smallest_epsilon(1e-3),
         lambda account, _charge: account.admits(PrivacyParams("0.1", "1e-3")),
         lambda account, charge: account.queries_that_fit(charge, PrivacyParams("0.1", "1e-3"), most=9),
@@ -226,7 +226,7 @@ def test_kinds_chosen_after_answers_share_delta_between_the_bounds() -> None:
     voters = Voters(31, PrivacyParams("0.1", "1e-6"), models=True)
     problem = Problem.from_allowance(voters, 1)
     account = PrivacyAccountant(charges=[charge_of(certify(problem, baselines.subsampling(problem)), 20)])
-    found = {bound.name: bound.epsilon for bound in account.spent_adaptively(1e-4).bounds}
+    found = {bound.name: bound.epsilon for bound in account.spent(1e-4, adaptive=True).bounds}
     share, whole = (subsampling_bound(voters, account.charges, delta) for delta in (1e-4 / 4, 1e-4))
     cap = models_bound(voters, 1e-4)
     assert share is not None

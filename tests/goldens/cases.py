@@ -265,7 +265,7 @@ def describe_charge(charge: PrivacyCost) -> Value:
 def account(charges: Sequence[PrivacyCost], delta: float) -> Value:
     """The total ε by every bound, also where kinds are chosen adaptively."""
     accountant = PrivacyAccountant(charges=charges)
-    spent, adaptively = accountant.spent(delta), accountant.spent_adaptively(delta)
+    spent, adaptively = accountant.spent(delta), accountant.spent(delta, adaptive=True)
     bounds = {bound.name: bound.epsilon for bound in spent.bounds}
     return {"epsilon": spent.epsilon, "bounds": bounds, "adaptive": adaptively.epsilon}
 

@@ -122,7 +122,7 @@ def test_what_vanishes_is_paid_from_delta(described: dict[str, object]) -> None:
 def test_a_filter_counts_it_among_the_deltas_of_queries() -> None:
     bare, open_ = (PrivacyCost("a", renyi=CURVE, count=8, vanishing=v) for v in (0.0, 0.001))
     plain, account = PrivacyAccountant(charges=[bare]), PrivacyAccountant(charges=[open_])
-    assert account.spent_adaptively(0.02).epsilon == plain.spent_adaptively(0.02).epsilon
-    assert np.isinf(account.spent_adaptively(0.0159).epsilon)  # half of delta is set aside
+    assert account.spent(0.02, adaptive=True).epsilon == plain.spent(0.02, adaptive=True).epsilon
+    assert np.isinf(account.spent(0.0159, adaptive=True).epsilon)  # half of delta is set aside
     pure = PrivacyCost("a", guarantee=PrivacyParams(1), vanishing=0.001)
-    assert np.isinf(PrivacyAccountant(charges=[pure]).spent_adaptively(0.0).epsilon)
+    assert np.isinf(PrivacyAccountant(charges=[pure]).spent(0.0, adaptive=True).epsilon)

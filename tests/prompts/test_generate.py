@@ -260,7 +260,7 @@ def test_the_noise_of_a_budget_is_the_least_that_it_pays_for(share: float) -> No
         account = PrivacyAccountant(
             charges=[check, mechanism.answer.privacy_cost(answers)], set_aside=DELTA_RESERVE["renyi"]
         )
-        return account.spent_adaptively(1e-6).epsilon <= 3
+        return account.spent(1e-6, adaptive=True).epsilon <= 3
 
     assert admitted(1.0)
     assert not admitted(0.99)

@@ -131,7 +131,7 @@ def test_streams_of_two_kinds_need_a_ledger_that_allows_it(table: Table, ledger:
     first, second = open_release(table, adaptive), open_release(other, adaptive, stream="other")
     assert [first.answer(VOTES[0]), first.answer(VOTES[1])] == [1, 0]
     assert second.answer(VOTES[0]) in {0, 1}
-    assert adaptive.spent.epsilon == adaptive.accountant().spent_adaptively(1e-3).epsilon > 0.06
+    assert adaptive.spent.epsilon == adaptive.accountant().spent(1e-3, adaptive=True).epsilon > 0.06
 
 
 @pytest.mark.parametrize("votes", [[1, 1], [1, 1, 2], [1, 1, None], [[1, 1, 0], [1, 0, 0]], 1, "110", [], MASKED])
