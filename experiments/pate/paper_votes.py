@@ -80,12 +80,13 @@ def read(folder: Path, archive: Archive) -> Votes:
 def measure(votes: Votes, archive: Archive) -> Row:
     """Compute the columns of [P] with its continuous noise, and the bounds of this library with discrete noise."""
     row, asked = archive.row, votes[: archive.queries]
+    (published,) = row.publications
     printed = _analyzed(
         asked, replace(archive.confident, noise="continuous"), row.delta, np.append(DEFAULT_ORDERS, row.order)
     )
     weights, ours = printed.probabilities, _analyzed(asked, archive.confident, row.delta)
     epsilon = printed.theorem_6.curve.best(row.delta, conversion="classic")
-    sensitivity = smooth_cost(printed, row.order, row.smoothness).sensitivity(weights, row.smoothness)
+    sensitivity = smooth_cost(printed, row.order, published.smoothness).sensitivity(weights, published.smoothness)
     setting = Setting(
         archive.queries, archive.confident.threshold, archive.confident.sigma_threshold, archive.confident.sigma_answer
     )
@@ -98,7 +99,7 @@ def measure(votes: Votes, archive: Archive) -> Row:
         "printed": {
             "answered": archive.answered,
             "epsilon": row.epsilon,
-            "sensitivity": row.sensitivity,
+            "sensitivity": published.sensitivity,
             "deviation": row.deviation,
             "sanitized": row.sanitized,
         },
@@ -106,8 +107,8 @@ def measure(votes: Votes, archive: Archive) -> Row:
         "epsilon": epsilon.epsilon,
         "best_order": epsilon.order,
         "sensitivity": sensitivity,
-        "deviation": sensitivity * row.noise_scale,
-        "sanitized": epsilon.epsilon + printed_cost(row.order, row.smoothness, row.noise_scale),
+        "deviation": sensitivity * published.noise_scale,
+        "sanitized": epsilon.epsilon + printed_cost(row.order, published.smoothness, published.noise_scale),
         "theorem_6": ours.epsilon_of(ours.theorem_6.curve),
         "exact": None if ours.exact is None else ours.epsilon_of(ours.exact.curve),
         "data_independent": ours.data_independent_epsilon,

@@ -128,6 +128,7 @@ def _panel_data(figure: str, panel: Panel) -> Row:
             "name": name,
             "gamma": [float(value) for value in table.gamma.full],
             "scale": table.certificate.scale,
+            "worst_cost": table.certificate.worst_cost,
             "surrogate": table.gamma.expected_error(SURROGATE),
             "gap": None if table.optimality is None else table.optimality.gap,
             "errors": [_error(actual, table.gamma.half, first, rows) for actual, rows in drawn.items()],
@@ -141,6 +142,7 @@ def _panel_data(figure: str, panel: Panel) -> Row:
         "epsilon": problem.voters.each.epsilon,
         "each_delta": problem.voters.each.delta,
         "delta": problem.target.delta,
+        "budget": problem.budget,
         "curves": curves,
     }
 

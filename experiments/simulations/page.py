@@ -182,8 +182,17 @@ def _section(data: Row) -> Row:
     ]
     gap = max(curve["gap"] for _, curve in curves_of if curve["gap"] is not None)
     draws = first[0]["errors"][0]["draws"]
+    flat = [(panel["budget"], curve_of(panel, curves.FLAT)["worst_cost"]) for panel in panels]
+    whole = "; ".join(f"{cost:.4f} of {budget:.4f}" for budget, cost in flat)
     is_it = {f"is_{figure}": True}
-    return is_it | {"figure": figure, "draws": draws, "laws": laws, "scaled": "; ".join(scaled), "gap": gap}
+    return is_it | {
+        "figure": figure,
+        "draws": draws,
+        "laws": laws,
+        "scaled": "; ".join(scaled),
+        "gap": gap,
+        "whole": whole,
+    }
 
 
 def _right(gamma: Sequence[float], law: Prior) -> str:

@@ -31,9 +31,10 @@ def test_columns_are_ordered_and_the_page_has_them() -> None:
     assert 0.0 < row["exact"] < row["theorem_6"] < row["epsilon"]  # fewer bounds, and a looser conversion
     assert row["exact"] < row["tested"]
     assert row["exact"] < row["data_independent"]
-    price = printed_cost(ARCHIVE.row.order, ARCHIVE.row.smoothness, ARCHIVE.row.noise_scale)
+    (published,) = ARCHIVE.row.publications
+    price = printed_cost(ARCHIVE.row.order, published.smoothness, published.noise_scale)
     assert row["sanitized"] == pytest.approx(row["epsilon"] + price)
-    assert row["deviation"] == pytest.approx(row["sensitivity"] * ARCHIVE.row.noise_scale)
+    assert row["deviation"] == pytest.approx(row["sensitivity"] * published.noise_scale)
     (laplace,) = row["laplace"]
     assert laplace["all_orders"] <= laplace["epsilon"]
     assert f"| here | {row['answered']:,.1f} | {row['epsilon']:.3f} |" in paper_votes.page([row])
