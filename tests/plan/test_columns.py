@@ -10,9 +10,9 @@ import pytest
 from darrm.plan import Plan, plan
 from darrm.plan.accuracy import Measure
 from darrm.plan.mechanisms import named
-from darrm.priors import Ewens, Spread, parse, reference_priors, to_json
+from darrm.priors import Spread, reference_priors
 from darrm.privacy import PrivacyParams
-from darrm.problem import OPEN, Voters, Workload
+from darrm.problem import Voters, Workload
 from tests.planned import accuracy_of
 
 PLAIN = PrivacyParams("inf")
@@ -77,14 +77,3 @@ def test_two_classes_have_reference_priors_too() -> None:
     assert Measure(work, None).is_regret
     columns = Measure(work, None).consensus(lambda counts: np.eye(2)[np.zeros(len(counts), dtype=int)])
     assert [share.value for share in columns.values()] == pytest.approx([1.0] * 3, abs=1e-12)
-
-
-@pytest.mark.slow
-def test_open_answers_have_columns_of_ewens() -> None:
-    work = Workload(Voters(9, PLAIN, overlap=1), 5, PrivacyParams(2, "1e-5"), OPEN)
-    best = plan(work, mechanisms=[named("gnmax")]).best
-    assert best.law is not None
-    for name, theta in (("low", 10), ("medium", 1), ("high", 0.1)):
-        assert best.consensus[name] == accuracy_of(best.law, 9, OPEN, Ewens(theta))
-    assert best.accuracy == pytest.approx(np.mean([column.value for column in best.consensus.values()]))
-    assert (parse("spread", OPEN), to_json(Spread(), 9, OPEN)) == (Spread(), {"kind": "spread"})
