@@ -5,7 +5,7 @@
 
 For each K of `SIZES`: every integer m up to (K + 1)/2, every ε of `EPSILONS`, every Δ of `DELTAS`, free and monotone,
 optimized for independent p_i ~ U[0.5, 1] with δ = 1 − (1 − Δ)^m; for each K of `LARGE_SIZES` those of the smaller
-lists. One compressed JSON file a K.
+lists. One compressed JSON file a K, and one for the settings of [D] outside this grid, without ``--K``.
 """
 
 import sys
@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from darrm.commands.command_line import run
+from darrm.loss.composition import compose_general
 from darrm.optimize import SolveOptions
-from darrm.optimize.optimizer import optimize_many
+from darrm.optimize.optimizer import optimize_many, optimize_table
 from darrm.priors import Independent
 from darrm.privacy import PrivacyParams
-from darrm.table.library import Setting, compress
+from darrm.problem import Problem, Voters
+from darrm.table.library import PAPER_FILE, PRIOR, PaperSetting, Setting, compress, compress_whole
 from darrm.table.optimality import SHAPES
 from darrm.table.table import Table
 from darrm.util import checks
@@ -32,7 +34,6 @@ LARGE_SIZES = (201, 251, 301, 501, 1001)
 LARGE_ALLOWANCES = (1, 2, 3, 5, 10, 20, 50)
 LARGE_EPSILONS = ("0.1", "0.5", "1")
 LARGE_DELTAS = ("0", "1e-5")
-PRIOR = Independent(0.5, 1.0)
 FOLDER = Path(__file__).parent.parent / "darrm" / "tables"
 # above this K monotone γ only: the last digits of free ones take minutes for small m
 _LARGEST_FREE = 501
@@ -50,6 +51,31 @@ def settings_of(K: int) -> list[Setting]:
         for shape in SHAPES
         if K <= _LARGEST_FREE or shape == "monotone"
     ]
+
+
+def paper_settings() -> list[PaperSetting]:
+    """List the settings of [D] outside the grid, in the order of its sections."""
+    settings = []
+    for epsilon in ("0.0892", "0.0852"):  # of the teachers on MNIST and Fashion-MNIST; δ = mΔ [D, Section 6.2]
+        voters = Voters(11, PrivacyParams(epsilon, "1e-4"))
+        for m in (1, 3, 5, 7):
+            target = PrivacyParams(m * voters.each.exact_epsilon, m * voters.each.exact_delta)
+            settings += [PaperSetting(Problem(voters, target), PRIOR, shape) for shape in SHAPES]
+    voters = Voters(35, PrivacyParams("0.1", "1e-5"))
+    for subsampled in (10, 13, 15, 20):  # general composition of M voters [D, Table 3, Figure 6]
+        problem = Problem(voters, compose_general(voters.each, subsampled, 0.1))
+        settings += [PaperSetting(problem, PRIOR, shape) for shape in SHAPES]
+    for m in (3, 5):  # the surrogate of T_P [D, Figure 9]
+        problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1")), m)
+        settings += [PaperSetting(problem, Independent(0.7, 1.0), shape) for shape in SHAPES]
+    return settings
+
+
+def paper_bytes() -> bytes:
+    """Optimize and certify the settings of the paper and pack the tables."""
+    return compress_whole(
+        [optimize_table(each.problem, prior=each.prior, shape=each.shape) for each in paper_settings()]
+    )
 
 
 def library_bytes(K: int, settings: Sequence[Setting], jobs: int = 1) -> bytes:
@@ -78,16 +104,23 @@ def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and report their sizes."""
     parser = CommandLine("experiments make_tables", __doc__)
-    parser.add_argument("--K", type=int, nargs="+", default=[*SIZES, *LARGE_SIZES], metavar="INT", help="sizes")
+    parser.add_argument("--K", type=int, nargs="+", default=None, metavar="INT", help="sizes (default: all)")
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to (default darrm/tables)")
     parser.add_argument("--jobs", type=int, default=1, metavar="INT", help="processes (default 1; -1: all cores)")
     options = parser.parse_args(arguments)
     if options.jobs != -1:
         checks.integer_at_least(1, jobs=options.jobs, advice="or -1 for all cores")
-    for K in options.K:
+    sizes = [*SIZES, *LARGE_SIZES] if options.K is None else options.K
+    for K in sizes:
         checks.integer_at_least(1, K=K)
     total = 0
-    for K in sorted(options.K):
+    if options.K is None:
+        packed = paper_bytes()
+        total += len(packed)
+        with replacing(options.output / PAPER_FILE) as temporary:
+            temporary.write_bytes(packed)
+        print(f"the paper: {len(paper_settings()):5d} tables, {len(packed):9,d} bytes", flush=True)
+    for K in sorted(sizes):
         size, seconds = write_size(options.output, K, options.jobs)
         total += size
         print(f"K = {K:4d}: {len(settings_of(K)):5d} tables, {size:9,d} bytes, {seconds:6.1f} s", flush=True)

@@ -2,7 +2,7 @@
 
 `experiments/make_tables.py` writes one compressed JSON file a number of voters into ``darrm/tables``. A file holds what
 cannot be recomputed quickly: γ, the checksum of γ and its problem, and the multipliers that prove its optimality.
-`load_table` proves both again.
+`load_table` proves both again. One more file holds whole tables for settings of the paper that are outside the grid.
 """
 
 import gzip
@@ -14,7 +14,7 @@ from importlib import resources
 
 from darrm.errors import TableError
 from darrm.majority.noise_function import NoiseFunction
-from darrm.priors import Prior, to_json
+from darrm.priors import Independent, Prior, checked, from_json, to_json
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.table.evidence import KINDS, VERSION
@@ -24,6 +24,8 @@ from darrm.util import checks
 from darrm.util.files import Document, Json
 
 _LIBRARY_FORMAT = "darrm table library"
+PRIOR = Independent(0.5, 1.0)
+PAPER_FILE = "papers.json.gz"
 _OPTIMALITY = ("value", "bound", "status", "multipliers")  # what an entry holds of it
 _MOST_NEAR = 3  # how many settings a miss names
 _SMALLEST_DELTA = 1e-9  # replaces δ = 0 in comparisons on a logarithmic scale
@@ -54,7 +56,7 @@ def available_sizes() -> tuple[int, ...]:
     (3, 5, 7, 9, 11, 13, 15, 21, 31, 41, 51, 101, 201, 251, 301, 501, 1001)
     """
     names = (file.name for file in resources.files("darrm").joinpath("tables").iterdir())
-    return tuple(sorted(int(name[1:].partition(".")[0]) for name in names if name.endswith(".json.gz")))
+    return tuple(sorted(int(name[1:].partition(".")[0]) for name in names if name.startswith("K")))
 
 
 def available_tables(K: int | None = None) -> tuple[Setting, ...]:
@@ -70,27 +72,57 @@ def available_tables(K: int | None = None) -> tuple[Setting, ...]:
     return tuple(
         Setting(size, entry["m"], PrivacyParams(entry["epsilon"], entry["delta"]), entry["shape"])
         for size in chosen
-        for entry in _read(size)["tables"]
+        for entry in _read(f"K{size}.json.gz")["tables"]
     )
 
 
-def load_table(problem: Problem, *, shape: str = "free") -> Table:
-    """Load a stored table and prove it again; the prior of the stored ones is independent p_i ~ U[0.5, 1].
+@dataclass(frozen=True)
+class PaperSetting:
+    """A setting of [D] outside the grid of `available_tables`."""
+
+    problem: Problem
+    prior: Prior
+    shape: str
+
+
+def paper_settings() -> tuple[PaperSetting, ...]:
+    """List the settings of [D] outside the grid: the budgets of Tables 1 to 10, Figure 6, and Figure 9's T_P.
+
+    >>> one = paper_settings()[0]
+    >>> one.problem.voters.each, one.problem.target, one.prior.text, one.shape
+    (PrivacyParams(epsilon=0.0892, delta=0.0001), PrivacyParams(epsilon=0.0892, delta=0.0001), 'uniform:0.5,1', 'free')
+    """
+    return tuple(setting for setting, _ in _paper_entries())
+
+
+def _paper_entries() -> list[tuple[PaperSetting, dict[str, Json]]]:
+    return [
+        (PaperSetting(Problem.from_json(entry["problem"]), from_json(said["prior"]), said["shape"]), entry)
+        for entry in _read(PAPER_FILE)["tables"]
+        for said in (entry["optimality"],)
+    ]
+
+
+def load_table(problem: Problem, *, shape: str = "free", prior: Prior | str = PRIOR) -> Table:
+    """Load a stored table and prove it again.
 
     Parameters
     ----------
     problem
-        With δ = 1 − (1 − Δ)^m, the default of `Problem.from_allowance`, and any person reaching all voters.
+        One of `available_tables`, with δ = 1 − (1 − Δ)^m, the default of `Problem.from_allowance`, and any person
+        reaching all voters; or one of `paper_settings`.
     shape
         ``"free"`` or ``"monotone"``.
+    prior
+        That of the optimization; independent p_i ~ U[0.5, 1] but for a few `paper_settings`.
 
     Raises
     ------
     ValueError
         If the shape is unknown.
     TableError
-        If there is no such table (``field`` is ``"library"`` and the message names near settings), or the stored one
-        does not hold.
+        If there is no such table (``field`` is ``"library"``; the message names near settings and how to compute it),
+        or the stored one does not hold.
 
     Examples
     --------
@@ -101,28 +133,41 @@ def load_table(problem: Problem, *, shape: str = "free") -> Table:
     Traceback (most recent call last):
     ...
     darrm.errors.TableError: library: there is no stored table for K = 11, m = 3, each = (0.2, 0), shape = 'free'; near
-    are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_table computes any other
+    are each = (0.25, 0); each = (0.1, 0); each = (0.5, 0); optimize_table computes it, or darrm optimize --K 11 --m 3
+    --epsilon 0.2 --each-delta 0 --shape free --output FILE
     """
     checks.one_of(SHAPES, shape=shape)
+    belief = checked(prior)
     if not isinstance(problem, Problem):
         checks.fail("problem", problem, "a Problem", "Table.load reads a table from a file")
+    # a stored proof speaks of votes alone: it is the same for voters that are models
+    stored = replace(problem, voters=replace(problem.voters, models=False))
+    data = _stored_json(stored, shape, belief)
+    if data is None:
+        raise TableError("library", _miss(problem, shape, belief))
+    table = Table.from_json(data)
+    if stored == problem:
+        return table
+    return certify(problem, table.gamma).with_optimality(table.optimality, table.provenance)
+
+
+def _stored_json(problem: Problem, shape: str, prior: Prior) -> Document | None:
+    """Find the stored table of a problem; None if there is none."""
     voters = problem.voters
-    if not voters.each.is_private or voters.overlap is not None or voters.per_voter is not None:
-        raise TableError("library", "the stored tables are for private voters, all alike, and all within reach")
-    if problem != Problem.from_allowance(voters, problem.exact_m):
-        raise TableError("library", "the stored tables have the default delta, 1 - (1 - Δ)^m")
-    if voters.K in available_sizes():
-        data = _read(voters.K)
-        # a stored proof speaks of votes alone: it is the same for voters that are models
-        stored = replace(problem, voters=replace(voters, models=False))
+    if _is_on_the_grid(problem) and prior == PRIOR and voters.K in available_sizes():
+        data = _read(f"K{voters.K}.json.gz")
         key = (problem.exact_m, voters.each.epsilon_text, voters.each.delta_text, shape)
         for entry in data["tables"]:
             if (entry["m"], entry["epsilon"], entry["delta"], entry["shape"]) == key:
-                table = Table.from_json(_table_json(stored, entry, data))
-                if stored == problem:
-                    return table
-                return certify(problem, table.gamma).with_optimality(table.optimality, table.provenance)
-    raise TableError("library", _miss(voters.K, float(problem.exact_m), voters.each, shape))
+                return _table_json(problem, entry, data)
+    wanted = PaperSetting(problem, prior, shape)
+    return next((entry for setting, entry in _paper_entries() if setting == wanted), None)
+
+
+def _is_on_the_grid(problem: Problem) -> bool:
+    voters = problem.voters
+    alike = voters.each.is_private and voters.overlap is None and voters.per_voter is None and voters.sampled is None
+    return alike and problem == Problem.from_allowance(voters, problem.exact_m)
 
 
 def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[tuple[Setting, Table]]) -> bytes:
@@ -135,6 +180,16 @@ def compress(K: int, prior: Prior, provenance: dict[str, str], tables: Sequence[
         "provenance": provenance,
         "tables": [_entry(setting, table) for setting, table in tables],
     }
+    return _packed(content)
+
+
+def compress_whole(tables: Sequence[Table]) -> bytes:
+    """Write whole tables as the bytes of the file of `paper_settings`."""
+    content = {"format": _LIBRARY_FORMAT, "version": VERSION, "tables": [table.to_json() for table in tables]}
+    return _packed(content)
+
+
+def _packed(content: Document) -> bytes:
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)
 
@@ -173,8 +228,7 @@ def _table_json(problem: Problem, entry: dict[str, Json], library: dict[str, Jso
     }
 
 
-def _read(K: int) -> dict[str, Json]:
-    name = f"K{K}.json.gz"
+def _read(name: str) -> dict[str, Json]:
     try:
         packed = resources.files("darrm").joinpath("tables", name).read_bytes()
         data: dict[str, Json] = json.loads(gzip.decompress(packed))
@@ -187,7 +241,15 @@ def _read(K: int) -> dict[str, Json]:
     return data
 
 
-def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
+def _miss(problem: Problem, shape: str, prior: Prior) -> str:
+    """Say what is stored instead, and how to compute the table."""
+    computes = f"optimize_table(problem, shape={shape!r}, prior={prior.text!r}) computes it"
+    if prior != PRIOR:
+        return f"there is no stored table for the prior {prior.text} and this problem; {computes}"
+    if not _is_on_the_grid(problem):
+        what = "private voters, all alike, and all within reach, with the default delta 1 - (1 - Δ)^m"
+        return f"the stored tables are for {what}, and for paper_settings(); {computes}"
+    K, m, each = problem.voters.K, float(problem.exact_m), problem.voters.each
     nearest_first = sorted(available_sizes(), key=lambda candidate: abs(math.log(candidate / K)))
     of_shape = ([each for each in available_tables(size) if each.shape == shape] for size in nearest_first)
     settings = next(filter(None, of_shape))
@@ -204,7 +266,8 @@ def _miss(K: int, m: float, each: PrivacyParams, shape: str) -> str:
     return (
         f"there is no stored table for {asked}; near are "
         + "; ".join(_difference(setting, K, m) for setting in nearest)
-        + "; optimize_table computes any other"
+        + f"; optimize_table computes it, or darrm optimize --K {K} --m {m:g} --epsilon {each.epsilon_text} "
+        f"--each-delta {each.delta_text} --shape {shape} --output FILE"
     )
 
 

@@ -2,18 +2,22 @@
 
 import gzip
 import json
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from darrm import PrivacyParams, available_tables, load_table, optimize_table
+from darrm import PrivacyParams, Table, available_tables, load_table, optimize_table, priors
 from darrm.errors import TableError
+from darrm.optimize.__main__ import main as run_optimize
 from darrm.problem import Problem, Voters
 from darrm.table import library
-from darrm.table.library import available_sizes
+from darrm.table.library import PaperSetting, available_sizes
 from darrm.table.optimality import SHAPES
-from experiments import make_tables
+from experiments import composition_tables, make_tables
+from experiments.simulations import curves
 from tests.optimality import optimality_of
 from tests.oracle import all_coefficients
 
@@ -35,7 +39,7 @@ def load(setting: library.Setting) -> None:
     assert not optimality_of(table).claimed
     # absolute, next to a fair coin's error of about 1/2: a few degenerate programs at K = 101 stall at 1e-7
     assert optimality_of(table).gap <= max(1e-6 * optimality_of(table).value, LARGEST_GAP)
-    value = table.gamma.expected_error(make_tables.PRIOR)
+    value = table.gamma.expected_error(library.PRIOR)
     assert value == pytest.approx(optimality_of(table).value, rel=1e-9, abs=1e-15)
     if setting.shape == "monotone":
         assert table.gamma.is_monotone
@@ -65,7 +69,7 @@ def test_every_stored_table_verifies(K: int) -> None:
 def test_a_sample_is_regenerated(index: int) -> None:
     setting = SETTINGS[index]
     stored = load_table(setting.problem, shape=setting.shape)
-    fresh = optimize_table(setting.problem, prior=make_tables.PRIOR, shape=setting.shape)
+    fresh = optimize_table(setting.problem, prior=library.PRIOR, shape=setting.shape)
     assert optimality_of(fresh).value == pytest.approx(optimality_of(stored).value, rel=1e-8, abs=LARGEST_GAP)
     # each bound is below the other's value: both are the same optimum
     assert optimality_of(fresh).bound <= optimality_of(stored).value + 1e-15
@@ -105,6 +109,56 @@ def test_a_miss_names_near_settings(K: int, m: float, each: PrivacyParams, shape
     with pytest.raises(TableError, match=rf"near are {near}.*optimize_table computes") as caught:
         load_table(problem_of(K, each, m), shape=shape)
     assert caught.value.field == "library"
+
+
+@pytest.mark.parametrize("setting", library.paper_settings()[::3], ids=str)
+def test_a_setting_of_the_paper_is_loaded_and_is_the_optimum(setting: library.PaperSetting) -> None:
+    table = load_table(setting.problem, shape=setting.shape, prior=setting.prior)
+    assert (table.problem, optimality_of(table).prior) == (setting.problem, setting.prior)
+    assert not optimality_of(table).claimed
+    fresh = optimize_table(setting.problem, prior=setting.prior, shape=setting.shape)
+    assert table.gamma.expected_error(setting.prior) == pytest.approx(optimality_of(fresh).value, rel=1e-9, abs=1e-15)
+    assert optimality_of(fresh).bound <= optimality_of(table).value + 1e-15
+    models = replace(setting.problem, voters=replace(setting.problem.voters, models=True))
+    assert load_table(models, shape=setting.shape, prior=setting.prior).problem == models
+
+
+def test_the_settings_of_the_paper_are_those_of_the_experiments() -> None:
+    stored = set(library.paper_settings())
+    assert list(library.paper_settings()) == make_tables.paper_settings()
+    for data, m in product(("mnist", "fashion-mnist"), (1, 3, 5, 7)):
+        each = composition_tables.EACH[data]
+        problem = Problem(Voters(composition_tables.K, each), (m * each.exact_epsilon, m * each.exact_delta))
+        assert PaperSetting(problem, library.PRIOR, "free") in stored
+    for panel in curves.composed_panels():
+        assert PaperSetting(panel.problem, curves.SURROGATE, "free") in stored
+    for panel in curves.PANELS["9"]():
+        assert PaperSetting(panel.problem, curves.DECIDED_SURROGATE, "free") in stored
+
+
+@pytest.mark.parametrize(
+    ("problem", "prior", "message"),
+    [
+        (Problem(Voters(11, ("0.3", 0)), ("0.5", "1e-3")), "uniform:0.5,1", "default delta"),
+        (Problem(Voters(11, ("0.1", 0), overlap=2), ("0.3", 0)), "uniform:0.5,1", "all within reach"),
+        (problem_of(11, PrivacyParams("0.1"), 3), "uniform", "for the prior uniform:0,1"),
+    ],
+)
+def test_a_miss_outside_the_grid_says_how_to_compute_it(problem: Problem, prior: str, message: str) -> None:
+    with pytest.raises(TableError, match=message) as caught:
+        load_table(problem, prior=prior)
+    call = f"optimize_table(problem, shape='free', prior={priors.parse(prior).text!r}) computes it"
+    assert call in str(caught.value)
+
+
+def test_a_miss_on_the_grid_names_a_command_that_works(tmp_path: Path) -> None:
+    with pytest.raises(TableError) as caught:
+        load_table(problem_of(5, PrivacyParams("0.2", "1e-5"), 2.5), shape="monotone")
+    command = str(caught.value).partition("darrm optimize ")[2].replace("FILE", str(tmp_path / "table.json"))
+    assert run_optimize([*command.split(), "--quiet"]) == 0
+    table = Table.load(tmp_path / "table.json")
+    assert table.problem == problem_of(5, PrivacyParams("0.2", "1e-5"), 2.5)
+    assert optimality_of(table).shape == "monotone"
 
 
 def test_a_float_and_its_decimal_find_the_same_table() -> None:
