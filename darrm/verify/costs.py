@@ -117,14 +117,6 @@ class Cost:
             return _renyi(self.gamma, order)
         return histograms.renyi(table, order, self.voters.reached)
 
-    def losses(self) -> list[float]:
-        """List the privacy losses of a label, at which its profile has corners; empty if there are too many."""
-        laws = self._laws() if not self.voters.are_private else None
-        if laws is None:
-            return []
-        pairs = {(p, q) for before, after in laws[0] for p, q in zip(before, after, strict=True) if 0 < q < p}
-        return sorted({round(math.log(p) - math.log(q), 12) for p, q in pairs})
-
     def _laws(self) -> tuple[list[Laws], int] | None:
         """List the laws of a label on all neighboring votes, and their unit; None if there are too many."""
         table, reached = self.answering, self.voters.reached

@@ -63,10 +63,9 @@ from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED, TOTAL, UNKNOWN, Ver
 
 Priced = tuple[Charge, Cost | None]  # a cost of the ledger, and its recomputation if the release is among the files
 _POINTS, _MORE_POINTS = 16, 256  # of a profile: each takes as long as the proof of privacy
+_CLOSER, _CLOSEST, _NEARLY = 0.1, 0.001, 1.3  # relative steps of orders; a sum that is nearly enough
 _DRAWN_POINTS = 64  # with resampled examples, in both directions
 _OWN_POINTS, _FEW_POINTS = 192, 32  # without a stated profile; if each takes a tenth of a second
-_MOST_CORNERS = 400
-_CLOSER, _CLOSEST, _NEARLY = 0.1, 0.001, 1.3  # relative steps of orders; a sum that is nearly enough
 _OWN_ORDERS = (1.0, 1.1, 0.9, 1.2, 0.8, 1.4, 0.7)  # times the order that is best for curves linear in it
 _BITS = 192
 _LEAST, _BISECTIONS = 2.0**-20, 80  # of α − 1: an order nearer 1 belongs to an ε without protection
@@ -238,7 +237,7 @@ def _points(charge: Charge, cost: Cost | None) -> list[Point]:
     else:
         assert isinstance(answering, Table)  # noqa: S101 (a run has a guarantee)
         top = _top(cost, answering.target[0])
-    epsilons = sorted({*(top * place * place / count**2 for place in range(count + 1)), *_corners(cost)})
+    epsilons = [top * place * place / count**2 for place in range(count + 1)]
     found = cost.deltas(epsilons)
     if found is None:  # fewer of them may do
         epsilons = epsilons[:: _OWN_POINTS // _FEW_POINTS]
@@ -250,12 +249,6 @@ def _points(charge: Charge, cost: Cost | None) -> list[Point]:
     if back is None:
         return points
     return Directed(points, [(epsilon, own.upper) for epsilon, own in zip(epsilons, back, strict=True)])
-
-
-def _corners(cost: Cost) -> list[Fraction]:
-    if isinstance(cost.answering, Mechanism) or len(losses := cost.losses()) > _MOST_CORNERS:
-        return []
-    return [Fraction(loss) for loss in losses if loss < MOST_EPSILON]
 
 
 def _top(cost: Cost, target: Fraction) -> Fraction:
