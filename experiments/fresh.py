@@ -228,7 +228,9 @@ def page(results: dict[str, Row]) -> str:
     """Fill the page, and compare the measured numbers with the aims."""
     texts = results.pop(EARLIER, None)
     for result in results.values():
-        result["shown"] = [row for row in result["rows"] if row["K"] == SHOWN_K] or result["rows"]
+        last = result["rows"][-1]["queries"]
+        shown = [row for row in result["rows"] if row["K"] == SHOWN_K and row["queries"] == last]
+        result["shown"] = shown or result["rows"]
         for row in result["rows"]:
             row["model"] = result["models"][str(row["epsilon"])]
             row["gain"], row["lead"] = (

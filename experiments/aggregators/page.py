@@ -10,7 +10,7 @@ from experiments.pages import Claim, Row, filled, in_bold, read_json
 
 PARTS = ("two_classes", "more_classes")  # separate pages
 SHOWN_TOTAL = 1.0  # the budget of the pictures and of the rows for plain voters; the JSON files have all
-SHOWN_QUERIES = (1, 1000)  # the rows for more classes
+SHOWN_QUERIES, SHOWN_VOTERS = (1, 1000), (50, 250, 5000)  # the rows for more classes
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,17 @@ def page(results: Results, *, part: str = "page") -> str:
         "plain": _two_classes(plain),
         "private": _two_classes(results.private),
         "votes": _recorded([row for row in results.votes if row["epsilon"] == SHOWN_TOTAL]),
-        "more_classes": shares_table(
-            [item for item in uniform if item.workload["queries"] in SHOWN_QUERIES] or uniform
-        ),
-        "plurality_votes": shares_table([item for item in ten if item.workload["queries"] in SHOWN_QUERIES])
-        if ten
-        else "",
+        "more_classes": shares_table([item for item in uniform if _is_shown(item)] or uniform),
+        "plurality_votes": shares_table([item for item in ten if _is_shown(item)] or ten) if ten else "",
         "private_classes": _private_table(results.private_classes),
         "truth": {row["prior"].removeprefix("votes:"): row["plurality"] for row in results.plurality_votes},
     }
     return filled("aggregators", facts, template=part)
+
+
+def _is_shown(item: Comparison) -> bool:
+    """Whether the page has a row for a workload; the JSON has all."""
+    return item.workload["queries"] in SHOWN_QUERIES and item.workload["K"] in SHOWN_VOTERS
 
 
 def _two_classes(comparisons: Sequence[Comparison]) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from darrm.util.figures import saved_figure, style
 from experiments.composition_tables import DELTA_PRIME, NAMES
 from experiments.knowledge_transfer import settings
@@ -17,18 +19,24 @@ def page(folder: Path) -> str:
     others = [read_json(path) for path in sorted(folder.glob("*-rate-*.json"))]
     rates = [other["private_training"]["learning_rate"] for other in others]
     sections = [*map(text, results), *map(text, others, rates)]
-    return filled("knowledge_transfer", {"sections": [section.rstrip("\n") for section in sections]})
+    facts = {"sections": [section.rstrip("\n") for section in sections], "best_constant": "exact" in results[0]}
+    return filled("knowledge_transfer", facts)
 
 
 def text(result: Row, rate: float | None = None) -> str:
     """Write one data set's result as Markdown, or the part of it that another private learning rate changes."""
     students = sorted(result["students"], key=lambda row: (row["m"] is None, row["m"] or 0, row["labels"]))
+    kinds = set(result["trainings"][0]) - {"seed"}
+    accuracies = {kind: [training[kind] for training in result["trainings"]] for kind in kinds}
     facts = {
         "name": NAMES[result["dataset"]],
         "rate": rate,
         "slack": DELTA_PRIME,
         "leads": _leads(result) if "fresh" in result else None,
         "seeds": len(result["trainings"]),
+        "means": {kind: float(np.mean(values)) for kind, values in accuracies.items()},
+        "least": {kind: min(values) for kind, values in accuracies.items()},
+        "file": f"knowledge_transfer/{result['dataset']}{'' if rate is None else f'-rate-{rate:g}'}.json",
         "tables": [_labels(result["labels"], m) for m in result["allowances"]],
         "totals": [row | {"papers": _pair(row["printed"], "({epsilon:.3f}, {delta:.3f})")} for row in result["totals"]],
         "students": students,
