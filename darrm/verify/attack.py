@@ -62,12 +62,10 @@ from darrm.votes import Votes
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
 MOST_DRAWS = 10**9  # of an attack: minutes
 _SHARES, _SOME_DELTA = (0.5, 0.1), 0.01  # of the total variation: δ for a profile; δ for a curve alone
-_RANDOM_PAIRS = 2  # in addition to the worst ones
 _DRAWS_AT_ONCE = 2**14  # labels of one call: few, compared with the labels that one block of random bytes decides
 _LAW_ERROR, _RAREST = 2e-4, 1e-9  # of a probability, at most, for wide noise; one that no draws show
 _LARGEST_LOSS = 700.0  # e^709 is the largest float
 _MOST_STEPS = 60  # of Dinkelbach's iteration, which ends after a few
-_FEW_CLASSES, _FEW_CORNERS = 3, 6  # of the overlap in a random pair, so that the sum over its votes is short
 _PLAIN = PrivacyParams("inf")
 _MOST_CLASSES = 1_000
 _MOST_VOTES = 2**21  # different votes: seconds
@@ -75,7 +73,7 @@ _MOST_VOTES = 2**21  # different votes: seconds
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
 Counts = TypeVar("Counts", Histogram, Array)
 Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
-_Seat = tuple[int, PrivacyParams, tuple[int, int, int, int]]  # number, guarantee, corner (a, b, u, v)
+_Seat = tuple[int, PrivacyParams, tuple[int, int]]  # number, guarantee, the labels before and after
 
 
 class TooLongError(ValueError):
@@ -220,8 +218,6 @@ class Pair:
 
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
     """Attack the release in a file, see `attack`; return the numbers as plain data, a verdict, and its reason."""
-    if draws > MOST_DRAWS:
-        checks.fail("--attack", draws, f"at most {MOST_DRAWS:,}", "a million labels take seconds")
     try:
         result = attack(release_of(json.loads(content.decode("utf-8-sig"))), draws, report=report)
     except TooLongError as error:
@@ -240,7 +236,7 @@ def attack(
     rng: np.random.Generator | None = None,
     report: Callable[[str], None] = lambda _text: None,
 ) -> Refutation:
-    """Draw labels on costly and on random pairs of neighbors, and list the claims that they refute.
+    """Draw labels on costly pairs of neighbors, and list the claims that they refute.
 
     Parameters
     ----------
@@ -276,7 +272,7 @@ def attack(
     checks.open_probability(confidence=confidence)
     generator = np.random.default_rng() if rng is None else rng
     law, claims, departures = law_of(aggregator), _claims(aggregator.privacy_cost()), list[str]()
-    pairs = _pairs(aggregator, law, claims, generator)
+    pairs = _pairs(aggregator, law, claims)
     known = law(_tie(aggregator.voters.K, aggregator.classes)[None])[0]
     sizes = (draws // 2, draws - draws // 2)
     for name, pair in pairs.items():
@@ -352,24 +348,21 @@ def _votes(sizes: Histogram, laws: Array, draws: int, rng: np.random.Generator) 
     return votes
 
 
-def _pairs(aggregator: Released, law: Law, claims: list[Bound], rng: np.random.Generator) -> dict[str, Pair]:
+def _pairs(aggregator: Released, law: Law, claims: list[Bound]) -> dict[str, Pair]:
     voters, C, sampled = aggregator.voters, aggregator.classes, aggregator.voters.sampled
     if not isinstance(aggregator, Release):  # a mechanism is private for any votes
         voters = Voters(voters.K, _PLAIN, min(aggregator.mechanism.reached, voters.K))
     rate = 1.0 if sampled is None else float(sampled.rate)
     if isinstance(aggregator, Release) and isinstance(aggregator.table.law, NoiseFunction) and sampled is None:
-        pairs = _worst_pairs(aggregator.table)
-    else:
-        tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
-        if sampled is not None:  # the laws with and without the person differ
-            tried |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in tried.items()}
-        laws = {name: pair.labels(law) for name, pair in tried.items()}
-        costs = [{name: claim.true_of(laws[name]) for name in tried} for claim in (claims[0], claims[-1])]
-        names = [max(cost, key=cost.__getitem__) for cost in costs]
-        names += [next(name for name in tried if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
-        pairs = {name: tried[name] for name in names}
-    others = {f"random pair {number + 1}": random_pair(voters, C, rng) for number in range(_RANDOM_PAIRS)}
-    return pairs | {name: replace(pair, rate=rate) for name, pair in others.items()}
+        return _worst_pairs(aggregator.table)
+    tried = {name: replace(pair, rate=rate) for name, pair in near_ties(voters, C)}
+    if sampled is not None:  # the laws with and without the person differ
+        tried |= {f"{name}, reversed": replace(pair, sides=pair.sides[::-1]) for name, pair in tried.items()}
+    laws = {name: pair.labels(law) for name, pair in tried.items()}
+    costs = [{name: claim.true_of(laws[name]) for name in tried} for claim in (claims[0], claims[-1])]
+    names = [max(cost, key=cost.__getitem__) for cost in costs]
+    names += [next(name for name in tried if name.startswith(f"{leaders} classes ")) for leaders in (2, C)]  # ties
+    return {name: tried[name] for name in names}
 
 
 def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
@@ -389,38 +382,25 @@ def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
                     yield name, _pair([*_moving(voters, moving, to), *_still(votes)], classes)
 
 
-def random_pair(voters: Voters, classes: int, rng: np.random.Generator) -> Pair:
-    """Choose a corner for every voter of the overlap, and a class for the others, with random shares of each."""
-    among, seats = rng.permutation(classes)[:_FEW_CLASSES], list[_Seat]()
-    reached = rng.multivariate_hypergeometric([n for n, _ in voters.groups], voters.reached)
-    for (n, each), within in zip(voters.groups, reached, strict=True):
-        many = rng.multinomial(within, rng.dirichlet(np.ones(_FEW_CORNERS)))
-        corners = rng.choice(among, size=(_FEW_CORNERS, 4)).tolist()
-        seats += [(count, each, tuple(corner)) for count, corner in zip(many.tolist(), corners, strict=True)]
-        seats += _still(rng.multinomial(n - within, rng.dirichlet(np.ones(classes))))
-    return _pair(seats, classes)
-
-
 def _moving(voters: Voters, moving: int, to: tuple[int, ...]) -> Iterator[_Seat]:
     """Place the voters with the weakest guarantees at corners from class 0 to other classes, with all of their Δ."""
     for n, each in voters.groups:
         for place, label in enumerate(to):
-            yield (min(n, moving) + place) // len(to), each, (0, label, 0, label)
+            yield (min(n, moving) + place) // len(to), each, (0, label)
         moving -= min(n, moving)
 
 
 def _still(votes: Histogram) -> Iterator[_Seat]:
-    return ((n, _PLAIN, (label, label, label, label)) for label, n in enumerate(votes.tolist()))
+    return ((n, _PLAIN, (label, label)) for label, n in enumerate(votes.tolist()))
 
 
 def _pair(seats: Sequence[_Seat], classes: int) -> Pair:
     taken, one = [seat for seat in seats if seat[0]], np.eye(classes)
     sides = np.empty((2, len(taken), classes))
-    for place, (_, each, (a, b, u, v)) in enumerate(taken):
-        share, delta = corners_of(each).share, each.delta
-        for side, (first, second, lost) in enumerate(((a, b, u), (b, a, v))):
-            own = share * one[first] + (1.0 - share) * one[second]
-            sides[side, place] = (1.0 - delta) * own + delta * one[lost]
+    for place, (_, each, labels) in enumerate(taken):
+        likely = each.delta + (1.0 - each.delta) * corners_of(each).share
+        for side, (own, other) in enumerate((labels, labels[::-1])):
+            sides[side, place] = likely * one[own] + (1.0 - likely) * one[other]
     return Pair(np.array([n for n, *_ in taken], dtype=np.int64), sides)
 
 
@@ -471,12 +451,6 @@ def law_of(aggregator: Released) -> Law:
     """Return the law of the label as a function of the votes, computed without the code that draws labels.
 
     `TooLongError` there, or here, if it takes too long.
-
-    >>> from darrm.noisy_max.mechanisms import GNMax
-    >>> from darrm.noisy_max.noisy_maximum import NoisyMaximum
-    >>> aggregator = NoisyMaximum(GNMax(2.0), Voters(5, PrivacyParams("inf"), 1), classes=3)
-    >>> law_of(aggregator)(np.array([[3, 1, 1]])).round(4)
-    array([[0.6307, 0.1847, 0.1847]])
     """
     if isinstance(aggregator, TestedRun):
         raise TooLongError("whether a label leaves depends on all votes of the run")
