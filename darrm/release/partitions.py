@@ -440,7 +440,7 @@ class PartitionDestination(FileDestination):
         self._source, self._schema, self._names = Path(file.path), found.schema, found.label_names
 
     @contextmanager
-    def prepare(self, votes: Any = None) -> Iterator[None]:  # noqa: ANN401 (lazy votes, or none)
+    def prepare(self, votes: Untyped = None) -> Iterator[None]:
         """Check the output, and that its columns can be written."""
         with super().prepare(votes):
             self._before = self._source.stat()

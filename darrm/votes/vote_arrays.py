@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darrm.problem import OPEN, is_open
 from darrm.util import checks
+from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine, blocks
 from darrm.votes.answers import Normalize, Vocabulary, is_missing, name_of
 from darrm.votes.votes_file import (
@@ -80,7 +81,7 @@ def class_names(classes: int | Sequence[Any]) -> Names:
     return names
 
 
-def _check_name(name: Any) -> None:  # noqa: ANN401 (any object)
+def _check_name(name: Untyped) -> None:
     if isinstance(name, str):
         if not (len(name) <= LONGEST_NAME and is_text(name) and "\0" not in name):
             checks.fail("classes", name[:LONGEST_NAME], f"Unicode text of at most {LONGEST_NAME} characters, none zero")
@@ -315,7 +316,7 @@ class ClassLookup(Words):
         more = "" if self.words else f": {self._advice_on(self.number(word))}"
         raise ValueError(f"{shown([word])} is none of the classes {shown(tuple(map(str, self.classes)))}{more}")
 
-    def _refuse_entry(self, vote: Any, voter: int, query: int) -> NoReturn:  # noqa: ANN401 (an entry of an array)
+    def _refuse_entry(self, vote: Untyped, voter: int, query: int) -> NoReturn:
         vote = vote.item() if isinstance(vote, np.generic) else vote
         if isinstance(vote, float) and vote.is_integer():
             vote = int(vote)  # pandas turns whole numbers into floats

@@ -204,13 +204,13 @@ class Votes:
         votes._set(**attributes)
         return votes
 
-    def _with(self, **changes: object) -> Votes:
+    def evolve(self, **changes: object) -> Votes:
         """Return these votes with new values of some attributes, without a check or a copy."""
         return self._unchecked(**{field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     def called(self, names: Names) -> Votes:
         """Return the same votes with other names of the classes, as `class_names` returns them."""
-        return self._with(classes=names)
+        return self.evolve(classes=names)
 
     @classmethod
     def of_labels(
@@ -278,7 +278,7 @@ class Votes:
             except ValueError as error:
                 raise ValueError(f"{error}{table.place}") from error
         ids = None if table.id_column is None else (table.id_column, tuple(table.ids))
-        return votes._with(ids=ids, voter_names=table.voter_names)  # noqa: SLF001 (of this class)
+        return votes.evolve(ids=ids, voter_names=table.voter_names)
 
     @classmethod
     def _of_places(cls, blocks: Iterable[Places], how: VoteFormat) -> Votes:
@@ -558,7 +558,7 @@ class Votes:
         missing = [np.zeros(v.queries, dtype=np.int64) if v.missing is None else v.missing for v in several]
         from_labels = "labels" if any(votes.source_format == "labels" for votes in several) else "counts"
         changes = {"source_format": from_labels, "missing": np.concatenate(missing), "ids": ids}
-        return first._with(_counts=counts, **changes)  # noqa: SLF001 (of this class)
+        return first.evolve(_counts=counts, **changes)
 
     @classmethod
     def _concatenate_open(cls, several: Sequence[Votes], ids: Ids | None) -> Votes:
@@ -574,7 +574,7 @@ class Votes:
             entries = (rows.data.copy(), moved[rows.indices], rows.indptr.copy())  # they are sorted in place
             parts.append(count_entries(*entries, len(columns) + blanks))
         named = {"vocabulary": (*columns, *[None] * blanks), "ids": ids}
-        return several[0]._with(_counts=stack(parts), **named)  # noqa: SLF001 (of this class)
+        return several[0].evolve(_counts=stack(parts), **named)
 
     def impute_missing(self, *, rng: np.random.Generator | None = None) -> Votes:
         """Return votes with each missing vote replaced by an exact fair coin, for C > 2 a fair die.
@@ -597,7 +597,7 @@ class Votes:
             return self
         classes = len(self.classes)
         drawn = _dice(self.missing, classes, uniform_below(rng)) if classes > 2 else _coins(self.missing, rng)
-        return self._with(_counts=self.counts + drawn, missing=None)
+        return self.evolve(_counts=self.counts + drawn, missing=None)
 
     def of_voters(self, K: int) -> Votes:
         """Return these votes; `ValueError` unless they are of K voters."""
@@ -646,7 +646,7 @@ class Votes:
             raise TypeError("votes are cut by rows: votes[start:stop], or votes[(Q,) booleans]")
         missing = None if self.missing is None else self.missing[rows].copy()
         ids = None if self.ids is None else (self.ids[0], tuple(np.array(self.ids[1], dtype=object)[rows]))
-        return self._with(_counts=self._counts[rows].copy(), missing=missing, ids=ids)
+        return self.evolve(_counts=self._counts[rows].copy(), missing=missing, ids=ids)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.classes[:5])) + (", …" if len(self.classes) > 5 else "")
@@ -714,7 +714,7 @@ def require_votes(votes: object) -> Votes:
     return checks.fail("votes", checks.Found(type(votes).__name__), "Votes", advice)
 
 
-def _rows(rows: Any) -> _Rows:  # noqa: ANN401 (any rows)
+def _rows(rows: Untyped) -> _Rows:
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         checks.fail("answers", checks.Found(type(rows).__name__), "rows of strings", "one row is one query")
     for query, row in enumerate(rows):

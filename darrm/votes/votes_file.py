@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.util import checks
+from darrm.util.extras import Untyped
 from darrm.util.files import check_parent
 from darrm.util.progress import StatusLine
 from darrm.votes.plain_csv import plain_blocks
@@ -47,7 +48,6 @@ _LINES_BETWEEN = 1000  # lines between two progress messages
 _PLAIN_NUMBERS = 1000  # smaller whole numbers are looked up, not parsed
 PLAIN_WORD = re.compile(r"[!#-+\--:<-~]{0,8}")  # ASCII without spaces, quotes, commas and semicolons
 MOST_REMEMBERED = 4096  # cached fields
-_NPY_MAGIC = b"\x93NUMPY"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _MISSING = frozenset(("", "?", "-", ".", "na", "n/a", "nan", "nil", "none", "null"))  # in lower case
 ALREADY_THERE = (
@@ -283,24 +283,19 @@ def listed_names(path: Path) -> tuple[str, ...]:
 
 def load_npy(path: Path, *, dimensions: int) -> Block:
     """Load the one array of an .npy or .npz file without pickle; an .npy file is memory-mapped."""
-    size, is_archive = _size_of(path, MOST_NPY_BYTES), path.suffix.lower() == ".npz"
-    with path.open("rb") as file:
-        start = file.read(len(_NPY_MAGIC))
-    array: Block | None
+    size = _size_of(path, MOST_NPY_BYTES)
     try:
-        if is_archive:
+        if path.suffix.lower() == ".npz":
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 array = _only_array(archive, size)
         else:
-            array = np.load(path, mmap_mode="r", allow_pickle=False) if start == _NPY_MAGIC else None
+            array = np.lib.format.open_memmap(path, mode="r")
     except OSError:
         raise
     except Exception as error:  # numpy and zipfile raise many kinds for damaged files
         said = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise ValueError(f"it does not begin as an .npy file of numbers or text does ({said})") from error
-    if array is None:
         advice = "save such an array by numpy.save"
-        raise ValueError(f"it does not begin as an .npy file of numbers or text does: {advice}")
+        raise ValueError(f"it does not begin as an .npy file of numbers or text does ({said}): {advice}") from error
     if array.ndim != dimensions or (array.nbytes == 0 and dimensions == 2):
         wanted = "a matrix with at least one entry" if dimensions == 2 else "one row"
         advice = "one row is one query, one column a voter" + ("; reshape a single row" if array.ndim == 1 else "")
@@ -317,7 +312,7 @@ def load_npy(path: Path, *, dimensions: int) -> Block:
     return np.asarray(array)
 
 
-def _only_array(archive: Any, size: int) -> Block:  # noqa: ANN401 (numpy's archive)
+def _only_array(archive: Untyped, size: int) -> Block:
     (name,) = archive.files if len(archive.files) == 1 else (None,)
     if name is None:
         raise ValueError(f"it holds {len(archive.files)} arrays")
