@@ -296,7 +296,7 @@ class PrivacyAccountant:
         checks.probability_below_one(delta=delta)
         if not self._counts:
             return Spent(0.0, delta, "nothing", "no query was charged", (), 0)
-        applied = self._bounds(delta, adaptive=adaptive, every=True)
+        applied = self._bounds(delta, adaptive=adaptive)
         bounds = tuple(sorted(applied, key=lambda bound: bound.epsilon))
         best = bounds[0] if bounds else Bound("none", math.inf, self._why_unbounded(delta, adaptive=adaptive))
         explanation = best.explanation
@@ -320,23 +320,21 @@ class PrivacyAccountant:
         if self._vanishing and not adaptive:
             left = budget.exact_delta - self._vanishing
             return left > 0 and self._lasting.admits(PrivacyParams(budget.exact_epsilon, left))
-        if not self._counts or self._models_admit(budget, adaptive=adaptive):
+        if not self._counts:
             return True
-        if not self.composes:
-            return False
         # compared as fractions: two queries of 0.3 fit into 0.6, whatever the floats nearest to them are
-        total = exact_sum(self.charges)
+        total = exact_sum(self.charges) if self.composes else None
         allowed_delta = budget.exact_delta * (self._set_aside if adaptive else 1)
         if total is not None and total[0] <= budget.exact_epsilon and total[1] <= allowed_delta:
             return True
-        bounds = self._sums(budget.delta, adaptive=adaptive, every=False)
+        bounds = self._bounds(budget.delta, adaptive=adaptive, target=budget)
         return any(bound.epsilon <= budget.epsilon for bound in bounds)
 
     def smallest_epsilon(self, delta: float, *, adaptive: bool = False) -> float:
         """Return the ε of `spent` without the bounds that cannot be the smallest: fast enough for every debit."""
         if not self._counts:
             return 0.0
-        bounds = self._bounds(delta, adaptive=adaptive, every=False)
+        bounds = self._bounds(delta, adaptive=adaptive, fast=True)
         return min((bound.epsilon for bound in bounds), default=math.inf)
 
     def queries_that_fit(self, charge: PrivacyCost, budget: PrivacyParams, *, most: int, adaptive: bool = False) -> int:
@@ -362,22 +360,26 @@ class PrivacyAccountant:
         needed = float(at_most(-math.expm1(none_fails) + float(self._vanishing), 2))
         return f"a delta of at least {needed:g} is needed" if needed > delta else "no bound fits all of them"
 
-    def _bounds(self, delta: float, *, adaptive: bool, every: bool) -> Iterator[Bound]:
-        """Yield the bounds that apply, the cheap ones first; without ``every`` those that can be the smallest."""
+    def _bounds(
+        self, delta: float, *, adaptive: bool, target: PrivacyParams | None = None, fast: bool = False
+    ) -> Iterator[Bound]:
+        """Yield the bounds that apply, the cheap ones first.
+
+        ``fast`` leaves out those that cannot be the smallest. With a ``target`` the bounds on models and release only
+        show whether they are within it, without a search.
+        """
+        fast = fast or target is not None
         if self._vanishing and not adaptive:
             if (left := self._left_of(delta)) > 0.0:
-                yield from self._lasting._bounds(left, adaptive=False, every=every)  # noqa: SLF001 (the same class)
+                yield from self._lasting._bounds(left, adaptive=False, fast=fast)  # noqa: SLF001 (the same class)
             return
-        yield from filter(None, self._models_bounds(delta, adaptive=adaptive, every=every))
-        if self.composes:
-            yield from self._sums(delta, adaptive=adaptive, every=every)
-
-    def _sums(self, delta: float, *, adaptive: bool, every: bool) -> Iterator[Bound]:
-        """Yield the bounds that add up the costs of all queries."""
+        yield from filter(None, self._models_bounds(delta, adaptive=adaptive, target=target, fast=fast))
+        if not self.composes:
+            return
         rules: tuple[BoundRule, ...] = (*CLOSED_FORMS, profile_bound, discretized_bound)
         if adaptive:
             rules = (partial(filter_bound, set_aside=self._set_aside),)
-        elif not every:
+        elif fast:
             # without a profile the grid rounds up, and the optimal bound is exact
             has_profile = any(charge.profile is not None for charge in self.charges)
             rules = (*CLOSED_FORMS, _profile_or_point) if has_profile else CLOSED_FORMS
@@ -397,41 +399,36 @@ class PrivacyAccountant:
         left = PrivacyParams(0, delta).exact_delta - self._vanishing
         return math.nextafter(float(left), 0.0) if left > 0 else 0.0
 
-    def _models_bounds(self, delta: float, *, adaptive: bool, every: bool) -> Iterator[Bound | None]:
-        # with ``every`` the bound for plain voters names the bound of the release: it is never the smallest
+    def _models_bounds(
+        self, delta: float, *, adaptive: bool, target: PrivacyParams | None, fast: bool
+    ) -> Iterator[Bound | None]:
         models = self.models
         if models is None:
             return
         yield models_bound(models, delta)
-        delta = delta / _WAYS if adaptive else delta
-        yield subsampling_bound(models, self.charges, delta)
+        share = delta / _WAYS if adaptive else delta
+        yield subsampling_bound(models, self.charges, share)
+        if target is not None:
+            part = PrivacyParams(target.exact_epsilon, target.exact_delta / _WAYS) if adaptive else target
+            if any(self._releases_within(models, part, adaptive=adaptive)):
+                yield both_ends_bound(models, (target.epsilon, target.epsilon))
+            return
         wholes = [math.inf, math.inf]
         for one_by_one, release in self._releases(models):
             epsilon_at = partial(release.smallest_epsilon, adaptive=adaptive)
-            wholes[one_by_one] = smallest_whole(models, delta, epsilon_at, one_by_one=one_by_one)
-            if every and not one_by_one:
-                alone = release.spent(delta, adaptive=adaptive)
+            wholes[one_by_one] = smallest_whole(models, share, epsilon_at, one_by_one=one_by_one)
+            if not fast and not one_by_one:  # it names the bound of the release, and is never the smallest
+                alone = release.spent(share, adaptive=adaptive)
                 yield plain_bound(models, alone.epsilon, alone.bound)
         yield both_ends_bound(models, (wholes[0], wholes[1]))
 
-    def _models_admit(self, budget: PrivacyParams, *, adaptive: bool) -> bool:
-        models = self.models
-        if models is None:
-            return False
-        cap = models_bound(models, budget.delta)
-        if adaptive:
-            budget = PrivacyParams(budget.exact_epsilon, budget.exact_delta / _WAYS)
-        quick = (cap, subsampling_bound(models, self.charges, budget.delta))
-        if any(bound.epsilon <= budget.epsilon for bound in filter(None, quick)):
-            return True
+    def _releases_within(self, models: Voters, target: PrivacyParams, *, adaptive: bool) -> Iterator[bool]:
+        """Yield whether each bound on models and release is within a target, without a search for its ε."""
         for one_by_one, release in self._releases(models):
             # a release that is as private as the whole is to be, needs nothing of the models
-            left = release_within(models, budget, one_by_one=one_by_one)
-            if left is None or release.admits(left, adaptive=adaptive):
-                return True
-            if not one_by_one and release.admits(budget, adaptive=adaptive):
-                return True
-        return False
+            left = release_within(models, target, one_by_one=one_by_one)
+            yield left is None or release.admits(left, adaptive=adaptive)
+            yield not one_by_one and release.admits(target, adaptive=adaptive)
 
     def _releases(self, models: Voters) -> Iterator[tuple[bool, PrivacyAccountant]]:
         """Account for the same queries for plain voters: a person reaches as many of them as models, and one."""

@@ -1,4 +1,4 @@
-"""What clients send: the bodies and queries of the endpoints, validated by pydantic, and their OpenAPI description.
+"""Bodies and queries of the endpoints, validated by pydantic, and their OpenAPI description.
 
 Messages name the field and what it must be, never its value: a value may be a vote.
 """
@@ -71,7 +71,7 @@ NOTHING: TypeAdapter[object] = TypeAdapter(object)
 
 @dataclass(frozen=True)
 class Endpoint(Generic[Sent]):
-    """An endpoint for known clients: its handler gets the client, what it sent, and the id of the address."""
+    """An endpoint for known clients: its handler gets the client, the validated input, and the id in the path."""
 
     method: str
     path: str
@@ -89,7 +89,7 @@ class Endpoint(Generic[Sent]):
         return self.method != "GET"
 
     def validate(self, value: Json) -> Sent:
-        """Return what was sent; `ValueError` says which field is wrong."""
+        """Validate a body or a query; `ValueError` names the wrong field."""
         try:
             return self.sent.validate_python(value)
         except ValidationError as error:
