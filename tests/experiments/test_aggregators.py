@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from darrm.majority.closed_form import best_for_non_private_voters
-from darrm.plan import MECHANISMS, Mechanism
+from darrm.plan import MECHANISMS
 from darrm.plurality.bounds import right_at_most
 from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
@@ -19,15 +17,12 @@ from darrm.problem import Problem, Voters, Workload
 from darrm.votes import Votes
 from experiments import pages
 from experiments.aggregators import budgets
-from experiments.aggregators.comparison import BY_COUNTS, Comparison, Ours, compare, decide
-from experiments.aggregators.pictures import save_margins
+from experiments.aggregators.comparison import BY_COUNTS, Comparison, compare, decide
 from experiments.aggregators.plurality_page import label_costs, three_outcomes, two_classes
-from experiments.aggregators.settings import name_of
-from experiments.aggregators.votes import EnsembleVotes, available_of_ten_classes, digits
-from tests.planned import ONE, Oracle, share
+from experiments.aggregators.votes import EnsembleVotes, digits
+from tests.planned import ONE, share
 
 KNOWN_DIGITS = cache(digits)
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(autouse=True)
@@ -85,32 +80,6 @@ def test_label_accuracy_averages_the_noise() -> None:
     assert even.plurality_accuracy == 0.75
     three = EnsembleVotes("ties", Votes.of_counts([[2, 2, 2], [0, 3, 3], [1, 1, 4]]), np.array([0, 0, 2]))
     assert three.plurality_accuracy == pytest.approx((1 / 3 + 0 + 1) / 3)
-
-
-def test_votes_on_ten_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model on a shard that lacks a class still votes for the others, and 50 of them agree on what they see."""
-    pytest.importorskip("sklearn")
-    monkeypatch.delenv("DARRM_DATA_DIR", raising=False)
-    (found,) = available_of_ten_classes()
-    assert found.votes.counts.shape == (359, 10)
-    assert np.all(found.votes.counts.sum(axis=1) == found.voters)
-    assert found.voters == 50
-    assert found.plurality_accuracy > 0.85
-
-
-def test_an_aggregator_of_ones_own_is_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: tuple[type[Mechanism], ...] = (*MECHANISMS[-1:], Oracle)
-    found, options = compare(ONE, mechanisms=asked)
-    assert [name_of(option) for option in options] == ["ours", "oracle", name_of(asked[0])]
-    colors: list[str] = []
-
-    def plot(*_: Any, color: str, **how: Any) -> list[Line2D]:
-        colors.append(color)
-        return [Line2D([], [], linewidth=how["linewidth"])]
-
-    monkeypatch.setattr(Axes, "plot", plot)
-    save_margins(tmp_path / "margins.png", [found], mechanisms=asked)
-    assert sorted(colors) == sorted([Ours.color, *(each.color for each in asked)])
 
 
 @pytest.mark.slow

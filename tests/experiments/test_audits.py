@@ -44,12 +44,6 @@ def test_private_mechanisms_are_refuted_as_seldom_as_stated(
         assert shows_each[refuted].sum() > 0.2 * (1.0 - confidence)  # exact but for the lattice
 
 
-def test_the_refuted_epsilon_of_randomized_response_comes_near_the_truth() -> None:
-    right = round(10_000 / (1.0 + math.exp(-1.0)))
-    assert 0.9 < refuted_epsilon(10_000, 10_000, right, 0.0, 0.999) < 1.0
-    assert refuted_epsilon(100, 100, 50, 0.0, 0.999) == 0.0
-
-
 class TestCanaries:
     """One small training; the false-alarm rate of the honest one is 1e-6."""
 

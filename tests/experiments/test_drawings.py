@@ -1,12 +1,11 @@
 """The drawings of the theory: they are drawn, and the corners are corners."""
 
 import math
-from pathlib import Path
 
 import pytest
 
 from darrm.privacy import PrivacyParams
-from experiments.drawings import corners_of, main
+from experiments.drawings import corners_of
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "count"), [("0.7", "0.1", 8), ("1", "0", 4)])
@@ -19,10 +18,3 @@ def test_every_corner_is_allowed_and_lies_on_two_borders(epsilon: str, delta: st
         rooms += [growth * (1 - p) + slack - (1 - q), p, q, 1 - p, 1 - q]
         assert min(rooms) > -1e-12
         assert sum(abs(room) < 1e-12 for room in rooms) >= 2
-
-
-@pytest.mark.slow
-def test_all_are_drawn(tmp_path: Path) -> None:
-    assert main(["--output", str(tmp_path)]) == 0
-    drawn = sorted(path.name for path in tmp_path.iterdir())
-    assert drawn == ["lambert.png", "region.png", "sampler.png"]

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 from experiments.estimators import contenders
-from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, share_right, unit
+from experiments.estimators.contenders import CONTENDERS, NEITHER, THEIRS, share_right
 
 
 def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
@@ -19,12 +19,6 @@ def test_rows_lie_in_bounds_and_a_split_shares_none() -> None:
     assert [rows[row.tobytes()] for row in made.x] == made.y.tolist()
     assert [rows[row.tobytes()] for row in made.questions] == made.answers.tolist()
     assert not np.array_equal(contenders.split("wine", 4).questions, made.questions)
-
-
-def test_rows_of_length_one_keep_apart_what_differs_in_length() -> None:
-    rows = unit(np.array([[1.0, 1.0], [0.5, 0.5], [0.0, 0.0]]))
-    assert np.linalg.norm(rows, axis=1) == pytest.approx(1.0)
-    assert len(np.unique(rows[:, -1])) == 3
 
 
 @pytest.mark.slow

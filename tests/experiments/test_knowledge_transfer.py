@@ -22,7 +22,6 @@ from experiments.pages import read_json, write_json
 from experiments.pate.settings import TABLE_4
 from experiments.teachers import TeacherVotes
 
-QUICK = ("--dataset", "digits", "--quick", "--jobs", "1", "--quiet")
 DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "knowledge_transfer"
 
 

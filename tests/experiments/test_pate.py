@@ -3,83 +3,25 @@
 import math
 import shutil
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.pate.analysis import quiet_analysis
-from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
-from darrm.pate.publication import epsilon_at, search_publication
-from darrm.pate.smooth_sensitivity import smooth_cost
+from darrm.pate.confident import ConfidentGNMax
 from darrm.pate.theorem_6 import gaussian_renyi
-from darrm.util.progress import StatusLine, status_line
-from darrm.votes import ABSTAIN, Votes
+from darrm.votes import ABSTAIN
 from experiments.pages import differences, read_json, write_json
-from experiments.pate import accounting
 from experiments.pate.__main__ import main
-from experiments.pate.accounting import account, by_label, costs, published_by_logarithm, search
+from experiments.pate.accounting import account, by_label, costs
 from experiments.pate.page import page
 from experiments.pate.printed import figure_10, fixed_part, table_2, table_4
-from experiments.pate.recorded import Recorded, load_counts
-from experiments.pate.settings import NETWORKS, STUDIES, Study, TwoRounds, VoteSize, Way, pate_like_votes
-from experiments.pate.whole import Run, released, searched_row, two_rounds_row
+from experiments.pate.recorded import load_counts
+from experiments.pate.settings import NETWORKS
 
 PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
-DELTA = 1e-5
-WAY = Way("Confident-GNMax", ConfidentGNMax(200, 150.0, 40.0), 60)
-
-
-def recorded() -> Recorded:
-    counts = pate_like_votes(VoteSize(120, 250, 10, (6.0, 1.0)))
-    truth = counts.argmax(axis=1)
-    truth[::10] = (truth[::10] + 1) % 10  # the plurality is wrong in a tenth of the queries
-    images = np.zeros((120, 1, 4, 4), dtype=np.float32)
-    return Recorded("mnist", Votes.of_counts(counts), images, truth, images[:5], truth[:5], 0.8, 1.0)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(STUDIES["mnist"], recorded(), tmp_path / "kept", StatusLine(enabled=False))
-
-
-@pytest.mark.slow
-def test_two_rounds_cost_the_sum_of_both(run: Run) -> None:
-    second = InteractiveGNMax(100, 60.0, 40.0, 0.9)
-    rounds = TwoRounds("Interactive-GNMax, two rounds", WAY, second, 50)
-    asked: list[int] = []
-
-    def student(labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        asked.append(len(labels))
-        scores = np.full((120, 10), 0.05 / 9)
-        scores[:, 3] = 0.95
-        return scores
-
-    row, labels = two_rounds_row(run, rounds, student, "settings")
-    first = released(run, WAY)
-    votes = run.recorded.votes[60:110]
-    scores = student(first)[60:110]
-    reinforced = labels[60:] == 3
-    answered = (labels[60:] != ABSTAIN) & ~reinforced
-    assert asked == [60, 60]
-    assert row["queries"] == len(labels) == 110
-    assert np.array_equal(labels[:60], first)
-    assert row["answered"] + row["reinforced"] == (labels != ABSTAIN).sum()
-    one = account(run.recorded.votes[:60], WAY.aggregator, DELTA, first != ABSTAIN)
-    # the few labels 3 that the teachers themselves gave are not told from reinforced ones by the labels alone
-    least = account(votes, second, DELTA, answered, scores)
-    most = account(votes, second, DELTA, labels[60:] != ABSTAIN, scores)
-    assert (one.theorem_6.curve + least.theorem_6.curve).best(DELTA).epsilon <= row["costs"]["theorem_6"]
-    assert row["costs"]["theorem_6"] <= (one.theorem_6.curve + most.theorem_6.curve).best(DELTA).epsilon
-    again, labels_again = two_rounds_row(run, rounds, student, "settings")
-    assert asked == [60, 60]  # kept
-    assert again == row
-    assert np.array_equal(labels, labels_again)
 
 
 def test_the_committed_numbers_are_those_of_today() -> None:
@@ -203,71 +145,3 @@ def test_a_figure_that_the_deposited_votes_do_not_give_is_found(
 def test_every_figure_of_the_deposited_votes_is_counted_again() -> None:
     assert sum(path.stat().st_size for path in (PAGES / "pate").glob("*-counts.npz")) < 1_000_000
     assert main(["--recount", "--quiet", "--output", str(PAGES)]) == 0
-
-
-SIZE = VoteSize(60, 50, 3, (6.0, 1.0))
-BASE = ConfidentGNMax(40.0, 30.0, 8.0)
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounting, "THRESHOLDS", (0.7, 0.8))
-    monkeypatch.setattr(accounting, "CHECK_NOISES", (0.6, 1.3))
-    monkeypatch.setattr(accounting, "ANSWER_NOISES", (0.12, 0.16))
-    monkeypatch.setattr(accounting, "ORDERS", (4.0, 6.0))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small")
-def test_the_search_finds_the_best_of_those_that_answer_as_much_and_as_well() -> None:
-    votes = Votes.of_counts(pate_like_votes(SIZE))
-
-    def facts(aggregator: ConfidentGNMax) -> tuple[float, float, float]:
-        analysis = quiet_analysis(votes, aggregator, DELTA, conversion="tight")
-        assert analysis.label is not None
-        passes = analysis.probabilities
-        wrong = float(analysis.label.missed[analysis.label.which] @ passes / passes.sum())
-        expected = search_publication(analysis, (4.0, 6.0))
-        return analysis.expected_answered, wrong, expected.epsilon + 2.0 * expected.deviation
-
-    least, most, base_value = facts(BASE)
-    grid = product(accounting.THRESHOLDS, accounting.CHECK_NOISES, accounting.ANSWER_NOISES)
-    tried = [facts(ConfidentGNMax(50.0 * t, 50.0 * check, 50.0 * noise)) for t, check, noise in grid]
-    good = [value for answered, wrong, value in tried if answered >= least and wrong <= most]
-    assert 0 < len(good) < len(tried)
-    found = search(BASE, SIZE, DELTA)
-    assert facts(found.aggregator)[2] == pytest.approx(min(good))
-    assert facts(found.aggregator)[0] == pytest.approx(found.answered)
-    assert found.epsilon <= found.base_epsilon < base_value
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small")
-def test_a_searched_way_is_published_with_its_own_parameters(tmp_path: Path) -> None:
-    votes = Votes.of_counts(pate_like_votes(VoteSize(80, 50, 3, (8.0, 1.0), seed=1)))
-    truth = votes.counts.argmax(axis=1)
-    nothing = np.zeros((80, 1, 8, 8), dtype=np.float32)
-    recorded = Recorded("digits", votes, nothing, truth, nothing[:1], truth[:1], 0.8, 1.0)
-    with status_line(quiet=True) as line:
-        run = Run(Study("digits", 3, 50, 80, DELTA), recorded, tmp_path, line)
-        row, labels = searched_row(run, Way("Confident-GNMax", BASE, 80), SIZE)
-        assert len(labels) == 80
-        order, deviation = row["search"]["publication"]
-        for name in ("beforehand", "base_beforehand"):
-            assert row[name]["order"] == order
-            assert row[name]["rounds"][0]["votes"] == deviation
-        assert row["base_by_logarithm"]["epsilon"] > row["base_beforehand"]["epsilon"]
-        with pytest.raises(ValueError, match="a way with a check"):
-            searched_row(run, Way("GNMax", BASE.answer, 80), SIZE)
-
-
-def test_a_private_bound_on_the_sensitivity_is_paid_for_and_added() -> None:
-    analysis = quiet_analysis(Votes.of_counts(pate_like_votes(SIZE)), BASE, DELTA, conversion="tight")
-    found = published_by_logarithm(analysis)
-    order, smoothness = found["order"], found["smoothness"]
-    smooth = smooth_cost(analysis, order, smoothness)
-    sensitivity = smooth.sensitivity(analysis.probabilities, smoothness)
-    before = smooth.value(analysis.probabilities) + 60 * order / (2.0 * 30.0**2)
-    # both noises are in [3, 30] and the second multiplies a bound above the sensitivity
-    assert found["epsilon"] > epsilon_at(analysis, order, before + order / 30.0**2)
-    assert found["deviation"] > 3.0 * sensitivity * math.exp(-ndtri(DELTA / 10.0) * smoothness * 3.0) * 0.99

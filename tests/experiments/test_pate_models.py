@@ -3,7 +3,6 @@
 import hashlib
 import io
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 
 from darrm.privacy import PrivacyParams
 from darrm.training.calibration import privacy_of
@@ -25,28 +24,17 @@ from experiments import datasets
 from experiments.datasets import ALL_CLASSES, LabeledImages, load
 from experiments.download import RemoteFile
 from experiments.pages import read_json
-from experiments.pate import dpsgd, ensembles, glyph, outside, random_forests, students
-from experiments.pate.glyph import GlyphTask, Moments, ask_block, extract_features, fit_discriminant
+from experiments.pate import dpsgd, ensembles, outside, random_forests, students
+from experiments.pate.glyph import Moments, extract_features, fit_discriminant
 from experiments.pate.glyph_images import (
-    CANVAS,
-    CHARACTERS,
-    FONTS,
-    STRANGERS,
     Style,
-    _blurred,
-    _outlines,
     draw_records,
-    frequencies,
-    has,
-    load_atlas,
 )
 from experiments.pate.recorded import Recorded
-from experiments.pate.settings import NETWORKS, STUDIES
+from experiments.pate.settings import STUDIES
 from experiments.teachers import Machine
 
 STYLE = Style(classes=12)
-TASK = GlyphTask(STYLE, teachers=30, records=60, pool=80, test=40)
-FALSE_ALARM = 4.9  # standard deviations of a Gaussian: one in a million, both sides
 DIGITS = replace(STUDIES["digits"], teachers=12)
 CENSUS = replace(STUDIES["adult"], teachers=5, pool=60)
 
@@ -60,47 +48,6 @@ def trained(*_: object, **__: object) -> None:
     raise RuntimeError("trained")
 
 
-@pytest.mark.slow  # draws all characters in all fonts
-def test_every_outline_is_ink_and_none_is_the_box_of_a_missing_character() -> None:
-    assert len(set(CHARACTERS + STRANGERS)) == STUDIES["glyph"].classes + len(STRANGERS)
-    atlas = load_atlas(CHARACTERS + STRANGERS)
-    assert (np.diff(atlas.starts) >= 1).all()
-    assert (atlas.outlines.max(axis=1) > 100).all()
-    assert not has({60: 1}, "cmr10", "<")  # which draws an inverted exclamation mark there
-    drawn = {outline.tobytes() for outline in atlas.outlines}
-    for font in FONTS:
-        box = _outlines(font, "\u0378")["\u0378"]  # is assigned to no character
-        assert _blurred(box[np.newaxis]).tobytes() not in drawn, font
-
-
-@pytest.mark.slow
-def test_pictures_of_no_deformation_are_the_outlines() -> None:
-    still = replace(STYLE, wrong=0, rotation=0, shear=0, stretch=0, shift=0, bend=0, weight=0, noise=0, unusual_noise=0)
-    records = draw_records(still, (5,), 40)
-    atlas = load_atlas(CHARACTERS[:12] + STRANGERS)
-    for picture, label in zip(records.x, records.y, strict=True):
-        own = atlas.outlines[atlas.starts[label] : atlas.starts[label + 1]].reshape(-1, CANVAS, CANVAS)
-        looked_up = np.clip((own[:, 2::4, 2::4].reshape(len(own), -1) / 255 - 0.5) * 3 + 0.5, 0, 1)
-        pale = picture.max() / looked_up.max(axis=1, keepdims=True)
-        assert np.abs(looked_up * pale - picture).max(axis=1).min() < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_classes_and_wrong_labels_are_as_frequent_as_stated() -> None:
-    number, style = 20_000, replace(Style(), bend=0.0)
-    records, expected = draw_records(style, (7,), number), frequencies(style)
-    assert expected.max() / expected.min() == pytest.approx(5.0)
-    found = np.bincount(records.y, minlength=150)
-    # the square of a standard Gaussian for each class; 150 of them sum to 150 ± √300 and a little skew
-    chi_square = ((found - number * expected) ** 2 / (number * expected)).sum()
-    assert abs(chi_square - 149) < 1.3 * FALSE_ALARM * np.sqrt(2 * 149)
-    wrong = records.y != records.shown
-    assert abs(wrong.mean() - 0.09) < FALSE_ALARM * np.sqrt(0.09 * 0.91 / number)
-    strange = records.shown[wrong] >= 150
-    assert abs(strange.mean() - 0.8) < FALSE_ALARM * np.sqrt(0.8 * 0.2 / wrong.sum())
-
-
 def test_the_discriminant_is_that_of_another_library_and_of_the_union_of_shards() -> None:
     discriminant_analysis = pytest.importorskip("sklearn.discriminant_analysis")
     records = draw_records(STYLE, (11,), 1000)
@@ -112,65 +59,6 @@ def test_the_discriminant_is_that_of_another_library_and_of_the_union_of_shards(
     theirs.fit(features[kept].astype(float), y[kept])
     assert (ours == theirs.predict(features.astype(float))).mean() > 0.999
     assert (ours == y).mean() > 0.7
-
-
-def test_votes_are_those_of_each_teacher_alone() -> None:
-    block, pool = ask_block(TASK, range(4, 7)), TASK.public()
-    votes = []
-    for teacher in range(4, 7):
-        shard = TASK.shard(teacher)
-        moments = Moments.of(extract_features(shard.x), shard.y, 12)
-        votes.append(fit_discriminant(moments, TASK.shrinkage).predict(extract_features(pool.x)))
-    assert np.array_equal(block.counts, (np.array(votes)[:, :, np.newaxis] == np.arange(12)).sum(axis=0))
-    assert block.right == (np.array(votes) == pool.y).sum()
-
-
-@pytest.mark.slow
-def test_votes_do_not_depend_on_stages_and_processes_and_are_kept(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(glyph, "QUICK", TASK)
-    whole = glyph.obtain_glyph(STUDIES["glyph"], machine, quick=True)
-    monkeypatch.setattr(glyph, "ask_block", trained)
-    assert glyph.obtain_glyph(STUDIES["glyph"], machine, quick=True).digest == whole.digest
-    monkeypatch.setattr(glyph, "ask_block", ask_block)
-    monkeypatch.setattr(glyph, "STAGE", 1)
-    again = glyph.obtain_glyph(STUDIES["glyph"], replace(machine, jobs=2, folder=machine.folder / "again"), quick=True)
-    assert (again.digest, again.teacher_accuracy) == (whole.digest, whole.teacher_accuracy)
-    baseline = glyph.glyph_baseline(STUDIES["glyph"], machine, quick=True)
-    assert whole.teacher_accuracy < whole.plurality_accuracy < 0.95 > baseline > 0.5
-
-
-def test_a_student_is_as_sure_as_it_is_right_and_learns_from_answers_alone() -> None:
-    records, fresh = draw_records(STYLE, (14,), 1500), draw_records(STYLE, (15,), 1500)
-    labels = np.where(np.arange(1500) % 3 == 0, -1, records.y)
-    student = glyph.train_glyph_student(records.images, labels, 12)
-    same = glyph.train_glyph_student(records.x[labels >= 0], labels[labels >= 0], 12)
-    scores = student.scores(fresh.x)
-    assert np.array_equal(scores, same.scores(fresh.images))
-    right = (student.predict(fresh.x) == fresh.y).mean()
-    assert right > 0.75
-    assert abs(scores.max(axis=1).mean() - right) < 0.06  # at temperature 1 it is too sure by 0.09
-
-
-@pytest.mark.slow
-def test_networks_vote_the_same_however_they_are_dealt_out(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glyph, "RECIPE", replace(glyph.RECIPE, steps=3))
-    task = replace(TASK, teachers=3)
-    whole = glyph.ask_networks(task, range(3))
-    parts = glyph.ask_networks(task, range(1)) + glyph.ask_networks(task, range(1, 3))
-    assert (whole.counts == parts.counts).all()
-    assert whole.right == parts.right == whole.counts[np.arange(TASK.pool), task.public().y].sum()
-    monkeypatch.setattr(glyph, "QUICK_NETWORKS", task)
-    kept = glyph.obtain_glyph(STUDIES[NETWORKS], machine, quick=True)
-    assert (kept.votes.counts == whole.counts).all()
-
-
-@pytest.mark.slow
-def test_networks_learn_alone_and_from_all_records() -> None:
-    task = replace(TASK, teachers=2, records=300, test=300)
-    assert glyph.ask_networks(task, range(1)).right / task.pool > 0.6  # of twelve classes, 9 % labeled wrongly
-    assert glyph.networks_baseline(task, seed=0, quick=True) > 0.6
 
 
 @pytest.mark.slow
@@ -244,22 +132,6 @@ def test_every_forest_sees_its_own_shard_and_is_trained_once(machine: Machine, m
     assert students.obtain(CENSUS, machine, quick=True).plurality_accuracy < 0.3
 
 
-def test_the_student_of_the_census_names_as_many_as_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(datasets.LOADERS, "adult", lambda _: TABLE)
-    x, y = rows(100, 1)
-    recorded = Recorded("adult", Votes.of_counts([[5, 0]] * 60), x[:60], y[:60], x[60:], y[60:], 0.9, 0.0)
-    labels = y[:40].copy()
-    labels[::2] = ABSTAIN
-    student = students.student_of(recorded, labels, seed=3, quick=True)
-    how = {"n_estimators": 10, "learning_rate": 0.05, "max_depth": 2, "subsample": 0.7, "random_state": 3}
-    boosted = GradientBoostingClassifier(**how).fit(x[1:40:2], y[1:40:2])
-    scores = boosted.predict_proba(x[:60])[:, 1]
-    richest = scores > np.quantile(scores, 1.0 - random_forests.RICH_SHARE)
-    assert richest.mean() <= random_forests.RICH_SHARE
-    assert student.predict(x[:60]).tolist() == richest.tolist()
-    assert random_forests.adult_baseline(recorded, seed=3, quick=True) > 0.75
-
-
 @pytest.mark.slow
 def test_dpsgd_spends_its_budget_and_hardly_more_noise(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     budget = PrivacyParams(8, 1e-5)
@@ -325,16 +197,6 @@ def test_training_learns_and_its_noise_is_the_recipe_s() -> None:
     nothing = np.zeros((400, 500), dtype=np.float32)
     noisy = dpsgd.train_linear(nothing, y, 2, PrivateSGD(2.0, 9, 0.25, noise=5.0, clip=3.0), np.random.default_rng(0))
     assert noisy.std() == pytest.approx(2.0 / 100 * 15.0 * 3.0, rel=0.15)  # of 1,000 weights: 2 % is a deviation
-
-
-def test_scales_look_at_nothing_else() -> None:
-    rng = np.random.default_rng(2)
-    x, pool = (rng.random((4, 81, 7, 7), dtype=np.float32) for _ in range(2))
-    by_pool = partial(dpsgd.scaled_by_pool, pool=pool)
-    for scaled in (dpsgd.scaled_by_groups, by_pool):
-        assert scaled(x)[0] == pytest.approx(scaled(x[:1])[0], abs=1e-5)
-    assert dpsgd.scaled_by_groups(x).reshape(4, 27, -1).std(axis=2) == pytest.approx(np.ones((4, 27)), rel=1e-3)
-    assert by_pool(pool).mean(axis=(0, 2, 3)) == pytest.approx(np.zeros(81), abs=1e-4)
 
 
 def npy(array: np.ndarray) -> bytes:

@@ -1,8 +1,6 @@
 """The scaling experiment: what it reports is what it measured."""
 
-import pytest
-
-from experiments.scaling import Case, measure, measure_apart
+from experiments.scaling import Case, measure
 
 
 def test_a_case_is_measured() -> None:
@@ -11,11 +9,3 @@ def test_a_case_is_measured() -> None:
     assert 0 < item.rows_used < 1000
     assert item.relative_gap < 1e-9
     assert item.over_floor > 1.0
-
-
-@pytest.mark.slow
-def test_a_case_is_measured_in_a_process_of_its_own() -> None:
-    apart = measure_apart(Case(11, 3, "0", "monotone", "production", "numpy"), 60.0)
-    here = measure(Case(11, 3, "0", "monotone", "production"), 60.0)
-    assert (apart.loops, here.loops) == ("numpy", "compiled")
-    assert (apart.expected_error, apart.bound, apart.rounds) == (here.expected_error, here.bound, here.rounds)

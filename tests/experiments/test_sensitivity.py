@@ -1,7 +1,6 @@
 """The reproduction of [S]: its functions against definitions, its files, and its command line."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,13 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.random_dp.sample_size import sample_size
-from experiments.sensitivity.curves import effort_bounds, index_share
+from experiments.sensitivity.curves import effort_bounds
 from experiments.sensitivity.kde import PEAK, density, mixture
 from experiments.sensitivity.mean import figure9
-from experiments.sensitivity.page import read_figure
 from experiments.sensitivity.svm import C, error_of, support_vector_machine, two_classes
-
-DATA = Path(__file__).parents[2] / "docs" / "reproduction" / "sensitivity"
 
 
 def objective(parameters: np.ndarray, features: np.ndarray, labels: np.ndarray) -> float:
@@ -48,12 +44,6 @@ def test_the_rate_is_theta_with_constant_one_half() -> None:
     assert ratios[0] > ratios[1] > ratios[2] > 0.5
 
 
-def test_shares_of_the_order_statistics() -> None:
-    assert index_share(100, 0.1) is None
-    assert index_share(100, 0.16) == 1.0
-    assert index_share(100, 0.5) == sample_size(gamma=0.5, m=100).k / 100 < 0.7
-
-
 def test_the_density_integrates_to_one_and_one_record_moves_it_by_at_most_the_peak() -> None:
     data = mixture(np.random.default_rng(0), 200)
     grid = np.linspace(-2, 3, 5001)
@@ -62,12 +52,6 @@ def test_the_density_integrates_to_one_and_one_record_moves_it_by_at_most_the_pe
     moved = data.copy()
     moved[0] = 5.0
     assert np.max(np.abs(density(data, grid) - density(moved, grid))) <= PEAK / 200 + 1e-12
-
-
-def test_the_published_page_is_of_full_runs() -> None:
-    found = [read_figure(path) for path in sorted(DATA.glob("figure*.json"))]
-    assert [data.figure for data in found] == [2, 3, 4, 5, 6, 7, 9]
-    assert not any(data.quick for data in found)
 
 
 def test_the_sampled_sensitivity_on_the_cube_lies_between_its_quantile_and_the_global_one() -> None:

@@ -2,7 +2,6 @@
 
 import json
 from math import comb
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from darrm import priors
 from experiments.pages import claims_on
 from experiments.simulations import curves, page
-
-DOCS = Path(__file__).parents[2] / "docs/reproduction/simulations"
 
 
 @pytest.fixture(scope="module", autouse=True)
