@@ -156,7 +156,7 @@ def attacked(draws: int) -> Iterator[Row]:
     """Attack the table of every problem."""
     for number, (name, problem) in enumerate(PROBLEMS.items()):
         found = attack(Release(optimize_table(problem)), draws, rng=np.random.default_rng([SEED, number]))
-        numbers = {"claimed_epsilon": found.bounds[0].claimed, "claimed_delta": found.bounds[0].at}
+        numbers = {"claimed_epsilon": found.bounds[0].claimed, "claimed_delta": found.bounds[0].delta}
         yield {"name": name, **found.to_json(), **numbers}
 
 
