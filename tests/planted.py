@@ -218,8 +218,8 @@ PLANTS = (
     ),
     plant(
         "moves near 1 take the place of those near 0",
-        "law(self.moved_ones_prime, self.moved_zeros_prime, self.zeros)",
-        "law(self.moved_zeros_prime, self.moved_ones_prime, self.zeros)",
+        "= self.zeros, self.moved_ones_prime, self.moved_zeros_prime",
+        "= self.zeros, self.moved_zeros_prime, self.moved_ones_prime",
         "tests/majority/test_full_set.py",
     ),
     plant(
