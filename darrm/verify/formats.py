@@ -359,7 +359,7 @@ def read_sampling(data: Json) -> Sampling:
 _VOTERS = {"K": _COUNT, "each": _each, "own?": [_kind], "overlap?": _COUNT, "models?": {True},
            "sampled?": read_sampling}  # fmt: skip
 _VERSION = {"format": str, "version": range(1, 2)}
-_CERTIFICATE = {"worst_cost": float, "budget": float, "rows": range(10**15), "method": object, "scale": _share}
+_CERTIFICATE = {"worst_cost": float, "budget": float, "rows": range(10**40), "method": object, "scale": _share}
 _OPTIMALITY = {"prior": read_texts, "value": float, "bound": float, "status": str, "multipliers": object}
 _OPTIMALITY_OF_GAMMA = {
     **_OPTIMALITY,

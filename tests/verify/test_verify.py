@@ -245,9 +245,22 @@ def test_honest_tables_of_every_kind_pass(tmp_path: Path, name: str) -> None:
     read, verdicts = judge_file((tmp_path / "table.json").read_bytes())
     assert read is not None
     assert false_claims(verdicts) == ""
+    assert [one.verdict for one in verdicts if one.claim.startswith("one label is")] == [PROVED]
     ledger = PrivacyLedger.create(tmp_path / "ledger.sqlite", PrivacyParams(9, "1e-2"), composition="adaptive")
     ledger.debit(Release(table).privacy_cost(1))
     assert false_claims(judge_ledger(audit_of(tmp_path / "ledger.sqlite", table))) == ""
+
+
+@pytest.mark.slow
+def test_a_thousand_voters_are_decided() -> None:
+    table = certify(allowed(1001, "2"), NoiseFunction(1001, np.linspace(0.0, 0.02, 501)))
+    (label,) = [one for one in judge_file(json.dumps(table.to_json()).encode())[1] if "one label is" in one.claim]
+    assert label.verdict == PROVED
+
+
+def test_a_proof_may_cover_any_number_of_rows(trio: Trio) -> None:
+    found = judge_file(rewritten(trio, lambda data: data["certificate"].update(rows=10**18)))
+    assert false_claims(found[1]) == ""
 
 
 def test_other_tables_may_have_paid_from_the_same_ledger(tmp_path: Path) -> None:
