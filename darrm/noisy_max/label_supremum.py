@@ -36,8 +36,7 @@ Tests compare blocks with all their points, and suprema with small electorates (
 """
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import ClassVar
 
 import numpy as np
@@ -293,23 +292,19 @@ def estimate(laws: TwoClasses, measure: Measure, *, every: int = 1) -> Array:
         return np.array([np.nanmax(one) for one in values])
 
 
-@dataclass(frozen=True)
-class _Table:
-    logs: tuple[Array, Array, Array]  # of the probabilities after the move
-    losses: tuple[Array, Array, Array]
-
-
-def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> _Table:
+def _table(laws: TwoClasses, i: Integers, j: Integers, z: int) -> tuple[tuple[Array, Array], ...]:
+    """Compute the log-probabilities after the move, and the losses, of a, b and other: (n,) each."""
     p_a, q_a, p_b, q_b = laws.moved(i, j, z)
     i, j = np.minimum(i, laws.left), np.minimum(j, laws.left)
     below_i, below_j = laws.log_G(-i), laws.log_G(-j - 2)
     other = laws.log_G(-i - 1) - below_i + laws.log_G(-j - 1) - below_j
-    return _Table((q_a, q_b, below_i + below_j), (p_a - q_a, p_b - q_b, other))
+    return (q_a, p_a - q_a), (q_b, p_b - q_b), (below_i + below_j, other)
 
 
-def _values(table: _Table, measure: Measure, index: int, at: Integers | slice = slice(None)) -> Array:
-    pairs = zip(table.logs, table.losses, strict=True)
-    return np.asarray(sum(_added(measure, index, log[at], loss[at]) for log, loss in pairs))
+def _values(
+    table: tuple[tuple[Array, Array], ...], measure: Measure, index: int, at: Integers | slice = slice(None)
+) -> Array:
+    return np.asarray(sum(_added(measure, index, log[at], loss[at]) for log, loss in table))
 
 
 def _added(measure: Measure, index: int, log_after: Array, losses: Array) -> Array:
@@ -323,40 +318,31 @@ def _added(measure: Measure, index: int, log_after: Array, losses: Array) -> Arr
     return np.asarray(added)
 
 
-@dataclass(frozen=True)
 class _Blocks:
-    """The corners of blocks of places: losses of a and b fall from `high` to `low`."""
+    """Blocks of places by their first ones, shape (2, n), their numbers of i and j, and both z.
 
-    low: _Table
-    high: _Table
-    other_log: Array  # of the largest probability after the move in each block
-    farther: float  # the most that losses of a and b exceed those at the corners
-    margin: float
-    single: bool  # each is one (i, j): its corners are its points
+    Losses of a and b fall from the corner `high` to the corner `low`, and exceed them by at most ``farther``.
+    """
 
-    @classmethod
-    def of(cls, laws: TwoClasses, places: Integers, sides: tuple[int, int], farther: float) -> "_Blocks":
-        """Compute the corners of blocks from their first places, shape (2, n), their numbers of i and j, and both z."""
+    def __init__(self, laws: TwoClasses, places: Integers, sides: tuple[int, int], farther: float) -> None:
         i, j = places
-        low = _table(laws, i + sides[0] - 1, j, 0)
-        high = _table(laws, i, j + sides[1] - 1, 1)
-        margin = 4.0 * laws.rounding
-        return cls(low, high, _other_log(laws, i, j), farther + margin, margin, single=sides == (1, 1))
+        self.low, self._margin = _table(laws, i + sides[0] - 1, j, 0), 4.0 * laws.rounding
+        high, self._farther = _table(laws, i, j + sides[1] - 1, 1), farther + self._margin
+        self._other = laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2)
+        # the corners of a single (i, j) are its points
+        self._corners = [(self.low, self.low), (high, high)] if sides == (1, 1) else [(self.low, high)]
 
     def bounds(self, measure: Measure, index: int, at: Integers) -> Array:
         """Bound Σ q·φ(L) in some of the blocks; ∞ if unknown."""
-        if self.single:
-            return np.maximum(*(self._between(table, table, measure, index, at) for table in (self.low, self.high)))
-        return self._between(self.low, self.high, measure, index, at)
-
-    def _between(self, low: _Table, high: _Table, measure: Measure, index: int, at: Integers) -> Array:
-        margin = self.margin
-        a = _added(measure, index, low.logs[0][at], high.losses[0][at] + self.farther)
-        b = _added(measure, index, high.logs[1][at], low.losses[1][at] - self.farther)
-        least = _added(measure, index, self.other_log[at], low.losses[2][at] - margin)
-        most = _added(measure, index, self.other_log[at], high.losses[2][at] + margin)
-        bound = (a + b + np.maximum(least, most)) * (1.0 + margin)
-        return np.where(np.isnan(bound), np.inf, bound)
+        bounds = []
+        for low, high in self._corners:
+            a = _added(measure, index, low[0][0][at], high[0][1][at] + self._farther)
+            b = _added(measure, index, high[1][0][at], low[1][1][at] - self._farther)
+            least = _added(measure, index, self._other[at], low[2][1][at] - self._margin)
+            most = _added(measure, index, self._other[at], high[2][1][at] + self._margin)
+            bound = (a + b + np.maximum(least, most)) * (1.0 + self._margin)
+            bounds.append(np.where(np.isnan(bound), np.inf, bound))
+        return reduce(np.maximum, bounds)
 
 
 def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int, int], *, far: bool) -> Array:
@@ -376,7 +362,7 @@ def _branched(laws: TwoClasses, measure: Measure, best: Array, leads: tuple[int,
             inside &= np.minimum(i, j) < laws.near
         places, active = places[:, inside], active[:, inside]
         i, j = places
-        blocks = _Blocks.of(laws, places, (side, 1 if far else side), farther)
+        blocks = _Blocks(laws, places, (side, 1 if far else side), farther)
         left = _finish_blocks(blocks, measure, active, best, bound)
         for index in np.argsort(-active.sum(axis=1)):  # too many blocks: those with the most keep their bound
             if _affordable(laws, measure, i - j, np.any(active, axis=0)):
@@ -420,10 +406,6 @@ def _farther(laws: TwoClasses) -> float:
     return float(-np.log1p(-np.exp(laws.log_masses(-near) - laws.log_F(near)))[0])
 
 
-def _other_log(laws: TwoClasses, i: Integers, j: Integers) -> Array:
-    return np.asarray(laws.log_G(-np.minimum(i, laws.left)) + laws.log_G(-np.minimum(j, laws.left) - 2))
-
-
 def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
     """Bound the supremum for one class against a threshold, if its count grows or falls by one: blocks of a line."""
     step = max(1, int(laws.noise.deviation / 128.0))
@@ -437,13 +419,13 @@ def _one_bit(laws: TwoClasses, measure: Measure) -> Array:
     def loses(i: Integers) -> Array:
         return laws.log_G(-i - 1) - laws.log_G(-i)
 
+    logs = np.array([laws.log_F(last - 1), laws.log_G(-first), laws.log_F(last + 1), laws.log_G(-first - 2)])
+    losses = np.array([wins(first), loses(last), -wins(first + 1), -loses(last + 1)])
+    losses += np.array([margin, -margin, -margin, margin])[:, None]
     bits = np.zeros(measure.size)
     for index in range(measure.size):
-        falls = _added(measure, index, laws.log_F(last - 1), wins(first) + margin)
-        falls += _added(measure, index, laws.log_G(-first), loses(last) - margin)
-        grows = _added(measure, index, laws.log_F(last + 1), -wins(first + 1) - margin)
-        grows += _added(measure, index, laws.log_G(-first - 2), -loses(last + 1) + margin)
-        bits[index] = np.maximum(np.max(falls), np.max(grows)) * (1.0 + margin)
+        wins_before, loses_before, wins_after, loses_after = _added(measure, index, logs, losses)
+        bits[index] = np.max([wins_before + loses_before, wins_after + loses_after]) * (1.0 + margin)
     return np.where(np.isnan(bits), np.inf, bits)
 
 

@@ -150,7 +150,7 @@ def test_a_block_is_bounded_by_its_corners(noise: IntegerNoise, measure: Renyi |
     every = np.arange(places.shape[1])
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for side, index in product((1, 2), range(measure.size)):
-            blocks, largest = _Blocks.of(laws, places, (side, side), 0.0), np.zeros(every.size)
+            blocks, largest = _Blocks(laws, places, (side, side), 0.0), np.zeros(every.size)
             for di, dj, z in product(range(side), range(side), range(2)):
                 inside = _values(_table(laws, places[0] + di, places[1] + dj, z), measure, index)
                 largest = np.maximum(largest, inside)
