@@ -4,7 +4,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm.noisy_max.label_cost import label_curve, label_profile, threshold_curve
 from darrm.noisy_max.mechanisms import AsymmetricMax, GNMax, LNMax, NoisyMax
 from darrm.numerics.integer_noise import AsymmetricNoise, DiscreteGaussian, DiscreteLaplace
 from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax, NoisyCheck
@@ -108,19 +107,6 @@ def test_continuous_noise_costs_what_the_paper_says() -> None:
     confident = ConfidentGNMax(200, 150.0, 40.0, "continuous")
     assert np.allclose(confident.guarantee.values, orders / (2 * 150**2) + orders / 1600)
     assert InteractiveGNMax(200, 150.0, 40.0, 0.9, "continuous").guarantee == confident.guarantee
-
-
-@pytest.mark.slow
-def test_discrete_noise_is_charged_for_the_label() -> None:
-    label = GNMax(40.0).privacy_cost(7)
-    assert label.renyi == label_curve(DiscreteGaussian(40.0)) == GNMax(40.0).guarantee
-    assert label.profile == label_profile(DiscreteGaussian(40.0))
-    assert (label.count, label.reached) == (7, 1)
-    check = NoisyCheck(200, 150.0).guarantee
-    assert check == threshold_curve(DiscreteGaussian(150.0))
-    assert ConfidentGNMax(200, 150.0, 40.0).guarantee == check + GNMax(40.0).guarantee
-    assert LNMax(0.3).privacy_cost().renyi == label_curve(DiscreteLaplace(0.3))
-    assert LNMax(0.3).privacy_cost().guarantee == PrivacyParams(0.6)
 
 
 def test_a_person_who_moves_more_votes_costs_more() -> None:

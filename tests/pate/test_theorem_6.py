@@ -138,18 +138,6 @@ def test_cost_rises_with_q_up_to_q0_and_is_flat_beyond(sigma: float, order: floa
     assert np.all(above == shape.ceiling)
 
 
-@given(st.lists(st.integers(0, 300), min_size=2, max_size=8), st.integers(0, 100), st.randoms(use_true_random=False))
-def test_q_depends_on_gaps_only(row: list[int], lift: int, random: object) -> None:
-    row[0] += 1
-    shuffled = list(row)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    lifted = [count + lift for count in row]
-    for noise in ("continuous", "discrete"):
-        first = log_q([row], 40.0, noise=noise)[0]
-        assert log_q([shuffled], 40.0, noise=noise)[0] == pytest.approx(first, rel=1e-12)
-        assert log_q([lifted], 40.0, noise=noise)[0] == pytest.approx(first, rel=1e-12)
-
-
 def test_no_bound_below_zero_and_none_above_proposition_8() -> None:
     logs = np.linspace(-3000.0, 0.0, 501)
     found = gaussian_renyi(logs, 20.0, ORDERS)
