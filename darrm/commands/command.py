@@ -13,7 +13,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version as distribution_version
 from typing import Any
 
 import click
@@ -24,6 +23,7 @@ from darrm.privacy import exact_number
 WIDTH = 80
 _SETTINGS = {"terminal_width": WIDTH, "max_content_width": WIDTH}
 _OTHER = "Other options"
+VERSION = {"message": "%(prog)s %(version)s", "help": "version"}
 PAIR = "EPS,DELTA"  # the metavar of options that take (ε, δ) as one word or as two
 
 
@@ -71,12 +71,10 @@ class _Helpful(click.Command):
     examples: str = ""
 
     def _add_help(self) -> None:
-        self.params += [
-            Option(["--help", "-h"], is_flag=True, is_eager=True, expose_value=False, callback=_show_help, help="help"),
-            Option(
-                ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="version"
-            ),
-        ]
+        # click's own help would write UTF-8 to any output
+        options = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_help, "help": "help"}
+        self.params.append(Option(["--help", "-h"], **options))
+        click.version_option(None, "--version", package_name="darrm", prog_name="darrm", cls=Option, **VERSION)(self)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments, then the options that matter first, then a section each."""
@@ -272,10 +270,4 @@ def _is_number(word: str) -> bool:
 def _show_help(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         sys.stdout.write(harmless(ctx.get_help()) + "\n")
-        ctx.exit()
-
-
-def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        sys.stdout.write(f"darrm {distribution_version('darrm')}\n")
         ctx.exit()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -54,6 +53,11 @@ examples:
 
 darrm release releases labels from the file of --output."""
 
+PUBLIC = "as --prior, and plan runs that a private test releases if the votes are like these public ones"
+OBJECTIVE = "error: the expected error of two classes, as in the paper (default accuracy)"
+FIND = "with --accuracy: the most queries (default), the fewest voters, or the smallest total ε"
+search = partial(option, section=SEARCH)
+
 
 @command(
     "plan",
@@ -64,41 +68,12 @@ darrm release releases labels from the file of --output."""
 )
 @workload_options()
 @prior_option(default="none: minimax regret over low, medium and high consensus")
-@option(
-    "--votes-look-like",
-    metavar="FILE|PRIOR",
-    section=WHO,
-    help="as --prior, and plan runs that a private test releases if the votes are like these public ones",
-)
-@option(
-    "--mechanism",
-    "slug",
-    aliases=["--family"],
-    metavar="SLUG",
-    section=SEARCH,
-    help="plan with one mechanism only, like permute-and-flip",
-)
-@option(
-    "--objective",
-    type=click.Choice(["accuracy", "error"]),
-    default="accuracy",
-    section=SEARCH,
-    help="error: the expected error of two classes, as in the paper (default accuracy)",
-)
-@option(
-    "--accuracy",
-    type=Real(),
-    metavar="P",
-    section=SEARCH,
-    help="find the queries (or --find) for this accuracy, and plan them",
-)
-@option(
-    "--find",
-    type=click.Choice(list(planner.QUANTITIES)),
-    section=SEARCH,
-    help="with --accuracy: the most queries (default), the fewest voters, or the smallest total ε",
-)
-@option("--sweep", type=EXACTS, metavar="EPS,EPS,…", section=SEARCH, help="plan at each of these total ε, side by side")
+@option("--votes-look-like", metavar="FILE|PRIOR", section=WHO, help=PUBLIC)
+@search("--mechanism", "slug", aliases=["--family"], metavar="SLUG", help="plan with one only, like permute-and-flip")
+@search("--objective", type=click.Choice(["accuracy", "error"]), default="accuracy", help=OBJECTIVE)
+@search("--accuracy", type=Real(), metavar="P", help="find the queries (or --find) for this accuracy, and plan them")
+@search("--find", type=click.Choice(list(planner.QUANTITIES)), help=FIND)
+@search("--sweep", type=EXACTS, metavar="EPS,EPS,…", help="plan at each of these total ε, side by side")
 @option("--csv", type=FILE, metavar="FILE", section=OUTPUT, help="write the table with all digits")
 @time_limit_option("stop the search with the best so far (default inf)")
 @output_options(
@@ -131,19 +106,22 @@ def plan(
     mechanisms = None if slug is None else [named(slug)]
     if votes_look_like is not None and mechanisms is None:
         mechanisms = [*TESTED, *MECHANISMS]
-    asked: dict[str, Any] = {"prior": belief, "mechanisms": mechanisms, "objective": objective}
-    asked |= {"complete": output.everything, "stoppable": True}
     affordable = ""
     with output.status_line() as line, interrupted_after(time_limit):
         if accuracy is not None:
             what = find or "queries"
             workload = planner.affordable(workload, accuracy, what, prior=belief, report=line.show, stoppable=True)
             affordable = affordable_text(workload, accuracy, what)
-        made: Plan | Sweep
-        if sweep is not None:
-            made = planner.sweep(workload, sweep, report=line.show, **asked)
-        else:
-            made = planner.plan(workload, report=line.show, **asked)
+        run = planner.plan if sweep is None else partial(planner.sweep, epsilons=sweep)
+        made: Plan | Sweep = run(
+            workload,
+            prior=belief,
+            mechanisms=mechanisms,
+            objective=objective,
+            complete=output.everything,
+            report=line.show,
+            stoppable=True,
+        )
     if isinstance(made, Plan) and output.path is not None:
         made.save(output.path)
     if csv is not None:
