@@ -72,8 +72,9 @@ class _Helpful(click.Command):
 
     def _add_help(self) -> None:
         # click's own help would write UTF-8 to any output
-        options = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_help, "help": "help"}
-        self.params.append(Option(["--help", "-h"], **options))
+        self.params.append(
+            Option(["--help", "-h"], is_flag=True, is_eager=True, expose_value=False, callback=_show_help, help="help")
+        )
         click.version_option(None, "--version", package_name="darrm", prog_name="darrm", cls=Option, **VERSION)(self)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
