@@ -322,7 +322,7 @@ ledger = PrivacyLedger(sys.argv[1])
 """
 
 
-def run_python(script: str, path: Path) -> str:
+def run_python(script: str, path: Path | str) -> str:
     """What a process prints that runs the script with the ledger at a path."""
     whole = PRELUDE + textwrap.dedent(script)
     done = subprocess.run([sys.executable, "-c", whole, str(path)], capture_output=True, text=True, check=False)
@@ -331,8 +331,8 @@ def run_python(script: str, path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
-    PrivacyLedger.create(path, BUDGET)
+def test_a_forked_child_shares_the_ledger_but_not_its_connection_or_memory(place: str) -> None:
+    PrivacyLedger.create(place, BUDGET)
     script = """
         own = PrivacyLedger.create(":memory:", PrivacyParams(1, "1e-3"))
         ledger.debit(query)
@@ -347,7 +347,7 @@ def test_a_forked_child_shares_files_but_not_memory(path: Path) -> None:
         ledger.debit(query)
         print(ledger.spent.queries)
     """
-    out = run_python(script, path)
+    out = run_python(script, place)
     assert "refused: ledger ':memory:': a ledger in memory belongs to the process that made it" in out
     assert out.split()[-1] == "3"
 

@@ -1,8 +1,6 @@
 """Ledgers in PostgreSQL: what only a server can do to one; the contract of both stores is in `test_ledger.py`."""
 
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,28 +142,6 @@ def test_both_stores_take_costs_of_any_length(place: str) -> None:
     assert [cost.count for cost in PrivacyLedger(place).costs().values()] == [2, 1]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE costs SET total = total - 1",
-        "UPDATE entries SET count = 1 WHERE id = 1",
-        "DELETE FROM entries WHERE id = 2",
-        "UPDATE budget SET epsilon = '30'",
-        "UPDATE costs SET cost = replace(cost, '0.1', '0.01')",
-        "UPDATE entries SET entry_hash = 'x' WHERE id = 2",
-    ],
-)
-def test_what_somebody_changed_is_refused(change: str, server: Server) -> None:
-    url = server.empty()
-    ledger = PrivacyLedger.create(url, BUDGET)
-    for _ in range(2):
-        ledger.debit(QUERY.repeated(2))
-    server.change(url, change)
-    for act in (lambda: PrivacyLedger(url), lambda: ledger.debit(QUERY)):
-        with pytest.raises(LedgerError, match="corrupted"):
-            act()
-
-
 def test_triggers_rules_and_hidden_rows_are_refused(server: Server) -> None:
     url = server.empty()
     ledger = PrivacyLedger.create(url, BUDGET)
@@ -268,28 +244,6 @@ def test_another_program_that_holds_or_writes_the_tables(server: Server) -> None
             other.commit()
             changed.put_cost(cost._replace(total=100))
     assert ledger.debit(QUERY) == 2
-
-
-@pytest.mark.slow
-def test_a_forked_child_leaves_its_parents_connection_alone(server: Server) -> None:
-    script = f"""
-        import os
-        from tests.ledger.test_postgres import QUERY
-        from darrm.ledger.ledger import PrivacyLedger
-        ledger = PrivacyLedger.create({server.empty()!r}, {BUDGET!r})
-        ledger.debit(QUERY)
-        child = os.fork()
-        if child == 0:
-            ledger.debit(QUERY)
-            os._exit(0)
-        os.waitpid(child, 0)
-        print(ledger.debit(QUERY))
-    """
-    prelude = "from darrm.privacy import PrivacyParams\n"
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + textwrap.dedent(script)], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "3\n", done.stderr
 
 
 def test_an_idle_connection_that_was_lost_is_made_again(server: Server) -> None:
@@ -474,28 +428,3 @@ def test_debits_while_the_server_is_killed_are_paid_once_or_not_at_all(own_serve
     assert set(paid) <= set(kept) <= {*paid, *unsure}  # none lost, and none unpaid
     assert paid
     assert refused
-
-
-@pytest.mark.slow
-def test_processes_with_one_budget_pay_for_what_it_admits_and_not_one_more(server: Server) -> None:
-    url = server.empty()
-    ledger = PrivacyLedger.create(url, PrivacyParams("0.01", "1e-3"))
-    script = f"""
-        from darrm.ledger.ledger import PrivacyLedger
-        from darrm.errors import BudgetExceededError
-        from darrm.loss.privacy_cost import PrivacyCost
-        from darrm.privacy import PrivacyParams
-        ledger, paid = PrivacyLedger({url!r}), 0
-        for _ in range(50):
-            try:
-                ledger.debit(PrivacyCost("small", guarantee=PrivacyParams("0", "1e-5")))
-                paid += 1
-            except BudgetExceededError:
-                pass
-        print(paid)
-    """
-    lines = [sys.executable, "-c", textwrap.dedent(script)]
-    started = [subprocess.Popen(lines, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    paid = [int(process.communicate()[0]) for process in started]
-    assert sum(paid) == len(ledger.entries()) == 100
-    assert ledger.spent.queries == 100
