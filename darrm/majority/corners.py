@@ -85,10 +85,10 @@ class Row(ABC):
 
         With q = 1 − p' the cost is E_p[g] + c·E_q[g], because g is odd about K/2.
         """
-        total = np.zeros(voters.K + 1)
+        total, parts = np.zeros(voters.K + 1), self.parts_of(voters)
         for weight, of_prime in ((1.0, False), (ratio, True)):
             start, law = 0, np.ones(1)
-            for part, corners in self.parts_of(voters):
+            for part, corners in parts:
                 ones, binomials = part.side(corners.hi, corners.delta, of_prime=of_prime)
                 start += ones
                 for n, p in binomials:

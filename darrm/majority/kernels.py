@@ -2,8 +2,20 @@
 
 numpy's are here. `darrm.majority.compiled` holds the same kernels for numba (``pip install 'darrm[compiled]'``), up to
 twenty times faster and 200 MB larger. Both make the same sums and products in the same order. So results agree to the
-bit, apart from the sign of a zero, and one error bound holds for both. Of a solve at K = 1,001 and Δ = 1e-5 numba's
-kernels take 3 of 10 processor seconds and numpy's 36 of 43: neither replaces the other.
+bit, apart from the sign of a zero, and one error bound holds for both.
+
+Neither replaces the other. Processor seconds of a solve, ε = 0.1 and the default prior, where *uncompiled* runs the
+source for numba as Python:
+
+====================== ===== ===== ====== ==========
+K, m, Δ                numpy numba choice uncompiled
+====================== ===== ===== ====== ==========
+11, 3, 1e-5             0.03   0.6   0.03       0.03
+101, 10, 1e-5            0.3   0.8    0.5
+201, 20, 1e-5            0.5   0.8    0.8        7.5
+201, 10, 1e-2            5.7   1.8    1.8      > 300
+1,001, 10, 1e-5         27.3   7.2    7.3
+====================== ===== ===== ====== ==========
 
 Numba caches compiled code on disk, and loading it takes 0.6 seconds. A process loads it after numpy has worked for that
 long, so it takes at most twice the time of the better choice.
