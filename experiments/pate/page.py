@@ -176,7 +176,7 @@ def _published(row: Row) -> Row:
     return {"name": row["name"], "holds": holds, "measured": measured}
 
 
-CLUSTER, OUTSIDE = "cluster.json", "outside.json"
+OUTSIDE = "outside.json"
 PARTS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23")  # of the publication of a round
 
 
@@ -192,7 +192,6 @@ def page(folder: Path) -> str:
         "outside": outside,
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
         "whole": _whole(mnist) if mnist is not None and mnist.get("in_one_go") else None,
-        "cluster": read_json(folder / CLUSTER) if (folder / CLUSTER).is_file() else None,
     }
     return filled("pate", facts, read_json(folder / "printed.json"))  # which needs no votes
 

@@ -1,13 +1,6 @@
-"""Seconds and memory of the commands, now and in an earlier version of the library.
+"""Seconds and memory of the commands: each run is a separate process, so its seconds include the imports.
 
-    python -m tests.load.commands --quick           # below a minute: the fast ones
-    python -m tests.load.commands                   # all of them, a few minutes
-    python -m tests.load.commands --before FOLDER   # and the same with an earlier version's working tree
-
-Writes OUTPUT/commands/commands.json, and OUTPUT/commands.md from the JSON.
-
-Every run is a separate process: its seconds include the imports. With --before the two versions take turns; without
-it, the stored numbers of the earlier version stay.
+python -m tests.load.commands --recompute   # a few minutes
 """
 
 import shlex
@@ -21,7 +14,7 @@ from pathlib import Path
 from darrm.commands.command_line import run
 from experiments import pages
 from experiments.pages import Row
-from tests.load.measuring import ROOT, Taken, measured
+from tests.load.measuring import Taken, measured
 
 NAME = "commands"
 RUNS = 5
@@ -53,54 +46,40 @@ COMMANDS = (
 )
 
 
-def run_once(typed: str, source: Path, folder: Path) -> Taken:
-    """Run a command of the library in ``source`` once, in a folder that holds the table t.json."""
+def run_once(typed: str, folder: Path) -> Taken:
+    """Run a command once, in a folder that holds the table t.json."""
     # byte code is kept, as in an installed library
     kept = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
-    return measured(*shlex.split(typed), checkout=source, folder=folder, variables=kept)
+    return measured(*shlex.split(typed), folder=folder, variables=kept)
 
 
-def measure(command: Command, folder: Path, before: Path | None, known: Row | None) -> Row:
-    """Run a command several times, in turns with the earlier version, after one run that fills caches."""
-    sources = [ROOT] if before is None else [ROOT, before]
+def measure(command: Command, folder: Path) -> Row:
+    """Run a command several times, after one run that fills caches."""
     if command.quick:  # the others need what these have filled
-        for source in sources:
-            run_once(command.typed, source, folder)
-    rounds: list[list[Taken]] = []
+        run_once(command.typed, folder)
+    runs: list[Taken] = []
     started = time.perf_counter()
-    while len(rounds) < RUNS and (not rounds or time.perf_counter() - started < LONGEST):
-        rounds.append([run_once(command.typed, source, folder) for source in sources])
-    now, *then = ({"runs": len(rounds), **asdict(Taken.median(taken))} for taken in zip(*rounds, strict=True))
-    return {"what": command.what, "typed": command.typed, "now": now, "before": then[0] if then else known}
+    while len(runs) < RUNS and (not runs or time.perf_counter() - started < LONGEST):
+        runs.append(run_once(command.typed, folder))
+    return {"what": command.what, "typed": command.typed, "runs": len(runs), **asdict(Taken.median(runs))}
 
 
 def page(commands: Sequence[Row]) -> str:
-    """Fill the page; the ratio is that of processor seconds before and now, or None."""
-    for row in commands:
-        row["times_less"] = row["before"] and row["before"]["cpu_seconds"] / row["now"]["cpu_seconds"]
+    """Fill the page."""
     return pages.filled(NAME, {"commands": commands, "table": TABLE})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = pages.command_line(NAME, __doc__, module="tests.load.commands", quick="only what takes seconds")
-    parser.add_argument("--before", type=Path, metavar="FOLDER", help="the working tree of an earlier version")
     options = parser.parse_args(arguments)
-    if options.before is not None and not (options.before / "darrm" / "__init__.py").is_file():
-        raise ValueError(f"--before {options.before}: no folder with a package darrm; make one with git worktree add")
-    before = None if options.before is None else options.before.resolve()
-    folder = pages.data_folder(options, NAME)
-    data = folder / "commands.json"
-    if not options.page:
-        earlier = {row["typed"]: row for row in (pages.read_json(data) if data.exists() else [])}
+
+    def measure_all() -> list[Row]:
         with tempfile.TemporaryDirectory() as work:
-            run_once(TABLE, ROOT, Path(work))
-            for command in COMMANDS:
-                if command.quick or not options.quick:
-                    known = earlier.get(command.typed, {}).get("before")
-                    earlier[command.typed] = measure(command, Path(work), before, known)
-                pages.write_json(data, [earlier[one.typed] for one in COMMANDS if one.typed in earlier])
-    return pages.finish(folder, page(pages.read_json(data)))
+            run_once(TABLE, Path(work))
+            return [measure(one, Path(work)) for one in COMMANDS if one.quick or not options.quick]
+
+    return pages.run_whole(options, f"{NAME}/{NAME}.json", measure_all, page)
 
 
 if __name__ == "__main__":

@@ -35,23 +35,17 @@ class Taken:
         return cls(*map(statistics.median, zip(*map(astuple, runs), strict=True)))
 
 
-def python(*words: str, folder: Path, checkout: Path = ROOT, variables: Mapping[str, str] | None = None) -> str:
-    """Run Python on one core with a checkout's modules, in a folder; return what it prints.
+def measured(*words: str, folder: Path, variables: Mapping[str, str] | None = None) -> Taken:
+    """Run Python on one core with this checkout's modules, in a folder, and measure it.
 
     Raises
     ------
     ValueError
         If it ends with another status than 0.
     """
-    environment = {**os.environ, "PYTHONPATH": str(checkout.absolute()), "OMP_NUM_THREADS": "1", **(variables or {})}
-    command = [sys.executable, *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(variables or {})}
+    command = [sys.executable, "-c", STARTER, *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(f"python {' '.join(words[2:])} ended with status {done.returncode}")
-    return done.stdout
-
-
-def measured(*words: str, folder: Path, checkout: Path = ROOT, variables: Mapping[str, str] | None = None) -> Taken:
-    """Run Python as `python` does and measure it."""
-    text = python("-c", STARTER, *words, checkout=checkout, folder=folder, variables=variables)
-    return Taken(*map(float, text.splitlines()[-1].split()))
+        raise ValueError(f"python {' '.join(words)} ended with status {done.returncode}")
+    return Taken(*map(float, done.stdout.splitlines()[-1].split()))

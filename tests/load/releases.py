@@ -1,27 +1,23 @@
 """A release of a million labels and more: seconds and memory of the command, nanoseconds of its parts.
 
-    python -m tests.load.releases --quick              # below a minute
-    python -m tests.load.releases                      # 10^7 queries as well; some minutes
-    python -m tests.load.releases --against CHECKOUT   # and another version, in turns
+    python -m tests.load.releases --recompute   # some minutes
 
-Writes OUTPUT/releases/releases.json, and OUTPUT/releases.md from the JSON. Every release is a process
+Every release is a process
 `python -m darrm.release`, from a file of votes to a file of labels, with a new ledger: the start of Python, the proof
 of the table, the account and the waiting for the disk are part of it.
 """
 
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +29,7 @@ from darrm.table.release import Release
 from darrm.votes import Votes
 from experiments import pages
 from experiments.pages import Row
-from tests.load.measuring import ROOT, Taken, measured, python
+from tests.load.measuring import Taken, measured
 
 NAME = "releases"
 K = 11
@@ -57,41 +53,25 @@ WORDS = ("no", "yes")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = pages.command_line(NAME, __doc__, module="tests.load.releases", quick="10^5 queries, below a minute")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another version, measured in turns")
-    parser.add_argument("--parts", action="store_true", help="only print what the parts of a release take, as JSON")
     options = parser.parse_args(arguments)
-    if options.parts:
-        click.echo(json.dumps(parts()))
-        return 0
 
     def measured_all() -> Row:
-        checkouts = {"this": ROOT} if options.against is None else {"this": ROOT, "before": options.against}
-        return {
-            "commits": {version: commit_of(checkout) for version, checkout in checkouts.items()},
-            "timings": measure(QUICK_CASES if options.quick else CASES, checkouts),
-            "nanoseconds": {version: parts_of(checkout) for version, checkout in checkouts.items()},
-        }
+        return {"timings": measure(QUICK_CASES if options.quick else CASES), "nanoseconds": parts()}
 
-    return pages.run_whole(options, f"{NAME}/releases.json", measured_all, page)
+    return pages.run_whole(options, f"{NAME}/{NAME}.json", measured_all, page)
 
 
-def measure(cases: Sequence[tuple[Any, ...]], checkouts: dict[str, Path]) -> list[Row]:
-    """Release every case by every version, in turns, and keep the medians."""
+def measure(cases: Sequence[tuple[Any, ...]]) -> list[Row]:
+    """Release every case several times, and keep the medians."""
     timings: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         table().table.save(folder / "table.json")
         for queries, votes, output in cases:
             write_votes(folder / votes, queries)
-            rounds: dict[str, list[Taken]] = {version: [] for version in checkouts}
-            for _ in range(1 if queries == LONGEST else ROUNDS):
-                for version, checkout in checkouts.items():
-                    rounds[version].append(release(folder, votes, output, checkout))
-            for version, taken in rounds.items():
-                middle = Taken.median(taken)
-                row = {"queries": queries, "votes": votes, "output": output, "version": version}
-                row |= {"seconds": middle.seconds, "cpu_seconds": middle.cpu_seconds}
-                timings.append(row | {"peak_megabytes": middle.megabytes})
+            rounds = range(1 if queries == LONGEST else ROUNDS)
+            taken = Taken.median([release(folder, votes, output) for _ in rounds])
+            timings.append({"queries": queries, "votes": votes, "output": output, **asdict(taken)})
             (folder / votes).unlink()
     return timings
 
@@ -120,26 +100,13 @@ def write_votes(path: Path, queries: int) -> None:
         np.save(path, votes.astype(np.int64) if path.stem == "int64" else votes)
 
 
-def release(folder: Path, votes: str, output: str, checkout: Path) -> Taken:
+def release(folder: Path, votes: str, output: str) -> Taken:
     """Run the command once."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         files = [str(folder / votes), "--table", str(folder / "table.json"), "--output", f"{name}/{output}"]
         words = [*files, "--ledger", f"{name}/ledger.sqlite", "--create-budget", BUDGET, "--quiet"]
         words += ["--classes", ",".join(WORDS)] if "words" in votes else []
-        # in the checkout: `-m` looks there first
-        return measured("-m", "darrm.release", *words, checkout=checkout, folder=checkout)
-
-
-def commit_of(checkout: Path) -> str:
-    """Return the commit of a checkout, shortened."""
-    command = ["git", "-C", str(checkout), "rev-parse", "--short=7", "HEAD"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    return found.stdout.strip()
-
-
-def parts_of(checkout: Path) -> dict[str, float]:
-    """Measure the parts of a release with a checkout's modules."""
-    return dict(json.loads(python(__file__, "--parts", checkout=checkout, folder=checkout)))
+        return measured("-m", "darrm.release", *words, folder=folder)
 
 
 def parts() -> dict[str, float]:
@@ -168,19 +135,8 @@ def nanoseconds(action: Callable[[], object]) -> float:
 
 
 def page(data: Row) -> str:
-    """Fill the page of the documentation; `earlier` has the numbers of the version before."""
-    rows = [dict(row) for row in data["timings"] if row["version"] == "this"]
-    before = {(row["queries"], row["votes"]): row for row in data["timings"] if row["version"] == "before"}
-    parts_taken: list[Row] = [{"name": name, "ns": taken} for name, taken in data["nanoseconds"]["this"].items()]
-    if before:
-        for row in rows:
-            row["earlier"] = before[row["queries"], row["votes"]]
-            row["times_less"] = row["earlier"]["cpu_seconds"] / row["cpu_seconds"]
-        for row in parts_taken:
-            row["earlier"] = data["nanoseconds"]["before"][row["name"]]
-            row["times_less"] = row["earlier"] / row["ns"]
-    facts = {"before": before, "voters": K, "rounds": ROUNDS, "longest": LONGEST}
-    return pages.filled(NAME, facts, {"timings": rows, "parts": parts_taken}, data)
+    """Fill the page."""
+    return pages.filled(NAME, {"voters": K, "rounds": ROUNDS, "longest": LONGEST}, data)
 
 
 if __name__ == "__main__":

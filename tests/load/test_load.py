@@ -13,7 +13,7 @@ from darrm.votes import Votes
 from experiments.pages import claims_on, read_json
 from tests.load import long_ledger, releases, scale
 from tests.load.commands import COMMANDS, run_once
-from tests.load.measuring import ROOT, Taken
+from tests.load.measuring import Taken
 from tests.load.simulation import Costs, Simulation
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -71,7 +71,7 @@ def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
         "-c 'import time\nwhile time.process_time() < 0.3: pass'",
         "-c 'x = bytearray(200 * 2**20)'",
     )
-    idle, busy, large = (run_once(command, ROOT, tmp_path) for command in typed)
+    idle, busy, large = (run_once(command, tmp_path) for command in typed)
     assert idle.seconds >= 0.3 <= busy.cpu_seconds
     assert idle.cpu_seconds < 0.3  # the clock of the process stands still while it sleeps
     assert large.megabytes >= 200.0 > idle.megabytes  # of a small one, whatever started it
@@ -79,7 +79,7 @@ def test_a_run_says_what_its_process_took(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_has_no_seconds(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ended with status 3"):
-        run_once("-c 'raise SystemExit(3)'", tmp_path, tmp_path)
+        run_once("-c 'raise SystemExit(3)'", tmp_path)
 
 
 def test_medians() -> None:
@@ -103,21 +103,7 @@ def test_a_release_that_fails_is_no_measurement(tmp_path: Path) -> None:
     releases.table().table.save(tmp_path / "table.json")
     (tmp_path / "digits.csv").write_text("0,1\n")
     with pytest.raises(ValueError, match=r"ended with status 2"):
-        releases.release(tmp_path, "digits.csv", "labels.csv", ROOT)
-
-
-@pytest.mark.slow
-def test_workers_of_a_cluster_give_the_votes_of_one_process(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("distributed")
-    from tests.load.cluster import main
-
-    assert main(["--quick", "--workers", "1", "--output", str(tmp_path)]) == 0
-    found = read_json(tmp_path / "pate" / "cluster.json")
-    assert found["same_votes"]
-    assert (found["teachers"], found["queries"], found["workers"]) == (200, 600, 1)
-    (before,), (after,) = found["worker_megabytes_before"], found["worker_megabytes"]
-    assert 50 < before <= after
+        releases.release(tmp_path, "digits.csv", "labels.csv")
 
 
 def test_a_billion_labels_a_day_are_claimed_where_the_simulation_reaches_them() -> None:
