@@ -30,7 +30,6 @@ All arithmetic is on logarithms, for probabilities from 1e-300 to 1 − 1e-16.
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +45,6 @@ _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e11  # votes: σ² and its inverse stay
 MOST_SUMMED = 2**20  # values of a discrete Gaussian in a table; beyond, the bound is within 1e-9
 # log_ndtr and the rounding of its argument err by less than 2^-48 of |log|; the tests compare with fifty digits
 _RELATIVE_ROUNDING = 2.0**-46
-LogTails = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # gaps to log Pr[D ≥ g], elementwise
 
 
 def check_noise(sigma: float, noise: str) -> None:
@@ -109,9 +107,9 @@ def discrete_gaussian_log_survival(points: NDArray[np.int64], sigma: float) -> N
     return np.asarray(log_above(log_masses_of(DiscreteGaussian(sigma), -last, last))[last + points])
 
 
-def sum_of_tails(gaps: NDArray[np.int64], log_tails: LogTails) -> NDArray[np.float64]:
-    """Compute log Σ_i Pr[D ≥ gap_i] along the last axis, at most 0; a gap of −1 marks the winner."""
-    logs = np.where(gaps < 0, -np.inf, log_tails(np.maximum(gaps, 0)))
+def sum_of_tails(gaps: NDArray[np.int64], log_tails: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute log Σ_i Pr[D ≥ gap_i] along the last axis, at most 0, without the winner, whose gap is −1."""
+    logs = np.where(gaps < 0, -np.inf, log_tails)
     largest = logs.max(axis=-1)
     logs -= largest[..., np.newaxis]
     np.exp(logs, out=logs)

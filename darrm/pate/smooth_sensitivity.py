@@ -126,7 +126,7 @@ class CostShape:
 
     def log_q(self, gaps: NDArray[np.int64]) -> Array:
         """Bound log q by the gaps to the plurality class, −1 for that class: (n, C) → (n,)."""
-        return sum_of_tails(gaps, lambda apart: gaussian_log_tails(apart, self.sigma, self.noise))
+        return sum_of_tails(gaps, gaussian_log_tails(np.maximum(gaps, 0), self.sigma, self.noise))
 
     def smallest_log_q(self, voters: int) -> float:
         """Compute log q of full agreement."""

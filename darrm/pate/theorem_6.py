@@ -55,7 +55,8 @@ def log_q(histograms: ArrayLike, sigma: float, *, noise: str = "continuous") -> 
     """
     counts = counts_of(histograms)
     check_noise(sigma, noise)
-    return sum_of_tails(winner_gaps(counts), lambda gaps: gaussian_log_tails(gaps, sigma, noise))
+    gaps = winner_gaps(counts)
+    return sum_of_tails(gaps, gaussian_log_tails(np.maximum(gaps, 0), sigma, noise))
 
 
 def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuous") -> Array:
@@ -64,8 +65,8 @@ def laplace_log_q(histograms: ArrayLike, gamma: float, *, noise: str = "continuo
     >>> laplace_log_q([[250, 0]], gamma=0.05).round(4).tolist()
     [-11.2121]
     """
-    counts = counts_of(histograms)
-    return sum_of_tails(winner_gaps(counts), lambda gaps: laplace_log_tails(gaps, gamma, noise))
+    gaps = winner_gaps(counts_of(histograms))
+    return sum_of_tails(gaps, laplace_log_tails(np.maximum(gaps, 0), gamma, noise))
 
 
 def gaussian_renyi(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Array:
