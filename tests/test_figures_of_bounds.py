@@ -36,7 +36,7 @@ NO_BOUND |= {
     "privacy.py",
     "verify/numbers.py",
 }
-NO_BOUND |= {"majority/certify.py", "open_set/open_rows.py", "plurality/proof.py", "pate/report.py"}
+NO_BOUND |= {"majority/certify.py", "open_set/open_rows.py", "plurality/proof.py"}
 
 
 def figures(pattern: str, text: str) -> list[float]:

@@ -246,10 +246,11 @@ class Analysis:
             order = f"at order {row['order_exact']:g} (both directions)"
             figures["epsilon, exact"] = f"{at_most(row['epsilon_exact'])}  {order}"
             figures["  one direction"] = at_most(row["epsilon_exact_one_direction"])
+        printed = row["epsilon_as_printed"]
         order_6, order_printed = (f"at order {row[name]:g}" for name in ("order_theorem_6", "order_as_printed"))
         figures |= {
             "epsilon, Theorem 6": f"{at_most(row['epsilon_theorem_6'])}  {order_6} (one direction)",
-            "as printed in [P]": f"{row['epsilon_as_printed']:.4f}  {order_printed} (Theorems 6 and 5)",
+            "as printed in [P]": f"{printed:.4f}  {order_printed} (Theorems 6 and 5)",
             "share of the check": f"{row['check_share']:.1%}",
             "data-independent": f"{at_most(row['data_independent_epsilon'])}  for as many answers ({self.conversion})",
             "worst case": f"{at_most(row['worst_case_epsilon'])}  if every query is answered; public",

@@ -139,6 +139,19 @@ def test_a_mark_is_above_all_that_one_vote_makes_of_the_mark_of_a_vote_before() 
     assert np.all(later >= moved[: later.size] * (1.0 + 5e-10))  # what is rounded is on the safe side
 
 
+def test_equal_answers_move_the_mark_by_one_vote_and_unequal_ones_no_farther() -> None:
+    scale = VoteScale(GaussianMislabelBound(40.0, 16.0), answers=20)
+    places, values = scale.bound.after_one_vote
+    for mark in (5, 40, 200):
+        total = scale.cost_at(mark)
+        moved = 20 * float(np.interp(total / 20, places, values))
+        assert scale.mark_of(moved * (1.0 - 1e-9)) - mark == MARKS_A_VOTE
+        for share in (0.3, 0.9):
+            parts = total * share / 10, total * (1.0 - share) / 10
+            unequal = sum(10 * float(np.interp(part, places, values)) for part in parts)
+            assert scale.mark_of(unequal * (1.0 - 1e-9)) - mark <= MARKS_A_VOTE
+
+
 def test_what_has_no_scale_of_votes_is_refused() -> None:
     for aggregator, message in (
         (LNMax(0.05), "LNMax has no scale of votes"),
