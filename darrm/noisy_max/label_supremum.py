@@ -36,7 +36,7 @@ Tests compare blocks with all their points, and suprema with small electorates (
 """
 
 import math
-from functools import cached_property, reduce
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -74,22 +74,12 @@ class TwoClasses:
         self.support = np.arange(-find_reach(noise, -1, float(low)), find_reach(noise, +1, float(high)) + 1)
         self._log_total = float(np.logaddexp.reduce(noise.log_weights(self.support)))
         self.masses = np.exp(self.log_masses(self.support))
+        self._below = np.cumsum(self.masses)
+        with np.errstate(divide="ignore"):
+            self._logs_below = np.concatenate([[-np.inf], np.log(self._below), [0.0]])
+            self._logs_above = np.concatenate([[0.0], np.log(np.cumsum(self.masses[::-1])[::-1]), [-np.inf]])
         # bounds the error of each log-probability: sums of n positive numbers, whose logs err by 2^-50 of 300
         self.rounding = float(self.support.size * 2.0**-53 + 1e-12)
-
-    @cached_property
-    def _below(self) -> Array:
-        return np.cumsum(self.masses)
-
-    @cached_property
-    def _logs_below(self) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.concatenate([[-np.inf], np.log(self._below), [0.0]])
-
-    @cached_property
-    def _logs_above(self) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.concatenate([[0.0], np.log(np.cumsum(self.masses[::-1])[::-1]), [-np.inf]])
 
     def log_masses(self, points: Integers) -> Array:
         """Log Pr[X = x] elementwise."""

@@ -4,13 +4,11 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from darrm.commands.command import command, run_command
 from darrm.commands.options import (
@@ -111,8 +109,8 @@ class PublicationOptions:
 
     def parameters(self, delta: float) -> tuple[GnssParameters | None, PublicationParameters | None]:
         """Return the parameters of smooth sensitivity and of the scale of votes; None if not asked for."""
-        names = [field.name for field in fields(self) if field.name not in {"safety", "no_table_2"}]
-        typed = {name for name in names if getattr(self, name) is not None}
+        options = (self.order, self.beta, self.sigma_ss, self.deviation, self.expect_epsilon)
+        typed = [value for value in options if value is not None]
         if self.safety is not None and not typed:
             raise ValueError("--safety belongs to a publication: give it with --expect-epsilon, or with --order")
         if typed and self.no_table_2:
@@ -123,15 +121,13 @@ class PublicationOptions:
                 raise ValueError("--expect-epsilon chooses the parameters of the publications: give it alone")
             target = (self.expect_epsilon, delta)
             return rules_of_thumb(*target, safety=safety), publication_rule(*target, safety=safety)
-        if not typed:
-            return None, None
         smooth = scale = None
         if self.order is not None and self.beta is not None and self.sigma_ss is not None:
             smooth = GnssParameters(self.order, self.beta, self.sigma_ss, safety)
         if self.order is not None and self.deviation is not None:
             scale = PublicationParameters(self.order, self.deviation, safety)
-        half = smooth is None and (self.beta is not None or self.sigma_ss is not None)
-        if half or (smooth is None and scale is None):
+        is_half = smooth is None and (self.beta is not None or self.sigma_ss is not None)
+        if typed and (is_half or (smooth is None and scale is None)):
             raise ValueError(
                 "give --order with --beta and --sigma-ss (smooth sensitivity), with --deviation, or with all"
             )
@@ -217,9 +213,13 @@ def pate(
     smooth, on_votes = published.parameters(delta)
     with output.status_line() as line:
         read = Votes.read(votes, classes=classes, layout=layout, line=line)
-        used = read[: _rows_wanted(queries, read.queries)]
+        if queries is not None and queries > read.queries:
+            checks.fail("--queries", queries, f"from 1 to the number of rows, {read.queries}")
+        used = read[:queries]
         _note_shape(output, line, votes.name, read)
-        scores = None if described.scores is None else _read_scores(described.scores, used.queries)
+        scores = None if described.scores is None else load_matrix(described.scores)[: used.queries]
+        if scores is not None and scores.dtype.kind not in "biuf":
+            checks.fail("--scores", str(described.scores), "a file of numbers")
         line.show("Table 1")
         conversion, check = described.conversion, described.check
         analysis = quiet_analysis(used, aggregator, delta, conversion=conversion, check=check, scores=scores)
@@ -264,20 +264,6 @@ def _note_shape(output: Output, line: StatusLine, name: str, votes: Votes) -> No
         line.wipe()
         shape = f"{votes.queries:,} rows, which are queries, and {votes.voters:,} columns, which are voters"
         output.note(f"{name} has {shape}: if a row is a voter, turn the votes round (votes.T)")
-
-
-def _read_scores(path: Path, queries: int) -> NDArray[np.float64]:
-    """Read the student's scores for the first queries."""
-    scores = load_matrix(path)
-    if scores.dtype.kind not in "biuf":
-        checks.fail("--scores", str(path), "a file of numbers")
-    return scores[:queries]
-
-
-def _rows_wanted(wanted: int | None, rows: int) -> int:
-    if wanted is not None and wanted > rows:
-        checks.fail("--queries", wanted, f"from 1 to the number of rows, {rows}")
-    return rows if wanted is None else wanted
 
 
 if __name__ == "__main__":
