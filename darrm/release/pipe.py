@@ -30,7 +30,7 @@ from darrm.util import checks
 from darrm.votes import Votes
 from darrm.votes.labels_file import quoted
 from darrm.votes.vote_arrays import ClassLookup, VoteFormat, VoteTable, words_of
-from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, lines_of, value_blocks
+from darrm.votes.votes_file import LONGEST_LINE, OR_A_COIN, Words, check_line, value_blocks
 
 MOST_TOGETHER = 64  # questions per debit, and so the most that may be printed again after a crash
 _READ_BYTES = 2**16
@@ -58,14 +58,13 @@ class Questions:
         widths = {"answers": K} if how.is_open else {"labels": K, "counts": C}
         self._formats = {width: kind for kind, width in widths.items() if how.layout in {"auto", kind} or how.is_open}
         self._buffer, self._ended, self._number = bytearray(), False, 0
-        self._texts = lines_of(self)  # type: ignore[arg-type]  # it uses only `readline`
 
     @property
     def _is_there(self) -> bool:
         return b"\n" in self._buffer or (self._ended and bool(self._buffer))
 
-    def readline(self, _: int) -> str:
-        """Return the next line; empty at the end."""
+    def next_line(self) -> str:
+        """Wait for a line and return it; empty at the end. `ValueError` if it is not text."""
         while not self._is_there and not self._ended:
             if len(self._buffer) > LONGEST_LINE:
                 raise ValueError(f"line {self._number + 1} has more than {LONGEST_LINE:,} bytes")
@@ -81,13 +80,9 @@ class Questions:
         end = self._buffer.find(b"\n") + 1 or len(self._buffer)
         line = self._buffer[:end].decode("utf-8", "surrogateescape")
         del self._buffer[:end]
+        self._number += 1 if line else 0
+        check_line(line, self._number)
         return line
-
-    def next_line(self) -> str:
-        """Wait for a line and return it; empty at the end. `ValueError` if it is not text."""
-        text = next(self._texts, "")
-        self._number += 1 if text else 0
-        return text
 
     def batch(self) -> tuple[list[tuple[Votes, str]], ValueError | None]:
         """Wait for a question; return the votes and ids of all that have arrived, and the error of the next line.

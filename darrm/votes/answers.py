@@ -74,9 +74,11 @@ class Vocabulary(dict[Any, int]):
         super().__init__()
         self._may_miss = missing == "blank"
         self.normalized = name_of(normalize)
-        steps = [NORMALIZERS[word] for word in self.normalized.split(",")] if isinstance(normalize, str) else normalize
-        self._steps = [] if steps is None else steps if isinstance(steps, list) else [steps]
-        self.columns: dict[str, int] = {} if self._steps else self
+        words = self.normalized.split(",") if isinstance(normalize, str) else []
+        self._steps = [NORMALIZERS[word] for word in words]
+        if callable(normalize):
+            self._steps.append(normalize)
+        self.columns: dict[str, int] = {}
 
     def __missing__(self, answer: object) -> int:
         """Add a new answer and return its column; `ValueError` if it is not an answer."""
@@ -101,8 +103,8 @@ class Vocabulary(dict[Any, int]):
 
     def forget(self) -> None:
         """Start again without strings."""
-        self.columns = self if self.columns is self else {}
         self.clear()
+        self.columns = {}
 
     def places_of(
         self, rows: Iterable[tuple[int, Sequence[Any]]], row_name: str = "query", field_name: str = "voter"

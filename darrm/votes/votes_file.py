@@ -186,13 +186,13 @@ class TextTable:
         columns: Sequence[str] | None = None,
         id_column: str | None = None,
     ) -> None:
-        self._path, self._line = path, line or StatusLine(enabled=False)
+        self._path, self._line = path, line
         with unfolded(path) as file:
             self._raw = file.readline(LONGEST_LINE)
         bare = re.sub(rb'"[^"]*"', b"", self._raw)
         semicolons = b";" in bare and not any(";" in word for word in words) and not (is_open and b"," in bare)
         self.separator = "\t" if _has_end(path, (".tsv", ".tsv.gz")) else ";" if semicolons else ","
-        first = next((fields for _, fields in self._records()), None)
+        first = next((fields for _, fields in records(path, self.separator)), None)
         if first is None:
             raise ValueError("it must hold at least one line: every line is a query")
         self._fields, self.header = len(first), tuple[str, ...]()
@@ -238,15 +238,12 @@ class TextTable:
                     at, lines = at + size, lines + len(block)
                     self._show(lines)
                     yield block
-        yield from value_blocks(self._rows(at, lines), words, words.code, "line", "field")
+        yield from value_blocks(self.rows(at, lines), words, words.code, "line", "field")
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the fields of each query, with the number of its line."""
-        return self._rows(0, 0)
-
-    def _rows(self, at: int, lines: int) -> Iterator[tuple[int, list[str]]]:
-        records = self._records(at, lines)
-        for number, fields in islice(records, 1, None) if self.header and not lines else records:
+    def rows(self, at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
+        """Yield the fields of each query, with the number of its line; ``lines`` come before byte ``at``."""
+        found = records(self._path, self.separator, at, lines)
+        for number, fields in islice(found, 1, None) if self.header and not lines else found:
             if len(fields) != self._fields:
                 raise ValueError(f"line {number} has {len(fields)} fields, the lines before it {self._fields}")
             if number % _LINES_BETWEEN == 0:
@@ -256,10 +253,8 @@ class TextTable:
             yield number, fields if self._chosen is None else [fields[place] for place in self._chosen]
 
     def _show(self, lines: int) -> None:
-        self._line.show(f"reading {self._path.name}: {lines:,} lines")
-
-    def _records(self, at: int = 0, lines: int = 0) -> Iterator[tuple[int, list[str]]]:
-        return records(self._path, self.separator, at, lines)
+        if self._line is not None:
+            self._line.show(f"reading {self._path.name}: {lines:,} lines")
 
 
 @contextmanager
@@ -358,7 +353,7 @@ def records(path: Path, separator: str = ",", at: int = 0, lines: int = 0) -> It
         file.seek(at)
         encoding = "utf-8" if at else "utf-8-sig"
         text = io.TextIOWrapper(file, encoding=encoding, errors="surrogateescape", newline="")
-        reader = csv.reader(lines_of(text, lines), strict=True, delimiter=separator)
+        reader = csv.reader(_lines_of(text, lines), strict=True, delimiter=separator)
         while True:
             number = lines + reader.line_num + 1
             try:
@@ -374,18 +369,23 @@ def records(path: Path, separator: str = ",", at: int = 0, lines: int = 0) -> It
                 yield number, fields
 
 
-def lines_of(file: TextIO, number: int = 0) -> Iterator[str]:
-    """Yield the lines of a text in UTF-8; ``number`` lines were read before."""
+def _lines_of(file: TextIO, number: int) -> Iterator[str]:
+    """Yield the lines of a text; ``number`` lines were read before."""
     while line := file.readline(LONGEST_LINE):
         number += 1
-        if len(line) == LONGEST_LINE:
-            raise ValueError(f"line {number} has {LONGEST_LINE:,} characters or more")
-        if "\0" in line:
-            advice = "save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"
-            raise ValueError(f"line {number} holds zero bytes, as UTF-16 does: {advice}")
-        if not line.isascii() and not is_text(line):
-            raise ValueError(f"line {number} is not in UTF-8: save it as UTF-8 (iconv -f WINDOWS-1252 -t UTF-8)")
+        check_line(line, number)
         yield line
+
+
+def check_line(line: str, number: int) -> None:
+    """Raise `ValueError` unless a line, decoded with surrogates for other bytes, is text in UTF-8."""
+    if len(line) == LONGEST_LINE:
+        raise ValueError(f"line {number} has {LONGEST_LINE:,} characters or more")
+    if "\0" in line:
+        advice = "save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"
+        raise ValueError(f"line {number} holds zero bytes, as UTF-16 does: {advice}")
+    if not is_text(line):
+        raise ValueError(f"line {number} is not in UTF-8: save it as UTF-8 (iconv -f WINDOWS-1252 -t UTF-8)")
 
 
 def is_text(text: str) -> bool:
