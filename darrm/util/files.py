@@ -157,7 +157,8 @@ def parse_json(text: str) -> Json:
     ...
     ValueError: the name 'K' is twice in one object
     """
-    check_values(text)
+    if sum(map(text.count, ",[{")) > _MOST_VALUES:
+        raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
     try:
         value = json.loads(
             text,
@@ -170,12 +171,6 @@ def parse_json(text: str) -> Json:
     except RecursionError:
         raise ValueError(f"it is nested more than {_MOST_DEPTH} levels deep") from None
     return value
-
-
-def check_values(text: str) -> None:
-    """Raise `ValueError` for JSON text that would fill the memory: too many values in lists and objects."""
-    if sum(map(text.count, ",[{")) > _MOST_VALUES:
-        raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
 
 
 def _object(pairs: list[tuple[str, object]]) -> Document:
