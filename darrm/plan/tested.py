@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_CEILING
 from functools import partial
+from operator import itemgetter
 from typing import ClassVar, cast
 
 import numpy as np
@@ -54,38 +55,42 @@ class TestedMechanism(FixedMechanism):
     def propose(self) -> Proposal:
         """Find the check and the order with which the run with the least noise is most accurate."""
         search, work = self.search, self.search.workload
+        self._check_workload(work)
+        otherwise, public = self._answers_otherwise(), _PublicVotes(search)
+        scale = math.log(1.0 / work.total.delta) / work.total.epsilon
+        checks: list[tuple[int | None, float]] = [(None, 0.0)]
+        if self.has_check:
+            checks = [(round(share * work.voters.K), ratio) for share, ratio in _CHECKS]
+        parts = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
+        asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in parts for check in checks]
+        enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
+        widest = _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
+        passing = []
+        for done, one in enumerate(asked, 1):
+            search.report(f"{done} of {len(asked)} tests")
+            run_of = partial(_run, work, one, otherwise)
+            if (sigmas := public.narrowed(run_of, widest, _STEPS)) is not None:
+                wrong = search.measure.wrong(partial(_law, run_of(sigmas[1]), public.chance(run_of(sigmas[1]))))
+                passing.append((wrong, sigmas, run_of))
+        if not passing:
+            raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
+        _, sigmas, run_of = min(passing, key=itemgetter(0))
+        search.report("the best test, closer")
+        _, sigma = public.narrowed(run_of, sigmas, _MORE_STEPS) or sigmas
+        return _proposal(run_of(sigma), public.chance(run_of(sigma)))
+
+    def _check_workload(self, work: Workload) -> None:
         if not (work.voters.are_non_private and work.voters.reached == 1):
             raise PlanError("a test is proved for non-private voters of whom one person reaches one")
         if self.has_check and work.voters.K == 1:
             raise PlanError("a check of the largest count needs at least two voters")
         if work.total.delta == 0.0 or work.missing:
             raise PlanError("a test needs a delta, and votes of which none is missing")
-        otherwise, drawn = self._answers_otherwise(), _PublicVotes(search)
-        scale = math.log(1.0 / work.total.delta) / work.total.epsilon
-        orders = _ORDERS if work.voters.K <= _MANY_VOTERS else (1.0,)
-        checks: list[tuple[int | None, float]] = [(None, 0.0)]
-        if self.has_check:
-            checks = [(round(share * work.voters.K), ratio) for share, ratio in _CHECKS]
-        asked = [(min(1.0 + part * scale, LARGEST_ORDER), *check) for part in orders for check in checks]
-        enough = 2.0 * math.sqrt(work.queries * math.log(1.25 / work.total.delta)) / work.total.epsilon
-        widest = _LEAST_SIGMA, min(max(enough, 1.0), WIDEST)
-        passing = []
-        for done, (order, threshold, ratio) in enumerate(asked):
-            search.report(f"{done + 1} of {len(asked)} tests")
-            run_of = partial(_run, work, order, threshold, ratio, otherwise)
-            if (sigmas := drawn.narrowed(run_of, widest, _STEPS)) is not None:
-                passing.append((search.measure.wrong(_proposal(drawn, run_of(sigmas[1])).law), sigmas, run_of))
-        if not passing:
-            raise PlanError(f"votes like these pass with a chance of {WANTED:g} at no noise that pays for a test")
-        _, sigmas, run_of = min(passing, key=lambda one: one[0])
-        search.report("the best test, closer")
-        _, sigma = drawn.narrowed(run_of, sigmas, _MORE_STEPS) or sigmas
-        return _proposal(drawn, run_of(sigma))
 
     def _answers_otherwise(self) -> NoisyMaximum | None:
-        work = self.search.workload
         if self.otherwise is None:
             return None
+        work = self.search.workload
         part = PrivacyParams(work.total.epsilon * _LEFT, work.total.exact_delta / 2)
         rest = calibrate(replace(work, total=part), self.otherwise, measure=self.search.measure)
         return cast("NoisyMaximum | None", rest.aggregator)
@@ -138,34 +143,32 @@ class _PublicVotes:
 
 
 def _run(
-    work: Workload, order: float, threshold: int | None, ratio: float, otherwise: NoisyMaximum | None, sigma: float
+    work: Workload, test: tuple[float, int | None, float], otherwise: NoisyMaximum | None, sigma: float
 ) -> TestedRun:
+    """Make a run with an order, a threshold, the ratio of both noises, and the noise of the answers."""
+    order, threshold, ratio = test
     sigma = float(rounded(sigma, ROUND_CEILING))
     check = None if threshold is None else NoisyCheck(float(threshold), float(rounded(ratio * sigma)))
     answer = NoisyMaximum(mechanisms.GNMax(sigma), work.voters, work.classes)
     return TestedRun(answer, work.queries, work.total, float(rounded(order)), check, otherwise)
 
 
-def _proposal(drawn: _PublicVotes, run: TestedRun) -> Proposal:
-    chance, check = drawn.chance(run), run.check
+def _proposal(run: TestedRun, chance: float) -> Proposal:
     settings = {"sigma": run.mechanism.law.deviation, "order": run.order, "chance": chance}
-    if check is not None:
-        settings |= {"threshold": check.threshold, "sigma_threshold": check.sigma}
+    if run.check is not None:
+        settings |= {"threshold": run.check.threshold, "sigma_threshold": run.check.sigma}
     rest = "else the budget is spent on nothing. A query without a label counts as a guess here."
     if run.otherwise is not None:
         rest = f"else {run.otherwise.mechanism.privacy_cost().what} answers all queries."
     why = "a private test releases all labels, or none: it is one charge"
-    return Proposal(
-        lambda counts: _law(run, counts, chance),
-        settings,
-        run,
-        total=Bound("simple", run.budget.epsilon, why),
-        remark="Labels leave only if a private test passes, for votes like the public ones with chance "
-        f"{chance:.3f}; {rest}",
+    remark = (
+        f"Labels leave only if a private test passes, for votes like the public ones with chance {chance:.3f}; {rest}"
     )
+    total = Bound("simple", run.budget.epsilon, why)
+    return Proposal(partial(_law, run, chance), settings, run, total=total, remark=remark)
 
 
-def _law(run: TestedRun, counts: NDArray[np.int64], chance: float) -> Array:
+def _law(run: TestedRun, chance: float, counts: NDArray[np.int64]) -> Array:
     guess = 1.0 / counts.shape[1]
     answers = winning_probabilities(run.mechanism.law, counts)
     if run.check is not None:

@@ -16,16 +16,15 @@ from darrm.commands.command_line import run
 from darrm.errors import BudgetExceededError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
-from darrm.optimize.plurality import optimize_plurality
 from darrm.plan import MECHANISMS, Plan, plan
 from darrm.plan.__main__ import main
 from darrm.plan.accuracy import Measure
 from darrm.plan.calibration import largest_rate
 from darrm.plan.mechanisms import named
 from darrm.plan.noisy import permute_and_flip_law
-from darrm.priors import Dirichlet, Point, RecordedVotes, Spread
+from darrm.priors import Dirichlet, Point, RecordedVotes
 from darrm.privacy import PrivacyParams
-from darrm.problem import Problem, Voters, Workload
+from darrm.problem import Voters, Workload
 from darrm.release import release_debited
 from darrm.release.__main__ import main as release
 from darrm.table.cost import charge_of
@@ -72,33 +71,6 @@ def test_a_ledger_of_the_budget_admits_all_queries_and_not_one_more(work: Worklo
         release_debited(aggregator, votes[Q:], ledger=ledger)
     with pytest.raises(BudgetExceededError):
         release_debited(aggregator, votes, ledger=PrivacyLedger.create(":memory:", work.total))
-
-
-@pytest.mark.slow
-def test_the_optimum_is_right_most_often() -> None:
-    found = planned(SMALL)
-    assert found.best.slug in {"optimal", "rdp-optimal"}
-    law = found.table.plurality
-    assert found.best.accuracy == pytest.approx(law.share_right(Spread()), abs=1e-12)
-    one = plan(Workload(SMALL.voters, 1, PrivacyParams("0.5", "1e-5"), 3))
-    table = optimize_plurality(Problem(SMALL.voters, PrivacyParams("0.5", "1e-5"), 3), prior=Spread())
-    assert one.best.slug == "optimal"
-    assert one.best.accuracy == pytest.approx(table.share_right, abs=1e-9)
-    assert one.spent.epsilon == 0.5
-
-
-@pytest.mark.slow
-def test_shaped_noise_is_right_more_often_on_many_classes(tmp_path: Path) -> None:
-    work = Workload(Voters(200, PLAIN, overlap=2), 60, PrivacyParams("4", "1e-5"), classes=12)
-    found = plan(work, prior=Dirichlet())
-    assert found.best.slug == "asymmetric"
-    gaussian = next(candidate for candidate in found.rows if candidate.slug == "gnmax")
-    assert found.best.accuracy > gaussian.accuracy + 0.01
-    found.save(tmp_path / "plan.json")
-    loaded = load_release(tmp_path / "plan.json")
-    assert loaded == found.aggregator
-    assert PrivacyAccountant(work.voters, [loaded.privacy_cost(60)]).admits(work.total)
-    assert not PrivacyAccountant(work.voters, [loaded.privacy_cost(61)]).admits(work.total)
 
 
 def test_the_law_of_permute_and_flip_is_that_of_all_orders() -> None:

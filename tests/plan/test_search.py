@@ -14,8 +14,8 @@ from darrm import priors
 from darrm.account.accountant import PrivacyAccountant
 from darrm.errors import BudgetExceededError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.loss.gaussian import analytic_sigma, renyi_sigma
-from darrm.majority.closed_form import best_for_non_private_voters, best_under_renyi
+from darrm.loss.gaussian import analytic_sigma
+from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.majority.noise_function import NoiseFunction
 from darrm.majority.profile import divergence
 from darrm.noisy_max.noisy_law import winning_probabilities
@@ -110,17 +110,6 @@ def test_many_queries_beat_the_gaussian_of_the_same_divergence_at_every_margin()
     sigma = analytic_sigma(total, sensitivity=math.sqrt(2.0 * queries)).value
     truth = 0.5 * (1.0 + found.table.gamma.half)
     assert np.all(truth >= gaussian_truth(K, sigma) - 1e-9)
-
-
-def test_the_operating_point_at_one_order_and_divergence() -> None:
-    """80, 70 and 60 of 101 votes at the σ of GNMax for 100 queries: the same order and divergence, another law."""
-    sigma = renyi_sigma(PrivacyParams(3, "1e-5"), 100).value
-    order = 9.25
-    truth = 0.5 * (1.0 + best_under_renyi(101, order, order / sigma**2).half)
-    places = [np.flatnonzero(np.arange(51, 102) == votes)[0] for votes in (80, 70, 60)]
-    assert sigma == pytest.approx(24.0, abs=0.05)
-    assert truth[places].round(3).tolist() == [0.996, 0.934, 0.759]
-    assert gaussian_truth(101, sigma)[places].round(3).tolist() == [0.959, 0.875, 0.712]
 
 
 @pytest.mark.slow
