@@ -221,10 +221,14 @@ class AnswerWorker:
         except Exception as error:  # noqa: BLE001 (a full disk, a ledger that is away: what waits is asked again)
             is_ours = isinstance(error, (DarrmError, OSError, sqlite3.Error))  # others' words may show votes
             self.trouble = str(error)[:500] if is_ours else "a fault; do table, --classes and --missing fit?"
-            self._report(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
             self._again_at = math.inf if isinstance(error, TakenError) else time.monotonic() + _RETRY
             self._stream = None
+            self._say(f"nothing was answered ({type(error).__name__}: {self.trouble}); what waits is kept")
             return LONGEST_PAUSE
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError):  # standard error may be gone
+            self._report(text)
 
     def _keep(self, ends: Sequence[End]) -> None:
         """Keep ends and run waiting requests in one commit, in the thread, then notify the loop."""
@@ -277,7 +281,7 @@ class AnswerWorker:
         if names and not self._answer_together(self._stream, names):
             for name in names:
                 if not self._answer_together(self._stream, [name]):
-                    self._report("a question ends without a label: it cannot be answered")
+                    self._say("a question ends without a label: it cannot be answered")
                     self._keep([End(name, "failed")])
         return bool(names)
 

@@ -371,6 +371,21 @@ def test_a_fault_is_no_second_server_and_shows_no_vote(tmp_path: Path, monkeypat
         assert answer(worker, "again")["state"] == "answered"
 
 
+def test_a_terminal_that_is_gone_stops_no_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("darrm.serve.worker._RETRY", 0.05)
+    with running(deployment(tmp_path), gone) as worker:
+        with monkeypatch.context() as patch:
+            patch.setattr(PrivacyLedger, "debit", lambda *_, **__: gone(""))
+            ask(worker, "q")
+            until = time.monotonic() + 20
+            while not worker.trouble and time.monotonic() < until:
+                time.sleep(0.005)
+        assert read(worker, "q")["state"] == "answered"
+
+
 def test_a_full_disk_keeps_what_was_told_and_says_what_is_wrong(tmp_path: Path) -> None:
     with running(deployment(tmp_path)) as worker:
         rows = worker.worker._questions._rows
