@@ -277,43 +277,16 @@ class SQLiteStore:
         while True:
             with _turn:
                 pass
-            last = time.monotonic() > deadline
             lock = nullcontext(enter_result=True) if self.path == MEMORY else lock_beside(self.path, write=write)
             with between_transactions, lock as is_locked:
-                if is_locked and self._begins(connection, write=write, last=last):
+                obstacle = _begin(connection, write=write) if is_locked else ADVICE[sqlite3.SQLITE_BUSY]
+                if not obstacle:
                     connection.execute(f"PRAGMA busy_timeout = {math.ceil(1000 * self.timeout)}")  # a commit's readers
                     yield
                     return
-            if last:
-                raise LedgerError(self.path, ADVICE[sqlite3.SQLITE_BUSY])
+            if time.monotonic() > deadline:
+                raise LedgerError(self.path, obstacle)
             time.sleep(_POLLING_SECONDS)
-
-    def _begins(self, connection: sqlite3.Connection, *, write: bool, last: bool) -> bool:
-        """Try to begin a transaction; False if the file is locked, which raises at the last attempt."""
-        # switch back a file that another program switched to a write-ahead log, which a copy of the file would lack
-        begun = False  # with a rollback journal
-        try:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
-            connection.execute("PRAGMA trusted_schema = OFF")
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
-            begun = connection.execute("PRAGMA journal_mode").fetchone() != ("wal",)
-            if not begun:
-                connection.execute("ROLLBACK")
-                connection.execute("PRAGMA journal_mode = DELETE")
-                if last:
-                    raise LedgerError(self.path, _IN_WAL)
-        except sqlite3.OperationalError as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                raise
-            if last:
-                if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
-                    raise LedgerError(self.path, _IN_WAL) from error
-                raise
-        return begun
 
     def _check_file(self) -> None:
         if self.path == MEMORY:
@@ -330,6 +303,28 @@ class SQLiteStore:
             message = "another file was put in its place since it was opened, so nothing was debited"
             raise LedgerError(self.path, f"{message}: {RESTORE}")
         self._inode = inode
+
+
+def _begin(connection: sqlite3.Connection, *, write: bool) -> str:
+    """Try to begin a transaction; return why another program prevents it, or an empty text."""
+    obstacle = ADVICE[sqlite3.SQLITE_BUSY]
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive's cache
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master")  # a reader locks when it first reads
+        if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            return ""
+        obstacle = _IN_WAL  # switch it back: a copy of the file would lack the newest entries
+        connection.execute("ROLLBACK")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.OperationalError as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+    return obstacle
 
 
 @contextmanager
