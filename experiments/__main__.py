@@ -29,6 +29,7 @@ MODULES = {
     "label_costs": "experiments.aggregators.plurality_page",
     "layers": "experiments.layers",
     "make_tables": "experiments.make_tables",
+    "opacus": "experiments.opacus_comparison",
     "pate": "experiments.pate.__main__",
     "pate_outside": "experiments.pate.outside",
     "pate_votes": "experiments.pate.paper_votes",

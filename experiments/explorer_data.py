@@ -45,7 +45,7 @@ def proven_rivals(problem: Problem) -> tuple[float, float, float, float]:
     return (
         certify(problem, baselines.subsampling(problem)).certificate.scale,
         certify(problem, baselines.double_subsampling(problem)).certificate.scale,
-        float(certify(problem, baselines.best_randomized_response(problem)).gamma.half[0]),
+        float(certify(problem, baselines.randomized_response(problem)).gamma.half[0]),
         float(certify(problem, largest).gamma.half[0]),
     )
 

@@ -33,7 +33,7 @@ PAGES: dict[str, list[str]] = {
         r"\(reproduction/(\w+)\.md\).*`python -m ([\w. ]+)`", (DOCS.parent / "reproduction.md").read_text("utf-8")
     )
 }
-NEED_TORCH = {"audits", "fresh", "knowledge_transfer"}
+NEED_TORCH = {"audits", "fresh", "knowledge_transfer", "opacus"}
 
 
 def started(command: list[str], arguments: list[str]) -> int:

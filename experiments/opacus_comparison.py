@@ -1,0 +1,130 @@
+"""Train the same private teachers with this library and with Opacus: seconds, and the reported ε.
+
+    python -m experiments.opacus_comparison --output docs/reproduction
+
+The images are random: neither time nor ε depends on them. Both train on one core of the CPU, by the same network, with
+batches of the same expected size, and the same number of steps.
+"""
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import metadata
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm.commands.command_line import run
+from darrm.training.calibration import privacy_of
+from darrm.training.network import convolutional_network
+from darrm.training.partition import Partition
+from darrm.training.recipes import PrivateSGD
+from darrm.training.teachers import PredictableNoiseWarning, train_teachers
+from darrm.util.extras import require
+from experiments import pages
+from experiments.pages import Row
+
+NAME = "opacus"
+SIDE, SHARD, STEPS, BATCH = 28, 1024, 30, 32
+NUMBERS = (1, 11)  # of teachers
+RUNS = 3
+DELTA = 1e-4
+TRAININGS = ((12.0, 5 / 130, 130), (1.0, 0.01, 1_000), (4.0, 0.2, 50))  # noise, sampling rate, steps
+
+
+def measure() -> Row:
+    """Measure both for every number of teachers, and compute both ε."""
+    return {
+        "versions": {name: metadata.version(name) for name in ("opacus", "torch")},
+        "shard": SHARD,
+        "steps": STEPS,
+        "batch": BATCH,
+        "runs": RUNS,
+        "delta": DELTA,
+        "speed": [_speed(teachers) for teachers in NUMBERS],
+        "accounts": [account(*training) for training in TRAININGS],
+    }
+
+
+def _speed(teachers: int) -> Row:
+    rng = np.random.default_rng(0)
+    x = rng.random((teachers * SHARD, 1, SIDE, SIDE), dtype=np.float32)
+    y = rng.integers(0, 2, len(x))
+    ours, theirs = (_seconds(partial(train, x, y, teachers)) for train in (_train, _train_with_opacus))
+    return {"teachers": teachers, "darrm": ours, "opacus": theirs}
+
+
+def _seconds(train: Callable[[], object]) -> float:
+    """Return the least processor seconds of a few runs; the first run of all also compiles and is left out."""
+    seconds = []
+    for _ in range(RUNS + 1):
+        started = time.process_time()
+        train()
+        seconds.append(time.process_time() - started)
+    return round(min(seconds[1:]), 2)
+
+
+def _train(x: NDArray[np.float32], y: NDArray[np.int64], teachers: int) -> None:
+    recipe = PrivateSGD(learning_rate=0.05, steps=STEPS, sampling_rate=BATCH / SHARD, noise=12.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PredictableNoiseWarning)  # of random images
+        train_teachers(x, y, Partition.random(len(x), teachers, seed=0), recipe, seed=0)
+
+
+def _train_with_opacus(x: NDArray[np.float32], y: NDArray[np.int64], teachers: int) -> None:
+    torch, engines = require("torch"), require("opacus")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for shard in np.split(np.arange(len(x)), teachers):
+        model = convolutional_network(side=SIDE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        records = torch.utils.data.TensorDataset(torch.from_numpy(x[shard]), torch.from_numpy(y[shard]))
+        loader = torch.utils.data.DataLoader(records, batch_size=BATCH)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Opacus uses hooks that torch warns about
+            model, optimizer, loader = engines.PrivacyEngine().make_private(
+                module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=12.0, max_grad_norm=1.0
+            )
+            steps = 0
+            while steps < STEPS:
+                for inputs, classes in loader:
+                    optimizer.zero_grad()
+                    torch.nn.functional.cross_entropy(model(inputs), classes).backward()
+                    optimizer.step()
+                    steps += 1
+                    if steps == STEPS:
+                        break
+    torch.set_num_threads(threads)
+
+
+def account(noise: float, rate: float, steps: int) -> Row:
+    """Compute ε by this library and by the two accountants of Opacus."""
+    accountants = require("opacus.accountants")
+    recipe = PrivateSGD(learning_rate=1.0, steps=steps, sampling_rate=rate, noise=noise)
+    found = {}
+    for name in ("PRVAccountant", "RDPAccountant"):
+        accountant = getattr(accountants, name)()
+        accountant.history = [(noise, rate, steps)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about its own grid of orders
+            found[name] = float(accountant.get_epsilon(DELTA))
+    return {"noise": noise, "rate": rate, "steps": steps, "darrm": privacy_of(recipe, DELTA).epsilon, **found}
+
+
+def page(data: Row) -> str:
+    """Fill the page."""
+    speed = [row | {"ratio": row["opacus"] / row["darrm"]} for row in data["speed"]]
+    apart = max(abs(row["darrm"] / row["PRVAccountant"] - 1.0) for row in data["accounts"])
+    return pages.filled(NAME, data | {"speed": speed, "apart": apart})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write the page, or write the page again."""
+    options = pages.command_line(NAME, __doc__).parse_args(arguments)
+    return pages.run_whole(options, f"{NAME}/{NAME}.json", measure, page)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
