@@ -229,9 +229,10 @@ def noise_draws(law: IntegerNoise, rng: np.random.Generator | None, *, continuou
                 "continuous noise needs rng=: floating-point noise is inexact and for experiments only. "
                 'Use noise="discrete" for a release'
             )
+        generator = rng
         if isinstance(law, DiscreteLaplace):
-            return partial(rng.laplace, 0.0, 1.0 / law.gamma)
-        return partial(rng.normal, 0.0, law.deviation)
+            return lambda size: generator.laplace(scale=1.0 / law.gamma, size=size)
+        return lambda size: generator.normal(scale=law.deviation, size=size)
     if law.deviation <= WIDEST:
         return partial(ExactInversion(law).draw, source=bytes_from(rng))
     below = uniform_below(rng)

@@ -107,20 +107,6 @@ def test_the_best_scale_is_the_best() -> None:
     assert total(best) < min(total(0.98 * best), total(1.02 * best))
 
 
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_the_noise_has_the_stated_law() -> None:
-    # 6,000 draws: the extremes of mean and variance pass 5.5 standard errors with probability below 1e-6
-    parameters = GnssParameters(14.0, 0.02, 6.0, safety=1.5)
-    rng = np.random.default_rng(8)
-    drawn = np.array([noisy_value(3.0, 0.05, parameters, rng=rng) for _ in range(6000)])
-    standard = (drawn - 3.0) / (0.05 * 6.0) - 1.5
-    assert abs(standard.mean()) < 5.5 / math.sqrt(6000)
-    assert abs(standard.var() - 1.0) < 5.5 * math.sqrt(2.0 / 6000)
-    assert abs(np.mean(standard < -1.0) - 0.158655) < 5.5 * math.sqrt(0.16 * 0.84 / 6000)
-    assert np.all(np.round(drawn, 6) == drawn)
-
-
 @pytest.mark.parametrize("scale", [0.01, 6.0, 1e6])
 def test_every_figure_has_the_probability_of_a_rounded_normal(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts into which a step is divided go on where the next step begins, next to nothing of a decimal apart."""
