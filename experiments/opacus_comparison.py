@@ -1,6 +1,6 @@
 """Train the same private teachers with this library and with Opacus: seconds, and the reported ε.
 
-    python -m experiments.opacus_comparison --output docs/reproduction
+    python -m experiments opacus --recompute
 
 The images are random: neither time nor ε depends on them. Both train on one core of the CPU, by the same network, with
 batches of the same expected size, and the same number of steps.

@@ -1,4 +1,23 @@
-"""The noise functions that γ_opt is compared with [D, Section 3, Section 4, Appendix A]. Proposals, like any γ."""
+"""The noise functions that γ_opt is compared with [D, Section 3, Section 4, Appendix A]. Proposals, like any γ.
+
+**Theorem (γ_DSub).** Let every voter be (ε, Δ)-private, whatever the laws of the votes, and m an integer. The majority
+of 2m − 1 voters drawn without replacement is (mε, 1 − (1 − Δ)^m)-private, and so is the majority of all K voters for m
+≥ (K + 1)/2, ties by a fair coin. [D, Theorem 4.1] is the case Δ = 0, K odd, votes identically distributed.
+
+*Proof.* The drawn set does not depend on the data, so it is enough that the majority of n = 2m − 1 fixed voters is
+private. Let P(p) be the probability that at least m of them vote 1, increasing in every p_i. At neighbors p_i ≤
+e^ε p'_i + Δ; the other inequalities are this one for zeros or for exchanged data. With q'_i = min(1, p'_i/(1 − Δ)) and
+q_i = min(1, e^ε q'_i), p_i ≤ Δ + (1 − Δ) q_i. Exactly m ones, or m − 1, make a vote decisive, so
+
+    (1)  Σ_i p_i ∂P/∂p_i = m·Pr[exactly m ones] ≤ m·P,
+    (2)  Σ_i (1 − p_i) ∂P/∂p_i = m·Pr[exactly m − 1 ones] ≤ m·(1 − P).
+
+If each p_i grows by a factor of at most c, in proportion on a logarithmic scale, (1) bounds the growth of P by c^m; so
+P(q) ≤ e^{mε} P(q') ≤ e^{mε} (1 − Δ)^{−m} P(p'). If each 1 − p_i shrinks by the factor 1 − Δ, (2) bounds the shrinking
+of 1 − P by (1 − Δ)^m; so P(p) ≤ 1 − (1 − Δ)^m·(1 − P(q)) ≤ e^{mε} P(p') + 1 − (1 − Δ)^m. The majority of all K ≤
+2m − 1 voters is that of K, or for even K of K − 1 drawn ones, and the bound grows with m. ∎ For p' → 0 and Δ = 0,
+P/P' → e^{mε}: the factor m is the best one. `tests/majority/test_double_subsampling.py` guards theorem and constant.
+"""
 
 import math
 
@@ -30,8 +49,7 @@ def subsampling(problem: Problem) -> NoiseFunction:
 def double_subsampling(problem: Problem) -> NoiseFunction:
     """γ_DSub: the majority of 2m − 1 voters; no noise at all for m ≥ (K+1)/2 [D, Theorem 4.1].
 
-    The theorem covers δ = Δ = 0, odd K and identically distributed voters only; `is_covered_by_theorem` says whether
-    the first two hold. Elsewhere this is a proposal that `certify` scales.
+    Private as it stands if `is_covered_by_theorem`. Elsewhere this is a proposal that `certify` scales.
 
     `ValueError` if m is not an integer.
 
@@ -46,8 +64,11 @@ def double_subsampling(problem: Problem) -> NoiseFunction:
 
 
 def is_covered_by_theorem(problem: Problem) -> bool:
-    """Return whether [D, Theorem 4.1] speaks about this problem: δ = Δ = 0 and odd K."""
-    return problem.target.exact_delta == 0 and problem.voters.each.exact_delta == 0 and problem.voters.K % 2 == 1
+    """Return whether the theorem of γ_DSub covers a problem: integer m, and at least the default δ."""
+    voters = problem.voters
+    if not voters.each.is_private or voters.sampled is not None or problem.exact_m.denominator != 1:
+        return False
+    return problem.target.exact_delta >= Problem.from_allowance(voters, problem.exact_m).target.exact_delta
 
 
 def randomized_response(problem: Problem, composed: PrivacyParams | None = None) -> NoiseFunction:

@@ -72,9 +72,11 @@ class Entry:
         scale, gamma = table.certificate.scale, table.gamma
         remark = f"shown as certify scaled it, by {scale:.6g}" if scale < 1.0 - 1e-9 else ""
         if name == _CONSTANT:
-            remark = "the largest private constant; γ_const is p_const of [D, Lemma A.1] by simple composition"
+            remark = (
+                f"the largest private constant, {remark or '1 as it stands'}; γ_const is p_const by simple composition"
+            )
         elif name == "γ_DSub" and not baselines.is_covered_by_theorem(table.problem):
-            remark = f"its theorem covers δ = Δ = 0 and odd K only; {remark or 'certified as it stands'}"
+            remark = f"its theorem needs δ ≥ 1 − (1 − Δ)^m; {remark or 'certified as it stands'}"
         second_error = None if second is None else float(np.mean(errors_of(gamma.half, second)))
         return cls(name, table, gamma.share_right(prior), gamma.expected_error(prior), second_error, remark)
 

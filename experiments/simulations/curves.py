@@ -79,7 +79,7 @@ ACTUALS = dict.fromkeys(("2", "6", "7", "8"), UNIFORM_VOTERS) | {
     "9": UNIFORM_VOTERS
     | {"p_i = 0.5": Independent(0.5, 0.5), "p_i ~ U[0, 0.1]": Independent(0.0, 0.1), "p_i ~ T_P": DECIDED}
 }
-WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # its theorem is about Δ = δ = 0
+WITH_DOUBLE_SUBSAMPLING = frozenset({"7", "8"})  # the theorem of the paper is about Δ = δ = 0
 WITH_TWO_PRIORS = frozenset({"9"})
 
 
