@@ -37,7 +37,7 @@ def test_the_theorem_in_exact_fractions(seed: int, delta: Fraction) -> None:
     for small in (False, True):
         lower = [Fraction(int(n), 10**6) / (10**4 if small else 1) for n in rng.integers(0, 10**6, K)]
         # the largest p with p ≤ e^ε p' + Δ and 1 − p' ≤ e^ε (1 − p) + Δ
-        upper = [max(q, min(exp_epsilon * q + delta, 1 - (1 - q - delta) / exp_epsilon, 1)) for q in lower]
+        upper = [max(q, min(exp_epsilon * q + delta, 1 - (1 - q - delta) / exp_epsilon, Fraction(1))) for q in lower]
         slack = 1 - (1 - delta) ** m
         assert of_a_sample(upper, size) <= exp_epsilon**m * of_a_sample(lower, size) + slack
         zeros = [[1 - one for one in side] for side in (upper, lower)]
