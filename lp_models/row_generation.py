@@ -262,7 +262,7 @@ class _Loop:
     def patience(self) -> int:
         """How many rounds to wait: many while the gap is too wide to be a matter of precision."""
         wide = self.candidate_value - self.bound > _WIDE_GAP * abs(self.candidate_value)
-        return self.options.patience * (10 if wide else 1)
+        return self.options.patience * (40 if wide else 1)
 
     def has_moved(self) -> bool:
         """Whether value or bound has moved by a hundredth of the gap since the mark; if so, set a new mark."""
