@@ -4,8 +4,9 @@
     python -m experiments scaling --recompute                  # up to K = 5,001; the free ones there take minutes each
     python -m experiments scaling --recompute --long           # K = 20,001 and 100,001 as well
     python -m experiments scaling --recompute --only uniform   # these alone; the other measurements stay
+    python -m experiments scaling --recompute --only peers     # time compared with alternatives (`experiments.peers`)
 
-Writes OUTPUT/scaling/scaling.json and .png, and OUTPUT/scaling.md from the JSON.
+Writes OUTPUT/scaling/scaling.json, peers.json and scaling.png, and OUTPUT/scaling.md from the JSON.
 
 One run measures the paper's whole linear program in cvxpy against the production solver, then the production solver
 alone. Every solve runs in a separate process, and three times unless it takes more than a minute: the run of median
@@ -41,7 +42,7 @@ from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.util import checks
 from darrm.util.figures import saved_figure, style
-from experiments import pages
+from experiments import pages, peers
 from experiments.pages import Row
 
 NAME = "scaling"
@@ -60,7 +61,7 @@ GAP, LARGE_GAP, LARGEST_TO_GAP = 1e-11, 1e-6, 301  # relative, up to K = 301 and
 TIME_LIMIT = "600"  # seconds of row generation a solve; the proof comes on top
 RUNS, LONGEST_REPEATED = 3, 60.0  # the median run is shown; a solve that takes more seconds is run once
 LEANING = "uniform:0.5,1"  # the default prior of the command
-GROUPS = ("reference", "alone", "uniform", "long")
+GROUPS = ("reference", "alone", "uniform", "long", "peers")
 WARM_UP = 101  # voters of the solve before the measured one, at most
 
 
@@ -234,17 +235,22 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
         figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
-def page(measurements: Sequence[Measurement]) -> str:
+def page(measurements: Sequence[Measurement], comparisons: Sequence[peers.Comparison]) -> str:
     """Fill the page."""
     limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": LARGEST_TO_GAP}
     groups = {"common": "common", "uniform": LEANING}
     by_prior = {group: [item for item in measurements if item.prior == prior] for group, prior in groups.items()}
-    return pages.filled(NAME, by_prior, summary(measurements), limits)
+    return pages.filled(NAME, by_prior, summary(measurements), limits, {"peers": comparisons})
 
 
 def read_measurements(path: Path) -> list[Measurement]:
     """Read the measurements of an earlier run."""
     return [Measurement(**item) for item in pages.read_json(path)]
+
+
+def read_comparisons(path: Path) -> list[peers.Comparison]:
+    """Read the comparisons with peers of an earlier run, if there are any."""
+    return [peers.Comparison(**item) for item in pages.read_json(path)] if path.exists() else []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -266,7 +272,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checks.one_of(SHAPES, shape=shape)
     folder = pages.data_folder(options, NAME)
     path = folder / "scaling.json"
-    if not options.page:
+    with_peers = options.only == "peers" or not (options.page or options.quick or options.only)
+    if with_peers:
+        runs = 1 if options.quick else RUNS
+        pages.write_json(folder / "peers.json", [peers.compare(peer, runs) for peer in peers.peers()])
+    if not options.page and options.only != "peers":
         groups = cases(sizes, REFERENCE_SIZES[:3] if options.quick else REFERENCE_SIZES, shapes)
         usual = {"reference": not options.keep, "alone": True, "uniform": not options.quick, "long": options.long}
         names = [options.only] if options.only else [name for name, wanted in usual.items() if wanted]
@@ -280,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pages.write_json(path, [asdict(item) for item in measurements])
         print(json.dumps(summary(measurements), indent=1, ensure_ascii=False))
         draw(folder / "scaling.png", measurements)
-    return pages.finish(folder, page(read_measurements(path)))
+    return pages.finish(folder, page(read_measurements(path), read_comparisons(folder / "peers.json")))
 
 
 if __name__ == "__main__":

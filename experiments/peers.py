@@ -1,0 +1,129 @@
+"""Compare the processor time of darrm's tasks with that of the alternatives that a user would pick.
+
+`experiments.scaling` writes the table. Both sides run in turns: on a busy machine ratios can be compared, seconds not.
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+
+from darrm.estimators import PrivateVotingClassifier
+from darrm.optimize import optimize_table
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Voters
+from darrm.training.calibration import calibrate_noise
+from darrm.util.extras import require
+from experiments.pages import Row
+
+TEACHERS, RATE, STEPS = 60, 0.01, 1000
+VOTERS, ALLOWANCE, DELTA = 11, 3, "1e-5"
+IMPORTS = "import click, flint, highspy, numpy"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A task of darrm and its alternative; both are timed after one call that fills caches."""
+
+    task: str
+    peer: str
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The median processor seconds of both, children included."""
+
+    task: str
+    peer: str
+    seconds: float
+    peer_seconds: float
+    runs: int
+
+    @property
+    def ratio(self) -> float:
+        """Our time in units of the peer's."""
+        return self.seconds / self.peer_seconds
+
+
+def peers() -> list[Peer]:
+    """List the comparisons."""
+    problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1", DELTA)), ALLOWANCE)
+    target, accounting = PrivacyParams(1, "1e-5"), require("dp_accounting")
+    accountant = require("dp_accounting.pld.pld_privacy_accountant").PLDAccountant
+    ensemble, trees = require("sklearn.ensemble"), require("sklearn.tree")
+    X, y = require("sklearn.datasets").load_digits(return_X_y=True)
+    command = ["-m", "darrm.optimize", "--K", str(VOTERS), "--m", str(ALLOWANCE)]
+
+    def start(arguments: list[str]) -> object:
+        # no words of a user
+        return subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+
+    def steps_of(noise: float) -> object:
+        step = accounting.PoissonSampledDpEvent(RATE, accounting.GaussianDpEvent(noise))
+        return accounting.SelfComposedDpEvent(step, STEPS)
+
+    def private_votes() -> object:
+        vote = PrivateVotingClassifier(
+            trees.DecisionTreeClassifier(), n_teachers=TEACHERS, max_queries=20, random_state=0
+        )
+        return vote.fit(X[:-20], y[:-20]).predict(X[-20:])
+
+    def votes() -> object:
+        members = [(str(seed), trees.DecisionTreeClassifier(random_state=seed)) for seed in range(TEACHERS)]
+        return ensemble.VotingClassifier(members).fit(X[:-20], y[:-20]).predict(X[-20:])
+
+    return [
+        Peer(
+            f"`python -m darrm.optimize` for K = {VOTERS}, a new process",
+            f"a new process with `{IMPORTS}` alone",
+            partial(start, command),
+            partial(start, ["-c", IMPORTS]),
+        ),
+        Peer(
+            f"the optimal γ for K = {VOTERS}, with its proof",
+            "every row of the paper in cvxpy, with the same proof",
+            partial(optimize_table, problem),
+            partial(optimize_table, problem, solver="reference"),
+        ),
+        Peer(
+            f"the noise of DP-SGD, {STEPS:,} steps at rate {RATE:g}",
+            "dp_accounting's calibration, privacy loss distributions",
+            partial(calibrate_noise, target, sampling_rate=RATE, steps=STEPS),
+            partial(accounting.calibrate_dp_mechanism, accountant, steps_of, target.epsilon, target.delta),
+        ),
+        Peer(
+            f"{TEACHERS} teachers trained, 20 private labels, ten classes",
+            "scikit-learn's VotingClassifier, votes without privacy",
+            private_votes,
+            votes,
+        ),
+    ]
+
+
+def compare(peer: Peer, runs: int) -> Row:
+    """Time both in turns; return a `Comparison` as plain data."""
+    peer.ours()
+    peer.theirs()
+    pairs = [(processor_seconds(peer.ours), processor_seconds(peer.theirs)) for _ in range(runs)]
+    ours, theirs = map(statistics.median, np.transpose(pairs).tolist())
+    return asdict(Comparison(peer.task, peer.peer, ours, theirs, runs))
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    """Measure the processor time of a call, with that of the processes that it starts."""
+    started = _seconds_so_far()
+    work()
+    return _seconds_so_far() - started
+
+
+def _seconds_so_far() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
