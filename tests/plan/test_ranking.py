@@ -93,6 +93,15 @@ def test_a_row_with_a_higher_accuracy_than_the_first_is_explained() -> None:
     assert "is higher" not in replace(found, rows=(rows[0], replace(rows[1], estimate=first.estimate))).reason
 
 
+def test_darrm_of_the_paper_is_the_optimum_where_one_person_influences_all() -> None:
+    work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 4, PrivacyParams(1, "1e-3"))
+    optimal, paper = plan(work, mechanisms=of_slugs("optimal", "darrm-paper")).rows
+    alone = calibrate(work, named("darrm-paper"))
+    assert (optimal.slug, paper.slug, paper.name) == ("optimal", alone.slug, alone.name)
+    assert dict(paper.settings) == dict(alone.settings)
+    assert (paper.spent.epsilon, paper.accuracy) == (alone.spent.epsilon, alone.accuracy)
+
+
 def test_without_a_prior_the_first_has_the_smallest_regret() -> None:
     found = plan(FRESH, mechanisms=of_slugs("permute-and-flip", "exponential", "subsampling", "randomized-response"))
     assert found.measure.is_regret
