@@ -51,10 +51,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from darrm.majority.corners import CornerCounts, CostRatio, corners_of, ratio_of
@@ -341,21 +339,26 @@ class FullSet:
         if (n_0 + 1) * (n_1 + 1) <= _MOST_PAIRS:
             best, a, a_1 = pairs.best_inside(0, n_0, 0, n_1)
             return best, best, a, a_1
-        zeros, ones = (np.unique(np.arange(_PIECES + 1) * size // _PIECES) for size in (n_0, n_1))
+        # at least two lines of the grid each way: one cell
+        zeros, ones = (np.unique(np.arange(_PIECES + 1) * max(1, size) // _PIECES) for size in (n_0, n_1))
+        zeros, ones = np.minimum(zeros, n_0), np.minimum(ones, n_1)
         values = pairs.values(zeros, ones)
         place = np.unravel_index(int(np.argmax(values)), values.shape)
         best, a, a_1 = float(values[place]), int(zeros[place[0]]), int(ones[place[1]])
         curvature = 1.0001 * (bound - value) / max(1, n_0**2 + n_1**2)
-        zero_cells, one_cells = (list(pairwise(grid.tolist())) or [(0, 0)] for grid in (zeros, ones))
-        squares = [np.array([float(end - start) ** 2 for start, end in cells]) for cells in (zero_cells, one_cells)]
-        tops = sliding_window_view(values, (min(2, zeros.size), min(2, ones.size))).max(axis=(2, 3))
-        bounds = tops + curvature * np.add.outer(*squares)
-        for cell in np.argsort(-bounds, axis=None, kind="stable").tolist():
-            row, column = divmod(cell, len(one_cells))
+        ends = np.maximum(values[:-1], values[1:])
+        squares = np.add.outer(np.diff(zeros).astype(float) ** 2, np.diff(ones).astype(float) ** 2)
+        bounds = np.maximum(ends[:, :-1], ends[:, 1:]) + curvature * squares
+        open_cells = bounds > max(best, enough)
+        largest_left = float(np.max(bounds, where=~open_cells, initial=-np.inf))
+        cells = np.argwhere(open_cells)
+        for row, column in cells[np.argsort(-bounds[open_cells], kind="stable")].tolist():
             if bounds[row, column] <= max(best, enough):
-                return best, max(best, float(bounds[row, column])), a, a_1
-            best, a, a_1 = max((best, a, a_1), pairs.best_inside(*zero_cells[row], *one_cells[column]))
-        return best, best, a, a_1
+                largest_left = float(bounds[row, column])
+                break
+            cell = (*zeros[row : row + 2].tolist(), *ones[column : column + 2].tolist())
+            best, a, a_1 = max((best, a, a_1), pairs.best_inside(*cell))
+        return best, max(best, largest_left), a, a_1
 
 
 class _Pairs:
