@@ -20,7 +20,7 @@ POINTS = 0.03
 def public_votes(name: str, kind: str) -> Votes:
     if name == "digits":
         return load_counts(KEPT / "pate" / "digits-counts.npz")[0].votes
-    with np.load(KEPT / "ten_classes" / f"{name}-votes.npz") as kept:
+    with np.load(KEPT / "tested" / f"{name}-votes.npz") as kept:
         return Votes.of_labels(kept[kind][0], classes=10)
 
 
