@@ -11,12 +11,13 @@ grid, before our rounding up.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from darrm.loss.gaussian import Calibration
+from darrm.loss.gaussian import Calibration, analytic_sigma
 from darrm.loss.grid_composition import GridComposition, GridQueries
-from darrm.numerics.bisection import bisect_safe, last_allowed_integer
+from darrm.numerics.bisection import last_allowed_integer
 from darrm.privacy import PrivacyPair, PrivacyParams
 from darrm.training.recipes import PrivateSGD
 from darrm.util import checks
@@ -29,8 +30,11 @@ _BYTES_A_POINT = 64  # of a distribution: its probabilities, two transforms of t
 _SMALLEST_NOISE = 0.1  # below, the distribution of a single step takes long, for an epsilon in the hundreds
 _MOST_STEPS = 1_000_000
 _MOST_NOISE = 1e6
-_LEAST_NOISE = 0.2  # below, epsilon is in the hundreds and the discretized distributions grow without need
+_LEAST_NOISE = 0.125  # below, epsilon is in the hundreds and the discretized distributions grow without need
 _NOISE_TOLERANCE = 1e-3  # relative width at which the search stops
+_STEEPEST, _FLATTEST = -5.0, -0.2  # slopes of log ε over log σ that a secant may have
+_MOST_SECANTS = 20
+_LEAST_EPSILON = 1e-12  # in place of 0
 _BOUND = "the privacy loss distribution of DP-SGD"
 
 
@@ -101,21 +105,57 @@ def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) ->
     checks.probability(sampling_rate=sampling_rate)
     checks.integer_at_least(1, steps=steps)
 
-    def fits(noise: float) -> bool:
+    def excess(log_noise: float) -> float:
+        """Return log(ε / target) at a noise; at most 0 if it fits."""
+        noise = math.exp(log_noise)
         cells = _range_of_losses(noise, sampling_rate, steps) / _COARSEST
-        is_affordable = cells * _BYTES_A_POINT <= checks.MOST_BYTES
-        return is_affordable and _epsilon(noise, sampling_rate, steps, target.delta) <= target.epsilon
+        if cells * _BYTES_A_POINT > checks.MOST_BYTES:
+            return math.inf
+        epsilon = _epsilon(noise, sampling_rate, steps, target.delta, enough=target.epsilon)
+        return math.log(max(epsilon, _LEAST_EPSILON) / target.epsilon)
 
-    high = 1.0
-    while not fits(high):
-        high *= 2.0
-        if high > _MOST_NOISE:
-            checks.fail("target", str(target), f"reachable with noise of at most {_MOST_NOISE:g}")
-    while high > _LEAST_NOISE and fits(high / 2.0):
-        high /= 2.0
-    if high > _LEAST_NOISE:
-        high = bisect_safe(fits, inside=high, outside=high / 2.0, tolerance=_NOISE_TOLERANCE)
-    return Calibration("noise", high, target, _BOUND)
+    guess = math.log(_noise_by_central_limit(target, sampling_rate, steps))
+    found = _last_fitting(excess, guess, math.log(_LEAST_NOISE), math.log(_MOST_NOISE))
+    if found is None:
+        checks.fail("target", str(target), f"reachable with noise of at most {_MOST_NOISE:g}")
+    return Calibration("noise", math.exp(found), target, _BOUND)
+
+
+def _noise_by_central_limit(target: PrivacyParams, sampling_rate: float, steps: int) -> float:
+    """Guess the noise: for many steps μ = q·√(T·(e^{1/σ²} − 1)) is that of one Gaussian [Dong, Roth, Su 2019]."""
+    mu = 1.0 / analytic_sigma(target, sensitivity=1.0).value
+    return 1.0 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / steps))
+
+
+def _last_fitting(excess: Callable[[float], float], guess: float, least: float, most: float) -> float | None:
+    """Return the least place in [least, most], up to the tolerance, whose excess is at most 0; None if there is none.
+
+    The excess falls. Secants aim just beyond its zero, from either side; where they do not help, the middle is taken.
+    """
+    outside, inside = -math.inf, math.inf  # the largest place that does not fit, the smallest that does
+    place, slope, looks = min(max(guess, least), most), -1.0, 0
+    before: tuple[float, float] | None = None
+    while True:
+        value, looks = excess(place), looks + 1
+        if value <= 0.0:
+            inside = place
+        elif place == most:
+            return None
+        else:
+            outside = place
+        if inside - max(outside, least) <= _NOISE_TOLERANCE:
+            return inside
+        aimed = place + math.log(2.0)  # where ε is not known
+        if math.isfinite(value):
+            if before is not None:
+                slope = min(max((value - before[1]) / (place - before[0]), _STEEPEST), _FLATTEST)
+            before = place, value
+            aimed = place - value / slope + math.copysign(_NOISE_TOLERANCE / 3.0, value)
+        if looks >= _MOST_SECANTS or not outside < aimed < inside:
+            ends = max(outside, least), min(inside, most)
+            unseen = [end for end, seen in zip(ends, (outside, inside), strict=True) if math.isinf(seen)]
+            aimed = unseen[0] if unseen else sum(ends) / 2.0
+        place = min(max(aimed, least), most)
 
 
 def _checked(pair: PrivacyPair) -> PrivacyParams:
@@ -125,7 +165,8 @@ def _checked(pair: PrivacyPair) -> PrivacyParams:
     return target
 
 
-def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> float:
+def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float, *, enough: float = 0.0) -> float:
+    """Bound ε, from the coarsest grid alone where that is at most ``enough``."""
     range_of_losses = _range_of_losses(noise, sampling_rate, steps)
     what = f"the privacy loss distribution of {steps:,} steps with noise = {noise:g}"
     checks.affordable(what, range_of_losses / _COARSEST, "take more noise", bytes_each=_BYTES_A_POINT)
@@ -133,12 +174,14 @@ def _epsilon(noise: float, sampling_rate: float, steps: int, delta: float) -> fl
     finest = max(_FINEST, range_of_losses * _BYTES_A_POINT / checks.MOST_BYTES)
     interval = min(_COARSEST, max(finest, coarse * _RELATIVE_INTERVAL))
     epsilon = coarse
-    if coarse > 0.0 and interval < _COARSEST:
+    if coarse > 0.0 and interval < _COARSEST and _rounded_up(coarse) > enough:
         epsilon = min(coarse, _epsilon_at(interval, noise, sampling_rate, steps, delta))  # both are upper bounds
-    if math.isinf(epsilon):
-        return epsilon
+    return _rounded_up(epsilon)
+
+
+def _rounded_up(epsilon: float) -> float:
     scale = 10.0**_DIGITS
-    return math.ceil(epsilon * (1.0 + _ROUNDING) * scale) / scale
+    return epsilon if math.isinf(epsilon) else math.ceil(epsilon * (1.0 + _ROUNDING) * scale) / scale
 
 
 def _range_of_losses(noise: float, sampling_rate: float, steps: int) -> float:
