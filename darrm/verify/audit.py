@@ -28,10 +28,10 @@ from darrm.verify.claims import judge_figure, judge_members, judge_note, judge_p
 from darrm.verify.costs import Cost, judge_release
 from darrm.verify.files import ANSWERS, FIGURE, LABELS, LEDGER, NOTES, OTHER, RECEIPT, Piece, pieces_of
 from darrm.verify.formats import GAMMA, Answering, Table, parse_json, read_release
+from darrm.verify.gamma import judge_optimality
 from darrm.verify.histograms import check_size
 from darrm.verify.label_files import LabelsFile
 from darrm.verify.ledger import LedgerAudit, assign_releases, judge_labels, judge_ledger, judge_populations
-from darrm.verify.optimality import judge_optimality
 from darrm.verify.verdicts import CONSISTENT, FALSE, FILE, UNKNOWN, VERDICTS, FaultError, TooLargeError, Verdict
 
 
