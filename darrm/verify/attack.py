@@ -26,7 +26,7 @@ from another mechanism.
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -73,7 +73,6 @@ _MOST_VOTES = 2**21  # different votes: seconds
 Histogram = NDArray[np.int64]  # (C,); several are (n, C)
 Counts = TypeVar("Counts", Histogram, Array)
 Law = Callable[[Histogram], Array]  # votes to the probability of every label: (n, C) → (n, C)
-_Seat = tuple[int, PrivacyParams, tuple[int, int]]  # number, guarantee, the labels before and after
 
 
 class TooLongError(ValueError):
@@ -379,29 +378,22 @@ def near_ties(voters: Voters, classes: int) -> Iterator[tuple[str, Pair]]:
                 votes[leaders % classes] += rest
                 for to in sorted({(1,), (classes - 1,), tuple(range(1, min(3, classes)))}):
                     name = f"{leaders} classes at a lead of {lead}, {moving} moving to {' and '.join(map(str, to))}"
-                    yield name, _pair([*_moving(voters, moving, to), *_still(votes)], classes)
+                    yield name, _pair(voters, moving, to, votes)
 
 
-def _moving(voters: Voters, moving: int, to: tuple[int, ...]) -> Iterator[_Seat]:
-    """Place the voters with the weakest guarantees at corners from class 0 to other classes, with all of their Δ."""
+def _pair(voters: Voters, moving: int, to: tuple[int, ...], votes: Histogram) -> Pair:
+    """Let the voters with the weakest guarantees move from class 0 to other classes, with all of their Δ."""
+    one, sizes = np.eye(votes.size), votes.tolist()
+    sides = [one, one]
     for n, each in voters.groups:
-        for place, label in enumerate(to):
-            yield (min(n, moving) + place) // len(to), each, (0, label)
-        moving -= min(n, moving)
-
-
-def _still(votes: Histogram) -> Iterator[_Seat]:
-    return ((n, _PLAIN, (label, label)) for label, n in enumerate(votes.tolist()))
-
-
-def _pair(seats: Sequence[_Seat], classes: int) -> Pair:
-    taken, one = [seat for seat in seats if seat[0]], np.eye(classes)
-    sides = np.empty((2, len(taken), classes))
-    for place, (_, each, labels) in enumerate(taken):
         likely = each.delta + (1.0 - each.delta) * corners_of(each).share
-        for side, (own, other) in enumerate((labels, labels[::-1])):
-            sides[side, place] = likely * one[own] + (1.0 - likely) * one[other]
-    return Pair(np.array([n for n, *_ in taken], dtype=np.int64), sides)
+        for place, label in enumerate(to):
+            sizes.append((min(n, moving) + place) // len(to))
+            laws = [likely * one[own] + (1.0 - likely) * one[other] for own, other in ((0, label), (label, 0))]
+            sides = [np.vstack(pair) for pair in zip(sides, laws, strict=True)]
+        moving -= min(n, moving)
+    taken = np.flatnonzero(sizes)
+    return Pair(np.array(sizes)[taken], np.stack(sides)[:, taken])
 
 
 def _worst_pairs(table: Table) -> dict[str, Pair]:
@@ -420,12 +412,6 @@ def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
 
     Dinkelbach's iteration: the row that costs most at e^ε has the loss ε₁ = log((P − δ)/P'), the row that costs most at
     e^{ε₁} a larger one, until nothing changes: then no row costs more than δ at that ε.
-
-    >>> from darrm import Problem, certify
-    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("0.1", "1e-5")), 1)
-    >>> epsilon, (p, p_prime) = worst_pair(certify(problem, NoiseFunction(1, [0.5])))
-    >>> round(epsilon, 6), p.round(6), p_prime.round(6)
-    (0.049959, array([0.524984]), array([0.475016]))
     """
     voters, gamma, target = table.problem.voters, table.gamma, table.problem.target
     best, at, worst = -1.0, target.exact_epsilon, None
@@ -448,16 +434,11 @@ def _costliest(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> tuple
 
 
 def law_of(aggregator: Released) -> Law:
-    """Return the law of the label as a function of the votes, computed without the code that draws labels.
-
-    `TooLongError` there, or here, if it takes too long.
-    """
+    """Return the law of the label as a function of the votes; `TooLongError` if it has too many terms."""
     if isinstance(aggregator, TestedRun):
         raise TooLongError("whether a label leaves depends on all votes of the run")
-    if is_open(aggregator.classes):
-        raise TooLongError("open answers have no classes to be summed over")
-    if aggregator.classes > _MOST_CLASSES:
-        raise TooLongError(f"labels of more than {_MOST_CLASSES:,} classes are not summed")
+    if is_open(aggregator.classes) or aggregator.classes > _MOST_CLASSES:
+        raise TooLongError(f"labels of open answers, or of more than {_MOST_CLASSES:,} classes, are not summed")
     if isinstance(aggregator, Release):
         return aggregator.table.law.probabilities
     if isinstance(aggregator.mechanism, NoisyMax):
