@@ -55,12 +55,10 @@ class Cost:
         """
         if isinstance(self.answering, Run):
             return None
-        if isinstance(self.answering, Mechanism):
-            return mechanisms.deltas(self.answering, epsilons, enough, back=back)
         drawn = self.voters.sampled
         if drawn is None:
-            return self._certain_deltas(epsilons)
-        return sampling.sampled_deltas(lambda asked, _: self._certain_deltas(asked), drawn, epsilons, enough, back=back)
+            return self._certain_deltas(epsilons, enough)
+        return sampling.sampled_deltas(self._certain_deltas, drawn, epsilons, enough, back=back)
 
     def renyi(self, order: float, enough: float = 0.0) -> Between | None:
         """Enclose the Rényi divergence at an order, no closer than ``enough``; None if it takes too long."""
@@ -87,7 +85,7 @@ class Cost:
         assert isinstance(table, Table)  # noqa: S101 (for the types)
         epsilon, delta = table.target
         if table.format != GAMMA:
-            found = self._certain_deltas([epsilon])
+            found = self._certain_deltas([epsilon], ())
             return None if found is None else found[0], Enclosure(delta, delta)
         worst = gamma.worst_costs(self.gamma, [epsilon])
         return None if worst is None else worst[0], gamma.budget(epsilon, delta)
@@ -99,10 +97,11 @@ class Cost:
         assert isinstance(self.answering, Table)  # noqa: S101 (for the types)
         return Gamma(voters.K, self.answering.law, voters.kinds, voters.reached)
 
-    def _certain_deltas(self, epsilons: Sequence[Fraction]) -> list[Enclosure] | None:
+    def _certain_deltas(self, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
         table = self.answering
-        if not isinstance(table, Table):
-            return None
+        if isinstance(table, Mechanism):
+            return mechanisms.certain_deltas(table, epsilons, enough)
+        assert isinstance(table, Table)  # noqa: S101 (a run has no δ of one query)
         if table.format == GAMMA:
             return _divergences(self.gamma, tuple(epsilons))
         if self.voters.are_private:

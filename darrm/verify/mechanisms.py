@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
@@ -55,16 +55,25 @@ def renyi(mechanism: Mechanism, order: float, enough: float = 0.0) -> Between | 
     return _drawn_renyi(mechanism, mechanism.voters.sampled, order, enough)
 
 
-def deltas(
-    mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float] = (), *, back: bool = False
+def certain_deltas(
+    mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float]
 ) -> list[Enclosure] | None:
-    """Enclose the smallest δ of one label for each ε; None if it takes too long."""
-    certain, drawn = partial(_deltas, mechanism), mechanism.voters.sampled
-    return (
-        certain(epsilons, enough)
-        if drawn is None
-        else sampled.sampled_deltas(certain, drawn, epsilons, enough, back=back)
-    )
+    """Enclose δ for each ε, for a person who certainly takes part; None if it takes too long."""
+    if (bits := bits_of(mechanism)) is not None:
+        found = sampled.float_deltas(sampled.sides_of_bits(bits, mechanism.voters.reached, 1.0, back=False), epsilons)
+        if mechanism.kind not in _PURE:
+            return found
+        pure, none = Fraction(repr(mechanism.parameters[0])), Enclosure(Fraction(0), Fraction(0))
+        return [none if epsilon >= pure else own for epsilon, own in zip(epsilons, found, strict=True)]
+    try:
+        bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
+    except TooWideError:
+        return None
+    low = [0.0 if mechanism.classes == 2 else own.low for own in bounds]  # other classes may cost more
+    return [
+        Enclosure(Fraction(least), Fraction(own.high), "all places of two classes")
+        for least, own in zip(low, bounds, strict=True)
+    ]
 
 
 def vanishing(mechanism: Mechanism, threshold: int) -> Between | None:
@@ -173,25 +182,6 @@ def _of_moves(mechanism: Mechanism, moved: int, order: float, enough: float = 0.
         if high <= enough:
             break
     return Between(0.0, high)
-
-
-def _deltas(mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float]) -> list[Enclosure] | None:
-    """Enclose δ for a person who certainly takes part."""
-    if (bits := bits_of(mechanism)) is not None:
-        found = sampled.float_deltas(sampled.sides_of_bits(bits, mechanism.voters.reached, 1.0, back=False), epsilons)
-        if mechanism.kind not in _PURE:
-            return found
-        pure, none = Fraction(repr(mechanism.parameters[0])), Enclosure(Fraction(0), Fraction(0))
-        return [none if epsilon >= pure else own for epsilon, own in zip(epsilons, found, strict=True)]
-    try:
-        bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
-    except TooWideError:
-        return None
-    low = [0.0 if mechanism.classes == 2 else own.low for own in bounds]  # other classes may cost more
-    return [
-        Enclosure(Fraction(least), Fraction(own.high), "all places of two classes")
-        for least, own in zip(low, bounds, strict=True)
-    ]
 
 
 @lru_cache(maxsize=1024)
