@@ -79,17 +79,6 @@ class Cost:
             return True
         return not isinstance(self.answering, Run) and _judge_guarantee(self, charge.guarantee).verdict == PROVED
 
-    def worst(self) -> tuple[Enclosure | None, Enclosure]:
-        """Enclose the largest cost of a table at its target, in the unit of its certificate, and its limit."""
-        table = self.answering
-        assert isinstance(table, Table)  # noqa: S101 (for the types)
-        epsilon, delta = table.target
-        if table.format != GAMMA:
-            found = self._certain_deltas([epsilon], ())
-            return None if found is None else found[0], Enclosure(delta, delta)
-        worst = gamma.worst_costs(self.gamma, [epsilon])
-        return None if worst is None else worst[0], gamma.budget(epsilon, delta)
-
     @property
     def gamma(self) -> Gamma:
         """The numbers of a table of two classes."""
@@ -194,12 +183,15 @@ def _judge_pair(claim: str, cost: Cost, pair: Point, digits: Fraction = Fraction
 
 
 def _judge_figures(cost: Cost, table: Table) -> Iterator[Verdict]:
-    worst, allowed = cost.worst()
+    epsilon, delta = table.target
+    worst, allowed = cost.deltas([epsilon]), Enclosure(delta, delta)
+    if table.format == GAMMA:
+        worst, allowed = gamma.worst_costs(cost.gamma, [epsilon]), gamma.budget(epsilon, delta)
     stored = Fraction(float(table.certificate["worst_cost"])), Fraction(float(table.certificate["budget"]))
     if worst is not None:
         claim = f"no pair of neighbors costs more than {float(stored[0])!r}"
-        reason = f"the largest cost is at least {float(worst.lower)!r}"
-        yield judged(COST, claim, reason, holds=stored[0] >= worst.lower, how=PROVED)
+        reason = f"the largest cost is at least {float(worst[0].lower)!r}"
+        yield judged(COST, claim, reason, holds=stored[0] >= worst[0].lower, how=PROVED)
     claim = f"the budget of a label is at least {float(stored[1])!r}"
     yield judged(COST, claim, f"it is {float(allowed.lower)!r}", holds=stored[1] <= allowed.upper, how=PROVED)
 
