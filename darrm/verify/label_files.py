@@ -18,6 +18,7 @@ import subprocess
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -197,7 +198,8 @@ def read_parquet_labels(paths: Sequence[Path]) -> LabelsFile:
 def print_labels() -> None:
     """Print the labels of the named Parquet files, as `read_parquet_labels` reads them."""
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY if most < 0 else min(_MOST_MEMORY, most), most))
+    with suppress(ValueError):  # a system without such limits
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY if most < 0 else min(_MOST_MEMORY, most), most))
     found, path = _Places(), ""
     try:
         parquet, errors = import_module("pyarrow.parquet"), import_module("pyarrow").ArrowException

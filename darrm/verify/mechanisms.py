@@ -59,7 +59,8 @@ def certain_deltas(
     mechanism: Mechanism, epsilons: Sequence[Fraction], enough: Sequence[float]
 ) -> list[Enclosure] | None:
     """Enclose δ for each ε, for a person who certainly takes part; None if it takes too long."""
-    if (bits := bits_of(mechanism)) is not None:
+    drawn = mechanism.voters.sampled is not None  # otherwise votes may be missing, and bits are of all K of them
+    if drawn and (bits := bits_of(mechanism)) is not None:
         found = sampled.float_deltas(sampled.sides_of_bits(bits, mechanism.voters.reached, 1.0, back=False), epsilons)
         if mechanism.kind not in _PURE:
             return found
@@ -69,7 +70,7 @@ def certain_deltas(
         bounds = [_delta(mechanism, *one) for one in zip_longest(epsilons, enough, fillvalue=0.0)]
     except TooWideError:
         return None
-    low = [0.0 if mechanism.classes == 2 else own.low for own in bounds]  # other classes may cost more
+    low = [0.0 if drawn and mechanism.classes == 2 else own.low for own in bounds]  # other classes may cost more
     return [
         Enclosure(Fraction(least), Fraction(own.high), "all places of two classes")
         for least, own in zip(low, bounds, strict=True)
