@@ -100,6 +100,12 @@ PLANTS = (
         "tests/noisy_max",
         "tests/plan",
     ),
+    plant(
+        "noise tabulated to a quarter of its depth",
+        "<= -exponent - 1e-9",
+        "<= -exponent / 4.0 - 1e-9",
+        "tests/noisy_max",
+    ),
     Plant(
         "the check of Confident-GNMax at half its cost",
         (
