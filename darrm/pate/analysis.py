@@ -114,7 +114,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The data-dependent cost of a run: **private data**, except for what is marked as public."""
+    """The data-dependent cost of a run: **private data**, except for the fields marked public."""
 
     aggregator: PateAggregator  # public
     delta: float  # public
@@ -386,7 +386,7 @@ def quiet_analysis(
     answered: ArrayLike | None = None,
     scores: ArrayLike | None = None,
 ) -> Analysis:
-    """Analyze without Python warnings, for reports that say what they warn of."""
+    """Analyze without Python warnings; the printed analysis contains both of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivateFigureWarning)
         warnings.simplefilter("ignore", RenyiGridWarning)
