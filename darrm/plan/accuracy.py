@@ -263,7 +263,7 @@ class Measure:
         self.classes, self.is_binary = workload.classes, workload.has_noise_function
         if self.is_binary:
             self.is_error = objective == "error" or law_of_ones(self.prior, self.K) is None
-            self.counts = majorities(self.K)
+            self.counts = _majorities(self.K)
         else:
             checks.one_of(("accuracy",), objective=objective, advice="the expected error is defined for two classes")
             self.is_error = False
@@ -290,7 +290,7 @@ class Measure:
             return np.clip(right, 0.0, 1.0)
         if self.is_binary:
             voters = self.K + self.missing
-            right = np.clip(law(majorities(voters))[:, 0], 0.5, 1.0)
+            right = np.clip(law(_majorities(voters))[:, 0], 0.5, 1.0)
             return np.asarray(0.5 + 0.5 * NoiseFunction(voters, 2.0 * right - 1.0).with_missing(self.missing).half)
         are_few = self.counts.shape[0] * number_of_rolls(self.missing, self.classes) <= MOST_ROLLED
         winner = np.broadcast_to(np.arange(self.classes) == 0, self.counts.shape)
@@ -390,8 +390,7 @@ def _check_plurality(workload: Workload) -> None:
     checks.integer_at_least(2, most=MOST_PLANNED, classes=workload.classes, advice=advice)
 
 
-def majorities(K: int) -> NDArray[np.int64]:
-    """List the histograms of K votes on two classes with a majority: (levels, 2)."""
+def _majorities(K: int) -> NDArray[np.int64]:
     winning = np.arange(K // 2 + 1, K + 1)
     return np.column_stack([winning, K - winning])
 

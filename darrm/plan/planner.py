@@ -28,6 +28,7 @@ from darrm.plan.mechanism import Mechanism, no_report
 from darrm.plan.mechanisms import MECHANISMS, RELEASED
 from darrm.plan.optimum import Optimal, PaperDaRRM
 from darrm.plan.report import Plan, Sweep, rank_of, wrong_of
+from darrm.plan.tables import check_private
 from darrm.priors import Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import MOST_QUERIES, MOST_VOTERS, Workload, is_open
@@ -134,15 +135,13 @@ class _Ranking:
             if skipped and mechanism.is_slow and not self.complete:
                 self.left_out[mechanism.slug] = skipped
                 continue
-            optimal = next((row for row in self.rows if row.slug == Optimal.slug), None)
-            if mechanism is PaperDaRRM and optimal is not None and work.voters.overlap is None:  # the same problem
-                self.rows.append(replace(optimal, slug=mechanism.slug, name=mechanism.name))
-                continue
             self.report(mechanism.slug)
             best = min((wrong_of(row, measure) for row in self.rows), default=math.inf)
             to_beat = best if mechanism.is_slow and not self.complete else math.inf
             try:
-                row = calibrate(work, mechanism, measure=measure, to_beat=to_beat, report=self.report, is_fine=False)
+                row = self._same_problem(mechanism) or calibrate(
+                    work, mechanism, measure=measure, to_beat=to_beat, report=self.report, is_fine=False
+                )
             except (PlanError, CertificationError, TooManyKindsError) as error:  # meant: others may be calibrated
                 self.left_out[mechanism.slug] = str(error)
                 continue
@@ -155,6 +154,14 @@ class _Ranking:
             first = self.ranked()[0]
             place = [row.slug for row in self.rows].index(first.slug)
             self.rows[place] = first.refined()
+
+    def _same_problem(self, mechanism: type[Mechanism]) -> CalibratedMechanism | None:
+        """Return the optimum per query as DaRRM of the paper, where one person influences all voters."""
+        if mechanism is not PaperDaRRM or self.workload.voters.overlap is not None:
+            return None
+        check_private(self.workload)
+        optimal = next((row for row in self.rows if row.slug == Optimal.slug), None)
+        return None if optimal is None else replace(optimal, slug=mechanism.slug, name=mechanism.name)
 
     def ranked(self) -> list[CalibratedMechanism]:
         """Sort, the best first, and compute the regret of each."""

@@ -26,7 +26,7 @@ from darrm.majority.profile import divergence
 from darrm.noisy_max import selection
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
-from darrm.plan.accuracy import Law, majorities
+from darrm.plan.accuracy import Law
 from darrm.plan.budget import counted, releases_of
 from darrm.plan.mechanism import FixedMechanism, Mechanism, Proposal, Search, as_plan_error, rounded
 from darrm.plan.noisy import LARGEST_EPSILON, NoisyProposal, exponential_law, first_rate, permute_and_flip_law
@@ -172,12 +172,18 @@ class Selection(Mechanism):
         if not work.has_noise_function:
             t = work.voters.reached
             return NoisyProposal(work, self.drawn(parameter, t), settings, self.law(parameter, t))
-        majority = self.law(parameter, voters.reached)(majorities(voters.K))[:, 0]
-        return TableProposal(self.workload, settings, NoiseFunction(voters.K, 2.0 * majority - 1.0))
+        leads = np.arange(2.0 * voters.first_majority - voters.K, voters.K + 1.0, 2.0)
+        gamma = NoiseFunction(voters.K, self.gamma(parameter / (2.0 * voters.reached) * leads))
+        return TableProposal(self.workload, settings, gamma)
 
     @staticmethod
     def law(epsilon: float, overlap: int) -> Law:
-        """Return the law of the answers."""
+        """Return the law for more than two classes."""
+        raise NotImplementedError
+
+    @staticmethod
+    def gamma(exponents: Array) -> Array:
+        """Return γ at εM/(2t): 1 − γ is exact where the majority is next to certain."""
         raise NotImplementedError
 
 
@@ -187,12 +193,22 @@ class Exponential(Selection):
     slug, name, color = "exponential", "exponential mechanism", VERMILION
     drawn, law = selection.ExponentialMechanism, staticmethod(exponential_law)
 
+    @staticmethod
+    def gamma(exponents: Array) -> Array:
+        """Return γ at εM/(2t)."""
+        return np.tanh(exponents / 2.0)
+
 
 class PermuteAndFlip(Selection):
     """Turn up the ε of permute-and-flip."""
 
     slug, name, color = "permute-and-flip", "permute-and-flip", PURPLE
     drawn, law = selection.PermuteAndFlip, staticmethod(permute_and_flip_law)
+
+    @staticmethod
+    def gamma(exponents: Array) -> Array:
+        """Return γ at εM/(2t)."""
+        return np.asarray(-np.expm1(-exponents))
 
 
 class RandomizedResponse(Mechanism):

@@ -94,7 +94,7 @@ def test_a_row_with_a_higher_accuracy_than_the_first_is_explained() -> None:
 
 
 def test_darrm_of_the_paper_is_the_optimum_where_one_person_influences_all() -> None:
-    work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 4, PrivacyParams(1, "1e-3"))
+    work = Workload(Voters(3, PrivacyParams("0.1", "1e-5")), 8, PrivacyParams(1, "1e-3"))
     optimal, paper = plan(work, mechanisms=of_slugs("optimal", "darrm-paper")).rows
     alone = calibrate(work, named("darrm-paper"))
     assert (optimal.slug, paper.slug, paper.name) == ("optimal", alone.slug, alone.name)
