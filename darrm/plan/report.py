@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,31 @@ from typing import Any
 from darrm import priors
 from darrm.account.accountant import Spent
 from darrm.aggregator import Released, save_release
+from darrm.commands.command_line import spread
 from darrm.errors import PlanError
 from darrm.plan.accuracy import MOST_LISTED, Measure, histograms
-from darrm.plan.budget import counted
+from darrm.plan.budget import counted, needs_no_noise
 from darrm.plan.calibration import CalibratedMechanism
-from darrm.plan.text import kind_of_votes, plan_text, release_command, subject, sweep_text, workload_words
+from darrm.plan.text import (
+    command,
+    kind_of_votes,
+    line,
+    percent,
+    release_command,
+    settings_in_words,
+    subject,
+    workload_words,
+)
 from darrm.plurality.bounds import share_right_at_most
-from darrm.priors import Prior, is_built_in
+from darrm.priors import Prior, in_words, is_built_in
+from darrm.privacy import at_most
 from darrm.problem import Workload, classes_to_json, is_open
 from darrm.table.table import Table
 from darrm.util.figures import BLACK, Axes, name_lines, saved_figure, style
 from darrm.util.files import Document
 
-EQUAL, SHOWN = 6, 4  # decimals of an objective that decides, and of an accuracy in a report
+EQUAL, DECIMALS = 6, 4  # of an objective that decides, and of an accuracy in a report
+SHOWN, VOTE_COUNTS = 6, 5  # mechanisms without --all; numbers of votes whose accuracy is shown
 _COLUMNS = ("divided", "mixed", "agreeing")  # low, medium and high consensus in a plan's file
 
 
@@ -92,7 +104,7 @@ class Plan:
         rank = rank_of(best, measure)
         dearer = [row.slug for row in others if rank_of(row, measure)[:2] == rank[:2] and rank < rank_of(row, measure)]
         tie = f", and it spends less than {dearer[0]}" if dearer else ""
-        more = [row for row in others if round(row.accuracy, SHOWN) > round(best.accuracy, SHOWN)]
+        more = [row for row in others if round(row.accuracy, DECIMALS) > round(best.accuracy, DECIMALS)]
         if measure.is_regret and more:
             tie += "; the mean of " + ", of ".join(
                 f"{row.slug} is higher, but it loses up to {100.0 * (row.regret or 0.0):.2f} points" for row in more
@@ -261,6 +273,153 @@ def _row_json(row: CalibratedMechanism) -> Document:
         "spent": _spent_json(row),
         "only_compared": row.only_compared or None,
         "curve": row.curve.tolist(),
+    }
+
+
+def plan_text(plan: Plan, output: Path | None = None, remark: str = "", *, everything: bool = False) -> str:
+    """Write a plan: the best mechanism, the assumptions, the ranking, its reason, and the next command.
+
+    ``output`` is the file that the best mechanism was written to, ``remark`` a note on the voters. With ``everything``
+    also all mechanisms, the reasons of those left out, the proof, and the commands in full.
+    """
+    best, work = plan.best, plan.workload
+    settings = f": {settings_in_words(best.settings)}" if best.settings else ""
+    spent = f"ε = {at_most(best.spent.epsilon, 5)} of {work.total}, by the bound {best.spent.bound}"
+    parts = [
+        [
+            line("Plan", f"{best.name}{settings}"),
+            line("Budget", f"{subject(work)}: {spent}"),
+            line("Voters", f"{work.voters}{remark}"),
+            *(line("Assumes" * (not place), text) for place, text in enumerate(_assumptions(plan))),
+        ],
+        list(_table(plan, everything=everything)),
+        [*_conclusion(plan, everything=everything), *_next_commands(plan, output, everything=everything)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def sweep_text(sweep: Sweep, remark: str = "") -> str:
+    """Write a line a mechanism and a column a total ε."""
+    last, best = sweep.plans[-1], sweep.best
+    work = last.workload
+    lines = [
+        line("Sweep", f"accuracy in % over the total ε, δ = {work.total.delta:g}, for {subject(work)}"),
+        line("Voters", f"{work.voters}{remark}"),
+        line("Assumes", "the mean of the reference priors" if last.measure.is_regret else in_words(last.prior)),
+        "",
+        f"{'total ε':<22}" + "".join(f"{epsilon:>9.4g}" for epsilon in best),
+    ]
+    for slug, values in {"best": best, **sweep.accuracies}.items():
+        texts = [percent(values.get(epsilon, math.nan)) for epsilon in best]
+        lines.append(f"{slug:<22}" + "".join(f"{text:>9}" for text in texts))
+    winners = ", ".join(f"{plan.best.slug} at {plan.workload.total.epsilon:g}" for plan in sweep.plans)
+    return "\n".join([*lines, "", line("Best", winners)]) + "\n"
+
+
+def _assumptions(plan: Plan) -> Iterator[str]:
+    """Write the prior, and what the guarantee and the accuracy rest on."""
+    work, measure, best = plan.workload, plan.measure, plan.best
+    release = counted(work)
+    if measure.is_regret:
+        priors = ", ".join(prior.text for prior in measure.reference_priors.values())
+        yield f"no prior: ranked by minimax regret over low, medium and high consensus ({priors})"
+    else:
+        yield in_words(plan.prior)
+    if work.missing:
+        guess = "coin" if work.has_noise_function else "die"
+        yield f"{work.missing} of {work.voters.K} votes are missing: a fair {guess} replaces each"
+    if plan.listed:
+        yield f"a list of {plan.listed:,} classes is planned like open answers: a class without votes is no answer"
+    if release != work and not needs_no_noise(work):
+        yield (
+            "trained models share their randomness over queries: planned as non-private voters, and by the joint "
+            f"bound of model privacy and release the release may be {release.total}-private"
+        )
+    elif not work.voters.are_non_private and work.queries > 1 and not work.voters.models:
+        yield "the voters draw new randomness for each query; for trained models add --models"
+    if release.voters.are_non_private and release.voters.reached == work.voters.K:
+        yield "one person may change all votes, so nothing is better than randomized response: see --overlap"
+    if best.remark:
+        yield best.remark
+
+
+def _table(plan: Plan, *, everything: bool) -> Iterator[str]:
+    """Write a line a mechanism: accuracy under the reference priors and the prior, error, ε and bound."""
+    best, measure = plan.best, plan.measure
+    heads = [f"{name} %" for name in (*measure.reference_priors, "mean" if measure.is_regret else "prior")]
+    heads += ["error"] * (best.expected_error is not None) + ["answered %"] * is_open(measure.classes)
+    widths = [max(7, 2 + len(head)) for head in heads]
+    shown = [row for place, row in enumerate(plan.rows) if everything or place < SHOWN or row is best]
+    slug = max(15, *(len(row.slug) for row in shown))
+    heading = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
+    yield f"  {'accuracy':<{slug}}{heading}{'ε':>8}  bound"
+    for row in shown:
+        mark = "*" if row is best else "-" if row.only_compared else " "
+        texts = [percent(accuracy.value) for accuracy in row.consensus.values()]
+        texts.append(percent(row.accuracy))
+        texts += [] if row.expected_error is None else [f"{row.expected_error:.4f}"]
+        texts += [] if row.answered is None else [percent(row.answered)]
+        numbers = "".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
+        yield f"{mark} {row.slug:<{slug}}{numbers}{at_most(row.spent.epsilon, 5):>8}  {row.spent.bound}"
+    place, limit, guess = sum(widths[: 1 + len(measure.reference_priors)]), plan.largest_accuracy(), measure.guessing
+    if guess is not None and not is_open(measure.classes):
+        error = f"   (means over drawn votes, ± {100.0 * guess.standard_error:.2g})" * bool(guess.standard_error)
+        yield f"  {'random guessing':<{slug}}{percent(guess.value):>{place}}{error}"
+    if limit is not None:
+        yield f"  {'any release':<{slug}}{'≤ ' + at_most(100.0 * limit, 4):>{place}}   (a theorem)"
+    notes = ["- only compared, darrm does not release it"] * any(row.only_compared for row in shown)
+    if (hidden := len(plan.rows) - len(shown)) > 0:
+        notes.append(f"{hidden} more with --all")
+    if notes:
+        yield f"  {'; '.join(notes)}"
+
+
+def _conclusion(plan: Plan, *, everything: bool) -> Iterator[str]:
+    """Write why the first is first, its accuracy at a few vote counts, its proof, and what was left out."""
+    best, left_out = plan.best, plan.left_out
+    yield line("Why", plan.reason)
+    if everything:
+        for row in plan.rows:
+            if row.only_compared:
+                yield line("Compared", f"{row.slug}: {row.only_compared}")
+    places = spread(best.levels.size, VOTE_COUNTS)
+    first, *others = (f"{100.0 * best.curve[place]:.1f} %" for place in places)
+    answers = "".join(f", {best.levels[place]}: {text}" for place, text in zip(places[1:], others, strict=True))
+    yield line("Accuracy", f"{best.levels[0]} of {plan.measure.K} votes: {first}{answers}")
+    if everything and best.table is not None:
+        target, certificate = best.table.problem.target, best.table.certificate
+        yield line("Proof", f"one answer is {target}-private: {certificate.rows:,} rows, {certificate.method}")
+    if left_out and not everything:
+        yield line("Left out", f"{', '.join(slug for slug, _ in left_out)} (reasons: --all)")
+    elif left_out:
+        yield from (line("Left out", f"{slug}: {reason}") for slug, reason in left_out)
+
+
+def _next_commands(plan: Plan, output: Path | None, *, everything: bool) -> Iterator[str]:
+    """Write what to do next: write the best mechanism to a file, or release labels from the written one."""
+    if output is not None:
+        yield line("Written", str(output))
+        yield command(release_command(output, plan.workload))
+    elif plan.best.instructions:
+        yield line("Next", "; ".join(plan.best.instructions))
+    else:
+        yield from (command(words) for words in (plan.commands() if everything else plan.commands()[:-1]))
+
+
+def csv_row(plan: Plan, row: CalibratedMechanism) -> dict[str, object]:
+    """Return the columns of a mechanism in a file of CSV, with all digits; the total ε comes first."""
+    return {
+        "total epsilon": plan.workload.total.epsilon_text,
+        "total delta": plan.workload.total.delta_text,
+        "mechanism": row.slug,
+        **{f"accuracy {name}": accuracy.value for name, accuracy in row.consensus.items()},
+        "accuracy": row.accuracy,
+        **({} if row.expected_error is None else {"expected error": row.expected_error}),
+        **({} if row.answered is None else {"answered": row.answered}),
+        "epsilon": row.spent.epsilon,
+        "bound": row.spent.bound,
+        "parameters": settings_in_words(row.settings),
+        "only compared": row.only_compared,
     }
 
 

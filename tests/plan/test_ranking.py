@@ -12,7 +12,7 @@ from darrm.plan import MECHANISMS, TESTED, Mechanism, Plan, Proposal, Search, ca
 from darrm.plan.accuracy import Accuracy, Measure
 from darrm.plan.budget import counted
 from darrm.plan.mechanism import FixedMechanism
-from darrm.plan.text import plan_text
+from darrm.plan.report import plan_text
 from darrm.plurality.bounds import right_at_most
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import OPEN, Voters, Workload
