@@ -15,7 +15,7 @@ from darrm.majority import baselines
 from darrm.majority.noise_function import ESTIMATE_SEED, NoiseFunction, differences, errors_of, number_of_draws
 from darrm.numerics import Array
 from darrm.optimize.rounding import fitting
-from darrm.priors import Prior, in_words, surrogate_of, two_sided_of, weights_of
+from darrm.priors import Independent, Prior, in_words, surrogate_of, two_sided_of, weights_of
 from darrm.privacy import at_most
 from darrm.problem import Problem, Voters, is_open
 from darrm.table.optimality import Optimality
@@ -344,6 +344,8 @@ def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str
         f"Release   one label is {problem.target}-DP{allowance(problem)}: proved{tie}",
         f"Prior     {in_words(optimality.prior)}; {optimality.shape} shape",
     ]
+    if isinstance(optimality.prior, Independent) and optimality.prior.has_closed_form:
+        lines.append(f"          only the mean of the p_i counts here: {optimality.prior.mean:g}")
     if optimality.objective != "linear":
         lines.append("Objective the expected error of [D, Eq. 2], absolute value included, over draws of the prior")
     return "\n".join(lines)

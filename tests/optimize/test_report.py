@@ -142,6 +142,10 @@ def test_the_short_report_says_who_votes_how_well_and_that_it_is_proved(report: 
     assert len(values) == min(12, report.table.gamma.half.size)
     assert all(value == pytest.approx(report.table.gamma(ones), abs=5.001e-5) for ones, value in values.items())
     assert f"below {optimality.bound_text}" in report.short
+    means = re.findall(r"only the mean of the p_i counts here: (\S+)", report.short)
+    prior = optimality.prior
+    expected = [f"{(prior.low + prior.high) / 2:g}"] if isinstance(prior, priors.Independent) else []
+    assert means == expected
     assert f"Proof     {report.table.certificate.rows:,} rows, " in report.short
     assert max(map(len, report.short.splitlines())) <= 110
 
