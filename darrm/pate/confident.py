@@ -159,15 +159,33 @@ class CheckedGNMax:
 class ConfidentGNMax(CheckedGNMax):
     """Answer by GNMax if the noisy plurality reaches the threshold, else ⊥ [P, Algorithm 1].
 
+    Parameters
+    ----------
+    threshold
+        T, the votes that the noisy plurality must reach.
+    sigma_threshold
+        σ₁ > 0 of the check, in votes; every query pays for it.
+    sigma_answer
+        σ₂ > 0 of the answer, in votes; only answered queries pay for it.
+    noise
+        As for `GNMax`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
     >>> aggregator = ConfidentGNMax(threshold=200, sigma_threshold=2.0, sigma_answer=2.0)
     >>> aggregator.release(Votes.of_counts([[250, 0], [130, 120]]), rng=np.random.default_rng(0)).tolist()
     [0, -1]
     """
 
-    threshold: float  # T, the votes that the noisy plurality must reach
-    sigma_threshold: float  # σ₁ > 0 of the check, in votes; every query pays for it
-    sigma_answer: float  # σ₂ > 0 of the answer, in votes; only answered queries pay for it
-    noise: str = "discrete"  # as for `GNMax`
+    threshold: float
+    sigma_threshold: float
+    sigma_answer: float
+    noise: str = "discrete"
 
     def statistic(self, votes: Votes) -> NDArray[np.int64]:
         """Return the plurality of each query, the statistic of the check: (Q,)."""
@@ -201,10 +219,18 @@ SUM_TOLERANCE = 1e-6  # scores are float32 in most training code
 
 @dataclass(frozen=True, eq=False)
 class InteractiveRelease:
-    """The labels of an interactive release, and their origin."""
+    """The labels of an interactive release, and their origin.
 
-    labels: Labels  # (Q,) names of classes; `ABSTAIN` for ⊥
-    outcome: NDArray[np.str_]  # (Q,) "answered" by the teachers, "reinforced" from the student, or "declined" (⊥)
+    Attributes
+    ----------
+    labels
+        (Q,) names of classes; `ABSTAIN` for ⊥.
+    outcome
+        (Q,) words: ``"answered"`` by the teachers, ``"reinforced"`` from the student, ``"declined"`` (⊥).
+    """
+
+    labels: Labels
+    outcome: NDArray[np.str_]
 
     @property
     def answered(self) -> NDArray[np.bool_]:
@@ -216,19 +242,34 @@ class InteractiveRelease:
 class InteractiveGNMax(CheckedGNMax):
     """Answer if the teachers disagree with the student, reinforce a confident student, else ⊥ [P, Algorithm 2].
 
+    Parameters
+    ----------
+    threshold
+        T, in votes: the distance of the teachers from the student that is needed for an answer.
+    sigma_threshold, sigma_answer
+        σ₁ and σ₂ > 0, in votes.
+    confidence
+        γ in [0, 1]: the student's largest score must exceed it to be reinforced.
+    noise
+        As for `GNMax`.
+
+    Examples
+    --------
     >>> aggregator = InteractiveGNMax(100, sigma_threshold=2.0, sigma_answer=2.0, confidence=0.9)
     >>> votes = Votes.of_counts([[250, 0], [250, 0], [130, 120]])
     >>> scored = aggregator.with_scores([[0.05, 0.95], [0.95, 0.05], [0.5, 0.5]])
     >>> release = scored.answer(votes, rng=np.random.default_rng(0))
     >>> release.labels.tolist(), release.outcome.tolist()
     ([0, 0, -1], ['answered', 'reinforced', 'declined'])
+    >>> scored.release(votes, rng=np.random.default_rng(0)).tolist()
+    [0, 0, -1]
     """
 
-    threshold: float  # T, in votes: the distance of the teachers from the student that is needed for an answer
-    sigma_threshold: float  # σ₁ > 0, in votes
-    sigma_answer: float  # σ₂ > 0, in votes
-    confidence: float  # γ in [0, 1]: the student's largest score must exceed it to be reinforced
-    noise: str = "discrete"  # as for `GNMax`
+    threshold: float
+    sigma_threshold: float
+    sigma_answer: float
+    confidence: float
+    noise: str = "discrete"
 
     def __post_init__(self) -> None:
         checks.probability(confidence=self.confidence)

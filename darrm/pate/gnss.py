@@ -36,15 +36,25 @@ _DECIMALS = 6  # of a published figure
 class GnssParameters:
     """Parameters for publishing a data-dependent cost; choose them without the private votes.
 
+    Parameters
+    ----------
+    order
+        λ > 1, the order of the Rényi divergence.
+    smoothness
+        β in (0, ½·log(λ/(λ−1))), the smoothing parameter, per changed vote.
+    noise_scale
+        σ_SS > 0, the standard deviation of the noise in units of the smooth sensitivity SS_β.
+    safety
+        z ≥ 0: z·σ_SS·SS is added to the cost, so that the published figure is below the cost of Theorem 6 with
+        probability Φ(−z): ½ for the paper's z = 0. Theorem 6 covers one direction; for both the probability is unknown.
+
     >>> round(GnssParameters(order=14.0, smoothness=0.0329, noise_scale=6.23).cost, 4)
     1.6071
     """
 
-    order: float  # λ > 1, the order of the Rényi divergence
-    smoothness: float  # β in (0, ½·log(λ/(λ−1))), per changed vote
-    noise_scale: float  # σ_SS > 0, the standard deviation of the noise in units of the smooth sensitivity SS_β
-    # z ≥ 0: z·σ_SS·SS is added, and the figure is below the cost of Theorem 6 with probability Φ(−z), ½ in the paper;
-    # that theorem covers one direction, and for both the probability is unknown
+    order: float
+    smoothness: float
+    noise_scale: float
     safety: float = 0.0
 
     def __post_init__(self) -> None:

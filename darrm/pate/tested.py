@@ -49,9 +49,28 @@ _ADVICE = "write Voters(K, PrivacyParams('inf'), overlap=1): non-private voters,
 class TestedRun:
     """Labels of at most Q queries by a noisy maximum, released if a private test passes: (ε, δ)-private with the test.
 
-    Choose all parameters without the private votes. `ValueError` if one is out of its range, or the voters are not
-    those of the theorem: non-private ones, of which one person influences one.
+    Parameters
+    ----------
+    answer
+        `GNMax`, `LNMax` or `AsymmetricMax` with its voters and classes; one person moves one vote.
+    queries
+        Q, the largest number of labels.
+    budget
+        The guarantee of the run and the test, for any votes.
+    order
+        α > 1 of the divergence that bounds the run. Choose it, like all parameters, without the private votes.
+    check
+        The check of `darrm.pate.ConfidentGNMax` for queries that `GNMax` answers; None answers all.
+    otherwise
+        The mechanism if the test fails; None releases no label.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the voters are not those of the theorem.
+
+    Examples
+    --------
     >>> teachers = Voters(250, PrivacyParams("inf"), overlap=1)
     >>> run = TestedRun(NoisyMaximum(GNMax(20.0), teachers, 3), 400, PrivacyParams(2, "1e-5"), order=8.0)
     >>> votes = Votes.of_counts([[245, 5, 0]] * 400)  # public ones, to look at the chance
@@ -61,35 +80,34 @@ class TestedRun:
     True
     """
 
-    answer: NoisyMaximum  # `GNMax`, `LNMax` or `AsymmetricMax` with its voters and classes
-    queries: int  # Q, the largest number of labels
-    budget: PrivacyParams  # the guarantee of the run and the test, for any votes
-    order: float  # α > 1 of the divergence that bounds the run
-    check: NoisyCheck | None = None  # that of `ConfidentGNMax` for queries that `GNMax` answers; None answers all
-    otherwise: NoisyMaximum | None = None  # the mechanism if the test fails; None releases no label
+    answer: NoisyMaximum
+    queries: int
+    budget: PrivacyParams
+    order: float
+    check: NoisyCheck | None = None
+    otherwise: NoisyMaximum | None = None
 
     __test__ = False  # no class of tests
 
     def __post_init__(self) -> None:
         checks.instance(NoisyMaximum, answer=self.answer, advice="write NoisyMaximum(GNMax(40), voters, classes)")
-        mechanism = self.answer.mechanism
-        if not self.voters.are_non_private or self.voters.reached != 1 or mechanism.reached != 1:
+        if not self.voters.are_non_private or self.voters.reached != 1 or self.answer.mechanism.reached != 1:
             checks.fail("voters", self.voters, "plain, and one person reaches one", _ADVICE)
         if is_open(self.classes):
             checks.fail("answer", checks.Found("open answers"), "for listed classes", "the theorem covers these only")
-        if not isinstance(mechanism, NoisyMax):
-            checks.fail("answer", mechanism, "GNMax, LNMax or AsymmetricMax")
-        if mechanism.law.deviation > WIDEST:
-            allowed = f"noise of a deviation of at most {WIDEST:g} votes"
-            checks.fail("answer", mechanism, allowed, "wider noise needs no test")
+        if not isinstance(self.answer.mechanism, NoisyMax):
+            checks.fail("answer", self.answer.mechanism, "GNMax, LNMax or AsymmetricMax")
+        if self.mechanism.law.deviation > WIDEST:
+            advice = "wider noise needs no test"
+            checks.fail("answer", self.answer.mechanism, f"noise of a deviation of at most {WIDEST:g} votes", advice)
         checks.integer_at_least(1, most=_MOST_QUERIES, queries=self.queries)
         object.__setattr__(self, "budget", PrivacyParams.of(self.budget, "budget"))
         if not (0.0 < self.budget.epsilon < np.inf and 0.0 < self.budget.delta < 1.0):
             checks.fail("budget", self.budget, "epsilon and delta above 0", "the coin reveals a little of the votes")
         if not 1.0 < self.order <= LARGEST_ORDER:
             checks.fail("order", self.order, f"above 1, at most {LARGEST_ORDER:g}")
-        if self.check is not None and not isinstance(mechanism, GNMax):
-            checks.fail("answer", mechanism, "GNMax", "Confident-GNMax answers with it")
+        if self.check is not None and not isinstance(self.answer.mechanism, GNMax):
+            checks.fail("answer", self.answer.mechanism, "GNMax", "Confident-GNMax answers with it")
         other = self.otherwise
         if other is not None and (other.voters, other.classes) != (self.voters, self.classes):
             checks.fail("otherwise", other, "of the same voters and classes")
@@ -114,8 +132,7 @@ class TestedRun:
         """The bound on the cost of one answer, and its change by one vote."""
         if self.check is None:
             return tightest_mislabel_bound(self.mechanism.law, self.order)
-        label = GaussianMislabelBound(self.mechanism.law.deviation, self.order)
-        return CheckedCost(label, self.check, self.voters.K, self.classes)
+        return CheckedCost(GaussianMislabelBound(self._sigma, self.order), self.check, self.voters.K, self.classes)
 
     @cached_property
     def costs(self) -> Array:
@@ -180,11 +197,15 @@ class TestedRun:
         return cast("NoisyMax", self.answer.mechanism)
 
     @property
+    def _sigma(self) -> float:
+        return self.mechanism.law.deviation
+
+    @property
     def answering(self) -> NoisyMax | ConfidentGNMax:
         """The aggregator of a passed test."""
         if self.check is None:
             return self.mechanism
-        return ConfidentGNMax(self.check.threshold, self.check.sigma, self.mechanism.law.deviation)
+        return ConfidentGNMax(self.check.threshold, self.check.sigma, self._sigma)
 
     def _asked(self, votes: Votes | ArrayLike) -> Votes:
         votes = may_decline(of_classes(votes, self.classes)).of_voters(self.voters.K)

@@ -37,13 +37,30 @@ _LARGEST_ORDER, _DEVIATIONS = 1e4, (1e-2, 1e6)
 class PublicationParameters:
     """Parameters for publishing a cost on the scale of votes; choose them without the private votes.
 
+    Parameters
+    ----------
+    order
+        λ > 1, the order of the Rényi divergence.
+    deviation
+        s > 0, the standard deviation of the noise, in votes.
+    safety
+        z ≥ 0: z·s votes are added to the published figure, which is then too small with probability Φ(−z). The constant
+        is free.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
     >>> PublicationParameters(order=18.0, deviation=8.0).cost
     0.140625
     """
 
-    order: float  # λ > 1, the order of the Rényi divergence
-    deviation: float  # s > 0, the standard deviation of the noise, in votes
-    safety: float = 0.0  # z ≥ 0: z·s votes are added, and the figure is too small with probability Φ(−z), at no cost
+    order: float
+    deviation: float
+    safety: float = 0.0
 
     def __post_init__(self) -> None:
         checks.positive(deviation=self.deviation)
