@@ -16,8 +16,9 @@ class SolveOptions:
     time_limit
         Seconds, or infinity.
     patience
-        Stop after this many rounds without a move of value or bound by a hundredth of the gap: the rest is
-        below the solver's precision. Forty times as many while the gap is wider than a millionth of the value.
+        Stop after this many rounds without a move of value or bound by a tenth of the gap: the rest is below the
+        solver's precision. While the gap is wider than a millionth of the value: twenty times as many rounds, and a
+        hundredth of the gap.
     idle_rounds
         A row without a multiplier for this many rounds is dropped once there are more rows than
         ``rows_per_variable`` · n, and more than a hundred.
@@ -28,7 +29,7 @@ class SolveOptions:
     gap: float = 1e-9
     floor: float = 1e-13
     time_limit: float = float("inf")
-    patience: int = 10
+    patience: int = 20
     idle_rounds: int = 4
     rows_per_variable: float = 0.7
 

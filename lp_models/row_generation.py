@@ -153,17 +153,21 @@ class _Loop:
         status = self.rounds_until_stop()
         if status is not Status.STALLED:
             return status
+        tied, tied_value = self.best, self.value
         self.mark = (self.rounds, np.inf, -np.inf)
         self.master.add_cost(np.zeros_like(self.tie_break))
         status = self.rounds_until_stop()
-        if status in {Status.OPTIMAL, Status.STALLED} and time.perf_counter() < self.deadline:
-            self.break_ties(self.tie_break)
+        if status in {Status.OPTIMAL, Status.STALLED}:
+            if tied is not None and tied_value - self.value <= self.tolerance(self.value):
+                self.best, self.value = tied, tied_value
+            elif time.perf_counter() < self.deadline:
+                self.break_ties(self.tie_break)
         return status
 
     def break_ties(self, tie_break: Array) -> None:
         """Repeat rounds for the cost plus the small extra one; keep the result if its value is as good."""
         best, value, bound, multipliers = self.best, self.value, self.bound, self.multipliers
-        allowed = value + max(self.options.gap * abs(value), self.options.floor, value - bound)
+        allowed = value + max(self.tolerance(value), value - bound)
         self.best, self.value, self.bound, self.candidate_value = None, np.inf, -np.inf, np.inf
         self.mark = (self.rounds, np.inf, -np.inf)
         self.master.add_cost(tie_break)
@@ -259,32 +263,39 @@ class _Loop:
         self.master.restrict(knots.refined())
         return True
 
+    def is_wide(self) -> bool:
+        """Whether the gap is too wide to be a matter of precision."""
+        return self.candidate_value - self.bound > _WIDE_GAP * abs(self.candidate_value)
+
     def patience(self) -> int:
-        """How many rounds to wait: many while the gap is too wide to be a matter of precision."""
-        wide = self.candidate_value - self.bound > _WIDE_GAP * abs(self.candidate_value)
-        return self.options.patience * (40 if wide else 1)
+        """How many rounds to wait."""
+        return self.options.patience * (20 if self.is_wide() else 1)
 
     def has_moved(self) -> bool:
-        """Whether value or bound has moved by a hundredth of the gap since the mark; if so, set a new mark."""
+        """Whether value or bound has moved by a part of the gap since the mark; if so, set a new mark."""
         _, value, bound = self.mark
         # rounding may put the value below the bound; a negative step would count standing still as moving
-        step = 0.01 * max(0.0, self.candidate_value - self.bound)
+        step = (0.01 if self.is_wide() else 0.1) * max(0.0, self.candidate_value - self.bound)
         moved = not np.isfinite(value) or self.candidate_value < value - step or self.bound > bound + step
         if moved:
             self.mark = (self.rounds, self.candidate_value, self.bound)
         return moved
 
     def accept(self, feasible: Array) -> None:
-        """Keep the better of the incumbent and a feasible point."""
+        """Keep the better of the incumbent and a feasible point; of equal ones the later breaks ties better."""
         value = self.master.value(feasible)
-        if value < self.value:
+        if value <= self.value:
             self.best, self.value = feasible, value
 
     def closed(self, value: float) -> bool:
         """Whether the gap between ``value`` and the bound is as small as asked for."""
         if not (np.isfinite(value) and np.isfinite(self.bound)):
             return False
-        return value - self.bound <= max(self.options.gap * abs(value), self.options.floor)
+        return value - self.bound <= self.tolerance(value)
+
+    def tolerance(self, value: float) -> float:
+        """Return the gap that counts as closed."""
+        return max(self.options.gap * abs(value), self.options.floor)
 
     def elapsed(self) -> float:
         """Seconds since the start."""

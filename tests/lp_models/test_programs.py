@@ -206,25 +206,30 @@ def test_a_master_stops_when_its_time_is_up_and_goes_on_afterwards() -> None:
     assert solved.value == pytest.approx(solve_with_cvxpy(program).value, rel=1e-8)
 
 
-@pytest.mark.parametrize(("limit", "rounds"), [(35.0, 4), (np.inf, 6)])
-def test_after_a_stall_ties_are_broken_in_time_that_is_left_only(
-    limit: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "share", "rounds"), [(35.0, 0.8, 4), (np.inf, 0.8, 6), (np.inf, 0.9, 4)])
+def test_after_a_stall_ties_are_broken_again_only_if_that_costs_value_and_in_time_that_is_left(
+    limit: float, share: float, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two rounds with the extra cost, two without, and two to break ties: each stall is tried again from nothing."""
     now = [0.0]
 
     class Slow:
-        """Knows no row and lets no gap close, ten seconds later."""
+        """Knows no row and lets no gap close, ten seconds later; its first two points may be worse."""
+
+        looks = 0
 
         def separate(self, point: np.ndarray, *, thorough: bool, deadline: float) -> Separation:  # noqa: ARG002
             assert deadline in {0.9 * limit, limit}  # the latter of the last look at all rows
             now[0] += 10.0
-            return Separation(np.empty((0, point.size)), np.empty(0), 0.9 * point, thorough=True)
+            self.looks += 1
+            feasible = (share if self.looks <= 2 else 0.9) * point
+            return Separation(np.empty((0, point.size)), np.empty(0), feasible, thorough=True)
 
     monkeypatch.setattr(row_generation, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     program = LinearProgram(-np.ones(3), np.ones((1, 3)), np.array([1.5]))
     result = minimize_with_rows(program, Slow(), SolveOptions(time_limit=limit), tie_break=np.full(3, 1e-12))
     assert (result.status, result.rounds) == (Status.STALLED, rounds)
+    assert result.value == pytest.approx(-0.9 * 1.5)
 
 
 def test_no_ties_are_left_where_the_gap_closes() -> None:
