@@ -218,8 +218,8 @@ PLANTS = (
     ),
     plant(
         "cells of moves bounded by a quarter of the curvature",
-        "tops + curvature * np.add.outer(*squares)",
-        "tops + 0.25 * curvature * np.add.outer(*squares)",
+        "+ curvature * squares",
+        "+ 0.25 * curvature * squares",
         "tests/majority/test_full_set.py",
     ),
     plant(

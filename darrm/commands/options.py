@@ -158,8 +158,8 @@ def prior_option(default: str) -> Decorator:
     """Add ``--prior``; `darrm.priors.parse` reads its text."""
     about = (
         "public belief about the votes: dirichlet:A (smaller A: more consensus), spread (mean of low, medium and high "
-        "consensus), like:FILE or votes:FILE (public votes); for two classes also common, uniform:LOW,HIGH (uniform alone: "
-        f"0,1), two-sided:LOW,HIGH or point:P (default {default})"
+        "consensus), like:FILE or votes:FILE (public votes); for two classes also common, uniform:LOW,HIGH (uniform "
+        f"alone: 0,1), two-sided:LOW,HIGH or point:P (default {default})"
     )
     return option("--prior", metavar="PRIOR", section=WHO, help=about)
 
