@@ -90,6 +90,11 @@ def test_a_download_is_checked_kept_and_not_repeated(mirror: str, tmp_path: Path
     assert obtain(file(f"{mirror}/good/", name="part.mat", content=GOOD)) == GOOD  # not gzipped, so taken as it is
 
 
+def test_a_mirror_that_fails_is_asked_again(mirror: str) -> None:
+    assert obtain(file(f"{mirror}/flaky/"), pause=0.0) == CONTENT
+    assert len(Mirror.asked) == 3
+
+
 @pytest.mark.parametrize("bad", ["missing", "truncated", "other", "text"])
 def test_the_next_mirror_is_asked(mirror: str, bad: str) -> None:
     assert obtain(file(f"{mirror}/{bad}/", f"{mirror}/good/"), pause=0.0) == CONTENT
@@ -125,6 +130,12 @@ def test_a_damaged_file_is_named(
     (folder / "set" / "part.gz").write_bytes(packed)
     with pytest.raises(ValueError, match=rf"set/part\.gz.*{message}"):
         obtain(file("http://127.0.0.1:9/"))
+
+
+def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_DATA_DIR", str(tmp_path))
+    with pytest.raises(ValueError, match="which has no mnist/train-images"):
+        load("mnist")
 
 
 def mat(**arrays: Any) -> bytes:
@@ -229,3 +240,8 @@ def test_digits_split_without_overlap() -> None:
     assert not any(image.tobytes() in images for image in digits.test_x)
     assert set(np.unique(digits.train_y)) == {0, 1}
     assert 0.0 <= digits.train_x.min() < digits.train_x.max() <= 1.0
+
+
+def test_an_unknown_set_is_refused() -> None:
+    with pytest.raises(ValueError, match="dataset must be one of adult, digits, fashion-mnist, mnist, svhn"):
+        load("cifar")

@@ -225,6 +225,18 @@ def test_the_numbers_of_the_page_are_those_of_python(pages: dict[str, Any], plac
 
 
 @pytest.mark.slow
+def test_it_fits_a_phone_and_draws_what_it_has(pages: dict[str, Any]) -> None:
+    for page in pages.values():
+        assert page["width"] <= PHONE
+        assert page["unnamed"] == 0
+        assert page["marked"] is None
+        if not page["problems"]:
+            present = sum("gamma" in mechanism for mechanism in page["mechanisms"])
+            assert (page["lines"], page["bars"]) == (present, 2 * present)
+            assert page["rows"].count("absent") == len(page["mechanisms"]) - present
+
+
+@pytest.mark.slow
 def test_what_is_wrong_or_not_there_is_said(pages: dict[str, Any]) -> None:
     for words, setting in WRONG:
         page = pages[fragment(setting)]
@@ -252,6 +264,43 @@ def test_the_command_computes_what_the_page_shows(
         if "gamma" in shown[key]:
             # the solver stops at a gap of 1e-9, so two runs may differ by as much
             assert shown[key]["expected_error"] == pytest.approx(entries[name]["expected_error"], rel=1e-7, abs=1e-12)
+
+
+def test_another_prior_and_shape_are_in_the_command(pages: dict[str, Any]) -> None:
+    page = pages[fragment(SETTINGS[1][1])]
+    assert shlex.split(page["command"])[-4:] == ["--shape", "monotone", "--prior", "common"]
+    assert "optimized for uniform:0.5,1;" in page["remark"]
+    assert "optimized for" not in pages[fragment(SETTINGS[0][1])]["remark"]
+
+
+@pytest.mark.slow
+def test_the_controls_move_the_setting(tmp_path: Path) -> None:
+    def slide(key: str, place: int) -> str:
+        return f"at('{key}-range').value = {place}; at('{key}-range').dispatchEvent(new Event('input'))"
+
+    def type_in(key: str, text: str) -> str:
+        return f"at('{key}-box').value = '{text}'; at('{key}-box').dispatchEvent(new Event('change'))"
+
+    steps = [
+        slide("K", 0),  # K = 3, so that m = 3 has to follow
+        type_in("epsilon", "0.07"),
+        type_in("K", "many"),
+        "document.querySelector('[value=plain]').click()",
+        slide("overlap", 1),
+        slide("overlap", 249),
+        "document.querySelector('#legend input:enabled').click()",
+        "document.querySelector('#legend input:enabled').click()",
+    ]
+    K3, seven, many, other, two, everyone, less, again = visited(tmp_path, steps)["shown"]
+    assert (K3["setting"]["K"], K3["setting"]["m"], K3["source"]) == ("3", "2", "table")
+    assert "K=3&m=2" in K3["hash"]
+    assert (seven["setting"]["epsilon"], seven["source"]) == ("0.07", "none")
+    assert "got 'many'" in many["problem"]
+    assert (other["setting"]["voters"], other["source"], other["problem"]) == ("plain", "closed form", "")
+    assert "--overlap 2" in two["command"]
+    assert "--overlap" not in everyone["command"]
+    assert (less["lines"], less["bars"]) == (everyone["lines"] - 1, everyone["bars"] - 2)
+    assert again["lines"] == everyone["lines"]
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

@@ -20,6 +20,7 @@ from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.integer_noise import DiscreteGaussian, DiscreteLaplace
 from darrm.optimize import SolveOptions
 from darrm.plan.__main__ import plan as plan_command
+from darrm.subsampling import Subsampling
 from experiments.explorer_data import bundle
 from tests.experiments.test_explorer import BROWSERS, PAGE, SEARCHED, private, problem_of
 from tests.planned import calibrated
@@ -162,6 +163,14 @@ def test_one_answer_of_many_fits_and_a_larger_one_does_not() -> None:
     e, d = of_plain["target"].values()
     charged = PrivacyParams(float(np.log1p(0.1 * np.expm1(e))), 0.1 * d)
     assert compose_optimal(charged, 50, 1e-4).epsilon == pytest.approx(2, rel=1e-6)
+
+
+def test_one_answer_to_rarely_drawn_people() -> None:
+    setting = {"voters": "plain", "K": "11", "epsilon": "0.5", "delta": "1e-6", "sampled": "0.05"}
+    [problem] = ran(f"{PROBLEM} return problem;", [setting])
+    certain = Subsampling.of("0.05").conditional_on_inclusion(PrivacyParams("0.5", "1e-6"))
+    assert problem["target"]["epsilon"] == pytest.approx(certain.epsilon, rel=1e-9)
+    assert problem["target"]["delta"] == pytest.approx(certain.delta, rel=1e-9)
 
 
 @cache
