@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from importlib import metadata
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,6 +189,7 @@ def optimize_plurality_under_renyi(
 @cache
 def versions(*distributions: str) -> str:
     """Return the names and versions of the packages that made a table."""
+    metadata = import_module("importlib.metadata")  # it loads the standard library's email
     return ", ".join(f"{name} {metadata.version(name)}" for name in distributions)
 
 
