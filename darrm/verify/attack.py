@@ -56,6 +56,7 @@ from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import Json
+from darrm.verify.numbers import at_most
 from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
 from darrm.votes import Votes
 
@@ -138,7 +139,7 @@ class Bound:
 
     def __str__(self) -> str:
         numbers = f"refuted {self.refuted:.6g}, true on these pairs {self.true:.6g}, claimed {self.claimed:.6g}"
-        return f"ε at δ = {self.delta:.6g}: {numbers}"
+        return f"ε at δ = {at_most(self.delta)}: {numbers}"
 
 
 @dataclass(frozen=True, eq=False)

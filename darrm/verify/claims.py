@@ -231,9 +231,8 @@ def _judge_figure(told: Json, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict
     claim = f"its parts, {float(noisy):.6g} and {float(public):.6g}, make {pair_at_most(epsilon, delta)}"
     yield judged(ESTIMATE, claim, f"converted again it is {own:.9g}", holds=_covers(epsilon, own), how=PROVED)
     claim = f"its public part is for {run['queries']:,} questions to {run['mechanism']}, and publishing it"
-    reason = (
-        f"publishing alone costs {(least := publication_cost(parameters)):.9g}; no file shows the cost of its checks"
-    )
+    least = publication_cost(parameters)
+    reason = f"publishing alone costs {at_most(least, 9)}; no file shows the cost of its checks"
     yield judged(ESTIMATE, claim, reason, holds=_covers(public, least), how=ASSUMED)
     least = float(((ball(safety) / ball(Fraction(2)).sqrt()).erfc() / 2).upper())
     of = "" if "deviation" in parameters else " for the one direction of Theorem 6"
