@@ -285,7 +285,7 @@ class SQLiteStore:
                     yield
                     return
             if time.monotonic() > deadline:
-                raise LedgerError(self.path, obstacle)
+                raise LedgerError(self.path, obstacle) from TimeoutError("another process kept it locked for too long")
             time.sleep(_POLLING_SECONDS)
 
     def _check_file(self) -> None:

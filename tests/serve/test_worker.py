@@ -375,14 +375,18 @@ def test_a_terminal_that_is_gone_stops_no_answers(tmp_path: Path, monkeypatch: p
     def gone(_: str) -> None:
         raise BrokenPipeError
 
+    def away(*_: object, **__: object) -> None:
+        raise OSError("the disk is away")
+
     monkeypatch.setattr("darrm.serve.worker._RETRY", 0.05)
     with running(deployment(tmp_path), gone) as worker:
         with monkeypatch.context() as patch:
-            patch.setattr(PrivacyLedger, "debit", lambda *_, **__: gone(""))
+            patch.setattr(PrivacyLedger, "debit", away)
             ask(worker, "q")
             until = time.monotonic() + 20
             while not worker.trouble and time.monotonic() < until:
                 time.sleep(0.005)
+            assert worker.trouble == "the disk is away"
         assert read(worker, "q")["state"] == "answered"
 
 
