@@ -2,7 +2,7 @@
 
 from darrm.random_dp.bernstein import Bernstein, BernsteinFunction
 from darrm.random_dp.guarantee import RandomDP, compose
-from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Mechanism
+from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Mechanism, Posterior
 from darrm.random_dp.private_classifier import ParametersOf, PrivateClassifier
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.random_dp.sensitivity_sampler import (
@@ -23,6 +23,7 @@ __all__ = [
     "Laplace",
     "Mechanism",
     "ParametersOf",
+    "Posterior",
     "PrivateClassifier",
     "RandomDP",
     "Release",

@@ -6,6 +6,7 @@ class               [S]                              norm    guarantee if ‖f(D
 `Laplace`           Corollary 10                     l1      ε
 `Gaussian`          Corollary 12, recalibrated       l2      (ε, δ)
 `Exponential`       Corollary 13                     sup     ε
+`Posterior`         Section 4, "future work"         sup     ε
 `Bernstein`         Corollary 14, separate module    sup     ε
 ==================  ===============================  ======  =====================================================
 
@@ -33,7 +34,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.loss.gaussian import concentrated_sigma
-from darrm.numerics.exact_sampling import bernoulli_exp, discrete_gaussian, discrete_laplace, uniform_below
+from darrm.numerics.exact_sampling import (
+    UniformBelow,
+    bernoulli_exp,
+    discrete_gaussian,
+    discrete_laplace,
+    uniform_below,
+)
 from darrm.privacy import PrivacyPair, PrivacyParams
 from darrm.random_dp.draws import Norm, canonical
 from darrm.util import checks
@@ -85,6 +92,8 @@ def _nearest_float(number: Fraction) -> float:
 
 
 _ATTEMPTS = 64  # proposals per batch of the exponential mechanism
+_MOST_TICKETS = 1_000_000  # the sum of the weights of a prior
+_FINEST = Fraction(1, 2**20)  # the largest step of log-likelihoods
 
 Released_co = TypeVar("Released_co", covariant=True)
 Candidate = TypeVar("Candidate")
@@ -234,17 +243,70 @@ class Exponential(Mechanism[Candidate]):
             best = np.flatnonzero(numbers == np.max(numbers))
             return self.candidates[int(best[int(below(np.array([best.size]))[0])])]
         step = step_for(float(sensitivity), 1)
-        scale = math.ceil(2 * (Fraction(float(sensitivity)) / step + 1) / self.privacy.exact_epsilon)
-        steps = to_lattice(numbers, step).astype(object)
+        return self._choose(numbers, step, self._least_scale(sensitivity, step), np.arange(len(numbers)), below)
+
+    def _least_scale(self, sensitivity: float, step: Fraction) -> int:
+        """Return the least t with which exp(q/t) is private for lattice scores q."""
+        return math.ceil(2 * (Fraction(float(sensitivity)) / step + 1) / self.privacy.exact_epsilon)
+
+    def _choose(
+        self, scores: NDArray[np.float64], step: Fraction, scale: int, tickets: NDArray[np.int64], below: UniformBelow
+    ) -> Candidate:
+        """Draw a candidate r with probability ∝ its number of tickets times exp(q(r)/t), by rejection."""
+        steps = to_lattice(scores, step).astype(object)
         gaps = np.max(steps) - steps
         if max(gaps) < 2**54 and scale < 2**54:
             gaps = gaps.astype(np.int64)
-        limits = np.full(_ATTEMPTS, len(self.candidates))
+        limits = np.full(_ATTEMPTS, len(tickets))
         while True:
-            proposed = below(limits)
+            proposed = tickets[below(limits)]
             kept = np.flatnonzero(bernoulli_exp(gaps[proposed], np.full(_ATTEMPTS, scale, dtype=gaps.dtype), below))
             if kept.size:
                 return self.candidates[int(proposed[kept[0]])]
+
+
+@dataclass(frozen=True)
+class Posterior(Exponential[Candidate]):
+    """Draw a parameter θ of a finite set from a posterior: Pr[θ] ∝ ξ(θ)·p(D | θ)^τ, τ = min(1, ε/(2Δ)).
+
+    [S, Section 4] leaves it to future work to release one posterior sample, where the function is the log-likelihood.
+    This is the exponential mechanism with the base measure ξ, and so (ε, 0)-private, ε > 0, if the log-likelihoods of D
+    and D′ differ by at most Δ at every θ. With 2Δ ≤ ε it draws from the posterior itself. [S] has in mind a Lipschitz
+    condition on all pairs of data sets; random differential privacy needs it for neighbors only.
+
+    ``score(data, theta)`` is the log-likelihood, and ``prior`` holds the weights ξ of the candidates: whole numbers of
+    at least 1 with a sum of at most a million; by default all are 1. `ValueError` for others.
+
+    >>> coins = Posterior(PrivacyParams(1), (0.2, 0.5, 0.8), prior=(1, 2, 1))
+    >>> coins.release([-50.0, -7.0, -90.0], 0.1)
+    0.5
+    """
+
+    prior: Sequence[int] | None = None
+    noise = "a posterior sample by rejection with lattice log-likelihoods"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prior is not None:
+            for place, weight in enumerate(self.prior):
+                checks.integer_at_least(1, **{f"prior of candidate {place}": weight}, advice="a whole number")
+            if len(self.prior) != len(self.candidates) or sum(self.prior) > _MOST_TICKETS:
+                advice = f"their sum at most {_MOST_TICKETS:,}"
+                checks.fail("prior", checks.Found(f"{len(self.prior)} weights"), "one weight a candidate", advice)
+
+    def describe_noise(self, sensitivity: float, rng: np.random.Generator | None) -> str:
+        """Describe the draw, which is random also at Δ = 0."""
+        return super().describe_noise(sensitivity or math.inf, rng)
+
+    def release(self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None) -> Candidate:
+        """Draw a candidate from all log-likelihoods, one finite number for each."""
+        numbers = check_release(value, sensitivity)
+        if numbers.shape != (len(self.candidates),):
+            checks.fail("value", numbers.shape, f"one log-likelihood a candidate, shape ({len(self.candidates)},)")
+        step = min(step_for(float(sensitivity), 1), _FINEST) if sensitivity else _FINEST
+        scale = max(self._least_scale(sensitivity, step), math.ceil(1 / step))
+        weights = np.ones(len(numbers), dtype=np.int64) if self.prior is None else np.asarray(self.prior)
+        return self._choose(numbers, step, scale, np.repeat(np.arange(len(numbers)), weights), uniform_below(rng))
 
 
 def pure(pair: PrivacyPair, name: str) -> PrivacyParams:

@@ -14,7 +14,7 @@ from darrm.numerics.exact_sampling import uniform_below
 from darrm.privacy import PrivacyParams
 from darrm.random_dp import mechanisms
 from darrm.random_dp.bernstein import Bernstein, lattice
-from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, from_lattice, step_for, to_lattice
+from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace, Posterior, from_lattice, step_for, to_lattice
 
 ONE = PrivacyParams(1)
 BOTH = PrivacyParams(1, 1e-5)
@@ -220,6 +220,59 @@ def test_exponential_at_the_limits() -> None:
     assert Exponential(ONE, ("only",)).release([3.0], 1.0) == "only"
 
 
+def posterior_law(
+    scores: list[float], prior: list[int], sensitivity: float, monkeypatch: pytest.MonkeyPatch
+) -> np.ndarray:
+    """Compute the law from what is handed to the rejection sampler."""
+    laws = []
+
+    def recorded(
+        self: Posterior[int], scores: np.ndarray, step: Fraction, scale: int, tickets: np.ndarray, _: object
+    ) -> int:
+        exponents = to_lattice(scores, step).astype(float) / scale
+        weights = np.bincount(tickets, minlength=len(scores)) * np.exp(exponents - np.max(exponents))
+        laws.append(weights / weights.sum())
+        return self.candidates[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Posterior, "_choose", recorded)
+        Posterior(ONE, tuple(range(len(scores))), prior=prior).release(scores, sensitivity)
+    (law,) = laws
+    return np.asarray(law)
+
+
+@pytest.mark.parametrize(("sensitivity", "power"), [(0.0, 1.0), (0.1, 1.0), (0.5, 1.0), (1.0, 0.5), (4.0, 0.125)])
+def test_the_posterior_is_tempered_only_as_far_as_privacy_needs(
+    sensitivity: float, power: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores, prior = [-3.0, -1.25, -2.0, -9.0], [1, 5, 2, 7]
+    ideal = np.array(prior) * np.exp(power * np.array(scores))
+    law = posterior_law(scores, prior, sensitivity, monkeypatch)
+    assert law == pytest.approx(ideal / ideal.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("sensitivity", [0.01, 0.3, 0.5, 0.6, 2.0, 300.0])
+def test_the_posterior_is_private_for_any_prior(sensitivity: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, worst = np.random.default_rng(7), 0.0
+    for _ in range(40):
+        prior = rng.integers(1, 30, 4).tolist()
+        scores = rng.normal(0.0, 2.0 * sensitivity, 4)
+        moved = scores + sensitivity * (1 - 1e-12) * rng.choice([-1.0, 1.0], 4)
+        one, two = (posterior_law(list(each), prior, sensitivity, monkeypatch) for each in (scores, moved))
+        worst = max(worst, float(np.max(np.abs(np.log(one) - np.log(two)))))
+    assert 0.5 * min(1.0, 2.0 * sensitivity) < worst <= 1.0
+
+
+@pytest.mark.statistical
+def test_the_posterior_law() -> None:
+    # chi-square with 2 degrees of freedom: 37 at a false-alarm rate of 1e-8
+    mechanism, rng = Posterior(ONE, ("a", "b", "c"), prior=(3, 1, 2)), np.random.default_rng(4)
+    chosen = [mechanism.release([-1.0, 0.0, -0.5], 1.0, rng=rng) for _ in range(1500)]
+    ideal = np.array([3.0, 1.0, 2.0]) * np.exp(np.array([-1.0, 0.0, -0.5]) / 2)
+    assert chi_square(np.array([chosen.count(name) for name in "abc"]), ideal / ideal.sum()) < 37
+    assert "posterior sample" in mechanism.describe_noise(0.0, None)
+
+
 def test_bernstein_scales_the_sensitivity_to_all_lattice_points(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
@@ -258,6 +311,10 @@ def test_bernstein_restriction_and_noise() -> None:
         (lambda: Exponential(BOTH, (1,)), "delta must be 0"),
         (lambda: Exponential(ONE, ()), "at least one candidate"),
         (lambda: Exponential(ONE, (1, 2)).scores([1]), "score must be a callable"),
+        (lambda: Posterior(ONE, (1, 2), prior=(1, 0)), "prior of candidate 1 must be"),
+        (lambda: Posterior(ONE, (1, 2), prior=(1,)), "one weight a candidate"),
+        (lambda: Posterior(ONE, (1, 2), prior=(1, 10**6)), "one weight a candidate"),
+        (lambda: Posterior(ONE, (1, 2)).release([1.0], 1.0), "one log-likelihood a candidate"),
         (lambda: Bernstein(BOTH, size=3), "delta must be 0"),
         (lambda: Bernstein(ONE, size=0), "size must be"),
         (lambda: Bernstein(ONE, size=3, order=0), "order must be"),
