@@ -17,6 +17,7 @@ from darrm.plan import plan
 from darrm.plan.mechanisms import named
 from darrm.priors import Independent
 from darrm.privacy import at_most
+from darrm.table.library import available_sizes, available_tables, paper_settings
 from experiments.knowledge_transfer import __main__ as knowledge_transfer
 from experiments.pages import read_json
 from experiments.pate import __main__ as pate
@@ -215,6 +216,13 @@ def test_what_is_gained_over_simple_rules_is_what_the_readme_says() -> None:
         *(gamma.share_right(even) for gamma in (gammas[0], gammas[1], true)),
     ]
     assert list(said.groups()) == [f"{100.0 * (1.0 - share):.3g}" for share in right if share is not None]
+
+
+def test_the_readme_counts_the_packaged_tables() -> None:
+    said = re.search(r"one of ([\d,]+) tables that need no solver", README)
+    assert said is not None
+    count = sum(len(available_tables(K)) for K in available_sizes()) + len(paper_settings())
+    assert said[1] == f"{count:,}"
 
 
 def test_the_votes_of_the_paper_cost_what_the_readme_says() -> None:
