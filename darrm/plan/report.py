@@ -352,7 +352,7 @@ def _table(plan: Plan, *, everything: bool) -> Iterator[str]:
     shown = [row for place, row in enumerate(plan.rows) if everything or place < SHOWN or row is best]
     slug = max(15, *(len(row.slug) for row in shown))
     heading = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
-    yield f"  {'accuracy':<{slug}}{heading}{'ε':>8}  bound"
+    yield f"  {'accuracy':<{slug}}{heading}{'ε':>11}  bound"
     for row in shown:
         mark = "*" if row is best else "-" if row.only_compared else " "
         texts = [percent(accuracy.value) for accuracy in row.consensus.values()]
@@ -360,7 +360,7 @@ def _table(plan: Plan, *, everything: bool) -> Iterator[str]:
         texts += [] if row.expected_error is None else [f"{row.expected_error:.4f}"]
         texts += [] if row.answered is None else [percent(row.answered)]
         numbers = "".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
-        yield f"{mark} {row.slug:<{slug}}{numbers}{at_most(row.spent.epsilon, 5):>8}  {row.spent.bound}"
+        yield f"{mark} {row.slug:<{slug}}{numbers}{at_most(row.spent.epsilon, 5):>11}  {row.spent.bound}"
     place, limit, guess = sum(widths[: 1 + len(measure.reference_priors)]), plan.largest_accuracy(), measure.guessing
     if guess is not None and not is_open(measure.classes):
         error = f"   (means over drawn votes, ± {100.0 * guess.standard_error:.2g})" * bool(guess.standard_error)
