@@ -1,8 +1,8 @@
 """The noise functions that γ_opt is compared with [D, Section 3, Section 4, Appendix A]. Proposals, like any γ.
 
-**Theorem (γ_DSub).** Let every voter be (ε, Δ)-private, whatever the laws of the votes, and m an integer. The majority
-of 2m − 1 voters drawn without replacement is (mε, 1 − (1 − Δ)^m)-private, and so is the majority of all K voters for m
-≥ (K + 1)/2, ties by a fair coin. [D, Theorem 4.1] is the case Δ = 0, K odd, votes identically distributed.
+**Theorem (γ_DSub).** Let the votes be independent given the data, each (ε, Δ)-private with any law, and m an integer.
+The majority of 2m − 1 voters drawn without replacement is (mε, 1 − (1 − Δ)^m)-private, and so is the majority of all K
+voters for m ≥ (K + 1)/2, ties by a fair coin. [D, Theorem 4.1] is the case Δ = 0, K odd, identically distributed votes.
 
 *Proof.* The drawn set does not depend on the data, so it is enough that the majority of n = 2m − 1 fixed voters is
 private. Let P(p) be the probability that at least m of them vote 1, increasing in every p_i. At neighbors p_i ≤

@@ -347,7 +347,9 @@ def _short_heading(problem: Problem, optimality: Optimality, remark: str) -> str
     if isinstance(optimality.prior, Independent) and optimality.prior.has_closed_form:
         lines.append(f"          only the mean of the p_i counts here: {optimality.prior.mean:g}")
     if optimality.objective != "linear":
-        lines.append("Objective the expected error of [D, Eq. 2], absolute value included, over draws of the prior")
+        lines.append(
+            "Objective the expected error of [D, Eq. 2], over draws of the prior; the table is over other draws"
+        )
     return "\n".join(lines)
 
 

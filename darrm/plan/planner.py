@@ -112,7 +112,7 @@ def plan(
         words = "; ".join(reasons)
         if len(words) > _LONGEST_REASON:
             words = f"{reasons[0]}; and {len(reasons) - 1} more reasons"
-        raise PlanError(f"no mechanism stays within this budget: {words}")
+        raise PlanError(f"no mechanism stays within this budget: {words or 'those that were named do not apply here'}")
     return Plan(workload, measure, tuple(ranking.ranked()), tuple(left_out.items()), listed)
 
 

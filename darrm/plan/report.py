@@ -337,7 +337,7 @@ def _assumptions(plan: Plan) -> Iterator[str]:
         )
     elif not work.voters.are_non_private and work.queries > 1 and not work.voters.models:
         yield "the voters draw new randomness for each query; for trained models add --models"
-    if release.voters.are_non_private and release.voters.reached == work.voters.K:
+    if release.voters.are_non_private and release.voters.reached == work.voters.K and plan.best.slug != "no-noise":
         yield "one person may change all votes, so nothing is better than randomized response: see --overlap"
     if best.remark:
         yield best.remark
@@ -390,7 +390,7 @@ def _conclusion(plan: Plan, *, everything: bool) -> Iterator[str]:
         target, certificate = best.table.problem.target, best.table.certificate
         yield line("Proof", f"one answer is {target}-private: {certificate.rows:,} rows, {certificate.method}")
     if left_out and not everything:
-        yield line("Left out", f"{', '.join(slug for slug, _ in left_out)} (reasons: --all)")
+        yield line("Not shown", f"{', '.join(slug for slug, _ in left_out)} (ranked, or with a reason: --all)")
     elif left_out:
         yield from (line("Left out", f"{slug}: {reason}") for slug, reason in left_out)
 

@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, gammaln
 
 from darrm.aggregator import Released, release_of
+from darrm.errors import CertificationError, TableError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.corners import corners_of
 from darrm.majority.full_set import FullSet
@@ -219,7 +220,11 @@ class Pair:
 def judge_attack(content: bytes, draws: int, report: Callable[[str], None]) -> tuple[dict[str, Json] | None, str, str]:
     """Attack the release in a file, see `attack`; return the numbers as plain data, a verdict, and its reason."""
     try:
-        result = attack(release_of(json.loads(content.decode("utf-8-sig"))), draws, report=report)
+        aggregator = release_of(json.loads(content.decode("utf-8-sig")))
+    except (TableError, CertificationError) as error:
+        return None, UNKNOWN, f"no label was drawn: the library refuses this release ({error})"
+    try:
+        result = attack(aggregator, draws, report=report)
     except TooLongError as error:
         return None, UNKNOWN, f"no label was drawn: {error}"
     shown = [one for one in result.bounds if one is result.bounds[0] or one.is_false]

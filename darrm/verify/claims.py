@@ -229,7 +229,7 @@ def _judge_figure(told: Json, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict
     converted = conversion(order, delta) if told["conversion"] == "tight" else -ball(delta).log() / ball(order - 1)
     own = float((ball(noisy + public) + converted).upper())
     claim = f"its parts, {float(noisy):.6g} and {float(public):.6g}, make {pair_at_most(epsilon, delta)}"
-    yield judged(ESTIMATE, claim, f"converted again it is {own:.9g}", holds=_covers(epsilon, own), how=PROVED)
+    yield judged(ESTIMATE, claim, f"converted again it is {own:.9g}", holds=_covers(epsilon, own))
     claim = f"its public part is for {run['queries']:,} questions to {run['mechanism']}, and publishing it"
     least = publication_cost(parameters)
     reason = f"publishing alone costs {at_most(least, 9)}; no file shows the cost of its checks"

@@ -73,6 +73,11 @@ class Cost:
         certain = self._certain_renyi(order)
         return certain if drawn is None or certain is None else sampling.of_convexity(certain, drawn, order)
 
+    @property
+    def is_close(self) -> bool:
+        """Whether bounds on this cost are nearly attained; for noise against several moved votes they may be loose."""
+        return not isinstance(self.answering, Mechanism) or self.answering.reached == 1
+
     def proves(self, charge: Charge) -> bool:
         """Whether the (ε, δ) that a ledger states of a query is proved here."""
         if charge.guarantee is None:

@@ -406,7 +406,8 @@ def judge_optimality(table: Table, gamma: Gamma) -> Iterator[Verdict]:
         yield Verdict(OPTIMALITY, "γ never falls", FALSE, "it falls somewhere")
         return
     claim = f"the expected error is {claims['value']!r}"
-    best = f"no private law has a smaller expected error than {claims['bound']!r}"
+    kind = "γ that never falls" if claims["shape"] == "monotone" else "γ"
+    best = f"no private {kind} has a smaller expected error than {claims['bound']!r}"
     try:
         weights = error_weights(gamma.K, claims["prior"]) if claims["held_out"] is None else None
     except (ValueError, KeyError, ArithmeticError):

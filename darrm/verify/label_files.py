@@ -231,7 +231,9 @@ def _label_columns(parquet: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 (p
         raise ValueError("two columns have one name")
     if not schema.names:
         return
-    column = LABEL if LABEL in schema.names else schema.names[-1]
+    if LABEL not in schema.names and len(schema.names) > 1:
+        raise ValueError(f"it has several columns, and none is named {LABEL!r}")
+    column = LABEL if LABEL in schema.names else schema.names[0]
     # one long word a million times stays one
     texts = [column] if str(schema.field(column).type) in {"string", "large_string"} else []
     with parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts) as file:

@@ -214,7 +214,9 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
         named = [entry for entry in ledger.entries if entry.table == digest]
         claim = f"queries were answered with this {answering.what}"
         reason = f"{len(named)} of {counted(len(ledger.entries), 'entry holds', 'entries hold')} its digest {digest}"
-        if not named and bare:
+        if not ledger.entries:
+            yield Verdict(LEDGER, claim, UNKNOWN, "nothing was debited yet")
+        elif not named and bare:
             yield Verdict(LEDGER, claim, ASSUMED, f"{reason}; others hold none")
         else:
             yield judged(LEDGER, claim, reason, holds=bool(named))

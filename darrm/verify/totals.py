@@ -79,6 +79,7 @@ class Total:
     epsilon: float
     how: str
     stated: bool  # whether it relies on a stated cost, of a release that is not among the files
+    is_close: bool  # whether the bounds on the costs are nearly attained
 
 
 def smallest_total(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Total | None:
@@ -87,9 +88,10 @@ def smallest_total(priced: Sequence[Priced], delta: Fraction, *, enough: float) 
     if not priced or delta < 0 or any(charge.estimate is not None for charge, _ in priced):
         return None
     stated, best = any(cost is None or not cost.proves(charge) for charge, cost in priced), None
+    is_close = all(cost is None or cost.is_close for _, cost in priced)
     for epsilon, how in _bounds(priced, delta, min(enough, 1e300)):
         if best is None or epsilon < best.epsilon:
-            best = Total(epsilon, how, stated)
+            best = Total(epsilon, how, stated, is_close)
         if best.epsilon <= enough * (1.0 + NEAR):
             break
     return best
@@ -104,14 +106,14 @@ def judge_total(
     about: str = TOTAL,
     none: str = "no bound of the independent checker covers these costs",
 ) -> Verdict:
-    """Judge a stated (ε, δ) by the smallest ε that is proved: false if that is ``apart`` times as large."""
+    """Judge a stated (ε, δ) by the smallest ε that is proved: false if a close bound is ``apart`` times as large."""
     if found is None:
         return Verdict(about, claim, UNKNOWN, none)
     known = ", if the costs in the ledger are true" if found.stated else ""
     reason = f"{found.how}: {pair_at_most(found.epsilon, stated[1], 9)}{known}"
     if found.epsilon <= stated[0] * (1.0 + NEAR):
         return Verdict(about, claim, CONSISTENT if found.stated else PROVED, reason)
-    if found.epsilon > stated[0] * apart:
+    if found.is_close and found.epsilon > stated[0] * apart:
         return Verdict(about, claim, FALSE, reason)
     return Verdict(about, claim, UNKNOWN, f"{reason}; a tighter bound would decide")
 

@@ -83,7 +83,7 @@ def test_every_aggregator(votes: Path, tmp_path: Path, capsys: pytest.CaptureFix
     gnmax = rows(capsys, votes, "--sigma2", "40", "--delta", "1e-5")
     assert gnmax["table_1"]["answered"] == 60
     lnmax = rows(capsys, votes, "--gamma", "0.05", "--delta", "1e-5")
-    assert "LNMax has no smooth sensitivity" in lnmax["table_2"]["refused"]
+    assert "no smooth sensitivity for LNMax" in lnmax["table_2"]["refused"]
     np.save(tmp_path / "scores.npy", np.full((60, 4), 0.25))
     interactive = rows(
         capsys, votes, *EXAMPLE, "--scores", tmp_path / "scores.npy", "--confidence", "0.9", "--noise", "continuous"

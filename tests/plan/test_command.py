@@ -221,7 +221,7 @@ def test_the_picture_shows_the_curve_of_every_mechanism(tmp_path: Path, monkeypa
 def test_what_was_left_out_has_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     asked = [*PRIVATE.split(), "--queries", "1000", "--total", "2,1e-5"]
     assert run(lambda: main(asked)) == 0
-    assert "optimal" in said(capsys.readouterr().out).partition("Left out")[2]
+    assert "optimal" in said(capsys.readouterr().out).partition("Not shown")[2]
     assert run(lambda: main([*asked, "--all"])) == 0
     text = said(capsys.readouterr().out)
     assert "optimal: 1000 queries with epsilon = 0.1, the voters' own (m = 1) do not compose within (2, 1e-05)" in text

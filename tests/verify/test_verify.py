@@ -149,7 +149,7 @@ class TestAnHonestTrio:
         assert word(COST, "no pair of neighbors costs more than") == PROVED
         assert word(COST, "the budget of a label is at least") == PROVED
         assert word(OPTIMALITY, "the expected error is") == PROVED
-        assert word(OPTIMALITY, "no private law has a smaller expected error than") == PROVED
+        assert word(OPTIMALITY, "no private γ has a smaller expected error than") == PROVED
         assert word(COST, "each voter is (0.2, 1e-05)-DP") == ASSUMED
         assert word(COST, "the privacy profile of a query is at least what it costs") == PROVED
         assert word(COST, "the Rényi curve of a query is at least what it costs") == PROVED
@@ -349,7 +349,7 @@ LIES_IN_A_TABLE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no noise": (lambda data: data.update(gamma=[1.0, 1.0]), "one label is (0.3, 1.5e-05)-DP"),
     "a relative 1e-11 too much": (slightly_more, "one label is (0.3, 1.5e-05)-DP"),
     "its error": (less_error, "the expected error is"),
-    "multipliers that do not prove its bound": (weaker_multipliers, "no private law has a smaller expected error"),
+    "multipliers that do not prove its bound": (weaker_multipliers, "no private γ has a smaller expected error"),
     "a row of four of three voters": (
         lambda data: data["optimality"]["multipliers"][0].__setitem__(1, 4),
         "a row has other voters",

@@ -429,9 +429,10 @@ def test_a_plan_ranks_by_the_votes_that_are_there(
     assert errors == sorted(errors)
     assert two_late["levels"] == [3, 4, 5]
     assert run(lambda: plan_command.main([*asked, "--missing", "2"])) == 0
+    assert "--missing 2" in capsys.readouterr().out
+    assert run(lambda: plan_command.main([*asked, "--missing", "2", "--output", str(tmp_path / "plan.json")])) == 0
     text = capsys.readouterr().out
     assert "2 of 7 votes are missing: a fair coin replaces each" in text
-    assert "--missing 2" in text
     assert "--missing coin" in text
     assert run(lambda: plan_command.main([*asked, "--missing", "7"])) == 2
     assert "--missing must be below K = 7" in capsys.readouterr().err
