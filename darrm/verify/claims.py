@@ -49,7 +49,6 @@ from darrm.verify.verdicts import (
     FALSE,
     FILE,
     PLAN,
-    PROVED,
     TOTAL,
     UNKNOWN,
     VOTERS,

@@ -79,7 +79,7 @@ class Total:
     epsilon: float
     how: str
     stated: bool  # whether it relies on a stated cost, of a release that is not among the files
-    is_close: bool  # whether the bounds on the costs are nearly attained
+    is_close: bool = False  # whether the bounds on the costs are nearly attained
 
 
 def smallest_total(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Total | None:
