@@ -188,7 +188,9 @@ def page(folder: Path) -> str:
     outside = read_json(folder / OUTSIDE) if (folder / OUTSIDE).is_file() else None
     if outside is not None:
         outside |= {"student": _accuracy(outside["students"], outside["held_out"]), "ours": mnist}
+    authors = folder.parent / "pate_votes" / "pate_votes.json"
     facts = {
+        "authors": read_json(authors) if authors.is_file() else None,
         "outside": outside,
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
         "whole": _whole(mnist) if mnist is not None and mnist.get("in_one_go") else None,
