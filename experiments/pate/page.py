@@ -9,6 +9,7 @@ import numpy as np
 from experiments.pages import Row, filled, read_json
 from experiments.pate.settings import NETWORKS, PLANS, STUDIES
 
+AUTHORS = Path(__file__).parents[2] / "docs" / "reproduction" / "pate_votes" / "pate_votes.json"
 PRINTED = "[P] as printed (not publishable)"
 SANITIZED = "[P], sanitized by GNSS"
 OURS = "exact cost, sanitized"
@@ -188,9 +189,8 @@ def page(folder: Path) -> str:
     outside = read_json(folder / OUTSIDE) if (folder / OUTSIDE).is_file() else None
     if outside is not None:
         outside |= {"student": _accuracy(outside["students"], outside["held_out"]), "ours": mnist}
-    authors = folder.parent / "pate_votes" / "pate_votes.json"
     facts = {
-        "authors": read_json(authors) if authors.is_file() else None,
+        "authors": read_json(AUTHORS),
         "outside": outside,
         "studies": [{"name": name, "title": STUDIES[name].title, "section": text} for name, text in sections.items()],
         "whole": _whole(mnist) if mnist is not None and mnist.get("in_one_go") else None,
