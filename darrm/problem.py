@@ -284,7 +284,8 @@ class Voters:
         models = ", models trained once" if self.models else ""
         reach = "all" if self.overlap is None else f"at most {self.overlap}"
         anew = "" if self.sampled is None else f"; {self.sampled}"
-        return f"{self.K:,} voters, {each}{models}; one person's data reach {reach} of them{anew}"
+        noun = "voter" if self.K == 1 else "voters"
+        return f"{self.K:,} {noun}, {each}{models}; one person's data reach {reach} of them{anew}"
 
     def to_json(self) -> dict[str, Any]:
         """Write the voters as plain data, ε and Δ as exact decimals; defaults are omitted."""

@@ -234,3 +234,8 @@ def test_the_command_prints_the_blocks_of_the_table() -> None:
     heading, _, certificate = str(optimize_gamma(K=7, m=2)).split("\n\n")
     assert certificate in shown
     assert heading.splitlines()[0] in shown
+
+
+def test_one_voter_is_one_voter() -> None:
+    assert str(Voters(1, PrivacyParams(1))).startswith("1 voter, ")
+    assert str(Voters(1_000, PrivacyParams(1))).startswith("1,000 voters, ")
