@@ -90,6 +90,44 @@ def test_laplace_scale_makes_the_ratio_at_most_e_to_epsilon(
     assert scales[0] * step_for(sensitivity, d) <= Fraction(sensitivity) / exact * (1 + Fraction(1, 400))
 
 
+@pytest.mark.parametrize(("epsilon", "sensitivity", "d"), [(1, 1.0, 1), ("0.1", 3.0, 4), (5, 0.001, 9)])
+def test_gaussian_variance_covers_the_lattice_sensitivity(
+    epsilon: float | str, sensitivity: float, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variances = []
+
+    def recorded(variance: Fraction, size: int, _: object) -> np.ndarray:
+        variances.append(variance)
+        return np.zeros(size, dtype=np.int64)
+
+    monkeypatch.setattr(mechanisms, "discrete_gaussian", recorded)
+    target = PrivacyParams(epsilon, 1e-5)
+    Gaussian(target).release(np.zeros(d), sensitivity)
+    rho = Fraction(concentrated_sigma(target).settings["rho"])
+    steps = Fraction(sensitivity) / step_for(sensitivity, d)
+    root = Fraction(math.isqrt(d * 10**20), 10**10)  # at most √d
+    assert variances[0] * 2 * rho >= (steps + root) ** 2
+    assert (variances[0] - 1) * 2 * rho < (steps + root + 1) ** 2  # and hardly more noise than that
+
+
+@pytest.mark.parametrize("make", [Exponential, Posterior])
+@pytest.mark.parametrize(("epsilon", "sensitivity"), [(1, 1.0), ("0.1", 3.0), (5, 40.0)])
+def test_the_scale_of_choices_is_the_least_private_one(
+    make: type[Exponential[int]], epsilon: float | str, sensitivity: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed = []
+
+    def recorded(self: Exponential[int], _: np.ndarray, step: Fraction, scale: int, *_rest: object) -> int:
+        handed.append((step, scale))
+        return self.candidates[0]
+
+    monkeypatch.setattr(Exponential, "_choose", recorded)
+    make(PrivacyParams(epsilon), (0, 1)).release([0.0, 1.0], sensitivity)
+    ((step, scale),) = handed
+    needed = 2 * (Fraction(sensitivity) / step + 1) / PrivacyParams(epsilon).exact_epsilon
+    assert scale - 1 < needed <= scale
+
+
 @pytest.mark.statistical
 def test_the_laplace_law() -> None:
     # |noise| ~ Exp(Δ/ε): quintiles; chi-square with 9 degrees of freedom, 57 at a false-alarm rate of 1e-8
