@@ -173,7 +173,7 @@ def subsampling_bound(voters: Voters, account: Account, delta: float) -> Bound |
     epsilon = optimal_epsilon(groups, left) if left >= 0.0 else math.inf
     if epsilon > most:
         return None
-    explanation = f"all labels together look at {looked} models at most, and {voters.reached} are what a person reaches"
+    explanation = f"all labels together use at most {looked} models, and one person influences {voters.reached}"
     return Bound("subsampling", epsilon, explanation)
 
 

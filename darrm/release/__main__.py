@@ -94,14 +94,13 @@ STREAM_EXAMPLES = f"""\
 example:
   darrm release stream --table table.json --ledger ledger.sqlite < questions.csv
 
-A line is a question, and its answer the line NUMBER,LABEL; with --format json a
-question is a line like [0,1,1] and its answer a line like
+Each input line is a question; the next output line is NUMBER,LABEL. With
+--format json a question is a line like [0,1,1] and its answer a line like
 {{"query": 1, "label": 1}}. Each answer is paid for before it is printed.
-After a crash the command first prints again what nobody acknowledged, with the
-same numbers. --first N says that the first line is question N and that the
-answers before it arrived; lines that are answered already are passed over.
-A line that is no question, or that the budget does not admit, ends the command
-with status 2; nothing is paid for that line.
+After a crash the command first prints unacknowledged answers again, with the
+same numbers. --first N means that the first line is question N and that earlier
+answers arrived; lines that were answered are skipped. An invalid line, or one
+that the budget does not admit, ends the command with status 2 and costs nothing.
 
 {EXIT_STATUS}"""
 RECOVER_EXAMPLES = f"""\

@@ -90,7 +90,7 @@ def add_client(path: Path, client: Client) -> str:
         if any(client.name == other.name for other in clients):
             checks.fail("the name of a client", client.name, "new", "take its line out of the file to end its token")
         if client.voter and any(client.voter == other.voter for other in clients):
-            checks.fail("voter", client.voter, "that of no other client")
+            checks.fail("voter", client.voter, "a number that no other client has")
         token = secrets.token_hex(32)  # safe in shells and options
         rows = [asdict(other) for other in (*clients, replace(client, digest=hashed(token)))]
         with replacing(path, private=True) as made:

@@ -129,7 +129,7 @@ class AnswerWorker:
         self.trouble = ""  # the reason why nothing is answered at the moment, without votes or labels
         self.answered = 0  # questions since the start
         self._requests: deque[_Request] = deque()
-        self._ends: WeakValueDictionary[str, asyncio.Future[Row]] = WeakValueDictionary()  # while somebody waits
+        self._ends: WeakValueDictionary[str, asyncio.Future[Row]] = WeakValueDictionary()  # while a caller waits
         self._ended = 0  # questions whose end the last commit kept
         self._again_at, self._stopping = 0.0, False
         self._left: tuple[float, int] = (-_LEFT_FOR, 0)
