@@ -1,8 +1,13 @@
 """The public names: all there, loaded when first used, and nothing loaded before."""
 
+import inspect
+import re
 import subprocess
 import sys
+from functools import cached_property
 from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +60,38 @@ def test_what_is_imported_loads_no_more_than_it_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["set()"] * len(LOADED)
+
+
+REFERENCE = Path(__file__).parents[1] / "docs/reference"
+
+
+def documented() -> list[tuple[str, str]]:
+    """Return every class and function of the reference, and the public methods that such a class defines itself."""
+    found = []
+    for page in REFERENCE.glob("*.md"):
+        for module in re.findall(r"automodule:: (\S+)", page.read_text()):
+            names = getattr(import_module(module), "__all__", [])
+            for name in names:
+                found.append((module, name))
+                thing = getattr(import_module(module), name)
+                if isinstance(thing, type) and thing.__module__.startswith("darrm"):
+                    found += [(module, f"{name}.{part}") for part in vars(thing) if is_public_method(thing, part)]
+    return sorted(set(found))
+
+
+def is_public_method(owner: type, name: str) -> bool:
+    part = inspect.getattr_static(owner, name)
+    method = inspect.isfunction(part) or isinstance(part, (property, classmethod, cached_property))
+    return method and not name.startswith("_") and not any(hasattr(base, name) for base in owner.__mro__[1:])
+
+
+def test_every_name_of_the_reference_has_a_docstring() -> None:
+    names = documented()
+    assert len(names) > 500
+    things = [(module, name, attrgetter(name)(import_module(module))) for module, name in names]
+    bare = [
+        f"{module}.{name}"
+        for module, name, thing in things
+        if (callable(thing) or isinstance(thing, (property, cached_property))) and not inspect.getdoc(thing)
+    ]
+    assert not bare, bare
