@@ -70,13 +70,18 @@ def documented() -> list[tuple[str, str]]:
     found = []
     for page in REFERENCE.glob("*.md"):
         for module in re.findall(r"automodule:: (\S+)", page.read_text()):
-            names = getattr(import_module(module), "__all__", [])
-            for name in names:
+            for name in names_of(module):
                 found.append((module, name))
                 thing = getattr(import_module(module), name)
                 if isinstance(thing, type) and thing.__module__.startswith("darrm"):
                     found += [(module, f"{name}.{part}") for part in vars(thing) if is_public_method(thing, part)]
     return sorted(set(found))
+
+
+def names_of(module: str) -> list[str]:
+    listed: list[str] = getattr(import_module(module), "__all__", [])
+    own = [name for name, thing in vars(import_module(module)).items() if getattr(thing, "__module__", "") == module]
+    return listed or [name for name in own if not name.startswith("_")]
 
 
 def is_public_method(owner: type, name: str) -> bool:
