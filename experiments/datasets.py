@@ -1,4 +1,4 @@
-"""Data sets: MNIST and Fashion-MNIST [D, Section 6.2], SVHN and Adult [P, Section 5.1], scikit-learn's digits.
+"""Data sets: MNIST and Fashion-MNIST [D, Section 6.2], Adult [P, Section 5.1], scikit-learn's digits.
 
 Digits need no download. `FILES` lists what each data set consists of. *Adult* is the census data of UCI: who earns more
 than 50,000 dollars a year. Of its 14 columns the weight of the sample (fnlwgt) is left out: it says nothing about the
@@ -6,17 +6,13 @@ person. Each category is a column of zeros and ones, in the order of the data se
 is a row of zeros.
 """
 
-import io
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
 from darrm.util import checks
 from darrm.util.extras import require
@@ -34,7 +30,6 @@ FASHION_MIRRORS = (
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
 )
-SVHN_MIRRORS = ("http://ufldl.stanford.edu/housenumbers/", "https://ufldl.stanford.edu/housenumbers/")
 TEACHERS_MIRRORS = ("https://raw.githubusercontent.com/npapernot/multiple-teachers-for-privacy/master/",)
 ADULT_MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",)
 _IDX_FILES = (
@@ -54,12 +49,6 @@ _FASHION_HASHES = (
     "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
     "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-)
-# train, extra and test; teachers are trained on the first two, as those of [P]
-_SVHN_FILES = (
-    ("train_32x32.mat", 182040794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
-    ("extra_32x32.mat", 1329278602, "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"),
-    ("test_32x32.mat", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
 )
 _ADULT_FILES = (
     ("adult.data", 3974305, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
@@ -86,11 +75,10 @@ def _idx(hashes: Iterable[str]) -> Iterator[tuple[str, int, str]]:
 FILES = {
     "mnist": _remote("mnist", _idx(_MNIST_HASHES), MNIST_MIRRORS),
     "fashion-mnist": _remote("fashion-mnist", _idx(_FASHION_HASHES), FASHION_MIRRORS),
-    "svhn": _remote("svhn", _SVHN_FILES, SVHN_MIRRORS),
     "adult": _remote("adult", _ADULT_FILES, ADULT_MIRRORS),
     "multiple-teachers": _remote("multiple-teachers", _TEACHERS_FILES, TEACHERS_MIRRORS),
 }
-IMAGES = ("fashion-mnist", "mnist", "svhn")  # those of `FILES` that `load` reads
+IMAGES = ("fashion-mnist", "mnist")  # those of `FILES` that `load` reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +104,10 @@ def load(name: str, classes: Sequence[int] = CLASSES) -> LabeledImages:
     checks.one_of({*IMAGES, *LOADERS}, dataset=name)
     if name in LOADERS:
         return LOADERS[name](classes)
-    contents = [(obtain(file), f"{name}/{file.name}") for file in FILES[name]]
-    if name == "svhn":
-        parts = [read_mat(*content) for content in contents]
-    else:
-        arrays = [read_idx(*content) for content in contents]
-        parts = [(images[:, None], labels) for images, labels in zip(arrays[::2], arrays[1::2], strict=True)]
-    *train, test = [_chosen(*part, classes) for part in parts]
-    train_x, train_y = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
-    return LabeledImages(name, _shares(train_x), train_y, _shares(test[0]), test[1])
+    images, labels, test_images, test_labels = (read_idx(obtain(file), f"{name}/{file.name}") for file in FILES[name])
+    train_x, train_y = _chosen(images[:, None], labels, classes)
+    test_x, test_y = _chosen(test_images[:, None], test_labels, classes)
+    return LabeledImages(name, _shares(train_x), train_y, _shares(test_x), test_y)
 
 
 def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
@@ -144,29 +127,6 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     if len(content) != expected:
         raise ValueError(f"{where} has {len(content)} bytes where its header says {expected}")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
-
-
-def read_mat(content: bytes, where: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read SVHN's cropped digits from a MATLAB file: X (32, 32, 3, n) and y (n, 1), in which 10 means 0.
-
-    Returns
-    -------
-    tuple
-        Images (n, 3, 32, 32) of bytes, and classes (n,).
-    """
-    try:
-        arrays = loadmat(io.BytesIO(content), variable_names=("X", "y"))
-    except (MatReadError, ValueError, TypeError, NotImplementedError, KeyError, EOFError, OSError, zlib.error) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{where} is truncated or no MATLAB file of version 5 ({reason})") from error
-    images, labels = (np.asarray(arrays.get(key, ())) for key in ("X", "y"))
-    if images.ndim != 4 or images.shape[:3] != (32, 32, 3) or labels.shape != (images.shape[3], 1):
-        raise ValueError(
-            f"{where} has no images X (32, 32, 3, n) with classes y (n, 1), but X {images.shape} and y {labels.shape}"
-        )
-    if images.dtype != np.uint8 or not np.isin(labels, range(1, 11)).all():
-        raise ValueError(f"{where} has images of {images.dtype} and classes {np.unique(labels)}, not bytes and 1 … 10")
-    return images.transpose(3, 2, 0, 1), (labels[:, 0] % 10).astype(np.uint8)
 
 
 def _chosen(

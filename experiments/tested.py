@@ -2,7 +2,6 @@
 
     python -m experiments tested --recompute --figure agreeing             # simulated votes: minutes, no download
     python -m experiments tested --recompute --figure ridge --figure convolutional --jobs 2
-    python -m experiments tested --recompute --figure glyph --jobs 2       # trains 5,000 teachers: most of an hour
 
 Each ensemble is a figure. The votes of all ensembles are public here: of private votes neither the exact cost nor the
 chance to pass may be published. The file private_teachers.json has the accuracy of labels of private teachers, measured
@@ -90,7 +89,6 @@ ENSEMBLES = {
             Setting(2_000, 3_000, 1_000.0, 60.0),
         ),
     ),
-    "glyph": Ensemble("discriminants, a stand-in for Glyph", (Setting(12_000, 1_000, 500.0, 100.0),), 1e-8),
 }
 
 
@@ -102,8 +100,7 @@ def votes_of(name: str, machine: Machine, *, quick: bool) -> Votes:
         return ten_classes("digits" if quick else "mnist", 50 if quick else 250).votes
     from experiments.pate.students import obtain  # noqa: PLC0415 (needs torch)
 
-    study = "glyph" if name == "glyph" else "digits" if quick else "mnist"
-    return obtain(STUDIES[study], machine, quick=quick).votes
+    return obtain(STUDIES["digits" if quick else "mnist"], machine, quick=quick).votes
 
 
 def scaled(setting: Setting, votes: Votes, voters: int) -> Setting:

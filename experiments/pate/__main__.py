@@ -6,7 +6,7 @@
 Trains the teachers of a data set, or reads their votes; releases labels by every aggregator, computes their costs and
 the publishable ones, trains students, and writes OUTPUT/pate/NAME.json, its pictures, and OUTPUT/pate.md from all
 results in that folder. Votes, labels, costs and students are kept in OUTPUT/pate, so an interrupted run continues.
-Data are downloaded, or read from the folder that DARRM_DATA_DIR names; digits and glyph need none.
+Data are downloaded, or read from the folder that DARRM_DATA_DIR names; digits need none.
 """
 
 import argparse
@@ -63,9 +63,9 @@ def _measured(options: argparse.Namespace, machine: Machine, line: StatusLine) -
     return stored | draw_on(path.with_name(f"{study.name}-counts.npz"), machine, line, quick=stored["quick"])
 
 
-def _recomputed(path: Path, stored: pages.Row, *, quiet: bool) -> pages.Row:
+def _recomputed(path: Path, _: pages.Row, *, quiet: bool) -> pages.Row:
     with status_line(quiet=quiet) as line:
-        return recompute(path, line, quick=stored["quick"])
+        return recompute(path, line)
 
 
 def write_printed(folder: Path) -> None:

@@ -22,7 +22,6 @@ QUICK = 5  # a quick run trains for a fifth of the epochs
 RECIPES = {
     "digits": PlainSGD(0.02, 60, 32, adam=True, augmentation=Augmentation(shift=0.5, distortion=0.1)),
     "mnist": PlainSGD(0.004, 50, 32, adam=True, augmentation=Augmentation(shift=2.0, distortion=0.2)),
-    "svhn": PlainSGD(0.004, 10, 32, adam=True, augmentation=Augmentation(shift=2.0, distortion=0.1)),
     "fashion-mnist": PlainSGD(0.004, 25, 32, adam=True, augmentation=Augmentation(mirror=True)),
 }
 
@@ -47,8 +46,6 @@ def network_for(study: Study) -> Build:
     """Return the constructor of the teachers' network."""
     if study.name == "digits":
         return partial(convolutional_network, side=8, classes=study.classes)
-    if study.name == "svhn":
-        return partial(convolutional_network, channels=3, side=32, classes=study.classes)
     return partial(strided_network, study.classes)
 
 

@@ -1,7 +1,6 @@
 """Studies of [P] and their rows: voters, queries, aggregators, and the printed numbers.
 
-Synthetic votes of these sizes (from a fixed seed, with a plausible spread of agreement) say nothing about MNIST or
-Glyph.
+Synthetic votes of these sizes, from a fixed seed, say nothing about the data sets.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.noisy_max.mechanisms import GNMax, LNMax
-from darrm.pate.confident import ConfidentGNMax, InteractiveGNMax
+from darrm.pate.confident import ConfidentGNMax
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class VoteSize:
 
 
 MNIST_SIZE = VoteSize(640, 250, 10, (6.0, 1.0))
-GLYPH_SIZE = VoteSize(12_000, 5000, 150, (3.0, 0.8))
 
 
 def pate_like_votes(size: VoteSize) -> NDArray[np.int64]:
@@ -49,7 +47,7 @@ def pate_like_votes(size: VoteSize) -> NDArray[np.int64]:
 class Study:
     """A data set of Table 1: who votes about how many queries of it, and δ of its rows."""
 
-    name: str  # as `experiments.datasets` calls it, or "glyph"
+    name: str  # as `experiments.datasets` calls it
     classes: int
     teachers: int
     pool: int  # public inputs, the others of the test set are held out
@@ -60,16 +58,12 @@ class Study:
     scattering: bool = False  # whether the images have scattering features, for a linear model by DP-SGD
 
 
-NETWORKS = "glyph-networks"  # the stand-in with convolutional teachers
 STUDIES = {
     study.name: study
     for study in (
         Study("digits", 10, 50, 200, 1e-5, "Digits (scikit-learn)"),
         Study("mnist", 10, 250, 9_000, 1e-5, "MNIST", in_order=True, retrained=(25, 50, 125), scattering=True),
         Study("fashion-mnist", 10, 250, 9_000, 1e-5, "Fashion-MNIST", scattering=True),
-        Study("glyph", 150, 5_000, 16_000, 1e-8, "Glyph, a stand-in"),
-        Study(NETWORKS, 150, 70, 6_000, 1e-8, "Glyph, a stand-in, with convolutional networks"),
-        Study("svhn", 10, 250, 25_032, 1e-6, "SVHN", in_order=True),
         Study("adult", 2, 250, 8_140, 1e-5, "Adult"),
     )
 }
@@ -95,23 +89,11 @@ class Way:
 
 
 @dataclass(frozen=True)
-class TwoRounds:
-    """A first student by Confident-GNMax, whom the teachers then correct on further queries [P, Section 5.3]."""
-
-    name: str
-    first: Way
-    second: InteractiveGNMax
-    queries: int  # of the second round: those that follow on the first round's
-    printed: Printed | None = None
-
-
-@dataclass(frozen=True)
 class Plan:
     """The runs of a study: rows of Table 1, further points of the comparison, and the scales of the figures."""
 
     rows: tuple[Way, ...]
     figure_4_queries: int
-    rounds: TwoRounds | None = None
     baseline: float | None = None  # the printed accuracy of the non-private baseline
     points: tuple[Way, ...] = ()  # Confident-GNMax on other numbers of queries
     by_label: tuple[Way, ...] = ()  # GNMax, charged without a look at the votes
@@ -121,12 +103,9 @@ class Plan:
 
 LNMAX = LNMax(0.05)  # the γ of [P17]
 MNIST_WAY = ConfidentGNMax(200, 150.0, 40.0)
-SVHN_WAY = ConfidentGNMax(300, 200.0, 40.0)  # of Adult, too
-GLYPH_WAY = ConfidentGNMax(1000, 500.0, 100.0)
+SVHN_WAY = ConfidentGNMax(300, 200.0, 40.0)  # of Adult and SVHN
 QUIET_WAY = GNMax(50.0)
 DIGITS_WAY = ConfidentGNMax(40, 30.0, 8.0)  # MNIST's, for a fifth of its teachers
-NETWORKS_WAY = ConfidentGNMax(56, 42.0, 11.0)
-CONFIDENCE = 0.9  # γ of Algorithm 2, which [P] does not print
 
 _MNIST_POINTS = tuple(Way("Confident-GNMax", MNIST_WAY, queries) for queries in (250, 2_000))
 _MNIST_BY_LABEL = tuple(Way("GNMax by label", QUIET_WAY, queries) for queries in (50, 100, 300))
@@ -161,45 +140,6 @@ PLANS = {
         figure_4_queries=1_000,
         searched=MNIST_SIZE,
     ),
-    "glyph": Plan(
-        rows=(
-            Way("LNMax", LNMAX, 4_000, Printed(4_000, 4.3, 0.724)),
-            Way("Confident-GNMax", GLYPH_WAY, 12_000, Printed(10_762, 2.03, 0.755)),
-        ),
-        rounds=TwoRounds(
-            "Interactive-GNMax, two rounds",
-            Way("round one", ConfidentGNMax(3500, 1500.0, 100.0), 6_000),
-            InteractiveGNMax(3500, 2000.0, 200.0, CONFIDENCE),
-            10_000,
-            Printed(4_341, 0.837, 0.732),
-        ),
-        baseline=0.822,
-        figure_4_queries=4_000,
-    ),
-    NETWORKS: Plan(  # 70 teachers, with noises in MNIST's proportion to them
-        rows=(
-            Way("LNMax", LNMax(0.18), 500, Printed(4_000, 4.3, 0.724)),
-            Way("Confident-GNMax", NETWORKS_WAY, 2_000, Printed(10_762, 2.03, 0.755)),
-        ),
-        rounds=TwoRounds(
-            "Interactive-GNMax, two rounds",
-            Way("round one", NETWORKS_WAY, 1_000),
-            InteractiveGNMax(56, 42.0, 11.0, CONFIDENCE),
-            2_000,
-            Printed(4_341, 0.837, 0.732),
-        ),
-        baseline=0.822,
-        figure_4_queries=1_000,
-    ),
-    "svhn": Plan(
-        rows=(
-            Way("LNMax", LNMAX, 500, Printed(500, 5.04, 0.827)),
-            Way("LNMax", LNMAX, 1_000, Printed(1_000, 8.19, 0.907)),
-            Way("Confident-GNMax", SVHN_WAY, 8_500, Printed(3_098, 4.96, 0.916)),
-        ),
-        baseline=0.928,
-        figure_4_queries=1_000,
-    ),
     "adult": Plan(
         rows=(
             Way("LNMax", LNMAX, 500, Printed(500, 2.66, 0.830)),
@@ -209,21 +149,6 @@ PLANS = {
         figure_4_queries=1_000,
     ),
 }
-QUICK_GLYPH = Plan(  # 200 teachers, and a pool of 600
-    rows=(Way("LNMax", LNMAX, 300), Way("Confident-GNMax", ConfidentGNMax(40, 20.0, 4.0), 600)),
-    rounds=TwoRounds(
-        "Interactive-GNMax, two rounds",
-        Way("round one", ConfidentGNMax(140, 60.0, 4.0), 250),
-        InteractiveGNMax(140, 80.0, 8.0, CONFIDENCE),
-        350,
-    ),
-    figure_4_queries=300,
-)
-
-
-def plan_of(study: Study, *, quick: bool) -> Plan:
-    """Return the plan of a study; a quick run of the stand-in has fewer teachers and a scaled plan."""
-    return QUICK_GLYPH if quick and study.name == "glyph" else PLANS[study.name]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ classes of the pool and the held-out images serve for measuring alone. The recip
 labels alone. They began as trials on digits and on simulated votes about MNIST, judged by true classes, held-out images
 among them. MNIST's last change, more steps and distribution alignment, was judged so too, on other labels than a run's.
 Fashion-MNIST's is the best of three by the classes of the pool beyond the queries: labels alone are almost as good, and
-with MNIST's recipe pseudo-labels swallow classes. That of SVHN was never tried.
+with MNIST's recipe pseudo-labels swallow classes.
 """
 
 from dataclasses import replace
@@ -17,18 +17,9 @@ from numpy.typing import NDArray
 from darrm.training.network import Build, convolutional_network, student_network
 from darrm.training.student import FIXMATCH, Perturbation, Student, StudentRecipe, train_student
 from experiments.pate import ensembles
-from experiments.pate.glyph import (
-    CHANGE,
-    GlyphStudent,
-    glyph_baseline,
-    glyph_task,
-    networks_baseline,
-    obtain_glyph,
-    train_glyph_student,
-)
 from experiments.pate.random_forests import adult_baseline, census_student, forest_labels
 from experiments.pate.recorded import Predictor, Recorded
-from experiments.pate.settings import NETWORKS, Study
+from experiments.pate.settings import Study
 from experiments.teachers import Machine
 
 RECIPES = {
@@ -45,11 +36,6 @@ RECIPES = {
         robustness=0.5,
         averaging=0.99,
     ),
-    "svhn": FIXMATCH,
-    # answers alone, like the linear student
-    NETWORKS: StudentRecipe(
-        steps=1000, learning_rate=3e-3, batch=64, weight=0.0, robustness=0.5, averaging=0.99, change=CHANGE
-    ),
 }
 BASELINE_BATCH = 128  # labeled images a step: there are sixty thousand
 QUICK_SHARE = 0.1  # of the steps
@@ -57,29 +43,23 @@ QUICK_SHARE = 0.1  # of the steps
 
 def recipe_of(name: str) -> str:
     """Describe the training of a data set's student; kept results are found by it."""
-    if name == "glyph":
-        return "discriminant on oriented gradients"
     return "boosted trees, as many of the richer as there are" if name == "adult" else repr(RECIPES[name])
 
 
 def obtain(study: Study, machine: Machine, *, quick: bool) -> Recorded:
     """Train the teachers of a study and ask them about its pool, or read their kept votes."""
-    if study.name in {"glyph", NETWORKS}:
-        return obtain_glyph(study, machine, quick=quick)
     return ensembles.obtain(study, machine, quick=quick, ask=forest_labels if study.name == "adult" else None)
 
 
 def student_of(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Predictor:
     """Train a student on the labels (q,) of the first q inputs of the pool; `ABSTAIN` is no label."""
-    train = census_student if recorded.name == "adult" else scoring_student
+    train = census_student if recorded.name == "adult" else network_student
     return train(recorded, labels, seed=seed, quick=quick)
 
 
-def scoring_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student | GlyphStudent:
-    """Train a student that scores inputs, for Interactive-GNMax; ``quick`` takes a tenth of the steps."""
+def network_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, quick: bool) -> Student:
+    """Train a network; ``quick`` takes a tenth of the steps."""
     x, asked, classes = recorded.pool_x, len(labels), recorded.votes.counts.shape[1]
-    if recorded.name == "glyph":
-        return train_glyph_student(x[:asked], labels, classes)
     recipe = RECIPES[recorded.name]
     if quick:
         recipe = replace(recipe, steps=max(1, round(QUICK_SHARE * recipe.steps)))
@@ -87,12 +67,8 @@ def scoring_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int,
     return train_student(x[:asked], labels, x[asked:], recipe=recipe, build=build, seed=seed, progress=False)
 
 
-def baseline(study: Study, recorded: Recorded, machine: Machine, *, seed: int, quick: bool) -> float:
+def baseline(study: Study, recorded: Recorded, *, seed: int, quick: bool) -> float:
     """Measure a model of all private data without privacy, on the held-out inputs."""
-    if study.name == "glyph":
-        return glyph_baseline(study, machine, quick=quick)
-    if study.name == NETWORKS:
-        return networks_baseline(glyph_task(study, quick=quick), seed=seed, quick=quick)
     if study.name == "adult":
         return adult_baseline(recorded, seed=seed, quick=quick)
     # the student's network on the true classes of all private images, for as many steps

@@ -35,11 +35,9 @@ from experiments.pate.curves import figure_1, figure_4, figure_5
 from experiments.pate.dpsgd import LINEAR, dpsgd_accuracy, linear_rows
 from experiments.pate.ensembles import obtain_fewer
 from experiments.pate.recorded import LABEL_SEED, Labels, Measured, Recorded, load_counts, save_counts
-from experiments.pate.settings import STUDIES, Plan, Study, TwoRounds, VoteSize, Way, plan_of
-from experiments.pate.students import baseline, obtain, recipe_of, scoring_student, student_of
+from experiments.pate.settings import PLANS, STUDIES, Plan, Study, VoteSize, Way
+from experiments.pate.students import baseline, obtain, recipe_of, student_of
 from experiments.teachers import Machine
-
-Scoring = Callable[[Labels], NDArray[np.float64]]  # labels of a first round to (Q, C) scores of the whole pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,43 +135,6 @@ def by_label_row(run: Run, way: Way) -> tuple[Row, Labels]:
     return row | measured(run, labels, labels != ABSTAIN), labels
 
 
-def two_rounds_row(run: Run, rounds: TwoRounds, student: Scoring, settings: object) -> tuple[Row, Labels]:
-    """Describe both rounds together: the second uses the scores of the first round's student.
-
-    ``student`` trains that student on the first round's labels and scores the pool; ``settings`` say how.
-    """
-    first = released(run, rounds.first)
-    second = slice(rounds.first.queries, rounds.first.queries + rounds.queries)
-    facts = [repr(rounds), array_digest(first), settings]
-
-    def asked() -> Row:
-        run.line.show("round one's student")
-        scores = student(first)[second]
-        rng = np.random.default_rng([LABEL_SEED, rounds.queries, 2])
-        votes = run.recorded.votes[second]
-        answer = rounds.second.with_scores(scores).answer(votes, rng=rng)
-        run.line.show("accounting for two rounds")
-        analyses = [
-            analysis_of(run, rounds.first, first),
-            account(votes, rounds.second, run.study.delta, answer.answered, scores),
-        ]
-        return {
-            "labels": [int(label) for label in answer.labels],
-            "answered": [bool(one) for one in answer.answered],
-            "costs": costs(analyses),
-            "in_paper": published_as_in_paper(analyses),
-            "ours": published_on_vote_scale(analyses),
-        }
-
-    found = run.kept("two-rounds", facts, asked)
-    labels = np.concatenate([first, np.array(found.pop("labels"), dtype=np.int64)])
-    answered = np.concatenate([first != ABSTAIN, np.array(found.pop("answered"), dtype=bool)])
-    row: Row = {"name": rounds.name, "aggregator": f"{rounds.first.aggregator!r}; {rounds.second!r}"}
-    row |= {"queries": len(labels), **measured(run, labels, answered), **found}
-    row["reinforced"] = int(np.sum((labels != ABSTAIN) & ~answered))
-    return row | _printed(rounds), labels
-
-
 def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
     """Measure labels against the true classes: of the answers, and of the plurality over all the queries."""
     truth = run.recorded.pool_y[: len(labels)]
@@ -186,7 +147,7 @@ def measured(run: Run, labels: Labels, answered: NDArray[np.bool_]) -> Row:
     }
 
 
-def _printed(way: Way | TwoRounds) -> Row:
+def _printed(way: Way) -> Row:
     """Return what [P] prints for a row, or None."""
     return {"paper": None if way.printed is None else asdict(way.printed)}
 
@@ -199,27 +160,21 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     """Run a study; every stage that takes long is read from ``machine.folder`` if it was done before."""
     recorded = obtain(study, machine, quick=quick)
     start = time.perf_counter()
-    plan = plan_of(study, quick=quick)
+    plan = PLANS[study.name]
     run = Run(study, recorded, machine.folder / "kept", line)
     asked = min(plan.figure_4_queries, recorded.votes.queries)
     smaller = [obtain_fewer(study, count, asked, machine, quick=quick) for count in study.retrained]
     found = [row_of(run, way) for way in plan.rows]
-    if plan.rounds is not None:
-
-        def scores(labels: Labels) -> NDArray[np.float64]:
-            return scoring_student(recorded, labels, seed=STUDENT_SEEDS[0], quick=quick).scores(recorded.pool_x)
-
-        found.append(two_rounds_row(run, plan.rounds, scores, [STUDENT_SEEDS[0], quick, recipe_of(study.name)]))
     points = [row_of(run, way) for way in plan.points]
     by_label = [by_label_row(run, way) for way in plan.by_label]
     searched = [] if plan.searched is None or quick else [searched_row(run, plan.rows[-1], plan.searched)]
     seeds = ONE_SEED if quick else STUDENT_SEEDS
-    often = found if study.name in {"glyph", "adult"} else found[-1:]  # a network takes minutes
+    often = found if study.name == "adult" else found[-1:]  # a network takes minutes
     _train(run, often, seeds, machine.jobs, quick=quick)
     seldom = [*found[: len(found) - len(often)], *searched, *points, *by_label]
     _train(run, seldom, ONE_SEED, machine.jobs, quick=quick)
     line.show("baseline")
-    without_privacy = [_baseline(run, machine, seed, quick=quick) for seed in ONE_SEED]
+    without_privacy = [_baseline(run, seed, quick=quick) for seed in ONE_SEED]
     outsiders = []
     for epsilon in () if quick else plan.budgets:
         line.show(f"DP-SGD at ε = {epsilon:g}")
@@ -252,15 +207,14 @@ def measure(study: Study, machine: Machine, line: StatusLine, *, quick: bool) ->
     }
 
 
-def recompute(path: Path, line: StatusLine, *, quick: bool) -> Row:
+def recompute(path: Path, line: StatusLine) -> Row:
     """Recompute a study's results from the counts and classes that `save_counts` wrote.
 
-    These need neither inputs nor models: labels, their costs, published costs, and the figures. Two rounds need a
-    student's scores, and are left out.
+    These need neither inputs nor models: labels, their costs, published costs, and the figures.
     """
     recorded, smaller = load_counts(path)
     study = STUDIES[recorded.name]
-    plan = plan_of(study, quick=quick)
+    plan = PLANS[study.name]
     with TemporaryDirectory() as folder:
         run = Run(study, recorded, Path(folder), line)
         found = {
@@ -278,7 +232,7 @@ def linear_of(study: Study, machine: Machine, line: StatusLine, *, quick: bool) 
     if quick or not study.scattering:
         return []
     line.show("DP-SGD on scattering features")
-    budgets = [PrivacyParams(epsilon, study.delta) for epsilon in plan_of(study, quick=quick).budgets]
+    budgets = [PrivacyParams(epsilon, study.delta) for epsilon in PLANS[study.name].budgets]
     train = partial(linear_rows, study, budgets)
     return list(kept(machine.folder / "kept", f"linear-{study.name}", [repr(budgets), repr(LINEAR)], train))
 
@@ -287,7 +241,7 @@ def draw_on(path: Path, machine: Machine, line: StatusLine, *, quick: bool) -> R
     """Train the smaller ensembles of Figure 4 alone, keep their counts at ``path`` too, and compute the figures."""
     recorded, _ = load_counts(path)
     study = STUDIES[recorded.name]
-    plan = plan_of(study, quick=quick)
+    plan = PLANS[study.name]
     asked = min(plan.figure_4_queries, recorded.votes.queries)
     smaller = [obtain_fewer(study, count, asked, machine, quick=quick) for count in study.retrained]
     save_counts(path, recorded, smaller)
@@ -328,9 +282,9 @@ def _train(run: Run, rows: Sequence[tuple[Row, Labels]], seeds: Sequence[int], j
         run.line.show(f"students: {done} of {len(tasks)}")
 
 
-def _baseline(run: Run, machine: Machine, seed: int, *, quick: bool) -> float:
+def _baseline(run: Run, seed: int, *, quick: bool) -> float:
     """Measure a model without privacy, or read its kept accuracy."""
-    measure_one = partial(baseline, run.study, run.recorded, machine, seed=seed, quick=quick)
+    measure_one = partial(baseline, run.study, run.recorded, seed=seed, quick=quick)
     facts = [array_digest(run.recorded.test_x), seed, quick, recipe_of(run.study.name)]
     return float(run.kept("baseline", facts, measure_one))
 

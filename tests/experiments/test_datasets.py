@@ -1,18 +1,15 @@
 import gzip
 import hashlib
 import http.server
-import io
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import scipy.io
 
 from experiments import datasets
-from experiments.datasets import ALL_CLASSES, load, read_idx, read_mat, read_rows
+from experiments.datasets import load, read_idx, read_rows
 from experiments.download import RemoteFile, obtain
 
 MAN = (
@@ -87,7 +84,7 @@ def test_a_download_is_checked_kept_and_not_repeated(mirror: str, tmp_path: Path
     assert (tmp_path / "darrm" / "set" / "part.gz").read_bytes() == GOOD
     assert obtain(file(f"{mirror}/good/")) == CONTENT
     assert Mirror.asked == ["/good/part.gz"]
-    assert obtain(file(f"{mirror}/good/", name="part.mat", content=GOOD)) == GOOD  # not gzipped, so taken as it is
+    assert obtain(file(f"{mirror}/good/", name="part.npy", content=GOOD)) == GOOD  # not gzipped, so taken as it is
 
 
 def test_a_mirror_that_fails_is_asked_again(mirror: str) -> None:
@@ -138,38 +135,6 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.
         load("mnist")
 
 
-def mat(**arrays: Any) -> bytes:
-    """A MATLAB file as SVHN's: version 5, compressed."""
-    file = io.BytesIO()
-    scipy.io.savemat(file, arrays, do_compression=True)
-    return file.getvalue()
-
-
-def house_numbers(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.integers(0, 256, (32, 32, 3, n), dtype=np.uint8), rng.permutation(np.arange(n) % 10 + 1)[:, None]
-
-
-def test_house_numbers_have_channels_first_and_ten_means_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train, extra, (images, labels) = (house_numbers(n, seed) for seed, n in enumerate((20, 30, 10)))
-    parts = [mat(X=x, y=y.astype(np.uint8)) for x, y in (train, extra, (images, labels))]
-    placed("svhn", parts, tmp_path, monkeypatch)
-    data = load("svhn", ALL_CLASSES)
-    assert data.test_x.flags.c_contiguous
-    assert (data.test_x == images.transpose(3, 2, 0, 1).astype(np.float32) / 255).all()
-    assert data.test_y.tolist() == [0 if label == 10 else label for label in labels[:, 0].tolist()]
-    # teachers see the extra images as well, after the others
-    assert data.train_x.shape == (50, 3, 32, 32)
-    assert (data.train_x[20, 1] * 255).round().tolist() == extra[0][:, :, 1, 0].tolist()
-    assert np.bincount(data.train_y).tolist() == [5] * 10
-    assert load("svhn", (5, 8)).train_x.shape == (10, 3, 32, 32)
-    for bad, message in ((parts[2][:-9], "holds"), (parts[2][:-1] + b"\x00", "is corrupt")):
-        (tmp_path / "svhn" / "test_32x32.mat").write_bytes(bad)
-        with pytest.raises(ValueError, match=rf"test_32x32\.mat {message}") as caught:
-            load("svhn")
-        assert "\n" not in str(caught.value)
-
-
 def census(numbers: dict[int, float], *ones: int) -> list[float]:
     expected = [0.0] * 104
     for place, number in (numbers | dict.fromkeys(ones, 1.0)).items():
@@ -196,9 +161,6 @@ def test_rows_of_the_census_become_numbers_and_missing_values_zeros(
         load("adult")
 
 
-IMAGES, CLASSES = house_numbers(4, 0)
-
-
 def third(line: str) -> bytes:
     return f"|\n{MAN}\n{line}\n".encode()
 
@@ -213,13 +175,6 @@ def third(line: str) -> bytes:
         (read_idx, CONTENT[:-1], "has 10 bytes where its header says 11"),
         (read_idx, CONTENT + b"\0", "has 12 bytes where its header says 11"),
         (read_idx, bytes([0, 0, 8, 3, *[255] * 12]), "bytes where its header says"),
-        (read_mat, b"text, text, text, text" * 20, "truncated or no MATLAB file"),
-        (read_mat, mat(X=IMAGES, y=CLASSES)[:-40], "truncated or no MATLAB file"),
-        (read_mat, mat(X=IMAGES), r"no images X .* with classes y \(n, 1\), but X \(32, 32, 3, 4\) and y \(0,\)"),
-        (read_mat, mat(X=IMAGES, y=CLASSES[:3]), "has no images X"),
-        (read_mat, mat(X=IMAGES.transpose(3, 0, 1, 2), y=CLASSES), "has no images X"),
-        (read_mat, mat(X=IMAGES.astype(float), y=CLASSES), "has images of float64"),
-        (read_mat, mat(X=IMAGES, y=CLASSES - 1), "and classes .*, not bytes and 1 … 10"),
         (read_rows, third(MAN.replace("39, ", "")), "^line 3 of here is no row of 14 values"),
         (read_rows, third(MAN.replace("<=50K", "50K")), "is no row of 14 values and one of <=50K, >50K"),
         (read_rows, third(MAN.replace("State-gov", "Pirate")), "'Pirate' is no category of workclass"),
@@ -243,5 +198,5 @@ def test_digits_split_without_overlap() -> None:
 
 
 def test_an_unknown_set_is_refused() -> None:
-    with pytest.raises(ValueError, match="dataset must be one of adult, digits, fashion-mnist, mnist, svhn"):
+    with pytest.raises(ValueError, match="dataset must be one of adult, digits, fashion-mnist, mnist"):
         load("cifar")

@@ -1,4 +1,4 @@
-"""Who votes and learns in PATE's tables: the stand-in for Glyph, images, the census, DP-SGD, labels of others."""
+"""Who votes and learns in PATE's tables: images, the census, DP-SGD, labels of others."""
 
 import hashlib
 import io
@@ -25,16 +25,10 @@ from experiments.datasets import ALL_CLASSES, LabeledImages, load
 from experiments.download import RemoteFile
 from experiments.pages import read_json
 from experiments.pate import dpsgd, ensembles, outside, random_forests, students
-from experiments.pate.glyph import Moments, extract_features, fit_discriminant
-from experiments.pate.glyph_images import (
-    Style,
-    draw_records,
-)
 from experiments.pate.recorded import Recorded
 from experiments.pate.settings import STUDIES
 from experiments.teachers import Machine
 
-STYLE = Style(classes=12)
 DIGITS = replace(STUDIES["digits"], teachers=12)
 CENSUS = replace(STUDIES["adult"], teachers=5, pool=60)
 
@@ -46,19 +40,6 @@ def machine(tmp_path: Path) -> Machine:
 
 def trained(*_: object, **__: object) -> None:
     raise RuntimeError("trained")
-
-
-def test_the_discriminant_is_that_of_another_library_and_of_the_union_of_shards() -> None:
-    discriminant_analysis = pytest.importorskip("sklearn.discriminant_analysis")
-    records = draw_records(STYLE, (11,), 1000)
-    features, y = extract_features(records.x), records.y
-    kept = np.concatenate([np.flatnonzero(y == label)[:25] for label in range(12)])  # equally many: no prior
-    shards = [Moments.of(features[some], y[some], 12) for some in (kept[:90], kept[90:])]
-    ours = fit_discriminant(Moments.none(12) + shards[0] + shards[1], 0.25).predict(features)
-    theirs = discriminant_analysis.LinearDiscriminantAnalysis("lsqr", shrinkage=0.25 / 1.25)
-    theirs.fit(features[kept].astype(float), y[kept])
-    assert (ours == theirs.predict(features.astype(float))).mean() > 0.999
-    assert (ours == y).mean() > 0.7
 
 
 @pytest.mark.slow
@@ -91,7 +72,7 @@ def test_students_learn_from_labels_alone(monkeypatch: pytest.MonkeyPatch) -> No
     data = Recorded("digits", votes, x[:200], y[:200], x[200:], y[200:], 1.0, 0.0)
 
     def scores(labels: np.ndarray, recorded: Recorded = data) -> np.ndarray:
-        return students.scoring_student(recorded, labels, seed=0, quick=False).scores(x)
+        return students.network_student(recorded, labels, seed=0, quick=False).scores(x)
 
     right, wrong = ((scores((y[:100] + moved) % 10).argmax(axis=1) == y).mean() for moved in (0, 1))
     assert wrong < 0.2
