@@ -115,10 +115,7 @@ def test_what_needs_no_votes_is_what_the_page_says(name: str) -> None:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, id=path.stem)
-        for path in sorted((PAGES / "pate").glob("*-counts.npz"))
-    ],
+    [pytest.param(path, id=path.stem) for path in sorted((PAGES / "pate").glob("*-counts.npz"))],
 )
 def test_what_needs_votes_is_what_the_kept_counts_say(path: Path) -> None:
     """The exact costs, and Theorem 6, of labels that are drawn again from the page's seed."""
