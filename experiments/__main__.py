@@ -42,7 +42,6 @@ MODULES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one experiment and return its exit status."""
     parser = CommandLine("experiments", __doc__)
     parser.add_argument("name", choices=MODULES, metavar="NAME", help=", ".join(MODULES))
     parser.add_argument("options", nargs=argparse.REMAINDER, help="of the experiment")

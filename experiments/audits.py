@@ -69,8 +69,6 @@ _MOST_EPSILON = 100.0
 
 @dataclass(frozen=True)
 class OneRun:
-    """The result of one training with canaries."""
-
     canaries: int
     guesses: int
     right: int
@@ -82,7 +80,6 @@ class OneRun:
 
 
 def linear_network(features: int) -> Module:
-    """Make a linear classifier of two classes that starts at zero."""
     network = nn.Linear(features, 2, bias=False)
     nn.init.zeros_(network.weight)
     return network
@@ -153,7 +150,6 @@ def refuted_epsilon(canaries: int, guesses: int, right: int, delta: float, confi
 
 
 def attacked(draws: int) -> Iterator[Row]:
-    """Attack the table of every problem."""
     for number, (name, problem) in enumerate(PROBLEMS.items()):
         found = attack(Release(optimize_table(problem)), draws, rng=np.random.default_rng([SEED, number]))
         numbers = {"claimed_epsilon": found.bounds[0].claimed, "claimed_delta": found.bounds[0].delta}
@@ -169,7 +165,6 @@ def trained(count: int, steps: int, noises: Sequence[float]) -> Iterator[Row]:
 
 
 def measured(*, quick: bool) -> Row:
-    """Run all audits."""
     return {
         "tables": list(attacked(100_000 if quick else 4_000_000)),
         "one_run_delta": DELTA,
@@ -178,7 +173,6 @@ def measured(*, quick: bool) -> Row:
 
 
 def page(data: Row) -> str:
-    """Fill the page from the data."""
     tables, runs = data["tables"], data["one_run"]
     found = {
         "false": sum(bool(row["claim_refuted"] or row["departures"]) for row in tables),
@@ -197,6 +191,5 @@ def page(data: Row) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit, print and write."""
     options = pages.command_line(NAME, __doc__, quick="fewer draws and one small training").parse_args(arguments)
     return pages.run_whole(options, f"{NAME}/audits.json", partial(measured, quick=options.quick), page)

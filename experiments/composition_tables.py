@@ -73,7 +73,6 @@ def row_of(m: int, data_set: str, count: int) -> Row:
 
 
 def _bounds_of(charge: PrivacyCost, delta: float) -> dict[str, float]:
-    """Evaluate every bound on a charge."""
     return {bound.name: bound.epsilon for bound in PrivacyAccountant(charges=[charge]).spent(delta).bounds}
 
 
@@ -110,6 +109,5 @@ def rows() -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute the tables and write them."""
     options = pages.command_line(NAME, __doc__).parse_args(arguments)
     return pages.run_whole(options, f"{NAME}/composition.json", rows, page)

@@ -210,7 +210,6 @@ def read_rows(content: bytes, where: str) -> tuple[NDArray[np.float32], NDArray[
 
 
 def _parts(column: str, value: str) -> list[float]:
-    """Return the numbers of a value."""
     categories = COLUMNS[column]
     if column == LEFT_OUT:
         return []

@@ -71,7 +71,6 @@ DRAWINGS = {"region": region, "sampler": sampler, "lambert": branches}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw them all."""
     parser: argparse.ArgumentParser = CommandLine("experiments drawings", __doc__)
     parser.add_argument("--output", type=Path, default=Path("results"), metavar="FOLDER", help="for three .png files")
     folder = Path(parser.parse_args(arguments).output)

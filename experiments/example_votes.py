@@ -43,12 +43,10 @@ def teachers(rng: random.Random) -> list[list[int]]:
 
 
 def as_csv(rows: Iterable[Iterable[int]]) -> str:
-    """Write one row a line."""
     return "".join(",".join(map(str, row)) + "\n" for row in rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write both files."""
     line = CommandLine("experiments example_votes", __doc__)
     line.add_argument("--output", type=Path, default=Path("examples"), metavar="FOLDER", help="default examples")
     folder: Path = line.parse_args(arguments).output

@@ -71,7 +71,6 @@ def script(numbers: dict[int, tuple[list[float], list[float]]]) -> str:
 
 
 def read(path: Path) -> Row:
-    """Read the constant of a script, its floats unpacked."""
     data = json.loads(path.read_text(encoding="utf-8").partition(_ASSIGNED)[2].removesuffix(";\n"))
     for name in ("gamma", "rivals"):
         data[name] = {int(K): np.frombuffer(base64.b64decode(text), dtype="<f8") for K, text in data[name].items()}
@@ -95,7 +94,6 @@ def bundle(page: Path, folder: Path, solver: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute all sizes and write the script."""
     parser = CommandLine("experiments explorer_data", __doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     options = parser.parse_args(arguments)

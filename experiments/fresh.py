@@ -73,7 +73,6 @@ class Examples:
 
     @property
     def classes(self) -> int:
-        """The number of answers."""
         return int(max(self.y.max(), self.answers.max())) + 1
 
 
@@ -210,7 +209,6 @@ def rows_of(examples: Examples, setting: Setting) -> list[Row]:
 
 
 def _best(workload: Workload, slugs: Sequence[str] | None = None) -> CalibratedMechanism:
-    """Plan with the prior that was fixed in advance."""
     return plan(workload, prior=PRIOR, mechanisms=None if slugs is None else list(map(named, slugs))).best
 
 
@@ -225,7 +223,6 @@ def measure(name: str, *, quick: bool) -> Row:
 
 
 def page(results: dict[str, Row]) -> str:
-    """Fill the page, and compare the measured numbers with the aims."""
     texts = results.pop(EARLIER, None)
     for result in results.values():
         last = result["rows"][-1]["queries"]

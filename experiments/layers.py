@@ -76,7 +76,6 @@ def direct(package: str, needs: Mapping[str, set[str]]) -> list[str]:
 
 
 def drawing(needs: Mapping[str, set[str]]) -> str:
-    """Draw the packages as SVG, the highest layer on top."""
     boxes, top = [], _MARGIN
     for layer in reversed(layers(needs)):
         for package in layer:
@@ -107,12 +106,10 @@ def short(package: str) -> str:
 
 
 def draw(output: Path = OUTPUT) -> None:
-    """Write the picture of the current imports."""
     write_text(output, drawing(imports()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
     parser = CommandLine("experiments layers", __doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FILE", help="where to (default the page's own)")
     draw(parser.parse_args(arguments).output)

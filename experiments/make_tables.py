@@ -102,7 +102,6 @@ def write_size(folder: Path, K: int, jobs: int) -> tuple[int, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tables and report their sizes."""
     parser = CommandLine("experiments make_tables", __doc__)
     parser.add_argument("--K", type=int, nargs="+", default=None, metavar="INT", help="sizes (default: all)")
     parser.add_argument("--output", type=Path, default=FOLDER, metavar="FOLDER", help="where to (default darrm/tables)")

@@ -114,14 +114,12 @@ def account(noise: float, rate: float, steps: int) -> Row:
 
 
 def page(data: Row) -> str:
-    """Fill the page."""
     speed = [row | {"ratio": row["opacus"] / row["darrm"]} for row in data["speed"]]
     apart = max(abs(row["darrm"] / row["PRVAccountant"] - 1.0) for row in data["accounts"])
     return pages.filled(NAME, data | {"speed": speed, "apart": apart})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write the page, or write the page again."""
     options = pages.command_line(NAME, __doc__).parse_args(arguments)
     return pages.run_whole(options, f"{NAME}/{NAME}.json", measure, page)
 

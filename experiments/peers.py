@@ -39,8 +39,6 @@ class Peer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The median processor seconds of both, children included."""
-
     task: str
     peer: str
     seconds: float
@@ -49,12 +47,10 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Our time in units of the peer's."""
         return self.seconds / self.peer_seconds
 
 
 def peers() -> list[Peer]:
-    """List the comparisons."""
     problem = Problem.from_allowance(Voters(VOTERS, PrivacyParams("0.1", DELTA)), ALLOWANCE)
     target, accounting = PrivacyParams(1, "1e-5"), require("dp_accounting")
     accountant = require("dp_accounting.pld.pld_privacy_accountant").PLDAccountant

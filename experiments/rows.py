@@ -22,7 +22,6 @@ _NAME = re.compile(r'number\("([^"]+)"\)')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect the numbers of the rows, and write the page."""
     options = pages.command_line(NAME, __doc__).parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:
@@ -31,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def template() -> str:
-    """Return the template of the page."""
     return (pages.TEMPLATES / NAME / "page.md.j2").read_text(encoding="utf-8")
 
 
@@ -41,12 +39,10 @@ def collected(folder: Path) -> pages.Row:
 
 
 def page(folder: Path) -> str:
-    """Fill the page with the numbers collected in a folder."""
     return pages.filled(NAME, {"number": pages.read_json(folder / DATA).__getitem__})
 
 
 def _looked_up(name: str, folder: Path) -> Any:  # noqa: ANN401 (plain data)
-    """Follow the steps of a name into a file."""
     file, _, path = name.partition(".")
     value = pages.read_json(folder / f"{file}.json")
     for step in path.split("."):
@@ -58,7 +54,6 @@ def _looked_up(name: str, folder: Path) -> Any:  # noqa: ANN401 (plain data)
 
 
 def _next(value: Any, step: str) -> Any:  # noqa: ANN401 (plain data)
-    """Take one step into plain data."""
     if not isinstance(value, list):
         return value[step]
     if step == "mean":

@@ -67,8 +67,6 @@ WARM_UP = 101  # voters of the solve before the measured one, at most
 
 @dataclass(frozen=True)
 class Case:
-    """One solve."""
-
     K: int
     m: int
     each_delta: str
@@ -101,12 +99,10 @@ class Measurement(Case):
 
     @property
     def over_floor(self) -> float:
-        """Total time in units of one separation pass."""
         return self.seconds / self.separation_seconds
 
 
 def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence[str]) -> dict[str, list[Case]]:
-    """List what to measure, by group, small first."""
     alone = [case for case in product(sizes, ALLOWANCES, DELTAS, shapes, ("production",)) if case[1] <= case[0]]
     in_numpy = product([K for K in sizes if K in NUMPY_SIZES], ALLOWANCES, DELTAS, shapes, ("production",), ("numpy",))
     groups = {
@@ -122,7 +118,6 @@ def cases(sizes: Sequence[int], reference_sizes: Sequence[int], shapes: Sequence
 
 
 def measure(case: Case, time_limit: float) -> Measurement:
-    """Solve one case in this process and measure it."""
     problem = Problem.from_allowance(Voters(case.K, PrivacyParams(EPSILON, case.each_delta)), case.m)
     options = SolveOptions(gap=GAP if case.K <= LARGEST_TO_GAP else LARGE_GAP, time_limit=time_limit)
     prior = priors.parse(case.prior)
@@ -191,7 +186,6 @@ def series(measurements: Sequence[Measurement], loops: str) -> dict[tuple[int, s
 
 
 def summary(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
-    """Compute the page's speed-ups over the reference, and growth exponents."""
     production = {(item.K, item.m): item for item in measurements if item.solver == "production"}
     twins = [(item, production[item.K, item.m]) for item in measurements if item.solver == "reference"]
     speedups = [
@@ -211,7 +205,6 @@ def summary(measurements: Sequence[Measurement]) -> dict[str, list[Row]]:
 
 
 def draw(path: Path, measurements: Sequence[Measurement]) -> None:
-    """Draw seconds over K, with the floor."""
     lines = {
         f"{shape}, m = {m}, Δ = {delta}": ("seconds", items)
         for (m, delta, shape), items in series(measurements, "compiled").items()
@@ -236,7 +229,6 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
 
 
 def page(measurements: Sequence[Measurement], comparisons: Sequence[peers.Comparison]) -> str:
-    """Fill the page."""
     limits = {"epsilon": EPSILON, "gap": GAP, "large_gap": LARGE_GAP, "largest_to_gap": LARGEST_TO_GAP}
     groups = {"common": "common", "uniform": LEANING}
     by_prior = {group: [item for item in measurements if item.prior == prior] for group, prior in groups.items()}
@@ -244,7 +236,6 @@ def page(measurements: Sequence[Measurement], comparisons: Sequence[peers.Compar
 
 
 def read_measurements(path: Path) -> list[Measurement]:
-    """Read the measurements of an earlier run."""
     return [Measurement(**item) for item in pages.read_json(path)]
 
 
@@ -254,7 +245,6 @@ def read_comparisons(path: Path) -> list[peers.Comparison]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write."""
     parser = pages.command_line(NAME, __doc__, quick="up to K = 301, below a minute")
     parser.add_argument("--long", action="store_true", help="K = 10,001 free, 20,001 and 100,001 monotone as well")
     parser.add_argument("--only", choices=GROUPS, help="measure these alone and keep the rest, as --keep does")

@@ -43,7 +43,6 @@ class Training:
     def run(
         self, x: NDArray[np.float32], y: NDArray[np.int64], machine: Machine, checkpoints: Path | None = None
     ) -> TeacherEnsemble:
-        """Train the teachers on disjoint shards of some images."""
         shards = Partition.random(len(y), self.teachers, seed=self.partition_seed)
         how = partial(train_teachers, jobs=machine.jobs, device=machine.device, progress=machine.progress)
         with warnings.catch_warnings():
@@ -101,7 +100,6 @@ class TeacherVotes:
         return cls(private, plain, truth)
 
     def accuracies(self) -> list[dict[str, float]]:
-        """Measure teachers and majorities of every training on all test images."""
         found: list[dict[str, float]] = []
         classes = int(self.truth.max()) + 1
         for each in zip(self.private, self.plain, strict=True):

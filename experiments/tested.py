@@ -53,8 +53,6 @@ TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)  # ε
 
 @dataclass(frozen=True)
 class Setting:
-    """A number of queries, the first of the ensemble's, to Confident-GNMax."""
-
     queries: int
     threshold: float
     sigma_threshold: float
@@ -62,7 +60,6 @@ class Setting:
 
     @property
     def aggregator(self) -> ConfidentGNMax:
-        """The mechanism."""
         return ConfidentGNMax(self.threshold, self.sigma_threshold, self.sigma_answer)
 
 
@@ -136,7 +133,6 @@ def measure(votes: Votes, setting: Setting, delta: float) -> Row:
 
 
 def tested_run(votes: Votes, setting: Setting, budget: PrivacyParams, order: float) -> TestedRun:
-    """Make the run that is tested first."""
     voters = Voters(votes.voters, PrivacyParams("inf"), overlap=1)
     answer = NoisyMaximum(GNMax(setting.sigma_answer), voters, len(votes.classes))
     return TestedRun(answer, setting.queries, budget, order, setting.aggregator.check)
@@ -182,7 +178,6 @@ def result_of(name: str, machine: Machine, *, quick: bool) -> Row:
 
 
 def rows_of(results: dict[str, Row]) -> list[Row]:
-    """Return the rows of all ensembles, with their titles."""
     return [{"title": result["title"]} | row for result in results.values() for row in result["rows"]]
 
 
@@ -199,7 +194,6 @@ def page(results: dict[str, Row]) -> str:
 
 
 def draw(folder: Path, results: dict[str, Row]) -> None:
-    """Draw the four costs of each row."""
     rows = rows_of(results)
     with saved_figure(folder / "epsilons.png", width=8.0, height=0.55 * len(rows) + 1.4, dpi=110) as figure:
         axes = figure.subplots()

@@ -20,7 +20,6 @@ EXAMPLES = {  # the name in the template: who votes, how often, within which bud
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the examples and write the page."""
     line = CommandLine("experiments advice_page", "Write docs/which-aggregator.md.")
     line.add_argument("--output", type=Path, default=Path("docs/which-aggregator.md"), help="the page to write")
     options = line.parse_args(arguments)
@@ -30,7 +29,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def page() -> str:
-    """Fill the page."""
     told = {
         name: {"command": f"darrm plan {workload_words(work)}", "report": str(plan(work))}
         for name, work in EXAMPLES.items()

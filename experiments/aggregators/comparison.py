@@ -31,8 +31,6 @@ LEAST_SIGMA, MOST_SIGMA = 1e-2, 1e6
 
 
 class Ours(Mechanism):
-    """The first mechanism of a plan that is released."""
-
     slug = name = "ours"
     about = "`darrm.plan.plan`, its total as the accountant reports it."
     color, linewidth = BLACK, 2.4
@@ -66,17 +64,14 @@ class Comparison:
 
     @classmethod
     def read(cls, path: Path) -> "list[Comparison]":
-        """Read the results of a run."""
         return [cls(**entry) for entry in read_json(path)]
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
         return int(self.workload.get("classes", 2))
 
     @property
     def title(self) -> str:
-        """The workload in a few words."""
         w = self.workload
         if self.classes > 2:
             return f"C = {w['classes']}, K = {w['K']:,}, Q = {w['queries']:,}, {self.prior}"
@@ -91,11 +86,9 @@ class Comparison:
 
     @property
     def best(self) -> Row:
-        """The aggregator that is right most often."""
         return max(self.options, key=lambda option: float(option["right"]))
 
     def of(self, name: str) -> Row | None:
-        """Return the entry of an aggregator."""
         return next((option for option in self.options if option["name"] == name), None)
 
     def all_of(self, key: str) -> dict[str, float]:

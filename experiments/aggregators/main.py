@@ -32,7 +32,6 @@ PICTURE_TOTAL = 1.0  # the budget of the panels drawn; the tables and the JSON h
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, decide, write."""
     options = pages.command_line(NAME, __doc__, quick="few workloads: half a minute instead of minutes").parse_args(
         arguments
     )
@@ -72,7 +71,6 @@ def _plurality_votes(*, quick: bool) -> list[Row]:
 
 
 def _votes(*, quick: bool) -> list[Row]:
-    """Compute the expected label accuracy of every aggregator on recorded votes."""
     rows = []
     for recorded in available(quick=quick):
         for work in vote_workloads(recorded.voters, quick=quick):

@@ -15,8 +15,6 @@ SHOWN_QUERIES, SHOWN_VOTERS = (1, 1000), (50, 250, 5000)  # the rows for more cl
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a run, as in the JSON files."""
-
     plain: list[Comparison]
     private: list[Comparison]
     votes: list[Row]
@@ -26,7 +24,6 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
-        """Read the results of a run."""
         plain, private, pluralities = (
             Comparison.read(folder / f"{name}.json") for name in ("plain", "private", "pluralities")
         )
@@ -37,12 +34,10 @@ class Results:
 
     @property
     def claims(self) -> list[Claim]:
-        """The claims of all comparisons."""
         return decide([*self.plain, *self.private, *self.pluralities])
 
 
 def page(results: Results, *, part: str = "page") -> str:
-    """Fill the page, or one of its parts."""
     two = [*results.plain, *results.private]
     names = {name for item in two for name in (*item.all_of("accuracy"), *dict(item.absent))}
     plain = [item for item in results.plain if item.workload["epsilon"] == SHOWN_TOTAL]
@@ -68,7 +63,6 @@ def _is_shown(item: Comparison) -> bool:
 
 
 def _two_classes(comparisons: Sequence[Comparison]) -> str:
-    """Tabulate the accuracies for two classes."""
     rows = [([item.title], item.all_of("accuracy")) for item in comparisons]
     return in_bold(["workload"], rows, _ordered(rows))
 
@@ -80,7 +74,6 @@ def _recorded(votes: Iterable[Row]) -> str:
 
 
 def _private_table(rows: Sequence[Row]) -> str:
-    """Tabulate the shares of right labels of private voters."""
     cells = [([row["classes"], row["voters"], row["m"]], row["right"]) for row in rows]
     return in_bold(["C", "K", "m"], cells, SHOWN)
 
@@ -94,6 +87,5 @@ def shares_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def _ordered(rows: Iterable[tuple[Sequence[object], dict[str, float]]]) -> list[str]:
-    """Name the aggregators that occur, in the order of the list."""
     names = {name for _, numbers in rows for name in numbers}
     return [name_of(item) for item in listed() if name_of(item) in names]

@@ -102,7 +102,6 @@ def two_classes(sigma: float, orders: Array) -> Array:
 
 
 def save_surface(path: Path, surface: Row) -> None:
-    """Draw the share of the counts' cost at every place."""
     reach = surface["axis"][-1]
     with saved_figure(path, width=6.4, height=5.2, dpi=100) as figure:
         axis = figure.add_subplot()
@@ -134,7 +133,6 @@ def save_ratios(path: Path, ratios: list[Row]) -> None:
 
 
 def page(folder: Path) -> str:
-    """Fill the page from its data."""
     costs = pages.read_json(folder / "label.json")
     comparisons = Comparison.read(folder / "pluralities.json")
     surface, ratio = costs["surface"], costs["ratios"][-1]
@@ -157,7 +155,6 @@ def page(folder: Path) -> str:
 
 
 def _winner(item: Comparison) -> pages.Row:
-    """Compare the best release of a workload with GNMax by counts."""
     counts = item.of(BY_COUNTS)
     by_counts = None if counts is None else counts["right"]
     return {**item.workload, "best": item.best, "by_counts": by_counts, "coin": item.coin, "at_most": item.at_most}

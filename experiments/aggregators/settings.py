@@ -63,7 +63,6 @@ def plain_workloads(*, quick: bool) -> list[Workload]:
 
 
 def private_workloads(*, quick: bool) -> list[Workload]:
-    """Voters that are private themselves."""
     settings = PRIVATE_SETTINGS[:2] if quick else PRIVATE_SETTINGS
     return [
         Workload(Voters(K, PRIVATE, overlap=overlap), Q, PrivacyParams(*total)) for K, overlap, Q, total in settings
@@ -89,7 +88,6 @@ def plurality_workloads(*, quick: bool) -> list[tuple[Workload, Dirichlet]]:
 
 
 def plurality_vote_workloads(K: int, classes: int, *, quick: bool) -> list[Workload]:
-    """List what recorded votes on several classes are released under."""
     return [_pluralities(classes, K, Q) for Q in (VOTE_QUERIES[1:2] if quick else VOTE_QUERIES)]
 
 

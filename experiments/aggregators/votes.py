@@ -34,7 +34,6 @@ class EnsembleVotes:
 
     @property
     def voters(self) -> int:
-        """Number of voters."""
         return self.votes.voters
 
     @property

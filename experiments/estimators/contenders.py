@@ -114,7 +114,6 @@ def unit(x: Array) -> Array:
 
 
 def teachers_of(rows: int) -> int:
-    """Return the number of teachers for a number of rows."""
     return min(MOST, max(FEWEST, rows // ROWS_EACH))
 
 

@@ -99,7 +99,6 @@ def _shown(who: str, means: dict[str, tuple[float, float]], *, bold: bool) -> st
 
 
 def page(results: dict[str, Row]) -> str:
-    """Fill the page."""
     cells = {name: [judged(result["title"], cell) for cell in result["cells"]] for name, result in results.items()}
     every = [cell for row in cells.values() for cell in row]
     lost = Counter(cell["title"] for cell in every if not cell["vote"])

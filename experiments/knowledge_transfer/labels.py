@@ -30,8 +30,6 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Way:
-    """One way from votes to labels."""
-
     name: str  # as in the tables
     aggregator: Release | GNMax | None  # it knows its charge; None for a bare majority
     facts: Row  # σ, or γ, for the report

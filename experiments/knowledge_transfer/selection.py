@@ -156,7 +156,6 @@ def score(data: LabeledImages, split: Split, trainings: Sequence[Training], mach
 
 
 def _trainings(data: LabeledImages, recipe: Recipe) -> list[Training]:
-    """Return the trainings for the selection of a recipe."""
     seeds = PRIVATE_SEEDS if isinstance(recipe, PrivateSGD) else SEEDS
     return [training_of(data, recipe, seed) for seed in seeds]
 

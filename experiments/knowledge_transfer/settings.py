@@ -37,7 +37,6 @@ class Setup:
 
 
 def private_recipe(setup: Setup) -> PrivateSGD:
-    """Fit the batches of DP-SGD to the budget of one teacher."""
     found = calibrate_sampling(setup.each, noise=setup.noise, epochs=setup.epochs)
     return PrivateSGD(
         learning_rate=setup.private_rate,

@@ -69,7 +69,6 @@ def _recomputed(path: Path, _: pages.Row, *, quiet: bool) -> pages.Row:
 
 
 def write_printed(folder: Path) -> None:
-    """Write the numbers that follow from the printed columns."""
     numbers: pages.Row = {"table_2": table_2(), "fixed_part": fixed_part(), "table_4": table_4()}
     numbers["figure_10"] = figure_10()
     pages.write_json(folder / "printed.json", numbers)

@@ -166,7 +166,6 @@ def _best_of(
 
 
 def _published(order: float, delta: float, parts: Sequence[Publication]) -> Row:
-    """Describe a published sum of rounds at one order."""
     renyi = sum(part.renyi for part in parts)
     price = sum(part.parameters.cost for part in parts)
     return {
@@ -193,7 +192,6 @@ def _round(part: Publication) -> Row:
 
 
 def _at_order(order: float, renyi: float, delta: float) -> float:
-    """Convert a Rényi cost at one order, by the tight conversion."""
     return RenyiCurve(np.array([order]), np.array([renyi])).best(delta).epsilon
 
 
@@ -204,7 +202,6 @@ def _epsilon_of_all(rounds: Sequence[Evidence | None], delta: float) -> float | 
 
 
 def _sum(curves: Sequence[RenyiCurve]) -> RenyiCurve:
-    """Add curves on the same orders."""
     return reduce(add, curves)
 
 
@@ -215,8 +212,6 @@ ORDERS = (8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 24.0)
 
 @dataclass(frozen=True)
 class Found:
-    """The chosen parameters and their expected figures on the public votes."""
-
     aggregator: ConfidentGNMax
     parameters: PublicationParameters
     answered: float

@@ -89,7 +89,6 @@ def figure_4(recorded: Recorded, queries: int, delta: float, smaller: Sequence[V
 
 
 def subset(votes: Votes, teachers: int) -> Votes:
-    """Ask a random subset of the teachers about each query."""
     if teachers == votes.voters:
         return votes
     rng = np.random.default_rng([LABEL_SEED, teachers])
@@ -140,5 +139,4 @@ def _points(votes: Votes, truth: NDArray[np.int64], answers: Sequence[Answer], d
 
 
 def _shares(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[float]:
-    """Return the share of the values in each bin."""
     return [float(one) for one in np.histogram(values, edges)[0] / max(1, values.size)]

@@ -43,7 +43,6 @@ def strided_network(classes: int = 10) -> Any:  # noqa: ANN401 (torch ships no t
 
 
 def network_for(study: Study) -> Build:
-    """Return the constructor of the teachers' network."""
     if study.name == "digits":
         return partial(convolutional_network, side=8, classes=study.classes)
     return partial(strided_network, study.classes)

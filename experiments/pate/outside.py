@@ -61,7 +61,6 @@ def measure(folder: Path, seeds: Sequence[int], *, quick: bool) -> pages.Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write the JSON."""
     parser = pages.command_line("pate", __doc__, module="experiments pate_outside", quick="a short student")
     parser.add_argument("--students", type=int, default=1, metavar="N", help="how many (default 1)")
     options = parser.parse_args(arguments)

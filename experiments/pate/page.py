@@ -54,7 +54,6 @@ def comparison(result: Row) -> list[Point]:
 
 
 def mean(values: list[float]) -> float:
-    """Return the mean."""
     return sum(values) / len(values)
 
 
@@ -176,7 +175,6 @@ PARTS = ("smoothness", "sensitivity", "noise_scale", "cost", "cost_by_theorem_23
 
 
 def page(folder: Path) -> str:
-    """Write the page from the files of a folder."""
     paths = {name: folder / f"{name}.json" for name in STUDIES}
     sections = {name: _section(read_json(path)) if path.is_file() else None for name, path in paths.items()}
     mnist = read_json(paths["mnist"]) if paths["mnist"].is_file() else None
@@ -193,12 +191,10 @@ def page(folder: Path) -> str:
 
 
 def _whole(result: Row) -> Row:
-    """Return the minutes of a run that read no kept results."""
     return {"jobs": result["jobs"], "minutes": (result["teacher_seconds"] + result["seconds"]) / 60.0}
 
 
 def _section(result: Row) -> str:
-    """Write the section of one study."""
     points = [
         vars(point) | {"published": f"{point.epsilon:.3f}" + (f" ± {point.deviation:.3f}" if point.deviation else "")}
         for point in comparison(result)
@@ -233,7 +229,6 @@ def _cells(row: Row, held_out: int, pool: int) -> Row:
 
 
 def _searched(row: Row) -> Row:
-    """Write what parameters reach that were chosen on public votes."""
     return {name: _with_noise(row[name]) for name in ("beforehand", "base_beforehand", "base_by_logarithm")}
 
 
@@ -247,7 +242,6 @@ def _accuracy(values: list[float], inputs: int) -> str:
 
 
 def _beside(ours: str, printed: float | None, digits: str) -> str:
-    """Write our number, and the printed one in parentheses."""
     return ours if printed is None else f"{ours} ({printed:{digits}})"
 
 

@@ -136,7 +136,6 @@ def _analyzed(votes: Votes, aggregator: PateAggregator, delta: float, orders: Ar
 
 
 def page(rows: Sequence[Row]) -> str:
-    """Fill the page."""
     shown = [row | {"share": row["exact"] / row["printed"]["epsilon"]} for row in rows]
     shares = {kind: [row[kind] / row["printed"]["epsilon"] for row in rows] for kind in ("tested", "exact")}
     holds = {"tested": max(shares["tested"]) < 1.0, "exact": max(shares["exact"]) < 2.0 / 3.0}
@@ -144,7 +143,6 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and write, or write the page again."""
     parser = pages.command_line(NAME, __doc__)
     parser.add_argument("--votes", type=Path, metavar="FOLDER", help="the folder with the authors' three files")
     options = parser.parse_args(arguments)

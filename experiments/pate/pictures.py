@@ -27,7 +27,6 @@ WAYS = {
 
 
 def draw(folder: Path, result: Row) -> None:
-    """Draw every picture that the result holds numbers for."""
     stem = result["dataset"]
     draw_figure_1(folder / f"{stem}-figure-1.png", result)
     draw_figure_4(folder / f"{stem}-figure-4.png", result)

@@ -39,7 +39,6 @@ class CensusStudent:
     threshold: float
 
     def predict(self, x: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the class of each row."""
         return np.asarray(self.model.predict_proba(x)[:, 1] > self.threshold, dtype=np.int64)
 
 
@@ -54,7 +53,6 @@ def census_student(recorded: Recorded, labels: NDArray[np.int64], *, seed: int, 
 
 
 def adult_baseline(recorded: Recorded, *, seed: int, quick: bool) -> float:
-    """Measure the forest that sees all private rows."""
     table = load("adult")
     forest = _forest(table.train_x, table.train_y, seed, QUICK_TREES if quick else TREES)
     return float(np.mean(forest.predict(recorded.test_x) == recorded.test_y))

@@ -39,8 +39,6 @@ def load_counts(path: Path) -> tuple["Recorded", list[Votes]]:
 
 
 class Predictor(Protocol):
-    """A student."""
-
     def predict(self, x: NDArray[Any]) -> NDArray[np.int64]:
         """Return the class of each input."""
 

@@ -66,7 +66,6 @@ def released(run: Run, way: Way) -> Labels:
 
 
 def analysis_of(run: Run, way: Way, labels: Labels) -> Analysis:
-    """Analyze a way whose labels were released."""
     answered = labels != ABSTAIN if isinstance(way.aggregator, ConfidentGNMax) else None
     return account(run.recorded.votes[: way.queries], way.aggregator, run.study.delta, answered)
 
@@ -290,7 +289,6 @@ def _baseline(run: Run, seed: int, *, quick: bool) -> float:
 
 
 def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick: bool) -> Measured:
-    """Train and measure one student, or read its kept accuracy."""
     arrays = [array_digest(array) for array in (recorded.pool_x, recorded.test_x, labels)]
 
     def train() -> Measured:
@@ -300,7 +298,6 @@ def _student(folder: Path, recorded: Recorded, labels: Labels, seed: int, quick:
 
 
 def _dpsgd(study: Study, epsilon: float, machine: Machine, *, quick: bool) -> Row:
-    """Train by DP-SGD at a budget, or read the kept result."""
     budget = PrivacyParams(epsilon, study.delta)
     train = partial(dpsgd_accuracy, study, budget, machine, quick=quick)
     return dict(kept(machine.folder / "kept", f"dpsgd-{study.name}", [epsilon, study.delta, quick], train))

@@ -21,7 +21,6 @@ FIGURES = (*COMPUTED, *SAMPLED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the figures that were asked for, and write their files."""
     parser = pages.command_line(NAME, __doc__, quick="small sizes: seconds instead of minutes", figures=FIGURES)
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default 2)")
     options = parser.parse_args(arguments)
@@ -37,5 +36,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compute(figure: str, *, quick: bool, jobs: int) -> FigureData:
-    """Compute one figure's data."""
     return COMPUTED[figure]() if figure in COMPUTED else SAMPLED[figure](quick=quick, jobs=jobs)

@@ -30,7 +30,6 @@ def exponential(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
 
 
 def figure4(*, quick: bool, jobs: int) -> FigureData:
-    """Compare the sampled sensitivity, averaged over repeats, with the analytical one."""
     repeats = 5 if quick else REPEATS
     sizes = SAMPLE_SIZES[:2] if quick else SAMPLE_SIZES
     sampler = SensitivitySampler(np.mean, exponential, "l1", distribution="Exp(1)")

@@ -44,7 +44,6 @@ def read_figure(path: Path) -> FigureData:
 
 
 def page(folder: Path) -> str:
-    """Fill the page from the JSON files of its folder."""
     figures = [read_figure(path) for path in sorted(folder.glob("figure*.json"))]
     if not figures:
         raise ValueError(f"{folder} holds no results: run some figures first")
@@ -68,7 +67,6 @@ def _cell(value: float | None) -> str:
 
 
 def save_picture(path: Path, data: FigureData) -> None:
-    """Draw one figure into a file."""
     with saved_figure(path, width=7.5, height=4.8) as figure:
         axes = figure.add_subplot()
         DRAWINGS[data.figure](axes, data)

@@ -44,7 +44,6 @@ ROOM = 1.6  # the factor that is left free beyond the errors
 
 
 def draw(path: Path, data: Row) -> None:
-    """Draw a figure."""
     panels = data["panels"]
     laws = panels[0]["curves"][0]["errors"]
     heights = [ROW_HEIGHT, *(ROW_HEIGHT if _is_seen(panels, law) else WORDS_HEIGHT for law in range(len(laws)))]
@@ -120,7 +119,6 @@ TABLE = "table3"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute the figures asked for, write and print them."""
     options = pages.command_line(NAME, __doc__, figures=(*PANELS, TABLE)).parse_args(arguments)
     folder = pages.data_folder(options, NAME)
     if not options.page:

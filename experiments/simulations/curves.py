@@ -42,8 +42,6 @@ PRINTED_TABLE_3 = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One column of a figure."""
-
     problem: Problem
     title: str
     sampled: int  # how many voters γ_Sub takes the majority of
@@ -91,7 +89,6 @@ FLAT = "γ_flat (ours)"  # the largest private constant
 
 
 def figure_data(figure: str) -> Row:
-    """Compute one figure as plain data."""
     return {
         "figure": figure,
         "seed": SEED,

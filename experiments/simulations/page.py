@@ -39,7 +39,6 @@ def decided(figures: Mapping[str, Row], table: Sequence[Row] | None) -> Row:
 
 
 def curve_of(panel: Row, name: str) -> Row:
-    """Find a curve of a panel by its name."""
     return next(curve for curve in panel["curves"] if curve["name"] == name)
 
 
@@ -100,7 +99,6 @@ def _beaten(figures: Mapping[str, Row], names: Sequence[str]) -> Row:
 
 
 def _pairs(figures: Mapping[str, Row], names: Sequence[str]) -> Iterator[tuple[str, Row, Row, Row]]:
-    """Yield every baseline with the panel's first curve, the paper's γ_opt."""
     for figure, data in figures.items():
         for panel in data["panels"]:
             for curve in panel["curves"]:
@@ -118,7 +116,6 @@ def _zero_from_half(data: Row) -> Row:
 
 
 def _priors(data: Row) -> Iterator[Row]:
-    """Decide whether a matching prior helps and a wrong one costs."""
     for index, error in enumerate(data["panels"][0]["curves"][0]["errors"]):
         excess = [curve_of(panel, curves.OPTIMAL_P)["errors"][index] for panel in data["panels"]]
         shown = ", ".join(f"{entry['excess']:+.2e} ± {entry['excess_standard_error']:.0e}" for entry in excess)
@@ -144,7 +141,6 @@ def read_folder(folder: Path) -> tuple[dict[str, Row], list[Row] | None]:
 
 
 def page(folder: Path) -> str:
-    """Fill the page from the JSON files of its folder."""
     figures, rows = read_folder(folder)
     if not figures and rows is None:
         raise ValueError(f"{folder} holds no results: run some figures first")
@@ -203,7 +199,6 @@ def _right(gamma: Sequence[float], law: Prior) -> str:
 
 
 def _surrogate(data: Row) -> list[Row]:
-    """Show the loss by the surrogate, by m."""
     rows = []
     for panel in data["panels"]:
         surrogate, true = (curve_of(panel, name)["errors"][0] for name in (curves.OPTIMAL, curves.TRUE))
