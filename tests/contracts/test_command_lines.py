@@ -183,7 +183,9 @@ def test_the_front_door_starts_all_without_a_warning() -> None:
     assert all(line.startswith("error: ") for line in lines)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("cp1252", marks=pytest.mark.slow), "utf-8"])
+@pytest.mark.parametrize(
+    "encoding", ["ascii", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cp1252", "utf-8"))]
+)
 def test_an_encoding_changes_words_and_no_status(encoding: str, folder: Path) -> None:
     """Of all commands, their help and their errors, in one interpreter; JSON stays the same data."""
     calls = [[door.name, *door.job.split(), "--help"] for door in DOORS] + [[*one.split(), "--help"] for one in SERVED]
