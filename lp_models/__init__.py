@@ -1,8 +1,4 @@
-"""The linear programs of [D] and of laws on histograms as data, with their solution.
-
-This package knows which programs the paper states, and nothing of proofs, votes or releases. `gamma_program` is the
-paper's program with all its rows.
-"""
+"""The linear programs of [D] and of laws on histograms as data, with their solution; nothing of proofs or releases."""
 
 from lp_models.reference import GammaProgram, gamma_program
 

@@ -1,24 +1,108 @@
 """Linear programs solved by HiGHS: once, or again and again while rows come and go.
 
-HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Rows and costs are therefore handed over
-multiplied by `_SCALE`, with HiGHS's own scaling off, so that the tolerance in our units is 1e-14; without this the row
-generation stalls at violations near 1e-9. Statuses are read only to decide whether to try again.
+HiGHS stops at an absolute feasibility tolerance, 1e-10 at its strictest. Rows and costs of a `Master` are therefore
+passed multiplied by `_SCALE`, with HiGHS's own scaling off: the tolerance in our units is 1e-14. Without this the row
+generation stalls at violations near 1e-9. A status only decides whether to try again.
+
+**Knots.** A program over x in [0, 1]^n is restricted to x = U z with z in [0, 1]^k and a sparse U. The solver gets a U
+for every row a, and c U. The bound is computed from the multipliers over all of x, so a restriction never makes it
+false, only weak where reduced costs vary between two knots.
 """
 
+from __future__ import annotations
+
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import compress
 
 import highspy
 import numpy as np
+from numpy.typing import NDArray
 
-from lp_models.knots import Knots
-from lp_models.plurality_lp import BlockProgram, SparseRows
-from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status, lagrangian_bound
+from lp_models.program import (
+    Array,
+    BlockProgram,
+    LinearProgram,
+    RowLabel,
+    Solution,
+    SparseRows,
+    Status,
+    lagrangian_bound,
+)
 
 _SCALE = 1e4  # the largest coefficient of every row and of the cost, as HiGHS gets them
 _SMALLEST = 1e-290  # of these coefficients: rows of smaller ones are scaled by finite numbers, too
 _TOLERANCE = 1e-10  # the strictest that HiGHS accepts
+
+_CUT = 2  # parts of each interval of knots at the next level
+
+
+class Knots(ABC):
+    """Where x may bend: the first places of its intervals, ascending."""
+
+    def __init__(self, starts: NDArray[np.int64], n: int, *, keeps_rows: bool = False) -> None:
+        self.starts, self.n, self.keeps_rows = starts, n, keeps_rows
+        self.lengths = np.diff(starts, append=n)
+
+    @classmethod
+    def spread(cls, n: int, intervals: int, *, keeps_rows: bool = False) -> Knots:
+        """Return about ``intervals`` intervals of equal lengths, at most n."""
+        starts = np.unique(np.linspace(0, n, min(n, intervals), endpoint=False).astype(np.int64))
+        return cls(starts, n, keeps_rows=keeps_rows)
+
+    @property
+    def is_full(self) -> bool:
+        return self.starts.size == self.n
+
+    @abstractmethod
+    def up(self, z: Array) -> Array:
+        """Compute U z: shape (k,) → (n,)."""
+
+    @abstractmethod
+    def down(self, rows: Array) -> Array:
+        """Compute a U for each row a: shape (…, n) → (…, k)."""
+
+    def repaired(self, duals: Array, reduced: Array) -> Array:
+        """Return multipliers with a better bound; by default the same."""
+        del reduced
+        return duals
+
+    def refined(self) -> Knots:
+        cuts = [self.starts + self.lengths * i // _CUT for i in range(_CUT)]
+        return type(self)(np.unique(np.concatenate(cuts)), self.n, keeps_rows=self.keeps_rows)
+
+
+class Hats(Knots):
+    """x is linear between knots, where z are its values, and constant behind the last one."""
+
+    def up(self, z: Array) -> Array:
+        return z if self.is_full else np.interp(np.arange(self.n), self.starts, z)
+
+    def down(self, rows: Array) -> Array:
+        if self.is_full:
+            return rows
+        share = (np.arange(self.n) - np.repeat(self.starts, self.lengths)) / np.repeat(self.lengths, self.lengths)
+        share[self.starts[-1] :] = 0.0
+        result = np.add.reduceat(rows * (1.0 - share), self.starts, axis=-1)
+        result[..., 1:] += np.add.reduceat(rows * share, self.starts, axis=-1)[..., :-1]
+        return np.asarray(result)
+
+
+class Ramps(Knots):
+    """x are the steps of a function that never falls, even between knots, where z are its rises; row 0 is Σ x ≤ 1."""
+
+    def up(self, z: Array) -> Array:
+        return z if self.is_full else np.repeat(z / self.lengths, self.lengths)
+
+    def down(self, rows: Array) -> Array:
+        return rows if self.is_full else np.asarray(np.add.reduceat(rows, self.starts, axis=-1) / self.lengths)
+
+    def repaired(self, duals: Array, reduced: Array) -> Array:
+        """Make the multiplier of Σ x ≤ 1 as large as the smallest reduced cost needs it."""
+        raised = duals.copy()
+        raised[0] = max(0.0, duals[0] - float(np.min(reduced)))
+        return raised
 
 
 class Solver:
@@ -41,18 +125,17 @@ class Solver:
     _highs: highspy.Highs
 
     def value(self, point: Array) -> float:
-        """Compute the objective at a point of shape (n,)."""
         return float(self.cost @ point) + self.offset
 
     def forget(self) -> None:
-        """Drop the basis: long chains of warm starts drift, and the next solve shall start from nothing."""
+        """Drop the basis: long chains of warm starts drift."""
         self._highs.clearSolver()
 
     def run(self, seconds: float) -> tuple[Array, Array, bool]:
         """Solve from the last basis; if that fails, from nothing, with one changed setting after the other.
 
-        ``seconds`` limits all of it, and `longest_run` each of these runs: the simplex method has been seen to cycle.
-        Returns variables, multipliers of rows as HiGHS has them, and whether they are optimal.
+        ``seconds`` limits all runs, `longest_run` each: the simplex method has been seen to cycle. Returns variables,
+        HiGHS's multipliers of rows, and whether they are optimal.
         """
         deadline = time.perf_counter() + seconds
         optimal = self._run(seconds)
@@ -76,7 +159,7 @@ class Solver:
 
 
 class Master(Solver):
-    """A linear program whose rows change between warm-started solves; values and bounds are about the program's cost.
+    """A linear program whose rows change between solves.
 
     >>> solution = Master(LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))).solve()
     >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)
@@ -102,8 +185,7 @@ class Master(Solver):
         """Let the solver have variables at knots only, or x itself for None; the rows stay."""
         self.knots = knots
         cost = self._down(self.cost + self._extra_cost) * self._cost_scale
-        n, empty = cost.size, np.empty(0, dtype=np.int32)
-        self._indices = np.arange(n, dtype=np.int32)
+        self.variables, empty = cost.size, np.empty(0, dtype=np.int32)
         # a warm start skips presolve anyway; perturbed costs, cleaned up at such tolerances, take three times as long
         options: dict[str, float | str] = {
             "presolve": "off",
@@ -111,7 +193,8 @@ class Master(Solver):
             "dual_simplex_cost_perturbation_multiplier": 0.0,
         }
         self._highs = _new_solver(**options)
-        self._highs.addCols(n, cost, np.zeros(n), np.ones(n), 0, empty, empty, np.empty(0))
+        zeros, ones = np.zeros(cost.size), np.ones(cost.size)
+        self._highs.addCols(cost.size, cost, zeros, ones, 0, empty, empty, np.empty(0))
         self._row_scales = np.empty(0)
         if self.limits.size:
             self._pass_rows(self.matrix, self.limits)
@@ -119,16 +202,11 @@ class Master(Solver):
     def _down(self, rows: Array) -> Array:
         return rows if self.knots is None else self.knots.down(rows)
 
-    @property
-    def variables(self) -> int:
-        """How many variables the solver has."""
-        return int(self._indices.size)
-
     def add_cost(self, extra: Array) -> None:
-        """Add to the cost that the solver minimizes, shape (n,); values and bounds stay about the program's own."""
+        """Add to the cost that the solver minimizes, shape (n,); values and bounds ignore it."""
         self._extra_cost = extra
         cost = self._down(self.cost + extra) * self._cost_scale
-        self._highs.changeColsCost(cost.size, self._indices, cost)
+        self._highs.changeColsCost(cost.size, np.arange(cost.size, dtype=np.int32), cost)
 
     def add_rows(self, matrix: Array, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
         """Append the rows matrix x ≤ limits, shapes (r, n) and (r,), with r labels or none."""
@@ -148,13 +226,13 @@ class Master(Solver):
             limits * scale,
             count * n,
             np.arange(count, dtype=np.int32) * n,
-            np.tile(self._indices, count),
+            np.tile(np.arange(n, dtype=np.int32), count),
             (rows * scale[:, None]).ravel(),
         )
         self._row_scales = np.concatenate([self._row_scales, scale])
 
-    def drop_idle_rows(self, idle_rounds: int) -> int:
-        """Remove added rows that have had no multiplier for ``idle_rounds`` solves; return how many."""
+    def drop_idle_rows(self, idle_rounds: int) -> None:
+        """Remove added rows without a multiplier for ``idle_rounds`` solves."""
         keep = self.idle < idle_rounds
         keep[: self._permanent] = True
         drop = np.flatnonzero(~keep).astype(np.int32)
@@ -163,7 +241,6 @@ class Master(Solver):
             self.matrix, self.limits, self.idle = self.matrix[keep], self.limits[keep], self.idle[keep]
             self._row_scales = self._row_scales[keep]
             self.labels = list(compress(self.labels, keep))
-        return int(drop.size)
 
     def solve(self, seconds: float = np.inf) -> Solution:
         """Solve in at most ``seconds``; a solution that is not optimal has a valid bound all the same."""
@@ -185,7 +262,7 @@ class Master(Solver):
 
 
 class BlockMaster(Solver):
-    """(1), (2), (4) of `lp_models.plurality_lp` and the known rows (3), of which none is dropped; minimizes −gains."""
+    """(4), (5), (7) of `lp_models.program` and the known rows (6), which all stay; minimizes −gains."""
 
     sign, longest_run, retries = -1.0, np.inf, (("presolve", "choose"),)
     knots = None
@@ -202,20 +279,16 @@ class BlockMaster(Solver):
 
     @property
     def limits(self) -> Array:
-        """The limits of the known rows."""
         return self.rows.limits
 
     def add_rows(self, rows: SparseRows, limits: Array, labels: Sequence[RowLabel] = ()) -> None:
-        """Append rows, with as many labels."""
         starts = np.searchsorted(rows.rows, np.arange(limits.size)).astype(np.int32)
         free, columns = np.full(limits.size, -highspy.kHighsInf), rows.columns.astype(np.int32)
         self._highs.addRows(limits.size, free, limits, rows.values.size, starts, columns, rows.values)
         self.rows, self.labels = self.rows.joined(rows), [*self.labels, *labels]
 
-    def drop_idle_rows(self, idle_rounds: int) -> int:
-        """Keep all rows: sparse ones take little time."""
-        del idle_rounds
-        return 0
+    def drop_idle_rows(self, idle_rounds: int) -> None:
+        pass
 
     def solve(self, seconds: float = np.inf) -> Solution:
         """Solve in at most ``seconds``; without an optimum nothing is known."""

@@ -1,29 +1,17 @@
-"""When a solve may stop, and its progress. Nothing here changes a guarantee."""
+"""When a solve may stop, and its progress."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """What changes how long a solve takes and how close it gets, but never a guarantee.
+    """How long a solve takes and how close it gets; no option changes a guarantee.
 
-    Parameters
-    ----------
-    gap
-        Stop when ``value − bound ≤ gap · |value|``, or ≤ `floor`.
-    floor
-        Absolute gap, in units of the cost, that always counts as closed.
-    time_limit
-        Seconds, or infinity.
-    patience
-        Stop after this many rounds without a move of value or bound by a tenth of the gap: the rest is below the
-        solver's precision. While the gap is wider than a millionth of the value: twenty times as many rounds, and a
-        hundredth of the gap.
-    idle_rounds
-        A row without a multiplier for this many rounds is dropped once there are more rows than
-        ``rows_per_variable`` · n, and more than a hundred.
-    rows_per_variable
-        See `idle_rounds`.
+    A solve stops when ``value − bound`` is at most ``gap · |value|`` or ``floor`` (in units of the cost), after
+    ``time_limit`` seconds, or after ``patience`` rounds in which neither moves by a tenth of the gap. While the gap
+    exceeds a millionth of the value, patience is twenty times as many rounds, and a hundredth of the gap. A row without
+    a multiplier for ``idle_rounds`` rounds is dropped once there are more than a hundred rows and more than
+    ``rows_per_variable`` for each variable. `ValueError` for negative ``gap``, ``floor`` or ``time_limit``.
     """
 
     gap: float = 1e-9
@@ -42,7 +30,7 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a solve, for progress lines; ``value`` is of the best point so far, as far as it was checked."""
+    """The state of a solve; ``value`` is of the best point so far, as far as it was checked."""
 
     rounds: int
     rows: int

@@ -1,19 +1,15 @@
-"""Linear programs with more rows than can be written down: relax, separate, add rows, drop idle rows, repeat.
+"""Row generation: minimize a cost subject to more rows than can be written down, each known to an oracle.
 
-The feasible set is {x in [0, 1]^n : a·x ≤ b for every row (a, b) that an oracle knows}. The master program holds a few
-of the rows. Each round solves it (a lower bound, because rows are missing), asks the oracle for rows that its solution
-breaks and for a feasible point near it (an upper bound), and stops when the two meet.
+The master program holds a few of the rows. Each round solves it (a lower bound, because rows are missing), asks the
+oracle for rows that its solution breaks and for a feasible point near it (an upper bound), and stops when the two meet.
 
-Measured on the γ programs up to K = 5,001: querying the master's own vertex needed fewer rounds and less time than
-in–out separation with any weight in 0.1 … 0.5, as long as the rows of a round are deep and spread out. So there is no
-stabilization here; the diversity is the oracle's duty.
+On the γ programs up to K = 5,001 querying the master's own vertex needed fewer rounds and less time than in–out
+separation with any weight in 0.1 … 0.5, as long as the rows of a round are deep and spread out: the oracle's duty.
 
-**Coarse to fine.** With many variables the master begins with a few (`lp_models.knots`) and gets more when
-the gap comes from these and no longer from missing rows. Most rows are found while it is small, and the few that hold
-are carried along, so the large masters are solved a few times instead of in every round.
-*Why the result is optimal whatever the levels did:* nothing about them is assumed. A point is judged by all rows, and
-its value is that of the whole program. The bound is the Lagrangian one, over all variables and from multipliers of
-rows that all feasible points satisfy; it holds for any multipliers, and those of a coarse master are such.
+**Coarse to fine.** With many variables the master begins with a few (knots) and gets more when the gap comes from these
+and not from missing rows. Most rows are found while it is small. *The result is optimal whatever the levels were:* a
+point is judged by all rows, at its value in the whole program, and the bound is the Lagrangian one over all variables,
+from multipliers of rows that all feasible points satisfy. It holds for any multipliers.
 """
 
 import time
@@ -24,11 +20,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lp_models.highs import BlockMaster, Master
-from lp_models.knots import Knots
+from lp_models.highs import BlockMaster, Knots, Master
 from lp_models.options import Progress, SolveOptions
-from lp_models.plurality_lp import BlockProgram
-from lp_models.program import Array, LinearProgram, RowLabel, Solution, Status
+from lp_models.program import Array, BlockProgram, LinearProgram, RowLabel, Solution, Status
 
 # finer knots are due when rows that are still missing make at most this part of the gap
 _OF_MISSING_ROWS = 0.5
@@ -39,9 +33,7 @@ _FOR_ROUNDS = 0.9  # of a time limit; the rest is for a look at all rows, withou
 
 @dataclass(frozen=True, eq=False)
 class Separation:
-    """An oracle's answer about one point."""
-
-    # the rows that the point breaks, among those that were looked at: (r, n), or `lp_models.plurality_lp.SparseRows`
+    # the rows that the point breaks, among those that were looked at: (r, n), or `lp_models.program.SparseRows`
     matrix: Any
     limits: Array  # their limits, (r,)
     feasible: Array  # a point near the query, (n,), that satisfies every row that was looked at
@@ -50,13 +42,11 @@ class Separation:
 
 
 def beginning_at(feasible: Array) -> Separation:
-    """Begin with a point that all rows hold at, and with no rows."""
+    """Begin with a point that satisfies all rows, and without rows."""
     return Separation(np.empty((0, feasible.size)), np.empty(0), feasible, thorough=True)
 
 
 class Oracle(Protocol):
-    """Knows all rows."""
-
     def separate(self, point: Array, *, thorough: bool, deadline: float) -> Separation:
         """Look for broken rows; all of them if ``thorough``, else a cheap part that is usually enough.
 
@@ -83,7 +73,6 @@ class Result:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """The work done, as a table keeps it."""
         return {"rounds": str(self.rounds), "rows generated": str(self.rows_generated)}
 
 
@@ -99,11 +88,10 @@ def minimize_with_rows(
 ) -> Result:
     """Minimize ``program`` subject to its rows and all of the oracle's; a `BlockProgram` is maximized.
 
-    ``tie_break`` is a small extra cost, shape (n,), that decides between points which the cost cannot tell apart;
-    ``report`` is called once a round. ``knots`` select the variables to begin with, by default all; ``start`` is what
-    an oracle answered before: rows to begin with and, if every row was looked at, a point that no answer will be worse
-    than. Also at a time limit, after Ctrl-C, and when the solver fails the result is the best point so far and the best
-    bound.
+    ``tie_break`` is a small extra cost, shape (n,), that decides between points of equal cost; ``knots`` select the
+    variables to begin with, by default all; ``start`` is an oracle's earlier answer: rows, and a point that no result
+    is worse than if every row was looked at. At a time limit, after Ctrl-C, and when the solver fails the result is the
+    best point and the best bound so far.
     """
     master = BlockMaster(program) if isinstance(program, BlockProgram) else Master(program, knots)
     loop = _Loop(master, oracle, options, tie_break, report)
@@ -142,10 +130,9 @@ class _Loop:
         self.candidate = np.zeros(self.master.cost.size)
 
     def run(self) -> Status:
-        """Repeat rounds until a reason to stop: with the tie-break, and without it if that is in the way.
+        """Repeat rounds until a reason to stop: with the tie-break, and without it if it is in the way.
 
-        Without it the master would choose again in every round between points that cost the same, and rows would be
-        spent on places that do not matter.
+        Without it the master would choose again in every round between points of equal cost, and waste rows.
         """
         if self.tie_break is None:
             return self.rounds_until_stop()
@@ -179,7 +166,7 @@ class _Loop:
             self.bound, self.multipliers = bound, multipliers
 
     def rounds_until_stop(self) -> Status:
-        """Repeat rounds until the gap closes, time is up, or nothing moves even after a fresh start."""
+        """Repeat rounds until the gap closes, time is up, or nothing moves after a fresh start."""
         fresh = False
         while True:
             try:
@@ -188,7 +175,7 @@ class _Loop:
                 return Status.TIME_LIMIT
             if self.has_moved():
                 fresh = False
-            elif self.rounds - self.mark[0] >= self.patience():
+            elif self.rounds - self.mark[0] >= self.options.patience * (20 if self.is_wide() else 1):
                 status = status or Status.STALLED
             if status is Status.STALLED and not fresh:
                 fresh, status = True, None
@@ -222,7 +209,8 @@ class _Loop:
         if self.report is not None:
             value = min(self.value, self.candidate_value)
             value, bound = self.master.sign * value, self.master.sign * self.bound
-            self.report(Progress(self.rounds, self.master.limits.size, value, bound, self.elapsed()))
+            seconds = time.perf_counter() - self.started
+            self.report(Progress(self.rounds, self.master.limits.size, value, bound, seconds))
         if self.closed(self.value):
             return Status.OPTIMAL
         if cuts.limits.size == 0:
@@ -235,7 +223,6 @@ class _Loop:
         return None
 
     def accept_or_check(self, cuts: Separation) -> None:
-        """Accept a point after a thorough look; else take one at the best candidate, if the bound has reached it."""
         if cuts.thorough:
             self.accept(cuts.feasible)
             return
@@ -247,12 +234,11 @@ class _Loop:
         self.add(cuts)
 
     def add(self, cuts: Separation) -> None:
-        """Add rows to the master."""
         self.master.add_rows(cuts.matrix, cuts.limits, cuts.labels)
         self.generated += cuts.limits.size
 
     def refine(self, value: float, solution: Solution, cuts: Separation) -> bool:
-        """Add knots if the gap comes from there being few and not from missing rows; return whether that is so."""
+        """Add knots if the gap comes from there being few and not from missing rows; return whether it does."""
         knots, of_missing_rows = self.master.knots, value - solution.value
         if knots is None or knots.is_full or self.closed(value):
             return False
@@ -264,15 +250,10 @@ class _Loop:
         return True
 
     def is_wide(self) -> bool:
-        """Whether the gap is too wide to be a matter of precision."""
         return self.candidate_value - self.bound > _WIDE_GAP * abs(self.candidate_value)
 
-    def patience(self) -> int:
-        """How many rounds to wait."""
-        return self.options.patience * (20 if self.is_wide() else 1)
-
     def has_moved(self) -> bool:
-        """Whether value or bound has moved by a part of the gap since the mark; if so, set a new mark."""
+        """Return whether value or bound has moved by a part of the gap since the mark; if so, set a new one."""
         _, value, bound = self.mark
         # rounding may put the value below the bound; a negative step would count standing still as moving
         step = (0.01 if self.is_wide() else 0.1) * max(0.0, self.candidate_value - self.bound)
@@ -288,21 +269,15 @@ class _Loop:
             self.best, self.value = feasible, value
 
     def closed(self, value: float) -> bool:
-        """Whether the gap between ``value`` and the bound is as small as asked for."""
         if not (np.isfinite(value) and np.isfinite(self.bound)):
             return False
         return value - self.bound <= self.tolerance(value)
 
     def tolerance(self, value: float) -> float:
-        """Return the gap that counts as closed."""
         return max(self.options.gap * abs(value), self.options.floor)
 
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self.started
-
     def result(self, status: Status) -> Result:
-        """Collect the result; unless the gap is closed, check the most promising point thoroughly in time left."""
+        """Collect the result; unless the gap is closed, check the most promising point in the time left."""
         if status is not Status.OPTIMAL or self.best is None:
             with suppress(TimeoutError):
                 self.accept(self.oracle.separate(self.candidate, thorough=True, deadline=self.end).feasible)

@@ -25,7 +25,7 @@ from darrm.priors import Prior, default_of, strings_of
 from darrm.problem import Problem
 from darrm.util import checks
 from lp_models.options import Progress, SolveOptions
-from lp_models.plurality_lp import BlockProgram, SparseRows
+from lp_models.program import BlockProgram, SparseRows
 from lp_models.row_generation import Result, Separation, beginning_at, minimize_with_rows
 
 MOST_PLANNED = 80  # voters, of a program that is solved in minutes; more are proved

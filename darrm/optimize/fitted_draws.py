@@ -14,8 +14,7 @@ from darrm.optimize.privacy_oracle import PrivacyOracle
 from darrm.optimize.request import Request, in_range
 from darrm.table.optimality import Optimality
 from darrm.table.table import Table, certify
-from lp_models.epigraph import EpigraphOracle, SampledError
-from lp_models.gamma_lp import sampled_error_program
+from lp_models.gamma_lp import EpigraphOracle, SampledError, sampled_error_program
 from lp_models.options import SolveOptions
 from lp_models.program import Status
 from lp_models.row_generation import Result, minimize_with_rows

@@ -30,7 +30,7 @@ from darrm.table.optimality import Solution
 from darrm.table.table import Table, certify
 from darrm.util.extras import require
 from lp_models.gamma_lp import Shape, expected_error_program
-from lp_models.knots import Hats, Knots, Ramps
+from lp_models.highs import Hats, Knots, Ramps
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Status
 from lp_models.reference import gamma_program, solve_with_cvxpy

@@ -1,7 +1,7 @@
 """Find the best private plurality for any number of classes, with its proof and an optimality bound.
 
 Some optimal mechanism is symmetric in the classes (`darrm.plurality.accuracy_bound`). Its law has one probability for
-each group of classes of each partition, and solves the linear program of `lp_models.plurality_lp`. The solver is not
+each group of classes of each partition, and solves the linear program of `lp_models.program`. The solver is not
 trusted: privacy comes from the proof, and the bound is recomputed from the multipliers, which a table keeps.
 
 **One query.** For non-private voters the rows are Σ_{t in S} k_t (h_t − e^ε h'_t) ≤ δ. All pairs of neighboring
@@ -48,7 +48,7 @@ from darrm.table.optimality import Solution
 from darrm.table.table import Table, certify
 from darrm.util import checks
 from lp_models.options import Progress, SolveOptions
-from lp_models.plurality_lp import BlockProgram, SparseRows
+from lp_models.program import BlockProgram, SparseRows
 from lp_models.row_generation import Separation, beginning_at, minimize_with_rows
 
 MOST_TERMS = 80_000  # of a program that takes about two minutes

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from lp_models.gamma_lp import Shape, expected_error_program
-from lp_models.highs import Master
-from lp_models.knots import Hats, Knots, Ramps
+from lp_models.highs import Hats, Knots, Master, Ramps
 from lp_models.options import SolveOptions
 from lp_models.program import LinearProgram, Status, lagrangian_bound
 from lp_models.row_generation import Separation, minimize_with_rows

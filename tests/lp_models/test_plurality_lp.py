@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from lp_models.options import SolveOptions
-from lp_models.plurality_lp import BlockProgram, SparseRows
-from lp_models.program import Array, Status
+from lp_models.program import Array, BlockProgram, SparseRows, Status
 from lp_models.row_generation import Separation, beginning_at, minimize_with_rows
 
 # two blocks: one of shares of sizes 1 and 2, one of sizes 1, 1 and 1

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from lp_models import row_generation
-from lp_models.highs import Master
-from lp_models.knots import Hats
+from lp_models.highs import Hats, Master
 from lp_models.options import Progress, SolveOptions
 from lp_models.program import Array, LinearProgram, Solution, Status, lagrangian_bound
 from lp_models.row_generation import Separation, minimize_with_rows

@@ -10,7 +10,7 @@ from darrm.majority import baselines
 from darrm.majority.noise_function import differences, errors_of
 from darrm.optimize import SolveOptions
 from darrm.problem import Voters
-from lp_models.epigraph import SampledError
+from lp_models.gamma_lp import SampledError
 from tests.optimality import held_out_of, optimality_of
 from tests.oracle import all_coefficients
 

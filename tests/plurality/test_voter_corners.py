@@ -32,7 +32,7 @@ from darrm.table.library import Setting
 from darrm.table.release import Release
 from darrm.verify.numbers import exponential
 from lp_models.options import SolveOptions
-from lp_models.plurality_lp import BlockProgram
+from lp_models.program import BlockProgram
 from lp_models.row_generation import beginning_at, minimize_with_rows
 
 Corner = tuple[Array, Array]
