@@ -4,19 +4,19 @@
 The majority of 2m − 1 voters drawn without replacement is (mε, 1 − (1 − Δ)^m)-private, and so is the majority of all K
 voters for m ≥ (K + 1)/2, ties by a fair coin. [D, Theorem 4.1] is the case Δ = 0, K odd, identically distributed votes.
 
-*Proof.* The drawn set does not depend on the data, so it is enough that the majority of n = 2m − 1 fixed voters is
-private. Let P(p) be the probability that at least m of them vote 1, increasing in every p_i. At neighbors p_i ≤
-e^ε p'_i + Δ; the other inequalities are this one for zeros or for exchanged data. With q'_i = min(1, p'_i/(1 − Δ)) and
-q_i = min(1, e^ε q'_i), p_i ≤ Δ + (1 − Δ) q_i. Exactly m ones, or m − 1, make a vote decisive, so
+*Proof.* The draw does not depend on the data, so let n = 2m − 1 voters be fixed. Let P(p) be the probability that at
+least m of them vote 1, increasing in every p_i. At neighbors p_i ≤ e^ε p'_i + Δ; the other inequalities are this one
+for zeros or for exchanged data. With q'_i = min(1, p'_i/(1 − Δ)) and q_i = min(1, e^ε q'_i), p_i ≤ Δ + (1 − Δ) q_i. A
+vote is decisive at exactly m ones, or m − 1, so
 
     (1)  Σ_i p_i ∂P/∂p_i = m·Pr[exactly m ones] ≤ m·P,
     (2)  Σ_i (1 − p_i) ∂P/∂p_i = m·Pr[exactly m − 1 ones] ≤ m·(1 − P).
 
-If each p_i grows by a factor of at most c, in proportion on a logarithmic scale, (1) bounds the growth of P by c^m; so
-P(q) ≤ e^{mε} P(q') ≤ e^{mε} (1 − Δ)^{−m} P(p'). If each 1 − p_i shrinks by the factor 1 − Δ, (2) bounds the shrinking
-of 1 − P by (1 − Δ)^m; so P(p) ≤ 1 − (1 − Δ)^m·(1 − P(q)) ≤ e^{mε} P(p') + 1 − (1 − Δ)^m. The majority of all K ≤
-2m − 1 voters is that of K, or for even K of K − 1 drawn ones, and the bound grows with m. ∎ For p' → 0 and Δ = 0,
-P/P' → e^{mε}: the factor m is the best one. `tests/majority/test_double_subsampling.py` guards theorem and constant.
+If each p_i grows by a factor of at most c, (1) on a logarithmic scale bounds the growth of P by c^m: P(q) ≤ e^{mε}
+P(q') ≤ e^{mε} (1 − Δ)^{−m} P(p'). If each 1 − p_i shrinks by the factor 1 − Δ, (2) bounds the shrinking of 1 − P by (1
+− Δ)^m: P(p) ≤ 1 − (1 − Δ)^m·(1 − P(q)) ≤ e^{mε} P(p') + 1 − (1 − Δ)^m. The majority of all K ≤ 2m − 1 voters is that of
+K, or for even K of K − 1 drawn ones, and the bound grows with m. ∎ For p' → 0 and Δ = 0, P/P' → e^{mε}: the factor m is
+the best one. `tests/majority/test_double_subsampling.py` guards theorem and constant.
 """
 
 import math
@@ -49,9 +49,7 @@ def subsampling(problem: Problem) -> NoiseFunction:
 def double_subsampling(problem: Problem) -> NoiseFunction:
     """γ_DSub: the majority of 2m − 1 voters; no noise at all for m ≥ (K+1)/2 [D, Theorem 4.1].
 
-    Private as it stands if `is_covered_by_theorem`. Elsewhere this is a proposal that `certify` scales.
-
-    `ValueError` if m is not an integer.
+    Private as it stands if `is_covered_by_theorem`; elsewhere `certify` scales it. `ValueError` if m is not an integer.
 
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> double_subsampling(Problem.from_allowance(Voters(5, PrivacyParams(0.1)), 3)).half
@@ -78,8 +76,8 @@ def randomized_response(problem: Problem, composed: PrivacyParams | None = None)
 
         p_const = (e^{mε} − 1 + 2δ) / (2(e^{τε} − e^{mε} + (1 + e^{mε})λ)/(e^{τε} + 1) + e^{mε} − 1).
 
-    (τε, λ) is ``composed``; by default that of simple composition, (Kε, KΔ), as in [D, Figure 2]. Without such a bound,
-    as for non-private voters, p_const = 1, for `certify` to scale. The largest private constant is that of `truth`.
+    (τε, λ) is ``composed``, by default simple composition, (Kε, KΔ), as in [D, Figure 2]. Without such a bound, as for
+    non-private voters, p_const = 1, for `certify` to scale.
 
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
@@ -98,19 +96,16 @@ def best_randomized_response(problem: Problem) -> NoiseFunction:
 
     >>> from darrm import Problem, PrivacyParams, Voters
     >>> problem = Problem.from_allowance(Voters(11, PrivacyParams("0.1", "1e-5")), 3)
-    >>> best_randomized_response(problem).half.round(4)
-    array([0.3809, 0.3809, 0.3809, 0.3809, 0.3809, 0.3809])
+    >>> best_randomized_response(problem).half[0].round(4)
+    np.float64(0.3809)
     """
     K, each = problem.voters.K, problem.voters.each
     if not _composes(each):
         return truth(problem)
     totals = [compose_general(each, K, slack) for slack in _SLACKS]
     totals += [compose_simple(each, K)] if K * each.exact_delta < 1 else []
-    return max((randomized_response(problem, total) for total in totals), key=_first_value)
-
-
-def _first_value(gamma: NoiseFunction) -> float:
-    return float(gamma.half[0])
+    gammas = [randomized_response(problem, total) for total in totals]
+    return gammas[int(np.argmax([gamma.half[0] for gamma in gammas]))]
 
 
 def _composes(each: PrivacyParams) -> bool:
@@ -118,7 +113,6 @@ def _composes(each: PrivacyParams) -> bool:
 
 
 def _constant_for(problem: Problem, total: PrivacyParams) -> float:
-    """Evaluate p_const with (τε, λ) = total, divided by e^{max(τ, m)ε} against overflow."""
     m_epsilon, tau_epsilon, lam = problem.target.epsilon, total.epsilon, total.delta
     if tau_epsilon <= m_epsilon and lam <= problem.target.delta:
         return 1.0

@@ -1,43 +1,67 @@
-"""Proofs: that a noise function satisfies every row of the full set, strictly and in real arithmetic.
+"""Proofs in real arithmetic: that a noise function is private, and that no private one has a much smaller error.
 
-There are two rigorous provers. Ball arithmetic looks at every row if the averaging steps are few, or if the budget is
-so small that rounding would hide it: every number is an interval that contains the real one. Otherwise floats do, with
-an a-priori bound on every error (`darrm.majority.full_set`). The budget is that of the exact decimals of the problem.
+**Privacy.** There are two rigorous provers of every row of the full set. Ball arithmetic looks at every row if the
+averaging steps are few, or if the budget is so small that rounding would hide it: every number is an interval that
+contains the real one. Otherwise floats do, with an a-priori bound on every error (`darrm.majority.full_set`). The
+budget is that of the exact decimals of the problem. Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is
+private for any β that is at least the worst cost.
 
-Repair by scaling: f(s·γ) = s·f(γ) and B > 0, so min(1, B/β)·γ is private for any β that is at least the worst cost.
+**Balls** follow the two chains of `darrm.majority.full_set`, without truncated tails and stopping rule. Many voters
+near 0 and 1 are each moved with a small Δ: E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] is linear in the probability of every
+single move. So it is T(n_1) + Δ·(a·(T(n_1 + 1) − T(n_1)) + a_1·(T(n_1 − 1) − T(n_1))) up to ½Δ²·M²·max |T''| for M = a
++ a_1 ≤ N moves: the second derivative along the diagonal is a sum of M(M − 1) second differences of T. Of a budget B ≥
+2Δ, as every δ ≥ Δ has, this takes the part M²·Δ at most.
 
-**Balls.** They follow the two chains of `darrm.majority.full_set` in plain Python, over flint's ``arb``, without
-truncated tails and stopping rule, and are the second opinion on the float code in the tests. Many voters near 0 and 1
-are each moved with a small Δ: E[T(n_1 − Bin(a_1, Δ) + Bin(a, Δ))] is linear in the probability of every single move. So
-it is T(n_1) + Δ·(a·(T(n_1 + 1) − T(n_1)) + a_1·(T(n_1 − 1) − T(n_1))) up to ½Δ²·M²·max |T''| for M = a + a_1 ≤ N
-moves: the second derivative along the diagonal is a sum of M(M − 1) second differences of T. Of a budget B ≥ 2Δ, as
-every δ ≥ Δ has, this takes the part M²·Δ at most.
+**Theorem (optimality).** Let w_l be the weights of the expected error ½ Σ_l w_l (1 − γ(l)), and y_r ≥ 0 any multipliers
+of any rows a_r·γ ≤ B of the full set. With ρ_l = Σ_r y_r a_{r,l} − ½ w_l no private γ has an expected error below
+
+    (1)  ½ Σ_l w_l − B Σ_r y_r + G,      G = Σ_l min(0, ρ_l),
+    (2)  and no private γ that never falls one below the same with      G = min(0, min_k Σ_{l≥k} ρ_l).
+
+*Proof.* A private γ satisfies the rows, so its expected error is at least ½ Σ_l w_l (1 − γ(l)) + Σ_r y_r (a_r·γ − B) =
+½ Σ_l w_l − B Σ_r y_r + Σ_l ρ_l γ(l). In (1) every γ(l) is in [0, 1]; in (2) γ is a convex combination of 0 and of the
+steps that are 1 from some k on, and a linear function of it is at least its smallest value there. ∎
+
+Bad multipliers give a weak bound, never a false one. So a table keeps those of the solver, and loading it computes the
+bound again, in balls that contain the real e^ε, rows and budget. w are the floats that the prior computes: a relative
+error of w moves value and bound by as much. A row costs E_p[g] + c·E_q[g] with q = 1 − p', and the law of the number of
+ones is a product of short polynomials, one for each binomial, without terms below the rounding of the balls. All that
+was cut is what (1 + c)·Σ y_r exceeds the sum of the coefficients by, |g| ≤ 1, and it is subtracted from the bound.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import pairwise
-from math import comb
+from itertools import pairwise, starmap
+from operator import itemgetter
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb, arb_poly, ctx
 
 from darrm.errors import CertificationError
 from darrm.loss.certificate import Certificate
 from darrm.majority.corners import (
     PRECISION_BITS,
+    CornerCounts,
+    Row,
     budget_below,
+    budget_of,
     corners_of,
     full_set_size,
+    lower_float,
     precision_of,
     ratio_of,
     upper_float,
 )
-from darrm.majority.groups import GroupSet, rows_of
+from darrm.majority.groups import GroupCounts, GroupSet, rows_of
 from darrm.majority.noise_function import NoiseFunction, signed_function
+from darrm.numerics import Array
 from darrm.privacy import at_least, at_most
 from darrm.problem import Problem, Voters
 from darrm.util import checks
+from darrm.util.files import Json
 
 _MOST_BALL_STEPS = 20_000  # a few hundredths of a second of ball arithmetic
 _COARSE = 2.0**-20  # floats may round away this part of the budget, not more
@@ -48,6 +72,7 @@ _MOST_ATTEMPTS = 12
 # voters near 0 and 1 whose moves are all looked at, of a γ that is monotone or not
 _MOST_MOVED = {False: 40, True: 300}
 
+Multiplier = tuple[float, Row]
 _Level = list[arb]
 
 
@@ -128,22 +153,20 @@ def scale_and_prove(problem: Problem, gamma: NoiseFunction) -> tuple[NoiseFuncti
 
 
 def averaging_steps(voters: Voters, gamma: NoiseFunction) -> int:
-    """Bound the work: how many averages all (n_h, n_l) and all moves would take.
+    """Bound the work of `worst_cost_ball`: all averages for (n_h, n_l) and all moves.
 
-    `worst_cost_ball` takes far fewer since pairs of opposite voters are known to be dominated, but tables name their
-    method, and a problem keeps the one that it has had.
+    Far fewer are taken, but tables name their method, and a problem keeps the one that it has had.
     """
-    # an overlap below K leaves fewer voters to move but more windows to move them in
-    windows = voters.K - voters.reached + 1
+    places = 2 if gamma.is_monotone else 3
     if voters.each.exact_delta == 0:
-        return comb(voters.K + 2, 2) if gamma.is_monotone else comb(voters.K + 3, 3)
-    if gamma.is_monotone:
-        return windows * comb(voters.reached + 3, 3)
-    return windows * comb(voters.reached + 5, 5)
+        return math.comb(voters.K + places, places)
+    places = 2 * places - 1
+    # an overlap below K leaves fewer voters to move but more windows to move them in
+    return (voters.K - voters.reached + 1) * math.comb(voters.reached + places, places)
 
 
 def worst_cost_ball(problem: Problem, gamma: NoiseFunction) -> arb:
-    """Enclose the largest privacy cost over the full set: the upper end is above every cost."""
+    """Enclose the largest privacy cost over the full set."""
     corners, ratio = corners_of(problem.voters.each), ratio_of(problem.target.exact_epsilon).ball
     with ctx.workprec(precision_of(problem.target)):
         start = [arb(float(value)) for value in signed_function(gamma.half, problem.voters.K)]
@@ -222,7 +245,6 @@ def _best_moves(level: _Level, delta: arb) -> _Level:
 
 
 def _moved_at_first_order(level: _Level, delta: arb) -> _Level:
-    """Bound V(n_1) from above for n_1 = 0 … N."""
     N = len(level) - 1
     rises = [second - first for first, second in pairwise(level)]
     curved = reduce(arb.max, (abs(second - first) for first, second in pairwise(rises)), arb(0))
@@ -239,3 +261,100 @@ def _all_zeros_moved(level: _Level, delta: arb) -> _Level:
         result.append(level[-1])
         level = _smooth(level, delta)
     return result[::-1]
+
+
+def lower_bound(problem: Problem, weights: Array, shape: str, multipliers: Sequence[Multiplier]) -> float:
+    """Compute a float that is at most (1), or (2) for the shape ``"monotone"``, and at least 0.
+
+    ``weights`` are w_l for l = ⌊K/2⌋ + 1 … K, and ``multipliers`` pairs of y ≥ 0 and a row of the full set. For K = 1
+    and m = 1 every γ is private:
+
+    >>> import numpy as np
+    >>> from darrm import PrivacyParams
+    >>> problem = Problem.from_allowance(Voters(1, PrivacyParams("1e-6")), 1)
+    >>> lower_bound(problem, np.ones(1), "free", [])
+    0.0
+    """
+    voters, K = problem.voters, problem.voters.K
+    ratio = ratio_of(problem.target.exact_epsilon).ball
+    with ctx.workprec(precision_of(problem.target)):
+        total = sum((arb(y) for y, _ in multipliers), arb(0))
+        law = _summed_law(voters, ratio, multipliers)
+        half_weights = [arb(float(w)) / 2 for w in weights]
+        levels = range(voters.first_majority, K + 1)
+        reduced = [law[ones] - law[K - ones] - w for ones, w in zip(levels, half_weights, strict=True)]
+        gain = arb(0)
+        if shape == "free":
+            gain = sum((each.min(0) for each in reduced), gain)
+        else:
+            tail = arb(0)
+            for each in reversed(reduced):
+                tail += each
+                gain = gain.min(tail)
+        cut = (1 + ratio) * total - sum(law, arb(0))
+        bound = lower_float(sum(half_weights, arb(0)) - budget_of(problem.target) * total - cut + gain)
+    return max(0.0, bound)
+
+
+def _summed_law(voters: Voters, ratio: arb, multipliers: Sequence[Multiplier]) -> list[arb]:
+    """Compute Σ_r y_r·(law of L under p + c·law of L under 1 − p') at L = 0 … K, without the terms that are cut."""
+    total = [arb(0)] * (voters.K + 1)
+    for y, row in multipliers:
+        for weight, of_prime in ((arb(y), False), (arb(y) * ratio, True)):
+            start, product = 0, arb_poly([weight])
+            for part, corners in row.parts_of(voters):
+                ones, binomials = part.side(corners.ball_hi, corners.ball_delta, of_prime=of_prime)
+                start += ones
+                for first, law in starmap(_binomial, binomials):
+                    start, product = start + first, product * arb_poly(law)
+            for place, each in enumerate(product.coeffs(), start):
+                total[place] += each
+    return total
+
+
+def _binomial(n: int, p: arb) -> tuple[int, list[arb]]:
+    """Compute Pr[Bin(n, p) = i] around the mode, as far as it is above 2^−bits: the first i, and the probabilities."""
+    if p * (1 - p) == 0:
+        return (n if p == 1 else 0), [arb(1)]
+    mode = min(n, int((n + 1) * float(p.mid())))
+    upward = [arb.bin_uiui(n, mode) * p**mode * (1 - p) ** (n - mode)]
+    odds, downward, cut = p / (1 - p), upward[:], arb(2) ** -ctx.prec
+    for i in range(mode, n):
+        upward.append(upward[-1] * ((n - i) * odds / (i + 1)))
+        if not upward[-1] > cut:
+            break
+    for i in range(mode, 0, -1):
+        downward.append(downward[-1] * (i / odds / (n - i + 1)))
+        if not downward[-1] > cut:
+            break
+    return mode - len(downward) + 1, downward[:0:-1] + upward
+
+
+def multipliers_from_json(data: Json, voters: Voters) -> tuple[Multiplier, ...]:
+    """Read lists of y and what `Row.to_list` wrote; `TypeError` or `ValueError` if it names no row.
+
+    A vertex of the program has at most as many multipliers as γ has values, so more than K of them are refused.
+    """
+    if not isinstance(data, list) or len(data) > voters.K:
+        checks.fail("multipliers", type(data).__name__, f"a list of at most K = {voters.K} entries")
+    multipliers, numbers = [], [n for n, _ in voters.groups]
+    for entry in data:
+        if not isinstance(entry, list):
+            checks.fail("multipliers", entry, "a list of lists")
+        y, *counts = entry
+        checks.non_negative(multiplier=y)
+        lists = [counts] if len(numbers) == 1 else counts
+        if len(lists) != len(numbers) or not all(isinstance(part, list) for part in lists):
+            checks.fail("multipliers", entry, "a multiplier and a list of counts for each group of voters")
+        parts = tuple(map(CornerCounts.from_list, lists, numbers))
+        row = parts[0] if len(parts) == 1 else GroupCounts(parts)
+        if not row.is_of(voters):
+            checks.fail("multipliers", entry, "a multiplier and a row of these voters")
+        multipliers.append((float(y), row))
+    return tuple(multipliers)
+
+
+def largest(multipliers: Sequence[Multiplier], voters: Voters) -> tuple[Multiplier, ...]:
+    """Keep the K largest multipliers: a vertex has no more."""
+    kept = sorted(multipliers, key=itemgetter(0), reverse=True)[: voters.K]
+    return tuple((y, row) for y, row in kept if 0.0 < y < math.inf)

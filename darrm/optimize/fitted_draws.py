@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from darrm.majority.error_bound import lower_bound
+from darrm.majority.certify import lower_bound
 from darrm.majority.noise_function import differences, number_of_draws
 from darrm.numerics import Array
 from darrm.optimize.noise_functions import LEAST_SIZE, GammaProgram, left_of, made_by, rows_in

@@ -16,9 +16,9 @@ import numpy as np
 
 from darrm.errors import SolveError
 from darrm.majority import baselines
+from darrm.majority.certify import Multiplier, largest, lower_bound
 from darrm.majority.closed_form import best_for_non_private_voters, has_closed_form
 from darrm.majority.corners import CornerCounts, Row, budget_below
-from darrm.majority.error_bound import Multiplier, largest, lower_bound
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
 from darrm.optimize.plurality import versions

@@ -5,7 +5,7 @@
   then by all of its bounds, the exact privacy profile of the law among them;
 * **rdp-optimal**: for an order α the divergence of a query may be ρ(α), with Q·ρ(α) + log(1 − 1/α) −
   (log δ + log α)/(α − 1) = ε [CKS20, Proposition 12]; the best law under that budget comes from
-  `darrm.majority.under_renyi` and `darrm.optimize.plurality`, and α from a search over the accountant's own orders.
+  `darrm.majority.closed_form` and `darrm.optimize.plurality`, and α from a search over the accountant's own orders.
 
 A law of more than two classes is a solution of a program that has to be small enough to be solved some twenty times.
 """
@@ -22,9 +22,16 @@ from darrm.errors import PlanError
 from darrm.loss.amplification import rate_of
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import DEFAULT_ORDERS
-from darrm.majority.closed_form import best_for_non_private_voters, best_under_renyi, has_closed_form
+from darrm.majority.closed_form import (
+    COARSE,
+    FINE,
+    RenyiOptimum,
+    best_for_non_private_voters,
+    best_under_renyi,
+    has_closed_form,
+    optimize_under_renyi,
+)
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.under_renyi import COARSE, FINE, RenyiOptimum, optimize_under_renyi
 from darrm.open_set.optimum import MOST_PLANNED
 from darrm.open_set.optimum import check_size as check_open_size
 from darrm.optimize import SolveOptions

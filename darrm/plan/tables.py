@@ -21,8 +21,8 @@ from darrm.aggregator import Released
 from darrm.errors import PlanError
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority import baselines
+from darrm.majority.costs import divergence
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.profile import divergence
 from darrm.noisy_max import selection
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe

@@ -16,9 +16,8 @@ from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import RenyiCurve
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
 from darrm.majority import certify
+from darrm.majority.costs import privacy_profile, renyi_curve
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.profile import privacy_profile
-from darrm.majority.renyi import renyi_curve
 from darrm.numerics import Array
 from darrm.open_set import open_rows
 from darrm.open_set.open_law import OpenLaw

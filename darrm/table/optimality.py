@@ -1,7 +1,7 @@
 """How good a law is under a prior, and the proof that no private law is much better.
 
 A γ is judged by its expected error, a law on histograms by its accuracy. The solver's multipliers prove a
-bound for every private law (`darrm.majority.error_bound`, `darrm.plurality.accuracy_bound`). Any multipliers give a
+bound for every private law (`darrm.majority.certify`, `darrm.plurality.accuracy_bound`). Any multipliers give a
 valid bound; good ones give a tight bound. A table stores them, and loading it computes the bound again.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from darrm import priors
 from darrm.errors import TableError
-from darrm.majority import error_bound
+from darrm.majority import certify
 from darrm.majority.noise_function import Estimate
 from darrm.plurality import accuracy_bound
 from darrm.privacy import at_least, at_most
@@ -31,7 +31,7 @@ STATUSES = ("optimal", "time limit", "interrupted", "stalled at the solver's pre
 # library's logarithms
 _TOLERANCES = 1e-12, 1e-10
 
-Multipliers = Sequence[Any]  # `error_bound.Multiplier` of rows, or `accuracy_bound.Multiplier` of pairs of neighbors
+Multipliers = Sequence[Any]  # `certify.Multiplier` of rows, or `accuracy_bound.Multiplier` of pairs of neighbors
 
 
 def _name(objective: str) -> str:
@@ -48,7 +48,7 @@ def _bound(claim: Solution | Optimality, problem: Problem, value: float) -> floa
     if claim.objective == SHARE_RIGHT:
         return max(value, accuracy_bound.upper_bound(problem, claim.prior, claim.multipliers or ()))
     weights = priors.weights_of(claim.prior, problem.voters.K)
-    return min(value, error_bound.lower_bound(problem, weights, claim.shape, claim.multipliers or ()))
+    return min(value, certify.lower_bound(problem, weights, claim.shape, claim.multipliers or ()))
 
 
 @dataclass(frozen=True)
@@ -193,4 +193,4 @@ class Optimality:
             return claim
         if claim.is_accuracy:
             return replace(claim, multipliers=tuple(accuracy_bound.multipliers_from_json(stored, problem)))
-        return replace(claim, multipliers=tuple(error_bound.multipliers_from_json(stored, problem.voters)))
+        return replace(claim, multipliers=tuple(certify.multipliers_from_json(stored, problem.voters)))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.majority.closed_form import SMALLEST_LIE, bernoulli_divergence, best_under_renyi
-from darrm.majority.renyi import renyi_divergences
+from darrm.majority.costs import renyi_divergences
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 

@@ -21,12 +21,11 @@ from darrm.errors import TableError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.composition import optimal_epsilon
 from darrm.majority import baselines
+from darrm.majority.certify import lower_bound
 from darrm.majority.corners import corners_of, full_set_size
-from darrm.majority.error_bound import lower_bound
+from darrm.majority.costs import privacy_profile, renyi_divergences
 from darrm.majority.groups import GroupCounts, GroupSet, number_of_rows
 from darrm.majority.noise_function import NoiseFunction, signed_function
-from darrm.majority.profile import privacy_profile
-from darrm.majority.renyi import renyi_divergences
 from darrm.numerics import Array
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.optimize.optimizer import optimize_table

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from darrm.majority.costs import divergence, privacy_profile
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.profile import divergence, privacy_profile
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

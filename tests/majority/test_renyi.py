@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from darrm.majority.costs import RenyiRows, reflected, renyi_curve, renyi_divergences
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.renyi import RenyiRows, reflected, renyi_curve, renyi_divergences
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from darrm import priors
-from darrm.majority import under_renyi
-from darrm.majority.closed_form import SMALLEST_LIE
+from darrm.majority import closed_form
+from darrm.majority.closed_form import COARSE, SMALLEST_LIE, RenyiOptimum, optimize_under_renyi
+from darrm.majority.costs import renyi_divergences
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.renyi import renyi_divergences
-from darrm.majority.under_renyi import COARSE, RenyiOptimum, optimize_under_renyi
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from lp_models.reference import gamma_program
@@ -30,7 +29,7 @@ PROBLEMS = [
 def by_rows(voters: Voters, prior: priors.Prior, order: float, budget: float) -> RenyiOptimum:
     """Generate rows also where there is a closed form."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(under_renyi, "has_closed_form", lambda _: False)
+        patch.setattr(closed_form, "has_closed_form", lambda _: False)
         return optimize_under_renyi(voters, prior, order, budget)
 
 

@@ -10,8 +10,8 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.errors import PlanError
 from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.loss.vote_counts import curve_of_votes, profile_of_votes
+from darrm.majority.costs import renyi_divergences
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.renyi import renyi_divergences
 from darrm.pate import GNMax, LNMax
 from darrm.plan import Workload
 from darrm.privacy import PrivacyParams

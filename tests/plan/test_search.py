@@ -16,8 +16,8 @@ from darrm.errors import BudgetExceededError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.gaussian import analytic_sigma
 from darrm.majority.closed_form import best_for_non_private_voters
+from darrm.majority.costs import divergence
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.profile import divergence
 from darrm.noisy_max.noisy_law import winning_probabilities
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.numerics.integer_noise import DiscreteGaussian

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from darrm import NoiseFunction, PrivacyParams, Problem, Table, certify, optimize_table, priors
 from darrm.errors import TableError
+from darrm.majority.certify import Multiplier, lower_bound
 from darrm.majority.corners import CornerCounts
-from darrm.majority.error_bound import Multiplier, lower_bound
 from darrm.optimize.noise_functions import counts_at
 from darrm.problem import Voters
 from darrm.table.optimality import SHAPES, STATUSES, Optimality

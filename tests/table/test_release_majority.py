@@ -15,8 +15,8 @@ from darrm.errors import BudgetExceededError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.renyi import DEFAULT_ORDERS
 from darrm.majority import baselines
+from darrm.majority.costs import renyi_divergences
 from darrm.majority.noise_function import NoiseFunction
-from darrm.majority.renyi import renyi_divergences
 from darrm.optimize.optimizer import optimize_table
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

@@ -1,6 +1,13 @@
-"""The worst Rényi divergence of a noise function between neighbors, over the dominating family.
+"""What one answer of a noise function costs: its privacy profile, and its worst Rényi divergence between neighbors.
 
-Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. Then D_α(Bern(P) ‖ Bern(Q)) = log E/(α − 1) with
+**Profile.** Pr[output 1] = (1 + E[g(L)])/2, so with c = e^ε and the privacy cost f of [D, Lemma 3.4]
+
+    δ(ε) = max over corners of Pr_p[1] − c·Pr_{p'}[1] = max(0, (1 − c + max f(p, p'; γ))/2);
+
+output 0 gives the same, because g is odd about K/2 and the set of corners is symmetric. The maximum is the separation
+of `darrm.majority.full_set` with another c.
+
+**Divergence.** Let P = Pr_p[output 1] and Q = Pr_{p'}[output 1]. D_α(Bern(P) ‖ Bern(Q)) = log E/(α − 1) with
 
     E(P, Q) = P^α Q^{1−α} + (1 − P)^α (1 − Q)^{1−α},
 
@@ -13,16 +20,15 @@ untouched voters may be frozen there. If now P < Q, exchange the answers: (p, p'
 neighbors as well, keeps frozen voters frozen, maps P to 1 − P because g is odd about K/2, and leaves D_α as it is. So
 let P ≥ Q. For every touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller
 p_i and no larger p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the
-chain (P, Q) is affine, so E is largest at its end, and P ≥ Q holds all along. ∎ The test that would catch a failure
-tries every multiset of all corners and random points between them, for every overlap (`tests/majority/test_renyi.py`).
+chain (P, Q) is affine, so E is largest at its end, and P ≥ Q holds all along. ∎ `tests/majority/test_renyi.py` guards
+it: it tries every multiset of all corners and random points between them, for every overlap.
 
 **Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has (P, Q) = (½, ½) and D_α = 0; so
 E(s·γ) ≤ (1 − s) + s·E(γ) for s in [0, 1]: scaling γ down never raises a divergence, and some scale meets any ρ > 0.
 
-**Voters that differ.** Every step of the proof moves one voter along a chain of that voter's own corners, so the
-theorem holds voter by voter, with the rows of `darrm.majority.groups`. Only rows on the front of large P and small Q
-matter. P and Q are known to within e, so E is taken at (P + e, Q − e), where E is at least as large. If an answer may
-be certain, Q − e is not positive, and the bound is ∞.
+**Voters that differ.** The proof moves one voter at a time along that voter's own corners, so it holds with the rows of
+`darrm.majority.groups`. Only rows on the front of large P and small Q matter. P and Q are known to within e, so E is
+taken at (P + e, Q − e), where E is at least as large. If Q − e is not positive, the bound is ∞.
 
 **Accuracy.** P and 1 − P are averaged apart, from h and from 1 − h, and so are Q and 1 − Q, which are 1 − P and P of
 the reflected row. They are sums of positive numbers, so their errors are relative: a step multiplies by (1 ± 3u)(1 ±
@@ -30,7 +36,7 @@ the reflected row. They are sums of positive numbers, so their errors are relati
 it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
@@ -38,16 +44,19 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from darrm.loss.profile import PrivacyProfile
 from darrm.loss.renyi import DEFAULT_ORDERS, RenyiCurve, log_renyi_sums
 from darrm.loss.vote_counts import undominated
 from darrm.majority.corners import ratio_of
 from darrm.majority.dominating import TAIL, DominatingFamily
+from darrm.majority.full_set import FullSet
 from darrm.majority.groups import GroupSet
 from darrm.majority.kernels import moved_zeros
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics import Array
 from darrm.numerics.binomial import smooth
-from darrm.problem import Voters
+from darrm.privacy import LARGEST_EXPONENT, PrivacyParams
+from darrm.problem import Problem, Voters
 from darrm.util import checks
 
 Number = TypeVar("Number", np.float64, np.bool_)
@@ -59,6 +68,8 @@ _PRUNING = 1e-6  # a margin for the rounding of what rules a row out
 _LARGEST_ERROR = 1e-3  # with a larger relative error the bound is ∞
 _ROWS_AT_ONCE = 300  # of these rows all orders are computed at once; most others are ruled out order by order
 _ROWS_TOGETHER = 2**18  # of several levels: they take 16 MB
+_POINTS = 65
+_DECIMALS = 10**12  # bounds of δ are rounded up to a multiple of 1e-12, so that machines agree on them
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +85,6 @@ class Level:
 
 
 class RenyiRows:
-    """The rows of the dominating family as probabilities of the two answers."""
-
     def __init__(self, voters: Voters) -> None:
         self.voters = voters
         self.family = DominatingFamily(voters)
@@ -83,7 +92,7 @@ class RenyiRows:
     def levels(self, half: Array, *, every: int = 1) -> Iterator[Level]:
         """Yield the rows for j = 0 … t voters at (hi, lo); ``half`` is a monotone γ at l = ⌊K/2⌋+1 … K.
 
-        With ``every`` only those for its multiples and for t, for a look that is no proof.
+        With ``every`` only those for its multiples and for t: no proof.
         """
         K = self.voters.K
         lies = 0.5 * (1.0 - half)
@@ -99,7 +108,7 @@ class RenyiRows:
             both = smooth(both, self.family.corners.hi)
 
     def possible(self, half: Array, level: Level) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Say whether P, and whether 1 − P, are positive in real arithmetic: arrays of the level's shape."""
+        """Return whether P, and whether 1 − P, are positive in real arithmetic: arrays of the level's shape."""
         low, high = self._places(level.ones.shape, level.j)
         can_lie = np.full(self.voters.K + 1, fill_value=True)  # that of l ones may be 0
         can_lie[self.voters.K // 2 + 1 :] = half < 1.0
@@ -132,9 +141,8 @@ def reflected(level: NDArray[Number]) -> NDArray[Number]:
 def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -> Array:
     """Bound the worst Rényi divergence between neighbors from above, for each order; ∞ if unknown.
 
-    `ValueError` if γ is not monotone or the arguments do not fit together.
-
-    Without noise one voter costs as much as randomized response:
+    `ValueError` if γ is not monotone or the arguments do not fit together. Without noise one voter costs as much as
+    randomized response:
 
     >>> from darrm import NoiseFunction, PrivacyParams, Voters
     >>> renyi_divergences(Voters(1, PrivacyParams(1)), NoiseFunction(1, [1.0]), [2.0]).round(6)
@@ -199,18 +207,18 @@ def _many_levels(levels: Iterable[Array]) -> Iterator[Array]:
 
 
 def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAULT_ORDERS) -> RenyiCurve:
-    """Tabulate `renyi_divergences` as a curve that the accountant adds up, rounded up to ten significant digits.
+    """Tabulate `renyi_divergences`, rounded up to ten significant digits.
 
-    The rounding makes machines whose logarithms differ in the last digit agree on the curve, so that a ledger
-    recognizes the same charge wherever it is made.
+    So machines whose logarithms differ in the last digit agree, and a ledger recognizes the same cost.
     """
-    return RenyiCurve.of(lambda grid: _significant(renyi_divergences(voters, gamma, grid)), orders)
 
+    def rounded(grid: Array) -> Array:
+        values = renyi_divergences(voters, gamma, grid)
+        known = np.isfinite(values) & (values > _SMALLEST)
+        unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - _DIGITS)
+        return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
 
-def _significant(values: Array) -> Array:
-    known = np.isfinite(values) & (values > _SMALLEST)
-    unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) + 1.0 - _DIGITS)
-    return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
+    return RenyiCurve.of(rounded, orders)
 
 
 def _log_numerators(probabilities: Array, tail: float, possible: NDArray[np.bool_]) -> Array:
@@ -245,7 +253,6 @@ def _largest(order: Array, parts: Array, error: float) -> Array:
 
 
 def _divergences_of_groups(voters: Voters, gamma: NoiseFunction, orders: Array) -> Array:
-    """Bound the worst Rényi divergence between neighbors for each order, shape (n,) → (n,); ∞ if unknown."""
     equal = ratio_of(Fraction(0))
     rows = GroupSet(voters, Fraction(0))
     first, second = rows.expectations(gamma.half)
@@ -260,3 +267,61 @@ def _divergences_of_groups(voters: Voters, gamma: NoiseFunction, orders: Array) 
     size = float(np.max(-logs[np.isfinite(logs)], initial=1.0))
     error = 16.0 * _UNIT * (2.0 * orders + 1.0) * (1.0 + size)
     return np.asarray(np.maximum((worst + error) / (orders - 1.0), 0.0))
+
+
+def divergence(voters: Voters, gamma: NoiseFunction, epsilon: Fraction) -> float:
+    """Bound the worst hockey-stick divergence between neighbors at one ε, rounded up.
+
+    Without noise one voter is as private as the voter itself:
+
+    >>> from darrm import NoiseFunction, PrivacyParams, Voters
+    >>> round(divergence(Voters(1, PrivacyParams("0.1", "1e-5")), NoiseFunction(1, [1.0]), Fraction(1, 10)), 12)
+    1e-05
+    """
+    if voters.sampled is None:
+        return _divergences(voters, gamma, [epsilon])[0]
+    certain = voters.sampled.conditional_on_inclusion(PrivacyParams(epsilon)).exact_epsilon
+    return min(
+        1.0,
+        float(voters.sampled.rate) * _divergences(voters.conditional_on_inclusion, gamma, [certain])[0] * (1.0 + 1e-12),
+    )
+
+
+def _divergences(voters: Voters, gamma: NoiseFunction, epsilons: Sequence[Fraction]) -> list[float]:
+    ratios = [ratio_of(epsilon) for epsilon in epsilons]
+    if voters.per_voter is None:
+        costs = [FullSet(voters, epsilon).maxima(gamma.half).worst for epsilon in epsilons]
+    else:
+        costs = GroupSet(voters, epsilons[0]).worst_at(gamma.half, ratios)
+    # three rounded operations on numbers of at most 2·ratio + 1
+    bounds = [
+        0.5 * (1.0 - ratio.value + cost) + 8.0 * _UNIT * (1.0 + ratio.value)
+        for ratio, cost in zip(ratios, costs, strict=True)
+    ]
+    return [min(1.0, max(0.0, bound)) for bound in bounds]
+
+
+def privacy_profile(problem: Problem, gamma: NoiseFunction, *, points: int = _POINTS) -> PrivacyProfile:
+    """Tabulate the exact privacy profile on an even grid from 0 to twice the target's ε, rounded up to 1e-12.
+
+    The number of points is odd and at least 3, so that the target's ε is one of them.
+
+    >>> from darrm import Problem, NoiseFunction, PrivacyParams, Voters
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+    >>> profile = privacy_profile(problem, NoiseFunction(3, [1.0, 1.0]), points=5)
+    >>> [round(delta, 5) for delta in profile.deltas]
+    [0.07488, 0.01344, 0.0, 0.0, 0.0]
+    """
+    checks.integer_at_least(3, points=points)
+    if points % 2 == 0:
+        checks.fail("points", points, "odd", "one point is the target's epsilon")
+    if gamma.K != problem.voters.K:
+        checks.fail("gamma.K", gamma.K, f"the problem's K = {problem.voters.K}")
+    top = min(2 * problem.target.exact_epsilon, Fraction(LARGEST_EXPONENT))
+    grid = [top * Fraction(index, points - 1) for index in range(points)]
+    bounds = np.array(_divergences(problem.voters, gamma, grid))
+    # the true profile never rises; rounding may
+    falling = np.minimum(1.0, np.ceil(np.maximum.accumulate(bounds[::-1])[::-1] * _DECIMALS) / _DECIMALS)
+    # a float above the exact ε keeps its bound
+    above = [min(np.nextafter(float(e), np.inf), float(LARGEST_EXPONENT)) if e else 0.0 for e in grid]
+    return PrivacyProfile(tuple(above), tuple(falling.tolist()))
