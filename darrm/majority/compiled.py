@@ -1,7 +1,8 @@
 """The kernels of `darrm.majority.kernels`, written out place by place for numba.
 
 Every kernel makes the sums and products of its twin in numpy in the same order, without contraction or reassociation
-(no fast math); `tests/majority/test_compiled.py` compares them.
+(no fast math); `tests/majority/test_compiled.py` compares them. The kernels pass over blocks of places whose costs
+cannot exceed the largest one so far: a computed cost exceeds the bound from the largest T by at most ``slack``.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,10 +42,6 @@ def _compiled(function: Callable[..., object]) -> Callable[..., object]:
 def triangle_maxima(
     own: Array, numbers: KernelParams, low: bool, floor: float, held: int, costs: Array, places: NDArray[np.int64]
 ) -> None:
-    """Skip blocks of places whose costs are below the largest one, or at most ``floor``.
-
-    A computed cost exceeds the bound from the largest T that it averages by at most ``slack``.
-    """
     numbers = KernelParams(*numbers)
     ratio, weights = numbers.ratio, numbers.delta_weights
     reflected = weights[:, ::-1].copy()  # the loops run forward through all they read
@@ -171,7 +168,6 @@ def _screen(level: Array, tails: Array, bound: Array) -> None:
 
 
 def vertices(block: Array, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
-    """Compute the best of the four vertices and the curvature bound, state by state."""
     numbers = KernelParams(*numbers)
     for state in range(block.shape[0]):
         _vertices(block[state], 0, numbers, values[state], bounds[state], choice[state])
@@ -240,7 +236,6 @@ def _curvature(level: Array, J: int, first: int, around: Array) -> None:
 
 
 def outer_costs(level: Array, numbers: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
-    """Pass over blocks of places that cannot exceed ``least``, or the largest cost so far."""
     numbers = KernelParams(*numbers)
     J, count = numbers.delta_weights.shape[0] - 1, -(-level.size // _BLOCK)
     tops, values, uppers = np.empty((2, 2, count)), np.empty((2, _BLOCK)), np.empty((2, _BLOCK))

@@ -1,22 +1,21 @@
 """The corners at which the privacy cost can be largest.
 
-The cost f(p, p'; γ) of [D, Lemma 3.4] is linear in each pair (p_i, p'_i), so its maximum over the region that
-(ε, Δ)-privacy allows is attained with every pair at a corner [D, Lemma 5.1]. With
+The cost f(p, p'; γ) of [D, Lemma 3.4] is linear in each pair (p_i, p'_i), so its maximum over the region that (ε,
+Δ)-privacy allows is attained with every pair at a corner [D, Lemma 5.1]. With
 
     hi = (e^ε + Δ)/(e^ε + 1),   lo = (1 − Δ)/(e^ε + 1) = 1 − hi
 
-the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi), four of them if Δ = 0. Voters that are not
-private may have any p and p': a square, whose corners are the same four with hi = 1 and lo = 0.
+the corners are (0,0) (1,1) (0,Δ) (Δ,0) (1−Δ,1) (1,1−Δ) (hi,lo) (lo,hi), four of them if Δ = 0. For non-private voters
+the region is a square, whose corners are the same four with hi = 1 and lo = 0.
 
 **The two terms decouple.** Write f = E_p[g] − c·E_{p'}[g]. Among the voters near 0, a of them have p = Δ and b of them
 p' = Δ; the corners alone would demand a + b ≤ their number. But (Δ, Δ) satisfies the privacy inequalities too, and a
 point of the region never costs more than the best corner. So a and b may be chosen independently without changing the
-maximum, and likewise near 1: the two expectations are maximized apart. `CornerCounts` is one such choice.
+maximum, and likewise near 1: the two expectations are maximized apart.
 
-**Overlap.** If one person's data reach at most t voters, the other K − t have p_j = p'_j: they are
-frozen. f is linear in that common value, so frozen voters sit at 0 or 1, which are the corners (0,0) and (1,1). The
-rows of overlap t are therefore exactly those rows of the full set in which at most t voters sit elsewhere. Frozen and
-touched voters together stay K, so nothing about γ changes: only rows leave.
+**Overlap.** If one person's data reach at most t voters, the other K − t have p_j = p'_j: they are frozen. f is linear
+in that common value, so frozen voters sit at the corners (0,0) and (1,1). The rows of overlap t are therefore exactly
+the rows of the full set in which at most t voters sit elsewhere.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ P = TypeVar("P", float, arb)  # a probability
 
 
 class Row(ABC):
-    """One row of the linear program: how many voters of every group are at each corner."""
+    """One row of the linear program."""
 
     @abstractmethod
     def counts(self) -> tuple[CornerCounts, ...]:
-        """Return the counts, one for each group of voters."""
+        """Return how many voters of each group are at each corner."""
 
     def is_of(self, voters: Voters) -> bool:
         """Whether this is a row of the full set of these voters: points of the region, at most t of them touched."""
@@ -67,11 +66,15 @@ class Row(ABC):
 
     def to_list(self) -> list[Json]:
         """Write the counts as plain data; if voters differ, one list of counts for each group."""
-        lists = [part.to_counts() for part in self.counts()]
-        return lists[0] if len(lists) == 1 else [*lists]
+        lists: list[Json] = []
+        for part in self.counts():
+            counts = [part.high, part.low, *astuple(part)[3:]]  # without ``zeros`` and without 0 at the end
+            while counts and counts[-1] == 0:
+                counts.pop()
+            lists.append(counts)
+        return lists[0] if len(lists) == 1 else lists
 
     def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
-        """Return the counts of every group of voters with its corners."""
         return [(part, corners_of(each)) for part, (_, each) in zip(self.counts(), voters.groups, strict=True)]
 
     def probabilities(self, voters: Voters) -> tuple[Array, Array]:
@@ -112,7 +115,6 @@ class CornerCounts(Row):
     moved_ones_prime: int = 0
 
     def counts(self) -> tuple[CornerCounts, ...]:
-        """Return itself: all voters are of one group."""
         return (self,)
 
     def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
@@ -120,7 +122,6 @@ class CornerCounts(Row):
         return [(self, corners_of(voters.each))]
 
     def are_of(self, number: int) -> bool:
-        """Whether these are counts of that number of voters."""
         places = (self.high, self.low, self.zeros, self.ones)
         moved = (self.moved_zeros, self.moved_zeros_prime, self.moved_ones, self.moved_ones_prime)
         return (
@@ -153,7 +154,6 @@ moved_ones_prime=2)
         )
 
     def vectors(self, corners: Corners) -> tuple[Array, Array]:
-        """Write the probabilities of the voters out as (p, p')."""
         hi, delta = corners.hi, corners.delta
 
         def vector(high: float, moved_zeros: int, moved_ones: int) -> Array:
@@ -166,16 +166,9 @@ moved_ones_prime=2)
             vector(1.0 - hi, self.moved_zeros_prime, self.moved_ones_prime),
         )
 
-    def to_counts(self) -> list[Json]:
-        """Write the counts but for ``zeros``, without 0 at the end."""
-        counts: list[Json] = [self.high, self.low, *astuple(self)[3:]]
-        while counts and counts[-1] == 0:
-            counts.pop()
-        return counts
-
     @classmethod
     def from_list(cls, counts: Json, voters: int) -> CornerCounts:
-        """Read what `to_counts` wrote; `TypeError` or `ValueError` if it is malformed."""
+        """Read counts, without ``zeros`` and without 0 at the end; `TypeError` or `ValueError` for others."""
         checks.integer_at_least(0, **{f"count {place}": count for place, count in enumerate(counts)})
         padded = counts + [0] * (7 - len(counts))
         return cls(padded[0], padded[1], voters - sum(padded[:3]), *padded[2:])
@@ -248,7 +241,6 @@ def budget_below(target: PrivacyParams) -> float:
 
 @lru_cache(maxsize=64)
 def budget_of(target: PrivacyParams) -> arb:
-    """Enclose the budget B = c − 1 + 2δ of the cost."""
     with ctx.workprec(precision_of(target)):
         return ratio_of(target.exact_epsilon).ball - 1 + 2 * _ball(target.exact_delta)
 
@@ -259,7 +251,6 @@ def precision_of(params: PrivacyParams) -> int:
 
 
 def precision_for(size: Fraction) -> int:
-    """Return how many bits compute costs of this size."""
     small = size.denominator.bit_length() - size.numerator.bit_length() if size else 0
     return PRECISION_BITS + max(0, small - _LARGE)
 

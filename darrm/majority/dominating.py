@@ -11,9 +11,9 @@ With q = 1 − p' the cost is f = E_p[g] + c·E_q[g], and reflecting a row of th
 the cost of the row is U_j(b) + c·U_j(K−j−b). The part Bin(j, hi) comes from the triangle of
 `darrm.numerics.binomial.smooth`; Bin(n, Δ) is a short sum of J + 1 terms with a bounded tail.
 
-If one person touches at most t voters (`Voters.overlap`), j stops at t, and of the K − j voters near 0 and 1
-only t − j may move. With s of the K − t frozen ones at 1 this is the same row over the window T(s) … T(s + t − j), its
-mirror image over the window of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
+If one person touches at most t voters, j stops at t, and of the K − j voters near 0 and 1 only t − j may move. With s
+of the K − t frozen ones at 1 this is the same row over the window T(s) … T(s + t − j), its mirror image over the window
+of K − t − s: (K − t + 1)·C(t + 2, 2) rows.
 """
 
 import time
@@ -40,7 +40,7 @@ _PLACES_A_CALL = 2**26  # between two looks at the clock
 
 @dataclass(frozen=True, eq=False)
 class LevelMaxima:
-    """The largest cost at each number j = 0 … t of voters at (hi, lo), and where; all arrays have shape (t + 1,)."""
+    """The largest cost at each number j = 0 … t of voters at (hi, lo), and where; arrays of shape (t + 1,)."""
 
     costs: Array  # computed in floats; −∞ if the cost is at most ``floor``
     ones: NDArray[np.int64]  # the number of voters at (1, 1−Δ) that attains it
@@ -55,8 +55,6 @@ class LevelMaxima:
 
 
 class DominatingFamily:
-    """Separation over the dominating family of given voters."""
-
     def __init__(self, voters: Voters) -> None:
         self.voters = voters
         self.corners = corners_of(voters.each)
@@ -68,7 +66,7 @@ class DominatingFamily:
 
     @cached_property
     def delta_weights(self) -> Array:
-        """Pr[Bin(n, Δ) = i] for i = 0 … J (rows) and n = 0 … K (columns): shape (J + 1, K + 1)."""
+        """Pr[Bin(n, Δ) = i] for i = 0 … J (rows) and n = 0 … K (columns)."""
         return delta_weights(self.voters.K, self.voters.each, self.terms)
 
     @cached_property
@@ -85,7 +83,6 @@ class DominatingFamily:
         return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
 
     def numbers(self, ratio: CostRatio) -> KernelParams:
-        """Return the parameters of the kernels."""
         return KernelParams(self.delta_weights, self.corners.hi, ratio.value, self.excess(ratio), 2.0 * STEP_ERROR)
 
     def excess(self, ratio: CostRatio) -> float:
@@ -98,10 +95,10 @@ class DominatingFamily:
     def maxima(
         self, half: Array, ratio: CostRatio, deadline: float = np.inf, *, low: bool = False, floor: float = -np.inf
     ) -> LevelMaxima:
-        """Compute the largest cost of each level before the deadline; ``half`` is γ at l > K/2, shape (K − ⌊K/2⌋,).
+        """Compute the largest cost of each level; ``half`` is γ at l > K/2. `TimeoutError` after the deadline.
 
-        Levels whose costs are all at most ``floor`` have −∞. If ``low``, the rows have j
-        voters at (lo, hi) in the place of (hi, lo): because g is odd about K/2, T_j(s) becomes −T_j(K − j − s).
+        Levels whose costs are all at most ``floor`` have −∞. If ``low``, the rows have j voters at (lo, hi) in the
+        place of (hi, lo): because g is odd about K/2, T_j(s) becomes −T_j(K − j − s).
         """
         K, levels, own = self.voters.K, self.voters.reached + 1, signed_function(half, self.voters.K)
         kernels, numbers = WORK.kernels(self._nanoseconds()), self.numbers(ratio)
@@ -123,8 +120,8 @@ class DominatingFamily:
     def windows(self, level: Array) -> Array:
         """Cut T into windows of the touched voters, one row for each number of voters frozen at 1.
 
-        For Δ = 0 touched voters at a corner (0,0) or (1,1) are as good as frozen, so one window holds every row:
-        shape (K − j + 1,) → (1, K − j + 1), otherwise → (K − t + 1, t − j + 1).
+        For Δ = 0 touched voters at a corner (0,0) or (1,1) are as good as frozen, so one window holds every row: shape
+        (K − j + 1,) → (1, K − j + 1), otherwise → (K − t + 1, t − j + 1).
         """
         held = self.voters.K - self.voters.reached
         if held == 0 or self.corners.delta == 0.0:
@@ -169,15 +166,15 @@ def delta_weights(K: int, each: PrivacyParams, terms: int) -> Array:
 
 
 def stop_after(deadline: float) -> None:
-    """Raise `TimeoutError` if `time.perf_counter` is past the deadline: a search stops, a proof has none."""
+    """Raise `TimeoutError` if `time.perf_counter` is past the deadline."""
     if time.perf_counter() > deadline:
         raise TimeoutError
 
 
 def choose_violated(costs: Array, limit: float, most: int = _ROWS_A_ROUND) -> list[int]:
-    """Choose which of the levels with cost above ``limit`` to add: the local maxima, then the others evenly spaced.
+    """Choose which of the levels with cost above ``limit`` to add: the local maxima, then others evenly spaced.
 
-    Neighboring levels make nearly parallel rows; adding the most violated ones alone would add one row many times.
+    Neighboring levels make nearly parallel rows.
 
     >>> choose_violated(np.array([0.0, 2.0, 1.5, 3.0, 0.0]), 1.0)
     [3, 1, 2]

@@ -6,9 +6,9 @@ good as two voters at (0, 0) or (1, 1): with the others fixed, f = Σ_x Pr[x]·f
 average of costs of rows of the full set, in which no person touches more voters. ∎ Pair after pair, the worst row has
 n_h voters at (hi, lo) and none at (lo, hi), or n_l at (lo, hi) and none at (hi, lo): two chains instead of K²/2.
 
-**Mirror.** With T_j(s) = E[g(s + Bin(j, hi))], the chain of `darrm.majority.dominating`, and g odd about K/2,
-E[g(s + Bin(j, lo))] = −T_j(K − j − s). So one Pascal triangle holds both chains. For Δ = 0 that is all: γ is private if
-and only if |T_j(s) + c·T_j(K − j − s)| ≤ B for every j and s.
+**Mirror.** With T_j(s) = E[g(s + Bin(j, hi))], the chain of `darrm.majority.dominating`, and g odd about K/2, E[g(s +
+Bin(j, lo))] = −T_j(K − j − s). So one Pascal triangle holds both chains. For Δ = 0 that is all: γ is private if and
+only if |T_j(s) + c·T_j(K − j − s)| ≤ B for every j and s.
 
 **Voters near 0 and 1 for Δ > 0.** By the decoupling of `darrm.majority.corners` a row costs V(n_1) + c·V(N − n_1) where
 N = K − j and, for the T of its chain,
@@ -26,23 +26,22 @@ probability at most Pr[X + Y ≥ J] ≤ Pr[Bin(N, Δ) ≥ J], and |T''| ≤ 4 th
     Δ²·M(n_1),      M(n_1) = max of |T''| within J steps of n_1, + 4·Pr[Bin(K, Δ) ≥ J].
 
 A function on 0 … n whose second differences are at least −D is at most its larger end plus D·n²/8. Once in a and then,
-at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). T'' is taken where all of
-n_1 − X + Y ± 1 and its neighbors lie in 0 … N, because X ≤ a_1 ≤ n_1 and Y ≤ a ≤ n_0. ∎
+at the two ends, in a_1: V(n_1) is at most the best vertex plus Δ²·(n_0² + n_1²)/8·M(n_1). T'' is taken where all of n_1
+− X + Y ± 1 and its neighbors lie in 0 … N, because X ≤ a_1 ≤ n_1 and Y ≤ a ≤ n_0. ∎
 
 **The last level with moves (theorem).** If T_j does not fall, no row with j or more voters at (hi, lo), and no row with
-more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j.
-*Proof.* By the mirror both chains are monotone at level j, and above it, smoothing being an average. With all others
-fixed, f is A + p_i·D − c·p'_i·D' where D = E_p[g(L + 1) − g(L)] over the others, D' likewise under p'. If j of the
-others sit at (hi, lo), or j at (lo, hi), D ≥ 0 and D' ≥ 0, so f does not fall when p_i grows and p'_i shrinks. With j
-voters at (hi, lo) that holds for all voters near 0 and 1, which may move to (Δ, 0) and (1, 1 − Δ), whichever side they
-are on. With more than j at (lo, hi) it holds for each of them: move one to (hi, lo), and the pair that it makes goes by
-the theorem of pairs. Two fewer are left; go on while they are more than j. ∎ A monotone γ has a monotone level 0, and
-the dominating family is all there is. Floats show D ≥ −τ only; each of at most K − j moves then loses at
-most (1 + c)·max(hi − lo, Δ)·τ, which is added to the result.
+more than j at (lo, hi), costs more than every row of the dominating family and of (lo, hi) up to level j. *Proof.* By
+the mirror both chains are monotone at level j, and above it, smoothing being an average. With all others fixed, f is A
++ p_i·D − c·p'_i·D' where D = E_p[g(L + 1) − g(L)] over the others, D' likewise under p'. If j of the others sit at (hi,
+lo), or j at (lo, hi), D ≥ 0 and D' ≥ 0, so f does not fall when p_i grows and p'_i shrinks. With j voters at (hi, lo)
+that holds for all voters near 0 and 1, which may move to (Δ, 0) and (1, 1 − Δ). With more than j at (lo, hi) it holds
+for each of them: move one to (hi, lo), and the pair that it makes goes by the theorem of pairs. Two fewer are left; go
+on while they are more than j. ∎ A monotone γ has a monotone level 0, and the dominating family is all there is. Floats
+show D ≥ −τ only; each of at most K − j moves then loses at most (1 + c)·max(hi − lo, Δ)·τ, which is added to the
+result.
 
-**With frozen voters.** If one person reaches t < K voters the same proofs hold with "voter" read as a touched one.
-Moves are made only by touched voters, a pair that goes freezes two of them, the frozen ones do not move, and
-the rows that are reached are windows of the two chains.
+**With frozen voters** (t < K) the same proofs hold with "voter" read as a touched one: only touched voters move, a pair
+that goes freezes two of them, and the rows that are reached are windows of the two chains.
 """
 
 from __future__ import annotations
@@ -77,8 +76,6 @@ _MOST_PAIRS = 2**16  # that are all computed
 
 @dataclass(frozen=True, eq=False)
 class FullMaxima:
-    """The worst cost of the full set, with broken rows."""
-
     worst: float  # a rigorous upper bound on the cost of every row
     broken: tuple[Broken, ...]  # rows above the limit with their computed costs: the local maxima of every level
     levels: int  # at how many levels moves of voters near 0 and 1 were looked at; none for Δ = 0
@@ -117,8 +114,6 @@ class _Window:
 
 
 class FullSet:
-    """Separation over all corners of given voters, for the cost with c = e^epsilon."""
-
     def __init__(self, voters: Voters, epsilon: Fraction) -> None:
         self.voters = voters
         self.corners = corners_of(voters.each)
@@ -127,7 +122,6 @@ class FullSet:
 
     @cached_property
     def numbers(self) -> KernelParams:
-        """The parameters of the kernels."""
         tails = np.array([self._tail(k) for k in range(_SCREENED_MOVES + 1)])
         rest = 4.0 * self._tail(self.family.terms - 1)
         return self.family.numbers(self.ratio)._replace(tails=tails, delta_squared=self.corners.delta**2, rest=rest)
@@ -148,17 +142,15 @@ class FullSet:
         return FullMaxima(worst, self._named(high, limit) + found.broken, found.levels, worst - best)
 
     def rounding(self, ratio: CostRatio) -> float:
-        """Bound the distance between a computed cost and the real one, for |g| ≤ 1."""
         return self.family.rounding(ratio)
 
     def worst(self, half: Array) -> float:
-        """Bound the cost of every row from above."""
         return self.maxima(half).worst
 
     def border(self, half: Array, limit: float, deadline: float = np.inf) -> tuple[float, tuple[Broken, ...]]:
         """Look at the rows outside the dominating family only, moves at vertices, for costs above ``limit``.
 
-        Returns the largest computed cost that was met, and rows above ``limit`` with their costs, of some levels only
+        Returns the largest computed cost that was met, and rows above ``limit`` with their costs: of some levels only
         where many have them.
         """
         start = signed_function(half, self.voters.K)
@@ -206,7 +198,7 @@ class FullSet:
         """Compute costs and bounds of all levels, as `Kernels.outer_costs`, up to the first that does not fall.
 
         Also its number and how much it falls, at most what floats cannot tell; None for the last level of a window.
-        Where some voters are frozen each level has to be examined window by window: its bound is ∞.
+        With frozen voters each level has to be examined window by window: its bound is ∞.
         """
         costs, bounds = np.full((2, self.voters.reached + 1), -np.inf)
         level, j, last = start.copy(), 0, self.voters.reached
@@ -272,9 +264,12 @@ class FullSet:
         costs = own.values + ratio * mirrored.values[:, ::-1]
         bounds = own.bounds + ratio * mirrored.bounds[:, ::-1]
         largest = float(np.max(costs))
+        peaks = costs > limit  # the local maxima
+        peaks[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
+        peaks[:, :-1] &= costs[:, :-1] > costs[:, 1:]
         broken = [
             (float(costs[chain, ones]), self._vertex_row(window, (own, mirrored), chain, ones))
-            for chain, ones in np.argwhere(_peaks(costs, limit)).tolist()
+            for chain, ones in np.argwhere(peaks).tolist()
         ]
         if not searches:
             return _Outside(largest, largest, tuple(broken))
@@ -302,7 +297,7 @@ class FullSet:
     def _searched(
         self, window: _Window, vertices: tuple[Vertices, Vertices], chain: int, ones: int, least: float
     ) -> tuple[float, float, CornerCounts]:
-        """Search the (a, a_1) of one number of voters near 1: a cost, a bound on all above ``least``, and the row."""
+        """Search the (a, a_1) of one n_1: a cost, a bound on all above ``least``, and the row."""
         zeros, ratio = window.own.shape[1] - 1 - ones, self.ratio.value
         own, mirrored = vertices
         least *= _BELOW  # so that no rounding of the sum lifts it above
@@ -314,7 +309,6 @@ class FullSet:
         return cost, upper, self._row(window, chain, ones, (*first[2:], second[3], second[2]))
 
     def vertices(self, block: Array) -> Vertices:
-        """Compute the four vertices and the curvature bound; shape (states, N + 1)."""
         kernels = WORK.kernels(block.shape[0] * (self.family.terms + 1.0) ** 2 * (block.shape[1] + 2_000.0))
         result = Vertices(np.empty(block.shape), np.empty(block.shape), np.empty(block.shape, dtype=np.int64))
         kernels.vertices(np.ascontiguousarray(block), self.numbers, result.values, result.bounds, result.choice)
@@ -325,9 +319,9 @@ class FullSet:
     ) -> tuple[float, float, int, int]:
         """Search V(n_1) of one state by branch and bound, after `vertices` of the block.
 
-        Nothing is searched that cannot exceed ``enough``. If there are few pairs (a, a_1), all are computed. Else a
-        grid of pairs comes first. The bound of the module holds for each cell of the grid: it shrinks as the square of
-        the cell. Cells whose bound exceeds the best pair and ``enough`` are computed in full, the largest bound first.
+        Few pairs (a, a_1) are all computed. Else a grid of pairs comes first. The bound of the module holds for each
+        cell of the grid: it shrinks as the square of the cell. Cells whose bound exceeds the best pair and ``enough``
+        are computed in full, the largest bound first.
 
         Returns the best pair's value, an upper bound on V, a and a_1. The bound is the value or at most ``enough``.
         """
@@ -370,7 +364,6 @@ class _Pairs:
         self._zeros, self._ones_moved = weights.T, np.pad(level, J)[moves] @ weights[:, : n_1 + 1]
 
     def values(self, zeros: NDArray[np.int64], ones: NDArray[np.int64]) -> Array:
-        """Compute all pairs of some a and some a_1."""
         return np.asarray(self._zeros[zeros] @ self._ones_moved[:, ones])
 
     def best_inside(self, first_a: int, last_a: int, first_a_1: int, last_a_1: int) -> tuple[float, int, int]:
@@ -378,11 +371,3 @@ class _Pairs:
         values = self._zeros[first_a : last_a + 1] @ self._ones_moved[:, first_a_1 : last_a_1 + 1]
         a, a_1 = divmod(int(np.argmax(values)), values.shape[1])
         return float(values[a, a_1]), first_a + a, first_a_1 + a_1
-
-
-def _peaks(costs: Array, limit: float) -> NDArray[np.bool_]:
-    """Mark the entries of a matrix that exceed the limit and their neighbors in the row: shape (r, n) → the same."""
-    found = costs > limit
-    found[:, 1:] &= costs[:, 1:] >= costs[:, :-1]
-    found[:, :-1] &= costs[:, :-1] > costs[:, 1:]
-    return found

@@ -1,19 +1,18 @@
 """Voters that differ: the worst privacy cost of a monotone γ where voter i satisfies (ε_i, Δ_i).
 
-The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i), and with a γ that does not fall
-away from the tie it rises with p_i and falls with p'_i, whatever the others do. So [D, Lemma 5.1] and the reduction of
+The cost f = E_p[g(L)] − c·E_{p'}[g(L)] is linear in each voter's pair (p_i, p'_i), and with a γ that does not fall away
+from the tie it rises with p_i and falls with p'_i, whatever the others do. So [D, Lemma 5.1] and the reduction of
 `darrm.majority.dominating` hold voter by voter: a touched voter of group i sits at (hi_i, lo_i), (Δ_i, 0) or (1, 1 −
 Δ_i), an untouched one at (0, 0) or (1, 1). Voters of one group have equal guarantees, so rows are counted group by
 group: Π C(K_i + 2, 2) of them if a person reaches all voters, 3^K if all voters differ. If a person reaches t < K
-voters, a row is one of the choices of at most t touched ones: the adversary chooses them, so all choices are rows.
+voters, every choice of at most t touched ones is a row.
 
 **All rows at once.** With T = g and one group after the other, T(s) becomes E[g(s + ones of this group)] for every
 state of the group: h averages at hi, a shift by the ones, a short binomial for the moved ones. The next group does so
-to every state found so far, until one value is left for each row: E_p[g], and with lo and the moves of p' likewise
-E_{p'}[g].
+to every state so far, until one value is left for each row: E_p[g], and with lo and the moves of p' E_{p'}[g].
 
-**Rounding.** As in `darrm.majority.dominating`: at most K averaging steps for hi and Δ together, and for every group
-J + 1 products and sums of its short binomial.
+**Rounding.** At most K averaging steps for hi and Δ together, and for every group J + 1 products and sums of its short
+binomial.
 """
 
 from __future__ import annotations
@@ -45,19 +44,14 @@ _BUCKETS = 240  # rows named in a look
 
 @dataclass(frozen=True)
 class GroupCounts(Row):
-    """How many voters of every group sit where."""
-
     parts: tuple[CornerCounts, ...]
 
     def counts(self) -> tuple[CornerCounts, ...]:
-        """Return the counts, one for each group of voters."""
         return self.parts
 
 
 @dataclass(frozen=True, eq=False)
 class GroupMaxima:
-    """The worst cost of all rows, with broken rows."""
-
     worst: float  # a rigorous upper bound on the cost of every row
     broken: tuple[tuple[float, GroupCounts], ...]  # rows above the limit with their costs: some of many
 
@@ -88,19 +82,18 @@ def _states(n: int, reached: int, moves: bool, *, free: bool) -> Iterator[Corner
 
 
 def can_be_looked_at(voters: Voters) -> bool:
-    """Whether all rows of voters that differ can be."""
     return voters.per_voter is None or (len(voters.groups) <= MOST_GROUPS and number_of_rows(voters) <= MOST_ROWS)
 
 
 def check_groups(voters: Voters) -> None:
-    """Check that all rows of voters that differ can be looked at."""
+    """Raise `ValueError` if voters differ and have too many rows to look at."""
     if not can_be_looked_at(voters):
         advice = "round their ε and Δ up to fewer groups: voters.rounded(3)"
         checks.fail("rows of voters that differ", "more", f"at most {MOST_ROWS:,}", advice)
 
 
 class GroupSet:
-    """All rows of voters that differ, for monotone γ and the cost with c = e^epsilon."""
+    """All rows of voters that differ, for monotone γ."""
 
     def __init__(self, voters: Voters, epsilon: Fraction) -> None:
         check_groups(voters)
@@ -108,7 +101,6 @@ class GroupSet:
 
     @cached_property
     def states(self) -> list[list[CornerCounts]]:
-        """The placements of the voters of every group."""
         voters, free = self.voters, self.voters.overlap is None
         return [list(_states(n, voters.reached, each.exact_delta > 0, free=free)) for n, each in voters.groups]
 
@@ -175,11 +167,10 @@ class GroupSet:
         return (1.0 + ratio.value) * (one_term + STEP_ERROR) + ratio.error
 
     def worst(self, half: Array) -> float:
-        """Bound the cost of every row from above."""
         return self.worst_at(half, [self.ratio])[0]
 
     def worst_at(self, half: Array, ratios: Iterable[CostRatio]) -> list[float]:
-        """Do so at each of many factors c, looking at the rows once."""
+        """Bound the cost of every row from above at each of many factors c, looking at the rows once."""
         first, second = self.expectations(half)
         return [self._worst(first - ratio.value * second, ratio) for ratio in ratios]
 
@@ -187,10 +178,7 @@ class GroupSet:
         return float(np.nextafter(float(np.max(costs)) + self.rounding(ratio), np.inf))
 
     def maxima(self, half: Array, limit: float = np.inf, deadline: float = np.inf) -> GroupMaxima:
-        """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest.
-
-        Raises `TimeoutError` when `time.perf_counter` passes ``deadline``.
-        """
+        """Bound the cost of every row and name some rows above ``limit``: of those alike, the dearest."""
         first, second = self.expectations(half, deadline)
         costs = first - self.ratio.value * second
         above = np.flatnonzero(costs > limit)
@@ -218,7 +206,6 @@ class GroupSet:
         return total
 
     def worst_ball(self, half: Array, bits: int = 128) -> arb:
-        """Enclose the largest cost over all rows in ball arithmetic."""
         with ctx.workprec(bits):
             start = [arb(float(value)) for value in signed_function(half, self.voters.K)]
             pairs = [(start, start, 0)]

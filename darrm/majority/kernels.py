@@ -1,24 +1,19 @@
 """The kernels of separation, in numpy or compiled by numba, and the choice between both.
 
-numpy's are here. `darrm.majority.compiled` holds the same kernels for numba (``pip install 'darrm[compiled]'``), up to
-twenty times faster and 200 MB larger. Both make the same sums and products in the same order. So results agree to the
-bit, apart from the sign of a zero, and one error bound holds for both.
+`darrm.majority.compiled` holds the same kernels for numba (``pip install 'darrm[compiled]'``), up to twenty times
+faster and 200 MB larger. Both make the same sums and products in the same order. So results agree to the bit, apart
+from the sign of a zero, and one error bound holds for both.
 
 Neither replaces the other. Processor seconds of a solve, ε = 0.1 and the default prior, where *uncompiled* runs the
 source for numba as Python:
 
-====================== ===== ===== ====== ==========
-K, m, Δ                numpy numba choice uncompiled
-====================== ===== ===== ====== ==========
-11, 3, 1e-5             0.03   0.6   0.03       0.03
-101, 10, 1e-5            0.3   0.8    0.5
-201, 20, 1e-5            0.5   0.8    0.8        7.5
-201, 10, 1e-2            5.7   1.8    1.8      > 300
-1,001, 10, 1e-5         27.3   7.2    7.3
-====================== ===== ===== ====== ==========
+====================== ===== ===== ====== ========== K, m, Δ                numpy numba choice uncompiled
+====================== ===== ===== ====== ========== 11, 3, 1e-5             0.03   0.6   0.03       0.03 101, 10, 1e-5
+0.3   0.8    0.5 201, 20, 1e-5            0.5   0.8    0.8        7.5 201, 10, 1e-2            5.7   1.8    1.8      >
+300 1,001, 10, 1e-5         27.3   7.2    7.3 ====================== ===== ===== ====== ==========
 
-Numba caches compiled code on disk, and loading it takes 0.6 seconds. A process loads it after numpy has worked for that
-long, so it takes at most twice the time of the better choice.
+Loading compiled code from numba's cache takes 0.6 seconds. A process loads it after numpy has worked for that long, so
+it takes at most twice the time of the better choice.
 """
 
 from collections.abc import Callable
@@ -40,8 +35,6 @@ _NO_TAILS = np.zeros(1)
 
 
 class KernelParams(NamedTuple):
-    """The parameters of the kernels: voters, and the cost with the factor c."""
-
     delta_weights: Array  # Pr[Bin(n, Δ) = i], shape (J + 1, K + 1)
     hi: float
     ratio: float  # c
@@ -53,21 +46,20 @@ class KernelParams(NamedTuple):
 
 
 class Kernels(NamedTuple):
-    """The three kernels, of numpy or of numba.
+    """The three kernels, of numpy or of numba; they write into their last arguments.
 
-    ``triangle_maxima(own, numbers, low, floor, held, costs, places)``: the largest cost of each level and its first
-    place, one level for each entry of ``costs``. If it is at most ``floor``, any such cost will do. ``own`` is T(s) of
-    the first of these levels and is overwritten with the level after the last; if ``low``, it is the chain of (lo, hi).
-    Places count the windows of ``held`` frozen voters one after the other.
+    ``triangle_maxima``: the largest cost of each level and its first place, one level for each entry of ``costs``. If
+    it is at most ``floor``, any such cost will do. ``own`` is T(s) of the first of these levels and is overwritten with
+    the level after the last; if ``low``, it is the chain of (lo, hi). Places count the windows of ``held`` frozen
+    voters one after the other.
 
-    ``vertices(block, numbers, values, bounds, choice)``: the best of the four vertices for each state and number of
-    voters near 1, a bound on all moves, and which vertex is best; arrays of shape (states, N + 1).
+    ``vertices``: the best of the four vertices for each state and number of voters near 1, a bound on all moves, and
+    which vertex is best; arrays of shape (states, N + 1).
 
-    ``outer_costs(level, numbers, least, first, costs, bounds)``: for the levels from ``first`` on, as many as ``costs``
-    has entries, the largest cost with moves at vertices over both chains, and an upper bound on the costs with any
-    moves. Only costs above ``least`` and bounds above both are exact; entries stay as they are where there is no such
-    cost. ``level`` is T of the first level and is overwritten. Returns the number of levels passed with ``level`` one
-    further, or minus this number with ``level`` the last of them if T does not fall there.
+    ``outer_costs``: for the levels from ``first`` on, the largest cost with moves at vertices over both chains, and an
+    upper bound on the costs with any moves. Only costs above ``least`` and bounds above both are exact; other entries
+    stay as they are. ``level`` is T of the first level and is overwritten. Returns the number of levels passed with
+    ``level`` one further, or minus this number with ``level`` the last of them if T does not fall there.
     """
 
     triangle_maxima: Callable[..., None]
@@ -78,7 +70,6 @@ class Kernels(NamedTuple):
 def triangle_maxima(
     own: Array, numbers: KernelParams, low: bool, floor: float, held: int, costs: Array, places: NDArray[np.int64]
 ) -> None:
-    """Look at every cost of the levels, whatever ``floor`` is."""
     del floor
     level = own
     for j in range(costs.size):
@@ -121,7 +112,6 @@ def screen(block: Array, tails: Array) -> Array:
 
 
 def vertices(block: Array, numbers: KernelParams, values: Array, bounds: Array, choice: NDArray[np.int64]) -> None:
-    """Compute the best of the four vertices and the curvature bound."""
     N, weights = block.shape[1] - 1, numbers.delta_weights
     zeros, ones = moved_zeros(weights, block), moved_zeros(weights, block[:, ::-1])[:, ::-1]
     candidates = np.stack([block, zeros, ones, _both_moved(weights, block)])
@@ -157,7 +147,6 @@ def curvature(block: Array, J: int) -> Array:
 
 
 def outer_costs(level: Array, numbers: KernelParams, least: float, first: int, costs: Array, bounds: Array) -> int:
-    """Screen each level, and look at the vertices of the chains that may cost more than ``least``."""
     own = level.copy()
     for place in range(costs.size):
         block = np.stack([own, -own[::-1]])[: 2 if first + place else 1]
@@ -201,7 +190,6 @@ WORK = Work()
 
 
 def is_available() -> bool:
-    """Whether numba is installed; does not import it."""
     return find_spec("numba") is not None
 
 

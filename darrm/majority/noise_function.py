@@ -1,8 +1,8 @@
 """γ, the probability of returning the majority, as a function of the number of ones: a proposal, not yet a proof.
 
-**Priors without a closed form** have sampled errors. For one draw p of the voters' probabilities the error of γ is
-|½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))| with α the Poisson binomial distribution of p [D, Definition 2.4]: nothing of p
-matters but the differences d_l = α_l − α_{K−l}.
+**Priors without a closed form** have sampled errors. For one draw p of the voters' probabilities the error of γ is |½
+Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))| with α the Poisson binomial distribution of p [D, Definition 2.4]: only the
+differences d_l = α_l − α_{K−l} matter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHUNK = 250  # draws whose distributions are computed at a time: they fit the p
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean error over independent draws; ``standard_error`` is the sample standard deviation over √draws."""
+    """A mean over independent draws; ``standard_error`` is the sample standard deviation over √draws."""
 
     draws: int
     mean: float
@@ -42,24 +42,11 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class NoiseFunction:
-    """A symmetric γ: {0 … K} → [0, 1], γ(l) = γ(K − l), given by its values at l = ⌊K/2⌋ + 1 … K.
+    """A symmetric γ: {0 … K} → [0, 1], γ(l) = γ(K − l); for even K, γ(K/2) = 0: a tie is a fair coin.
 
-    For even K, γ(K/2) = 0: a tie is a fair coin.
+    ``K`` is the number of voters and ``half`` γ(⌊K/2⌋ + 1), …, γ(K): shape (K − ⌊K/2⌋,), copied and made read-only.
+    `ValueError` if the shape is wrong or a value lies outside [0, 1].
 
-    Parameters
-    ----------
-    K
-        Number of voters, at least 1.
-    half
-        γ(⌊K/2⌋ + 1), …, γ(K): shape (K − ⌊K/2⌋,), values in [0, 1]. Copied and made read-only.
-
-    Raises
-    ------
-    ValueError
-        If the shape is wrong or a value lies outside [0, 1].
-
-    Examples
-    --------
     >>> gamma = NoiseFunction(3, [0.5, 1.0])
     >>> gamma.full
     array([1. , 0.5, 0.5, 1. ])
@@ -88,10 +75,7 @@ class NoiseFunction:
 
     @classmethod
     def from_full(cls, full: ArrayLike) -> NoiseFunction:
-        """Build from all K + 1 values.
-
-        `ValueError` if γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K: the privacy condition is about symmetric
-        γ.
+        """Build from all K + 1 values; `ValueError` if γ(l) ≠ γ(K − l) for some l, or γ(K/2) ≠ 0 for even K.
 
         >>> NoiseFunction.from_full([1.0, 0.5, 0.5, 0.9])
         Traceback (most recent call last):
@@ -113,9 +97,7 @@ class NoiseFunction:
 
     @classmethod
     def from_function(cls, K: int, gamma: Callable[[int], float]) -> NoiseFunction:
-        """Build from a function: γ(l) for l = ⌊K/2⌋ + 1 … K ones, one call a value.
-
-        `ValueError` if a value is no number in [0, 1].
+        """Build from γ(l) for l = ⌊K/2⌋ + 1 … K ones; `ValueError` if a value is no number in [0, 1].
 
         >>> NoiseFunction.from_function(5, lambda ones: (2 * ones - 5) / 5).half
         array([0.2, 0.6, 1. ])
@@ -146,7 +128,7 @@ class NoiseFunction:
     def __call__(self, ones: Sequence[int] | NDArray[np.integer]) -> Array: ...
 
     def __call__(self, ones: ArrayLike) -> float | Array:
-        """Return γ(l) for a number of ones, or for an array of them.
+        """Return γ(l) for a number of ones, or an array of them.
 
         >>> gamma = NoiseFunction(3, [0.5, 1.0])
         >>> gamma(2), gamma([0, 1]).tolist()
@@ -175,7 +157,7 @@ class NoiseFunction:
 
     @property
     def levels(self) -> NDArray[np.int64]:
-        """The numbers of ones l that `half` is about, shape (K − ⌊K/2⌋,)."""
+        """The numbers of ones l that `half` is about."""
         return np.arange(self.K // 2 + 1, self.K + 1)
 
     @property
@@ -194,7 +176,7 @@ class NoiseFunction:
         return bool(np.all(np.diff(self.half) >= 0.0))
 
     def expected_error(self, prior: Prior | str) -> float:
-        """Compute the expected error [D, Definition 2.4]: exactly as ½ Σ_l w_l (1 − γ(l)) if the prior has weights.
+        """Compute the expected error [D, Definition 2.4], ½ Σ_l w_l (1 − γ(l)) if the prior has weights.
 
         For other priors the mean of `estimate_error`, which states its precision.
         """
@@ -206,19 +188,11 @@ class NoiseFunction:
     def estimate_error(
         self, prior: Prior | str, *, draws: int | None = None, rng: np.random.Generator | None = None
     ) -> Estimate:
-        """Estimate the expected error from draws of the prior, with its standard error.
+        """Estimate the expected error from draws of any prior, with its standard error.
 
-        Parameters
-        ----------
-        prior
-            Any prior.
-        draws
-            At least 2; by default 20,000 for few voters, falling to 5,000 for many.
-        rng
-            A fixed seed by default, so that noise functions are compared on the same draws.
+        ``draws`` is at least 2, by default 20,000 for few voters, falling to 5,000 for many. The default seed is fixed,
+        so that noise functions are compared on the same draws.
 
-        Examples
-        --------
         >>> from darrm.priors import Independent
         >>> estimate = NoiseFunction(3, [0.2, 0.8]).estimate_error(Independent(0.5, 1.0))
         >>> exact = NoiseFunction(3, [0.2, 0.8]).expected_error(Independent(0.5, 1.0))
@@ -238,9 +212,9 @@ class NoiseFunction:
         return 1.0
 
     def share_right(self, prior: Prior | str) -> float | None:
-        """Compute the share of right labels, Σ_l Pr[l ones]·(1 + γ(l))/2, where at a tie both labels are right.
+        """Compute the accuracy, Σ_l Pr[l ones]·(1 + γ(l))/2; at a tie both labels are right.
 
-        A fair coin, γ = 0, has 0.5 for odd K. None for a prior of your own, whose draws alone are known.
+        None for a prior of your own, of which only draws are known.
 
         >>> from darrm.priors import Dirichlet
         >>> round(NoiseFunction(3, [0.2, 0.8]).share_right(Dirichlet()), 12)
@@ -256,25 +230,12 @@ class NoiseFunction:
         return float(ones @ right)
 
     def with_missing(self, missing: int) -> NoiseFunction:
-        """Return the γ of K − ``missing`` votes if fair coins replace the others.
+        """Return the γ of K − ``missing`` votes if fair coins replace the others; `ValueError` unless 0 ≤ missing < K.
 
         A coin turns g(l) into (g(l) + g(l + 1))/2, where l counts the votes that are there: an odd function again,
-        about (K − 1)/2, and nowhere negative above it, since g is not. So a release with r missing votes is one of K −
-        r votes with another γ, whose `expected_error` and `share_right` are about the majority of the votes that are
-        there. Its guarantee is that of γ with K votes (`darrm.votes`).
+        about (K − 1)/2, and nowhere negative above it. `expected_error` and `share_right` are then about the majority
+        of these votes; the guarantee is that of γ with K votes.
 
-        Parameters
-        ----------
-        missing
-            r, 0 ≤ r < K.
-
-        Raises
-        ------
-        ValueError
-            If ``missing`` is out of range.
-
-        Examples
-        --------
         >>> gamma = NoiseFunction(3, [0.5, 1.0]).with_missing(1)
         >>> gamma.K, gamma.half  # one vote is a tie, two are 3 or 2 with the coin
         (2, array([0.75]))
@@ -325,7 +286,7 @@ def number_of_draws(K: int, asked: int | None = None) -> int:
 def differences(probabilities: Array) -> Array:
     """Compute d_l = α_l − α_{K−l} for l > K/2, for every row of probabilities: shape (T, K) → (T, K − ⌊K/2⌋).
 
-    `ValueError` if the array is not two-dimensional or a value is no probability.
+    `ValueError` unless the array is two-dimensional and all values are probabilities.
 
     >>> differences(np.array([[1.0, 1.0, 1.0], [0.5, 0.5, 0.5]]))
     array([[0., 1.],
@@ -345,7 +306,7 @@ def differences(probabilities: Array) -> Array:
 
 
 def errors_of(half: Array, drawn: Array) -> Array:
-    """Compute |½ Σ_l d_l (1 − γ(l))| for every draw: γ's half of shape (h,), differences (T, h) → (T,)."""
+    """Compute |½ Σ_l d_l (1 − γ(l))| for every draw: shapes (h,) and (T, h) → (T,)."""
     return np.asarray(0.5 * np.abs(drawn @ (1.0 - half)), dtype=np.float64)
 
 
