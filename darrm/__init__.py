@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers and editors
     from darrm.plan.release import release
     from darrm.privacy import PrivacyParams
     from darrm.problem import Problem, Voters, Workload
-    from darrm.release.debited import release_debited
+    from darrm.release.delivery import release_debited
     from darrm.release.one_by_one import open_release
     from darrm.subsampling import Subsampling
     from darrm.table.library import available_tables, load_table
@@ -72,7 +72,7 @@ _WHERE = {  # name: module, and the name there if it is another
     "optimize_table": "darrm.optimize.optimizer",
     "plan": "darrm.plan.planner",
     "release": "darrm.plan.release",
-    "release_debited": "darrm.release.debited",
+    "release_debited": "darrm.release.delivery",
 }
 
 

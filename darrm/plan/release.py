@@ -18,7 +18,7 @@ from darrm.plan.report import Plan
 from darrm.priors import Prior
 from darrm.privacy import Number, PrivacyPair, PrivacyParams
 from darrm.problem import OPEN, Voters, Workload, is_open
-from darrm.release.debited import release_debited
+from darrm.release.delivery import release_debited
 from darrm.util import checks
 from darrm.votes import Labels, Votes
 from darrm.votes.vote_arrays import class_names

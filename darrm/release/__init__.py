@@ -2,9 +2,9 @@
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from darrm.release.debited import release_debited
+from darrm.release.delivery import release_debited
 from darrm.release.one_by_one import AnswerStream, open_release
 from darrm.table.release import Release
 
@@ -13,17 +13,10 @@ if TYPE_CHECKING:  # for type checkers and editors
 
 DaRRM = Release  # the paper's name for two classes
 
-__all__ = [
-    "AnswerStream",
-    "DaRRM",
-    "Release",
-    "open_release",
-    "release_debited",
-    "release_partitions",
-]
+__all__ = ["AnswerStream", "DaRRM", "Release", "open_release", "release_debited", "release_partitions"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 (a function)
+def __getattr__(name: str) -> object:
     if name == "release_partitions":  # imported late: its module imports all mechanisms
         return getattr(import_module("darrm.release.partitions"), name)
     raise AttributeError(f"module 'darrm.release' has no attribute {name!r}", name=name, obj=sys.modules[__name__])

@@ -46,8 +46,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.numerics.bisection import bisect_safe
 from darrm.privacy import PrivacyParams, at_most
 from darrm.problem import classes_in_words, is_open
-from darrm.release.debited import check_new_labels, receipt_path, recover, release_debited
-from darrm.release.delivery import check_answered
+from darrm.release.delivery import check_answered, check_new_labels, receipt_path, recover, release_debited
 from darrm.release.one_by_one import AnswerStream
 from darrm.release.partitions import survey
 from darrm.release.pipe import LineWriter, Questions, answer_lines

@@ -1,7 +1,7 @@
 """Debit and deliver labels in five steps: prepare, draw, debit and keep, hand over, acknowledge.
 
-`deliver` is the only path from votes to released labels. A `Destination` is the place of the labels: memory, a file
-(`darrm.release.debited`), a stream (`darrm.release.one_by_one`), or Parquet files (`darrm.release.partitions`).
+`deliver` is the only path from votes to released labels. A `Destination` is the place of the labels: memory, a file, a
+stream (`darrm.release.one_by_one`), or Parquet files (`darrm.release.partitions`).
 
 1. *Prepare.* The destination checks the place of the labels: names, permissions, space.
 2. *Draw.* The aggregator draws the labels in memory. Bad votes raise here.
@@ -20,25 +20,43 @@ labels. *Proof.* (a) By (i) labels leave in step 4 only, after the commit of ste
 durable: it holds the debit and the labels, or neither. The ledger forgets them in step 5 only, and by (ii) they are in
 their place by then. (c) A query's labels are those that the ledger kept, and by (iii) they stay the same. ∎
 
-`tests/release/test_order.py` and `tests/release/test_kills.py` guard the theorem. The ledger's note names the public
-normalization of open-set answers. It keeps their labels as text; the empty string means no answer.
+*A file is a destination.* (i) Before the debit there is only an empty temporary file in a folder next to the output.
+(ii) The labels are written and synced there, then published by a link, which cannot replace a file, and the folder is
+synced. (iii) The ledger keeps the same labels, and `recover` writes them; if a process died after publishing, it finds
+the file with the same labels and leaves it. The receipt is published before the ledger forgets the labels.
+
+`tests/release/test_order.py` and `tests/release/test_kills.py` guard the theorem. The ledger keeps open-set labels as
+text; the empty string means no answer.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import fcntl
+import glob
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from darrm.aggregator import Aggregator
 from darrm.errors import DeliveryError
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.util import checks
+from darrm.util.extras import require
+from darrm.util.files import check_space, sync
 from darrm.util.progress import StatusLine
 from darrm.votes import Labels, Votes
-from darrm.votes.labels_file import as_text
+from darrm.votes.labels_file import as_text, check_ids, labels_digest, load_labels, save_labels
+from darrm.votes.parquet_file import SUFFIX as PARQUET
+from darrm.votes.votes_file import check_new
 
+__all__ = ["Destination", "FileDestination", "StreamDestination", "check_answered", "deliver", "recover"]
+LEAST_BYTES = 2**16  # for a receipt and a folder
 _SHOWN = 5  # queries in a message
 
 
@@ -78,7 +96,6 @@ class StreamDestination(Destination):
         self.unclaimed: Labels | None = ledger.kept_labels(self.cursor.after) if waits else None
 
     def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
-        """Hand the labels out; the debit of the next ones drops them from the ledger."""
         del ledger
         self.answered += labels.size
         self.hand_out(labels.tolist())
@@ -86,6 +103,66 @@ class StreamDestination(Destination):
 
     def hand_out(self, labels: list[object]) -> None:
         """Hand out the labels of the last questions, up to number ``answered``; here the caller returns them."""
+
+
+class FileDestination(Destination):
+    """A new file of labels, with the ids of the votes and a receipt; ``line`` shows progress."""
+
+    output: Path
+
+    def __init__(
+        self, output: str | os.PathLike[str], line: StatusLine | None = None, *, has_receipt: bool = True
+    ) -> None:
+        checks.file_name(output=output)
+        self.output = Path(os.path.realpath(output))  # two links to one file must not be paid for twice
+        self._line, self._has_receipt = line, has_receipt
+
+    @contextmanager
+    def prepare(self, votes: Votes | None = None) -> Iterator[None]:
+        """Check the names, the space and that the folder takes files and links; make an empty temporary file."""
+        path, self._ids = self.output, getattr(votes, "ids", None)
+        check_new_labels(path)
+        check_ids(path, self._ids)
+        try:
+            check_no_receipt(path)
+        except ValueError:
+            check_new(path)  # another release may have published labels and receipt since
+            raise
+        queries = getattr(votes, "queries", getattr(votes, "size", 0))
+        check_space(path.parent, LEAST_BYTES + queries)  # text may be longer; its length depends on the votes
+        with folder_beside(path) as folder:
+            self._temporary = folder / f"labels{path.suffix}"
+            self._temporary.touch()
+            if path.suffix.lower() == PARQUET:
+                require("pyarrow.parquet")  # before the debit
+            try:
+                os.link(self._temporary, self._temporary.with_stem("second-name"))
+            except OSError as error:
+                allowed = f"on a file system with hard links ({error.strerror})"
+                advice = "a link publishes labels without replacing a file; name another"
+                checks.fail("output", str(path), allowed, advice)
+            yield
+
+    def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
+        self.publish(labels)
+        self.confirm(ledger, number)
+
+    def publish(self, labels: Labels) -> None:
+        """Write the labels, and give the file its name."""
+        self.write(self._temporary, labels)
+        os.link(self._temporary, self.output)
+        shutil.rmtree(self._temporary.parent, ignore_errors=True)  # before the ledger forgets the labels
+
+    def write(self, path: Path, labels: Labels) -> None:
+        """Write labels durably to a temporary file."""
+        save_labels(path, labels, self._line, self._ids)
+
+    def confirm(self, ledger: PrivacyLedger, number: int) -> None:
+        """Let published labels and their name outlive a power failure, and write their receipt."""
+        sync(self.output)
+        sync(self.output.parent)
+        if self._has_receipt:
+            leave_receipt(ledger, number, self.output)
 
 
 def deliver(
@@ -100,7 +177,8 @@ def deliver(
 ) -> Labels:
     """Deliver one label for each query: (Q,) names of classes; errors as `darrm.release.release_debited`.
 
-    ``cost`` is the cost of one query, if it is already computed; ``line`` shows progress.
+    ``cost`` is the cost of one query, if it is already computed. The ledger's note names the public normalization of
+    open-set answers.
     """
     check_ledger(ledger)
     check_aggregator(aggregator)
@@ -114,9 +192,11 @@ def deliver(
                 return labels
             if line is not None:
                 line.show(f"debiting {labels.size:,} queries")
+            if normalized := getattr(votes, "normalized", ""):
+                note = f"{note}; answers normalized by {normalized}".removeprefix("; ")
             number = ledger.debit(
                 aggregator.privacy_cost(int(labels.size)) if cost is None else cost.repeated(int(labels.size)),
-                note=with_normalization(note, getattr(votes, "normalized", "")),
+                note=note,
                 labels=as_text(labels),
                 output=destination.output,
                 cursor=destination.cursor,
@@ -133,13 +213,157 @@ def deliver(
     return labels
 
 
-def with_normalization(note: str, normalized: str) -> str:
-    """Return the note for the ledger's log, which names the public normalization of open-set answers."""
-    return f"{note}; answers normalized by {normalized}".removeprefix("; ") if normalized else note
+def release_debited(
+    aggregator: Aggregator,
+    votes: Votes | ArrayLike,
+    *,
+    ledger: PrivacyLedger,
+    note: str = "",
+    output: str | os.PathLike[str] | None = None,
+    line: StatusLine | None = None,
+) -> Labels:
+    """Release one label for each query; one debit for all of them precedes the first label.
+
+    There is no ``rng``: a release never uses predictable draws.
+
+    Parameters
+    ----------
+    aggregator, votes, ledger
+        The mechanism, the votes on Q queries, and the ledger that pays.
+    note
+        Text for the ledger's log.
+    output
+        A new .npy, .csv or .parquet file for the labels, with the ids of the votes; None returns them only.
+    line
+        Shows progress.
+
+    Returns the (Q,) labels, names of classes.
+
+    Raises
+    ------
+    ValueError
+        If the aggregator does not accept the votes, or ``output`` cannot be a new file; nothing is debited.
+    BudgetExceededError, LedgerError
+        If the budget does not admit the queries, or the ledger cannot be written; nothing is debited.
+    DeliveryError
+        If something failed after the debit: the message says where the labels are (`recover`).
+
+    Examples
+    --------
+    >>> from darrm import Release, Problem, PrivacyLedger, PrivacyParams, Voters, Votes, certify
+    >>> from darrm.majority import baselines
+    >>> problem = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
+    >>> aggregator = Release(certify(problem, baselines.double_subsampling(problem)))
+    >>> ledger = PrivacyLedger.create(":memory:", PrivacyParams(1))
+    >>> release_debited(aggregator, Votes.of_labels([[1, 1, 0], [0, 0, 1]]), ledger=ledger, note="two questions")
+    array([1, 0])
+    """
+    destination = Destination() if output is None else FileDestination(output, line)
+    # the aggregator refuses objects that are not votes
+    return deliver(aggregator, votes, ledger, destination, note=note, line=line)  # type: ignore[arg-type]
+
+
+def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str] | FileDestination) -> Labels:
+    """Write the labels of an entry that was paid for and not delivered, once, and pay nothing; return them.
+
+    ``number`` is one of `PrivacyLedger.undelivered`. ``output`` is a new .npy, .csv or .parquet file, or one that
+    holds these labels already, because a process died after publishing. Labels are in the order of the queries,
+    without ids.
+
+    Raises
+    ------
+    ValueError
+        If the entry is not undelivered, or ``output`` is another file.
+    LedgerError
+        If the ledger cannot be read or written: ``recover`` to the same output later.
+    """
+    check_ledger(ledger)
+    destination = output if isinstance(output, FileDestination) else FileDestination(output)
+    path, labels = destination.output, ledger.kept_labels(number)
+    meant = next(entry.output for entry in ledger.undelivered() if entry.number == number)
+    is_published = False
+    with suppress(ValueError):
+        is_published = path.is_file() and labels_digest(load_labels(path)) == labels_digest(labels)
+    if is_published:
+        destination.confirm(ledger, number)
+    else:
+        with destination.prepare():
+            destination.hand_over(ledger, number, labels)
+    ledger.forget_labels(number)
+    for left in {path, Path(meant)} if meant else {path}:
+        remove_left(left)
+    return labels
+
+
+def check_new_labels(path: Path) -> None:
+    """Raise `ValueError` unless ``path`` is a new file for labels; remove what killed processes left beside it."""
+    remove_left(Path(os.path.realpath(path)))  # also where another process has published the labels
+    check_new(path)
+
+
+def receipt_path(output: Path) -> Path:
+    return output.with_name(f"{output.name}.receipt.json")
+
+
+def check_no_receipt(output: Path) -> None:
+    """Raise `ValueError` if a receipt of other labels exists: it is evidence about their ledger."""
+    if (path := receipt_path(output)).exists():
+        raise ValueError(f"{str(path)!r} is the receipt of other labels: move it to these, or name another output")
+
+
+def leave_receipt(ledger: PrivacyLedger, number: int, output: Path, files: Mapping[str, str] | None = None) -> None:
+    """Publish the receipt of an entry with its labels, once; `ValueError` if another receipt exists."""
+    path = receipt_path(output)
+    drawn = {"files": dict(files)} if files else {}
+    text = json.dumps({**ledger.receipt(number), **drawn}, indent=1, ensure_ascii=False)
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        remove_left(output)  # of the process that left the receipt, and may have died before this
+        sync(path)
+        sync(path.parent)
+        return
+    check_no_receipt(output)
+    with folder_beside(output) as folder:
+        temporary = folder / "receipt.json"
+        temporary.write_text(text, encoding="utf-8")
+        sync(temporary)
+        os.link(temporary, path)
+        sync(path.parent)
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """Create a locked temporary folder next to a file, and remove the folders of dead processes."""
+    remove_left(path)
+    while True:
+        made = tempfile.TemporaryDirectory(prefix=_prefix_of(path), dir=path.parent, ignore_cleanup_errors=True)
+        with made as name, ExitStack() as stack:
+            folder = Path(name)
+            with suppress(OSError):  # without locks, a killed process leaves its folder
+                handle = os.open(folder, os.O_RDONLY)
+                stack.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if folder.is_dir():  # else another process removed it before it was locked
+                yield folder
+                return
+
+
+def remove_left(path: Path) -> None:
+    """Remove the temporary folders that killed processes left for a file of labels."""
+    for folder in path.parent.glob(f"{glob.escape(_prefix_of(path))}*"):
+        with suppress(OSError):  # locked, or no locks on this file system
+            handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(handle)
+
+
+def _prefix_of(path: Path) -> str:
+    return f".labels-{path.name[:100]}-"  # a name has at most 255 bytes
 
 
 def check_aggregator(aggregator: object) -> None:
-    """Raise `ValueError` unless the object has `release` and `privacy_cost`."""
     if isinstance(aggregator, type) or not (hasattr(aggregator, "release") and hasattr(aggregator, "privacy_cost")):
         advice = "it comes first, then the votes; darrm.aggregator.load_release reads one from a file"
         checks.fail("aggregator", checks.Found(type(aggregator).__name__), "what releases, like Release(table)", advice)
@@ -176,7 +400,6 @@ def check_by_query(aggregator: Aggregator) -> None:
 
 
 def check_ledger(ledger: object) -> None:
-    """Raise `ValueError` unless a ledger pays for the release."""
     if not isinstance(ledger, PrivacyLedger):
         advice = "open a file with PrivacyLedger(path), or make one with PrivacyLedger.create(path, budget)"
         checks.fail("ledger", ledger, "a PrivacyLedger", advice)

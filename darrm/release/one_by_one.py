@@ -5,17 +5,16 @@ the answer before it: one transaction debits its label, keeps it, and drops the 
 
 *Theorem.* A stream is a `Destination` of `darrm.release.delivery`, and no number is paid for twice or has two labels.
 *Proof.* (i) Nothing is handed out before the debit. (ii) A label that was handed out stays in the ledger until the
-caller asks a further question or closes the stream. (iii) After a crash the label is handed out again, as the ledger
-keeps it. The debit compares, under the ledger's lock, the stream's last entry with the one that this process counted
-on; if another process answered meanwhile, it debits nothing. So the entries of a stream are a chain, and the numbers of
-an entry begin where those of the previous one end. ∎ `tests/release/test_kills.py` guards it.
+caller asks a further question or closes the stream. (iii) After a crash the ledger's label is handed out again. The
+debit compares, under the ledger's lock, the stream's last entry with the one that this process counted on; if another
+process answered meanwhile, it debits nothing. So the entries of a stream are a chain, and each entry's numbers begin
+where the previous one's end. ∎ `tests/release/test_kills.py` guards it.
 
-Of a question the ledger keeps the public id, if there is one. Callers match answers to questions by number: after a
-crash the next question is the one after `AnswerStream.answered`.
+Callers match answers to questions by number: after a crash the next question is the one after `AnswerStream.answered`.
 
 **Adaptivity.** The next question, and their number, may depend on all labels before it: every bound of the accountant
-holds for adaptively chosen queries of one kind, and a stream that ends early has spent no more than one that went on
-to the budget. So ledgers of compositions ``one``, ``renyi`` and ``adaptive`` pay for streams, and ``planned`` does not.
+holds for adaptively chosen queries of one kind, and a stream that ends early has spent no more than one that exhausts
+the budget. So ledgers of compositions ``one``, ``renyi`` and ``adaptive`` pay for streams, and ``planned`` does not.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from numpy.typing import ArrayLike
 
@@ -50,25 +49,11 @@ def open_release(
 ) -> AnswerStream:
     """Open a stream of answers to questions that arrive one by one, or continue it.
 
-    Parameters
-    ----------
-    table
-        A proven table, or a mechanism, like ``Release(table)``.
-    ledger
-        The ledger that pays, of composition ``one``, ``renyi`` or ``adaptive``.
-    stream
-        The name of the stream, if several share a ledger.
-    classes
-        The names of the classes, or their number, as in `Votes.of_labels`.
-    note
-        Text for the ledger's log.
+    ``table`` is a proven table or a mechanism, like ``Release(table)``. The ledger has composition ``one``, ``renyi``
+    or ``adaptive``. ``stream`` is printable text: the name of the stream, if several share a ledger. ``classes`` are
+    names or their number, as in `Votes.of_labels`; ``note`` is for the ledger's log.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not of this kind, or the name is not printable text.
-    LedgerError
-        If the ledger cannot be read.
+    `ValueError` for a bad argument; `LedgerError` if the ledger cannot be read.
 
     Examples
     --------
@@ -113,12 +98,12 @@ class AnswerStream(StreamDestination):
         self._charge, self._classes = aggregator.privacy_cost(1), classes
         self._is_open = is_open(getattr(aggregator, "classes", None))
 
-    def waiting(self) -> list[Any]:
+    def waiting(self) -> list[Untyped]:
         """Hand out the labels that an earlier process paid for without an acknowledgment.
 
         They answer the last questions, up to number ``answered``. Call this before the first question.
         """
-        labels: list[Any] = [] if self.unclaimed is None else self.unclaimed.tolist()
+        labels: list[Untyped] = [] if self.unclaimed is None else self.unclaimed.tolist()
         if self._is_open:
             labels = [label or None for label in labels]
         self.unclaimed = None
@@ -127,7 +112,6 @@ class AnswerStream(StreamDestination):
 
     @contextmanager
     def prepare(self, votes: Votes) -> Iterator[None]:
-        """Refuse questions while labels wait."""
         del votes
         if self.unclaimed is not None:
             advice = "they were paid for before: take them by waiting()"
@@ -141,12 +125,8 @@ class AnswerStream(StreamDestination):
     def answer(self, votes: Votes | ArrayLike, *, question: str = "") -> Untyped:
         """Answer one question: return the name of a class, which the ledger keeps until the next question, or `close`.
 
-        Parameters
-        ----------
-        votes
-            (K,) the answer of each voter, or `Votes` on one query.
-        question
-            The public id of the question, for the ledger's log: at most `LONGEST_ID` printable characters.
+        ``votes`` are the (K,) answers of the voters, or `Votes` on one query. ``question`` is a public id for the
+        ledger's log: at most `LONGEST_ID` printable characters.
 
         Raises
         ------
@@ -158,20 +138,19 @@ class AnswerStream(StreamDestination):
         DeliveryError
             If something failed, or was interrupted, after the debit: the label waits in the ledger.
         """
-        row: Any = votes
-        if not isinstance(row, Votes):
-            row = Votes.of_answers([row]) if self._is_open else Votes.of_labels([row], self._classes)
-        given: Votes = row
-        if given.queries != 1:
-            checks.fail("votes", checks.Found(f"{given.queries} queries"), "on one question")
-        return self.answer_together(given, (question,) if question else ())[0]
+        if not isinstance(votes, Votes):
+            row: Untyped = votes
+            votes = Votes.of_answers([row]) if self._is_open else Votes.of_labels([row], self._classes)
+        if votes.queries != 1:
+            checks.fail("votes", checks.Found(f"{votes.queries} queries"), "on one question")
+        return self.answer_together(votes, (question,) if question else ())[0]
 
-    def answers(self, questions: Iterable[Votes | ArrayLike]) -> Iterator[Any]:
+    def answers(self, questions: Iterable[Votes | ArrayLike]) -> Iterator[Untyped]:
         """Answer questions lazily: take the next one after the caller takes the previous label. See `answer`."""
         for votes in questions:
             yield self.answer(votes)
 
-    def answer_together(self, votes: Votes, questions: tuple[str, ...] = ()) -> list[Any]:
+    def answer_together(self, votes: Votes, questions: tuple[str, ...] = ()) -> list[Untyped]:
         """Answer the first of these questions that the budget admits, with one debit.
 
         ``questions`` are their ids, or none. Returns their labels in order; errors as `answer`.

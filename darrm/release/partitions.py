@@ -33,15 +33,18 @@ from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.problem import OPEN, is_open
-from darrm.release.debited import (
+from darrm.release.delivery import (
     LEAST_BYTES,
     FileDestination,
+    check_answered,
+    check_by_query,
+    check_ledger,
     check_no_receipt,
+    deliver,
     folder_beside,
     leave_receipt,
-    recover_to,
+    recover,
 )
-from darrm.release.delivery import check_answered, check_by_query, check_ledger, deliver, with_normalization
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 from darrm.util.files import check_space, read_json, sync, write_text
@@ -65,53 +68,37 @@ from darrm.votes.parquet_file import (
 from darrm.votes.vote_arrays import ABSTAIN, Classes, VoteFormat
 from darrm.votes.votes_file import LONGEST_NAME, SUFFIXES, is_text
 
-_MOST_PLAN_BYTES = 2**28
 MOST_KEPT = 2**29  # bytes: the ledger keeps the labels of one file until they are published
 ROWS_AT_ONCE = 2**16  # labels per write
 
 
 @dataclass(frozen=True)
 class VotesFile:
-    """One file of votes, from the survey."""
+    """A file of votes that was checked."""
 
     path: str
     queries: int  # its rows
     sha256: str
-    types: tuple[str, ...]  # the types of its columns
+    types: tuple[str, ...]  # of its columns
+    normalized: str  # the public normalization of open-set answers
 
 
 @dataclass(frozen=True)
 class ReleasedPartitions:
-    """The result of a release."""
-
     output: Path  # the file or the folder of labels
-    rows: int  # the number of labels
-    files: int  # the number of files
+    rows: int
+    files: int
 
 
 class Reading(TypedDict, total=False):
-    """How `release_partitions` reads files of votes.
+    """How `release_partitions` reads files of votes; `Votes.of_answers` describes ``normalize`` and ``missing``."""
 
-    Attributes
-    ----------
-    classes
-        The names of the classes, their number, or "open"; by default those of the mechanism.
-    normalize, missing
-        The normalization of open-set answers as text, and the rule for missing votes, as in `Votes.of_answers`.
-    layout
-        ``"labels"`` (a column per voter), ``"counts"`` (a column per class), or ``"auto"``: by the number of columns.
-    columns
-        The columns with votes; by default all except ``keep``.
-    keep
-        Columns that are published with the labels. No guarantee covers them.
-    """
-
-    classes: Classes
+    classes: Classes  # names, their number or "open"; by default those of the mechanism
     normalize: str | None
     missing: str
-    layout: str
-    columns: Iterable[str] | None
-    keep: Iterable[str]
+    layout: str  # "labels" (a column per voter), "counts" (a column per class) or "auto": by the number of columns
+    columns: Iterable[str] | None  # the columns with votes; by default all except ``keep``
+    keep: Iterable[str]  # columns that are published with the labels; no guarantee covers them
 
 
 def release_partitions(
@@ -131,12 +118,10 @@ def release_partitions(
 
     Parameters
     ----------
-    aggregator
-        A mechanism with a file format (`darrm.aggregator.document_of`).
+    aggregator, ledger
+        A mechanism with a file format (`darrm.aggregator.document_of`), and the ledger that pays.
     source
         A Parquet file, or a folder of them, which is read recursively: one row per query.
-    ledger
-        The ledger that pays.
     output
         A new file if ``source`` is a file, a new folder if it is a folder.
     note
@@ -147,7 +132,8 @@ def release_partitions(
     line
         Shows progress.
     **reading
-        See `Reading`.
+        Any of classes, normalize, missing, layout, columns (default: all columns except ``keep``), and keep: columns
+        that are published with the labels, which no guarantee covers.
 
     Raises
     ------
@@ -177,23 +163,20 @@ class Survey:
 
     @property
     def rows(self) -> int:
-        """The number of rows of all files."""
         return sum(file.queries for file in self.files)
 
     @property
     def label_names(self) -> tuple[object, ...]:
-        """All possible names of a label."""
         classes = self.schema.how.names
         return classes and (*classes, str(ABSTAIN) if isinstance(classes[0], str) else ABSTAIN)
 
     def output_of(self, file: VotesFile) -> Path:
-        """Return the path of the labels of a file."""
         return self.target if self.is_single else self.target / Path(file.path).relative_to(self.root)
 
     def release(
         self, ledger: PrivacyLedger, *, note: str = "", jobs: int | None = 1, line: StatusLine | None = None
     ) -> ReleasedPartitions:
-        """Debit and deliver the labels, or continue; errors as `release_partitions`."""
+        """Debit and deliver the labels, or continue."""
         run = _Run(self, ledger, note, self._last_entry_before(ledger))
         waiting = run.waiting()
         if rest := sum(file.queries for file, entry in waiting if not entry):
@@ -217,22 +200,21 @@ class Survey:
             raise DeliveryError(ledger.path, f"{reason}; the budget is spent in part, {delivered}: {advice}") from error
         return ReleasedPartitions(self.target, self.rows, len(self.files))
 
-    def plan(self, ledger: PrivacyLedger) -> dict[str, Any]:
-        """Return the content of the plan; a release that continues compares it."""
+    def plan(self, ledger: PrivacyLedger) -> dict[str, object]:
         schema = {**asdict(self.schema), "classes": [str(name) for name in self.schema.how.names]}
         del schema["how"]["classes"]
         files = [[file.path, file.queries, file.sha256, file.types] for file in self.files]
         mechanism = document_of(self.aggregator)
         plan = {"format": "darrm-release", "schema": schema, "files": files, "mechanism": mechanism}
-        restored: dict[str, Any] = json.loads(json.dumps({**plan, "ledger": ledger.identity}))
+        restored: dict[str, object] = json.loads(json.dumps({**plan, "ledger": ledger.identity}))
         return restored
 
     def _last_entry_before(self, ledger: PrivacyLedger) -> int:
-        """Return the ledger's last entry before the release, from the plan if the release continues."""
+        """Continue after the entry in the plan, if there is one."""
         path = _plan_path(self.target)
         if not path.is_file():
             return max((entry.number for entry in ledger.entries()), default=0)
-        plan = read_json(path, what="release", most_bytes=_MOST_PLAN_BYTES)
+        plan = read_json(path, what="release", most_bytes=2**28)
         after = plan.pop("after", None) if isinstance(plan, dict) else None
         if not isinstance(after, int) or plan != self.plan(ledger):
             advice = "release the same votes by the same mechanism, ledger and options, and it goes on"
@@ -249,7 +231,7 @@ def survey(
     line: StatusLine | None = None,
     **reading: Unpack[Reading],
 ) -> Survey:
-    """Read and check all votes once; nothing is drawn. Parameters and errors as `release_partitions`."""
+    """Read and check all votes of `release_partitions` once; nothing is drawn."""
     checks.file_name(source=source, output=output)
     root = Path(os.path.realpath(source))
     # the real folder of the output; a link at the name itself is not followed
@@ -257,7 +239,15 @@ def survey(
     document_of(aggregator)
     check_by_query(aggregator)
     is_single = not root.is_dir()
-    _check_names(root, target, is_single=is_single)
+    if is_single and (target.suffix.lower() != SUFFIX or root.suffix.lower() != SUFFIX):
+        checks.fail("the output", str(target), "a file that ends in .parquet", "one file of votes makes one of labels")
+    if target.suffix.lower() in SUFFIXES:
+        checks.fail("the output", str(target), "a folder", "a folder of votes makes a folder of labels")
+    if root == target or root in target.parents:
+        checks.fail("the output", str(target), "outside the folder of the votes")
+    if not _plan_path(target).is_file():
+        check_absent(target)
+        check_no_receipt(target)
     folder = root.parent if is_single else root
     paths = [str(folder / name) for name in partitions_of(root)]
     for path in (*paths, str(target)):
@@ -270,24 +260,11 @@ def survey(
     return found
 
 
-def _check_names(source: Path, target: Path, *, is_single: bool) -> None:
-    if is_single and (target.suffix.lower() != SUFFIX or source.suffix.lower() != SUFFIX):
-        checks.fail("the output", str(target), "a file that ends in .parquet", "one file of votes makes one of labels")
-    if target.suffix.lower() in SUFFIXES:
-        checks.fail("the output", str(target), "a folder", "a folder of votes makes a folder of labels")
-    if source == target or source in target.parents:
-        checks.fail("the output", str(target), "outside the folder of the votes")
-    if not _plan_path(target).is_file():
-        check_absent(target)
-        check_no_receipt(target)
-
-
 def _plan_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.release.json")
 
 
 def _schema_of(path: Path, aggregator: Untyped, reading: dict[str, Any]) -> ParquetSchema:
-    """Return the meaning of the columns; `ValueError` unless they hold votes for this mechanism."""
     columns, keep, number = reading.pop("columns", None), reading.pop("keep", ()), aggregator.classes
     classes = reading.pop("classes", None)
     classes = number if classes is None else classes
@@ -301,7 +278,6 @@ def _schema_of(path: Path, aggregator: Untyped, reading: dict[str, Any]) -> Parq
 
 
 def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
-    """Read a whole file of votes and check it."""
     file, rows = Path(path), 0
     digest = digest_of(file)
     _, types = check_types(file, schema)
@@ -312,11 +288,10 @@ def _inspect(path: str, schema: ParquetSchema) -> VotesFile:
         except ValueError as error:
             raise ValueError(f"{path!r}: {error}") from error
         rows += votes.queries
-    return VotesFile(path, rows, digest, types)
+    return VotesFile(path, rows, digest, types, name_of(schema.how.normalize))
 
 
 def _check_files(found: Survey) -> None:
-    """Raise `ValueError` unless all files have the same types, and the labels of each fit into memory."""
     if not found.rows:
         checks.fail("votes", checks.Found("no rows"), "at least one query", "there is nothing to write")
     kind, longest = label_type(found.label_names), max(map(len, map(str, found.label_names)), default=LONGEST_NAME)
@@ -332,7 +307,7 @@ def _check_files(found: Survey) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """A release of the files of a survey; as an aggregator it draws the labels of one file, batch by batch."""
+    """A release of surveyed files; as an aggregator it draws the labels of one file, batch by batch."""
 
     survey: Survey
     ledger: PrivacyLedger
@@ -340,7 +315,7 @@ class _Run:
     after: int  # the number of the ledger's last entry before the release
 
     def entries(self) -> dict[str, Entry]:
-        """Return the ledger's entries of this release by the paths of their labels."""
+        """Map the paths of labels to the ledger's entries of this release."""
         outputs = {str(self.survey.output_of(file)) for file in self.survey.files}
         entries = self.ledger.entries()
         return {entry.output: entry for entry in entries if entry.number > self.after and entry.output in outputs}
@@ -376,7 +351,6 @@ class _Run:
             sync(folder)
 
     def finish(self) -> None:
-        """Write the receipt of a folder, and remove the plan."""
         target = self.survey.target
         if not self.survey.is_single:
             paths = sorted(self.survey.output_of(file) for file in self.survey.files)
@@ -386,7 +360,6 @@ class _Run:
         sync(target.parent)
 
     def take_back(self) -> None:
-        """Remove the plan and the empty folders of a release without debits."""
         _plan_path(self.survey.target).unlink(missing_ok=True)
         for folder, _, _ in os.walk(self.survey.target, topdown=False):
             with suppress(OSError):
@@ -396,17 +369,15 @@ class _Run:
         """Deliver the labels of a file: new ones, or the undelivered ones of a ledger entry."""
         destination = PartitionDestination(self.survey, file)
         if number:
-            recover_to(destination, self.ledger, number)
+            recover(self.ledger, number, destination)
         elif file.queries:
-            note = with_normalization(self.note, name_of(self.survey.schema.how.normalize))
-            deliver(self, file, self.ledger, destination, note=note)  # type: ignore[arg-type]
+            deliver(self, file, self.ledger, destination, note=self.note)  # type: ignore[arg-type]
         else:
             with destination.prepare():
                 destination.publish(np.empty(0, dtype=np.int64))
         return file
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Return the cost of labels."""
         return self.survey.aggregator.privacy_cost(queries)
 
     def release(self, file: VotesFile) -> Labels:
@@ -433,15 +404,12 @@ def _refuse_change(path: Path) -> None:
 
 
 class PartitionDestination(FileDestination):
-    """A new Parquet file of labels with the kept columns."""
-
     def __init__(self, found: Survey, file: VotesFile) -> None:
         super().__init__(found.output_of(file), has_receipt=found.is_single)  # a folder gets one at the end
         self._source, self._schema, self._names = Path(file.path), found.schema, found.label_names
 
     @contextmanager
     def prepare(self, votes: Untyped = None) -> Iterator[None]:
-        """Check the output, and that its columns can be written."""
         with super().prepare(votes):
             self._before = self._source.stat()
             _, types = rows_and_types(self._source)
@@ -451,7 +419,6 @@ class PartitionDestination(FileDestination):
             yield
 
     def write(self, path: Path, labels: Labels) -> None:
-        """Write the labels and the kept columns durably."""
         rows = 0
         if not self._schema.how.names:  # in an open-set column, null means no answer
             labels = np.array([label or None for label in labels.tolist()], dtype=object)
@@ -474,7 +441,6 @@ def _each(
     line: StatusLine | None,
     what: str,
 ) -> list[VotesFile]:
-    """Call a function for each task, in parallel if there are several jobs; return the results in order."""
     results: Iterable[VotesFile | str] = (function(*task) for task in tasks)
     if jobs != 1:
         joblib = require("joblib")
@@ -496,7 +462,7 @@ def _each(
 
 
 def _or_failure(function: Callable[..., VotesFile], task: tuple[Any, ...]) -> VotesFile | str:
-    """Call a function in another process; return an error as its message, which can always be pickled."""
+    """Return an error as its message, which can always be pickled."""
     try:
         return function(*task)
     except (DarrmError, ValueError, OSError) as error:

@@ -13,7 +13,7 @@ from darrm.errors import LedgerError
 from darrm.ledger.__main__ import main
 from darrm.ledger.chain import SIGNED, SigningKey, new_signing_key
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.release.debited import leave_receipt, receipt_path, recover
+from darrm.release.delivery import leave_receipt, receipt_path, recover
 from tests.ledger.common import BUDGET, QUERY
 from tests.relinked import relink
 

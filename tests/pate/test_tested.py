@@ -29,7 +29,7 @@ from darrm.pate.confident import NoisyCheck
 from darrm.pate.tested import TestedRun
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.release.debited import release_debited
+from darrm.release.delivery import release_debited
 from darrm.release.one_by_one import open_release
 from darrm.release.partitions import survey
 from darrm.votes import Votes

@@ -19,8 +19,8 @@ from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import PrivacyParams
 from darrm.release import __main__ as release
-from darrm.release import debited, release_debited
-from darrm.release.debited import recover
+from darrm.release import delivery, release_debited
+from darrm.release.delivery import recover
 from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import progress
@@ -96,7 +96,7 @@ FAILURES = {
 def test_what_fails_after_the_debit_is_recovered_once(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(debited, "save_labels", failing(FAILURES[name]))
+    monkeypatch.setattr(delivery, "save_labels", failing(FAILURES[name]))
     assert releasing(folder) == 3
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -129,7 +129,7 @@ def test_a_name_that_is_taken_after_the_debit_is_not_overwritten(
         save_labels(path, labels)
         (folder / "labels.npy").write_text("mine")
 
-    monkeypatch.setattr(debited, "save_labels", overtaken)
+    monkeypatch.setattr(delivery, "save_labels", overtaken)
     assert releasing(folder) == 3
     assert "recover 1" in capsys.readouterr().err
     assert (folder / "labels.npy").read_text() == "mine"
@@ -291,7 +291,7 @@ def test_an_output_has_one_name(folder: Path, aggregator: Release, monkeypatch: 
     (folder / "dangling.csv").symlink_to(folder / "real" / "behind.csv")
     release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "dangling.csv")
     assert (folder / "dangling.csv").read_text().count("\n") == 4
-    monkeypatch.setattr(debited, "save_labels", failing(OSError(28, "No space left on device")))
+    monkeypatch.setattr(delivery, "save_labels", failing(OSError(28, "No space left on device")))
     with pytest.raises(DeliveryError):
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "real" / "labels.csv")
     for other in (folder / "alias" / "labels.csv", folder / "alias" / ".." / "real" / "labels.csv"):
@@ -304,10 +304,10 @@ def test_a_recovery_syncs_labels_that_were_published_and_not_synced(
     folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger, output, synced = PrivacyLedger(folder / "l.sqlite"), folder / "labels.csv", list[Path]()
-    monkeypatch.setattr(debited, "sync", failing(OSError(5, "Input/output error")))
+    monkeypatch.setattr(delivery, "sync", failing(OSError(5, "Input/output error")))
     with pytest.raises(DeliveryError):
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=output)
-    monkeypatch.setattr(debited, "sync", synced.append)
+    monkeypatch.setattr(delivery, "sync", synced.append)
     recover(ledger, 1, output)
     assert {output, folder} <= set(synced)
     assert ledger.undelivered() == ()
@@ -370,7 +370,7 @@ def test_python_gets_an_error_that_knows_the_entry(
     folder: Path, aggregator: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = PrivacyLedger(folder / "l.sqlite")
-    monkeypatch.setattr(debited, "save_labels", failing(OSError(28, "No space left on device")))
+    monkeypatch.setattr(delivery, "save_labels", failing(OSError(28, "No space left on device")))
     with pytest.raises(DeliveryError) as caught:
         release_debited(aggregator, Votes.of_labels(VOTES), ledger=ledger, output=folder / "labels.csv")
     monkeypatch.undo()

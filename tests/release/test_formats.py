@@ -149,7 +149,7 @@ def test_labels_with_ids_are_recovered_in_the_order_of_their_queries(
         raise OSError("no space left")
 
     with monkeypatch.context() as broken:
-        broken.setattr("darrm.release.debited.save_labels", full)
+        broken.setattr("darrm.release.delivery.save_labels", full)
         assert releasing(folder, "ids.csv", "--id", "query", output="labels.csv") == 3
     words = ["recover", "1", "--ledger", str(folder / "l.sqlite"), "--output", str(folder / "labels.csv")]
     assert run(lambda: release.main(words)) == 0

@@ -25,7 +25,7 @@ from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import PrivacyParams
 from darrm.release import __main__ as release
-from darrm.release import debited, partitions, pipe
+from darrm.release import delivery, partitions, pipe
 from darrm.votes.labels_file import labels_digest, load_labels, save_labels
 from tests.exhaustive import EXHAUSTIVE
 from tests.killed import apart, ended
@@ -112,7 +112,7 @@ def fill(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         save_labels(path, labels)
 
-    debited.save_labels = full  # type: ignore[assignment, attr-defined]
+    delivery.save_labels = full  # type: ignore[assignment, attr-defined]
 
 
 def child(

@@ -14,7 +14,7 @@ from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.pate import GNMax
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters
-from darrm.release.debited import recover
+from darrm.release.delivery import recover
 from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.votes import Votes

@@ -21,8 +21,8 @@ from darrm.pate import __main__ as pate
 from darrm.privacy import PrivacyParams
 from darrm.problem import OPEN, Problem, Voters
 from darrm.release import __main__ as command
-from darrm.release import debited, open_release, partitions, release_debited
-from darrm.release.debited import recover
+from darrm.release import delivery, open_release, partitions, release_debited
+from darrm.release.delivery import recover
 from darrm.release.partitions import release_partitions
 from darrm.table.table import certify
 from darrm.verify import __main__ as verify
@@ -119,7 +119,7 @@ def test_labels_in_memory_in_a_file_and_in_the_ledger_are_the_same(folder: Path)
 def test_what_was_paid_for_and_not_delivered_is_recovered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = PrivacyLedger(folder / "l.sqlite")
     with monkeypatch.context() as broken:
-        broken.setattr(debited, "save_labels", lambda *_: os.fsync(-1))
+        broken.setattr(delivery, "save_labels", lambda *_: os.fsync(-1))
         with pytest.raises(DeliveryError):
             release_debited(MostSaid(), Votes.of_answers(ROWS), ledger=ledger, output=folder / "l.csv")
     (entry,) = ledger.undelivered()

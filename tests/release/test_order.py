@@ -12,8 +12,7 @@ import pytest
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import PrivacyParams
 from darrm.release import AnswerStream, DaRRM
-from darrm.release.debited import FileDestination
-from darrm.release.delivery import Destination, StreamDestination, deliver
+from darrm.release.delivery import Destination, FileDestination, StreamDestination, deliver
 from darrm.votes import Votes
 from tests.release.tables import table_of
 

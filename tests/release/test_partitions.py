@@ -24,8 +24,8 @@ from darrm.majority.noise_function import NoiseFunction
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from darrm.release import __main__ as command
-from darrm.release import debited, partitions
-from darrm.release.debited import release_debited
+from darrm.release import delivery, partitions
+from darrm.release.delivery import release_debited
 from darrm.release.partitions import ReleasedPartitions, release_partitions
 from darrm.table.release import Release
 from darrm.table.table import certify
@@ -392,7 +392,7 @@ def fails(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(partitions, "label_file"), (partitions, "check_space"), (debited, "check_links"), (partitions, "sync")],
+    [(partitions, "label_file"), (partitions, "check_space"), (delivery, "check_ids"), (partitions, "sync")],
 )
 def test_what_can_fail_without_votes_fails_before_anything_is_paid(
     owner: Any, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch

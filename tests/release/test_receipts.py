@@ -15,9 +15,9 @@ from darrm.account.__main__ import main as account
 from darrm.commands.command_line import run
 from darrm.errors import DeliveryError
 from darrm.majority import baselines
-from darrm.release import debited, release_partitions
+from darrm.release import delivery, release_partitions
 from darrm.release.__main__ import main
-from darrm.release.debited import recover
+from darrm.release.delivery import recover
 from darrm.votes import labels_file
 
 PROBLEM = Problem.from_allowance(Voters(3, PrivacyParams(0.1)), 3)
@@ -80,7 +80,7 @@ def test_a_receipt_of_other_labels_is_never_lost(
         Path("labels.csv.receipt.json").write_bytes(before)
 
     with monkeypatch.context() as patch:
-        patch.setattr(debited, "save_labels", meanwhile)
+        patch.setattr(delivery, "save_labels", meanwhile)
         with pytest.raises(DeliveryError, match="the receipt of other labels"):
             release_debited(aggregator, VOTES, ledger=ledger, output="labels.csv")
     with pytest.raises(ValueError, match="the receipt of other labels"):
@@ -159,10 +159,10 @@ def test_a_folder_that_somebody_holds_stays(tmp_path: Path) -> None:
     (tmp_path / ".labels-other.npy-abc").mkdir()
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    debited.remove_left(tmp_path / "labels.npy")
+    delivery.remove_left(tmp_path / "labels.npy")
     assert len(left(tmp_path)) == 2
     os.close(handle)
-    debited.remove_left(tmp_path / "labels.npy")
+    delivery.remove_left(tmp_path / "labels.npy")
     assert left(tmp_path) == [".labels-other.npy-abc"]
 
 
@@ -176,7 +176,7 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
         folders = left(tmp_path)
         if how == fcntl.LOCK_EX and folders and len(made) < 2:
             made.append(*folders)
-            debited.remove_left(tmp_path / "labels.npy")
+            delivery.remove_left(tmp_path / "labels.npy")
         lock(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", overtaken)
