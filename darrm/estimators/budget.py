@@ -3,13 +3,13 @@
 An estimator holds a handle of its ledger, never the content, so that no copy can spend a budget twice:
 
 * a ledger in a **file** is identified by its path. Copies, other processes and loaded estimators all debit the file. A
-  handle knows the ledger's identity and the number of its answers, and refuses other ledgers and older copies;
-* a ledger in **memory** belongs to its process. `copy.deepcopy` and `pickle` in this process share it; in another
-  process, or after a restart, nothing is released.
+  handle knows the ledger's identity and number of answers, and refuses other ledgers and older copies;
+* a ledger in **memory** belongs to its process: `copy.deepcopy` and `pickle` in it share the ledger; elsewhere, or
+  after a restart, nothing is released.
 
-**No debited label is lost** (`darrm.release.delivery`): the ledger keeps labels from the debit on, in a stream of the
-estimator. The next `predict` of the thread confirms the labels of the last one; labels of a `PATEClassifier` wait until
-its student is saved, or `Ensemble.acknowledge`.
+**No debited label is lost** (`darrm.release.delivery`): the ledger keeps labels in a stream of the estimator. The next
+`predict` of the thread confirms the last labels; those of a `PATEClassifier` wait until its student is saved, or
+`Ensemble.acknowledge`.
 """
 
 import math
@@ -24,7 +24,7 @@ from decimal import ROUND_CEILING
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -37,7 +37,7 @@ from darrm.ledger.sqlite import MEMORY
 from darrm.ledger.store import is_url
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
-from darrm.pate.confident import CheckedGNMax, ConfidentGNMax, ScoredGNMax
+from darrm.pate.confident import ConfidentGNMax, ScoredGNMax
 from darrm.pate.tested import TestedRun
 from darrm.plan.accuracy import Measure
 from darrm.plan.budget import account_of, needs_no_noise
@@ -54,11 +54,6 @@ from darrm.util.extras import Untyped
 from darrm.votes import ABSTAIN, Labels, Votes
 
 BEST, CONFIDENT = "best", "confident"
-THRESHOLD = 0.8  # of the voters, as [P, Section 5] takes 200 of 250
-CHECKS_SHARE = 1.0 / 3.0  # of the divergence, so the ratio of the noises is fixed
-CHECK_COST, ANSWER_COST = 1.0 / math.pi, 0.65  # approximate costs, in units of λ/σ²
-LEAST_SIGMA = 0.5  # votes, for discrete noise
-PLANS_KEPT = 64  # a grid search repeats the same workload, and a plan takes seconds
 # the ledgers in memory of this process by random names: a copy finds the same ledger, or none
 _IN_MEMORY: "WeakValueDictionary[str, PrivacyLedger]" = WeakValueDictionary()
 
@@ -76,10 +71,7 @@ class ResumeWarning(UserWarning):
 
 
 def plan_release(workload: Workload, aggregator: Untyped, words: tuple[str, ...] = (BEST,)) -> CalibratedMechanism:
-    """Plan the release of a workload: the best one, or an `Aggregator` whose cost is within the budget.
-
-    `ValueError` if it is neither an aggregator nor one of the ``words``; `PlanError` if nothing fits.
-    """
+    """Plan the best release of a workload, or check the cost of an `Aggregator`; `PlanError` if nothing fits."""
     if isinstance(aggregator, str) and aggregator == BEST:
         return _best(workload)
     if isinstance(aggregator, str | type) or not isinstance(aggregator, Aggregator):
@@ -103,7 +95,7 @@ def plan_release(workload: Workload, aggregator: Untyped, words: tuple[str, ...]
     )
 
 
-@lru_cache(maxsize=PLANS_KEPT)
+@lru_cache(maxsize=64)  # a grid search repeats the same workload, and a plan takes seconds
 def _best(workload: Workload) -> CalibratedMechanism:
     if needs_no_noise(workload):
         # the votes need no noise: a table of γ = 1 would be debited for every query
@@ -111,19 +103,9 @@ def _best(workload: Workload) -> CalibratedMechanism:
     return plan(workload, mechanisms=RELEASED).best
 
 
-def check_answers_all(aggregator: Untyped) -> None:
-    """Raise `ValueError` for an aggregator that abstains: a vote would spend budget without an answer."""
-    tested = isinstance(aggregator, TestedRun) and (aggregator.otherwise is None or aggregator.check is not None)
-    if tested or isinstance(aggregator, CheckedGNMax | LimitedConfident):
-        checks.fail("aggregator", repr(aggregator), "one that answers every query", "a PATEClassifier declines")
-
-
-@lru_cache(maxsize=PLANS_KEPT)
+@lru_cache(maxsize=64)
 def plan_tested_run(workload: Workload, aggregator: str, votes_look_like: str | None) -> TestedRun:
-    """Plan a propose-test-release run for a public belief about the votes.
-
-    `ValueError` if the belief is missing, or the aggregator is no word; `PlanError` if no noise passes the test.
-    """
+    """Plan propose-test-release for a public belief about the votes; `PlanError` if no noise passes the test."""
     if votes_look_like is None:
         advice = "a public belief, such as 'dirichlet:0.01' for teachers that mostly agree, or 'votes:FILE'"
         checks.fail("votes_look_like", None, "said where accounting='tested'", advice)
@@ -134,7 +116,7 @@ def plan_tested_run(workload: Workload, aggregator: str, votes_look_like: str | 
 
 
 def cost_of_models(voters: Voters) -> PrivacyCost:
-    """Describe the cost of private models whose answers need no noise, debited once, after their training.
+    """Return the cost of private models whose answers need no noise, debited once, after their training.
 
     All K models together are one mechanism: a person's data influence one of them, which is (ε, Δ)-private.
     """
@@ -161,12 +143,11 @@ class LimitedConfident:
 
     @property
     def guarantee(self) -> RenyiCurve:
-        """The guarantee of the whole run, for any votes."""
         curve = self.aggregator.check.guarantee.repeated(self.queries)
         return curve + self.aggregator.answer.guarantee.repeated(self.answers)
 
     def privacy_cost(self, queries: int = 0) -> PrivacyCost:
-        """Describe the cost of the whole run, one cost for all queries or fewer."""
+        """Return one cost for the whole run, for all queries or fewer."""
         if queries > self.queries:
             checks.fail("queries", queries, f"at most {self.queries}, for which the noise was calibrated")
         what = f"{self.aggregator!r}: {self.queries} checks, {self.answers} answers"
@@ -184,9 +165,7 @@ class LimitedConfident:
 
 
 def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
-    """Calibrate the least noise with which Q checks and ``answers`` answers stay within the total of a workload.
-
-    Threshold and ratio of the noises depend on no votes. `PlanError` if the total has no δ: no Gaussian noise fits.
+    """Calibrate the least noise of Q checks and ``answers`` answers; `PlanError` if the total has no δ.
 
     Examples
     --------
@@ -198,14 +177,15 @@ def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
     """
     if workload.total.delta == 0.0:
         raise PlanError("Gaussian noise needs delta > 0: pass delta, or aggregator='best'")
-    by_check, by_answer = CHECK_COST * workload.queries, ANSWER_COST * answers
-    ratio = math.sqrt(by_check * (1.0 - CHECKS_SHARE) / (by_answer * CHECKS_SHARE))
+    # checks take a third of the divergence; a check costs about 1/π, an answer 0.65, in units of λ/σ²
+    ratio = math.sqrt(2.0 * workload.queries / math.pi / (0.65 * answers))
 
     def of_rate(rate: float) -> LimitedConfident:
-        sigma = float(rounded(max(LEAST_SIGMA, LEAST_SIGMA / ratio, 1.0 / rate), ROUND_CEILING))
+        least = 0.5  # votes, for discrete noise
+        sigma = float(rounded(max(least, least / ratio, 1.0 / rate), ROUND_CEILING))
         check = float(rounded(ratio * sigma, ROUND_CEILING))
-        aggregator = ConfidentGNMax(THRESHOLD * workload.voters.K, check, sigma)
-        return LimitedConfident(aggregator, workload.queries, answers)
+        threshold = 0.8 * workload.voters.K  # as [P, Section 5] takes 200 of 250
+        return LimitedConfident(ConfidentGNMax(threshold, check, sigma), workload.queries, answers)
 
     run = Workload(workload.voters, 1, workload.total)  # the run is one cost
     start = workload.total.epsilon / (2.0 * math.sqrt(answers))
@@ -214,18 +194,16 @@ def calibrate_confident(workload: Workload, answers: int) -> LimitedConfident:
 
 @dataclass(frozen=True)
 class Converted:
-    """An aggregator whose answers, class indices, are converted to the labels of the ledger: post-processing."""
+    """An aggregator whose class indices are converted to the labels of the ledger: post-processing."""
 
     aggregator: Aggregator
     convert: Callable[[NDArray[np.int64]], Labels]
 
     @property
     def guarantee(self) -> Untyped:
-        """The guarantee of the aggregator."""
         return self.aggregator.guarantee
 
     def privacy_cost(self, queries: int = 1) -> PrivacyCost:
-        """Describe the cost of answers."""
         return self.aggregator.privacy_cost(queries)
 
     def release(self, votes: Votes, *, rng: np.random.Generator | None = None) -> Labels:
@@ -249,7 +227,6 @@ class LedgerHandle:
 
     @classmethod
     def of(cls, ledger: PrivacyLedger, owner: str = "") -> "LedgerHandle":
-        """Return the handle of an open ledger."""
         path = ledger.path
         if path == MEMORY:
             path += secrets.token_hex(16)
@@ -258,17 +235,16 @@ class LedgerHandle:
         handle._ledger = ledger
         return handle
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, str | int]:
         if self._ledger is not None:
             self.count_answers()
         return {"path": self.path, "identity": self.identity, "owner": self.owner, "seen": self.seen}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, str | int]) -> None:
         self.__init__(**state)  # type: ignore[misc]  # a copy opens the ledger on use
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the ledger is in the memory of the process that made it."""
         return self.path.startswith(MEMORY)
 
     @property
@@ -293,12 +269,10 @@ class LedgerHandle:
         return self._ledger
 
     def count_answers(self) -> int:
-        """Return the number of answers of the ledger."""
         self.seen = self.ledger.accountant().queries
         return self.seen
 
     def warn_of_refit(self, before: "LedgerHandle | None") -> None:
-        """Warn if this budget is added to the spent one of another ledger."""
         if before is None or self.path == before.path or self.identity == before.identity != "":
             return
         with suppress(LedgerError):
@@ -319,7 +293,6 @@ class LedgerHandle:
         return self._streams[here]
 
     def release(self, aggregator: Aggregator, votes: Votes, note: str, stream: StreamDestination) -> Labels:
-        """Release labels, debited and kept by this ledger; errors as `release_debited` and `check_owner`."""
         self.check_owner()
         labels = deliver(aggregator, votes, self.ledger, stream, note=self.owner or note)
         self.seen += int(labels.size)
@@ -347,9 +320,8 @@ def open_ledger(
 ) -> LedgerHandle:
     """Open the ledger of an estimator, or create it; None is a ledger in memory.
 
-    ``cost`` is that of an answer. ``exclusive`` is for private models, because answers of different ensembles do not
-    add up: the ledger must be empty. `ValueError` if it is not, has another budget, or accounts for another kind of
-    query; `LedgerError` if it cannot be opened.
+    ``exclusive`` is for private models, whose ledger must be empty. `ValueError` if it is not, has another budget, or
+    accounts for another kind of query than ``cost``, an answer's; `LedgerError` if it cannot be opened.
     """
     owner = f"ensemble {secrets.token_hex(16)}" if exclusive else ""
     if path is None:

@@ -2,7 +2,6 @@
 """Model cards: the guarantee of an estimator, its neighbors and its assumptions, from public facts only."""
 
 import json
-from collections.abc import Iterable
 
 from darrm.account.accountant import Spent, estimated
 from darrm.privacy import PrivacyParams, at_most, pair_at_most
@@ -20,11 +19,11 @@ _CARD = """\
 - **{guarantee}-differential privacy** of {released}, all together.
 - To every person in the private data; {person}.
 - Two data sets are neighbors if {neighbors}.
-{spent}
+- {spent}
 
 ## Assumptions
 
-{assumptions}
+- {assumptions}
 - The list of classes is public ({classes}); it was {source}
 - Nothing else learned from the private data: no scaler, no categories, no choice of columns or settings.
 - The private data were fitted once, or every fit counts: budgets of several fits add up.
@@ -49,15 +48,15 @@ _LIMIT = "; of these only those that the guarantee of the models covers"
 
 
 def describe_vote(vote: Untyped) -> str:
-    """Write the card of an ensemble that answers."""
     workload, voters = vote.plan_.workload, vote.plan_.workload.voters
-    is_free, models = vote.plan_.aggregator is None, not voters.are_non_private
-    who = "private models" if models else "non-private teachers"
-    cost = f"Planned for {workload.queries:,} answers, each paid for in a ledger before it leaves."
-    if is_free:
-        cost = "Nothing is paid for an answer: the models' own noise covers any number of them."
-    promise = "The teachers and their votes are not published."
-    if models:
+    is_free, who, promise = (
+        vote.plan_.aggregator is None,
+        "private models",
+        "The teachers and their votes are not published.",
+    )
+    if voters.are_non_private:
+        who = "non-private teachers"
+    else:
         promise = (
             f"Each of the {voters.K} models was trained by a procedure that is {voters.each}-differentially private, "
             "as stated by its maker; this is not checked here."
@@ -67,44 +66,42 @@ def describe_vote(vote: Untyped) -> str:
         trained = "trained elsewhere"
         reach = f"The data of one person influence at most {voters.reached} of the {voters.K} models"
         assumptions.append(f"{reach}; this is not checked here.")
+    cost = f"Planned for {workload.queries:,} answers, each paid for in a ledger before it leaves."
+    if is_free:
+        cost = "Nothing is paid for an answer: the models' own noise covers any number of them."
     return _fill(
         vote,
-        about=[f"A plurality vote of {voters.K} {who}, {trained}. {cost}", f"Released by: {vote.plan_.name}."],
-        budget=None if is_free else workload.total,
-        released="the models themselves and all of their answers" if is_free else "all answers of `predict`",
-        spent=vote.privacy_spent_,
-        digest=str(vote.ledger_.digest()),
-        assumptions=assumptions,
+        f"A plurality vote of {voters.K} {who}, {trained}. {cost}\nReleased by: {vote.plan_.name}.",
+        None if is_free else workload.total,
+        "the models themselves and all of their answers" if is_free else "all answers of `predict`",
+        vote.privacy_spent_,
+        str(vote.ledger_.digest()),
+        assumptions,
     )
 
 
 def describe_student(pate: Untyped) -> str:
-    """Write the card of a student."""
     report, held = pate.report_, getattr(pate, "_held", 0)
+    assumptions = ["The public inputs hold no private data, and were not chosen by looking at any."]
+    if held:
+        assumptions.append(f"The inputs of {held} rows that were held out are such public inputs: not covered.")
     return _fill(
         pate,
-        about=[
-            f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.",
-            f"They were given by a vote of {report.teachers} teachers, one for each shard.",
-            "The student may be published, and asked as often as one likes.",
-            f"Labels released by: {report.mechanism}.",
-        ],
-        budget=report.budget,
-        released="the student, its parameters, its answers, and the labels that it learned from",
-        spent=report.spent,
-        digest=report.ledger_digest,
-        assumptions=[
-            "The public inputs hold no private data, and were not chosen by looking at any.",
-            *([f"The inputs of {held} rows that were held out are such public inputs: not covered."] if held else []),
-            "The teachers and their votes are deleted or not published.",
-        ],
+        f"A student that learned from {report.answered:,} private labels of {report.inputs:,} public inputs.\n"
+        f"They were given by a vote of {report.teachers} teachers, one for each shard.\n"
+        "The student may be published, and asked as often as one likes.\n"
+        f"Labels released by: {report.mechanism}.",
+        report.budget,
+        "the student, its parameters, its answers, and the labels that it learned from",
+        report.spent,
+        report.ledger_digest,
+        [*assumptions, "The teachers and their votes are deleted or not published."],
     )
 
 
 def _fill(
     model: Untyped,
-    *,
-    about: list[str],
+    about: str,
     budget: PrivacyParams | None,
     released: str,
     spent: Spent,
@@ -121,19 +118,19 @@ def _fill(
         "ledger_digest": digest or None if budget is not None else None,
     }
     given = budget or spent
-    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/teachers.py)
+    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/ensemble.py)
     joins = grouped or model._unseeded
     return _CARD.format(
         kind=type(model).__name__,
-        about="\n".join(about),
+        about=about,
         guarantee=pair_at_most(given.epsilon, given.delta),
         released=released,
         person="one person is one group, with all rows of it" if grouped else "one row is one person",
         neighbors=_NEIGHBORS + (_JOINS if joins else "") + ("" if model.seeded else _LIMIT),
-        spent=_listed(
+        spent="\n- ".join(
             [spent_line(spent), *([f"Paid by the ledger whose digest was then `{digest}`."] if digest else [])]
         ),
-        assumptions=_listed(assumptions),
+        assumptions="\n- ".join(assumptions),
         classes=", ".join(names[:20]) + (" …" if len(names) > 20 else ""),
         source="given." if model._named else "read from the labels, and is not covered by the guarantee.",
         rows="" if grouped else "- Every row belongs to another person.\n",
@@ -141,12 +138,7 @@ def _fill(
     )
 
 
-def _listed(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
-
-
 def spent_line(spent: Spent) -> str:
-    """Write the spent budget and its bound, and whether it is a guarantee."""
     by = f"{spent.bound}: {spent.explanation}" if spent.bound else "nothing was released yet"
     certainty = "It does not depend on the data"
     if spent.failure_probability is not None:

@@ -23,10 +23,10 @@ from darrm.util.extras import Untyped
 class PrivateSGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """A network that is trained by DP-SGD with the least noise for a target.
 
-    One ``fit`` is (epsilon, delta)-private, as in `darrm.training`: neighbors differ in the content of one row, which
-    is blank in one of them. The number of rows is public, and a person has one row. ``build`` makes the network, as for
-    `darrm.training.train_teachers`: (batch, d) → (batch, C). ``classes`` are all C classes, public, or their number.
-    The settings of `darrm.training.PrivateSGD` are fixed without looking at private data.
+    One ``fit`` is (epsilon, delta)-private: neighbors differ in the content of one row, blank in one of them. The
+    number of rows is public, and a person has one row. ``build`` makes the network: (batch, d) → (batch, C).
+    ``classes`` are all C classes, public, or their number. The settings of `darrm.training.PrivateSGD` are fixed
+    without private data.
 
     Examples
     --------

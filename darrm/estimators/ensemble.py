@@ -1,28 +1,60 @@
-"""The base of the estimators: inputs (tables, or texts for teachers that begin with a vectorizer), classes, teachers.
+"""The base of the estimators: inputs, classes, and one teacher per shard, drawn by a hash of the person alone.
 
-Texts are assigned to shards like other rows. The vectorizer is a part of the teacher and learns from its shard only.
+The guarantee of an ensemble needs ``overlap=1``: *one person's data influence one teacher*. Shards that are balanced by
+label violate it: one changed label moves many people. So a keyed hash of the person alone draws the teacher:
+
+    teacher(p) = H(key, p) mod K,        key from ``random_state``, K = ``n_teachers``.
+
+**Theorem.** Let D and D' differ in one person p: p's rows are replaced, or (with ``groups``) p is in one of them only.
+For every key all shards except that of teacher(p) hold the same rows in the same order. *Proof.* A row's teacher is a
+function of the key and the row's person. The rows of all others are the same in D and D', in the same order. ∎
+
+The seed of a teacher depends on the key and the teacher's number only, so all other teachers are equal to the bit, and
+at most one of K votes changes. `tests/estimators/test_shards.py` guards both.
+
+Without ``groups`` every row is a person, identified by its position, and neighbors differ in the content of one row.
+Removing a row shifts all later positions. A secret key (``random_state=None``) covers this too: hashes of different
+positions are independent uniform draws, so all other rows have independent uniform draws with or without p; couple
+them, and only p's shard differs. With a *published* key, use ``groups`` if people may be added or removed.
+
+Forked workers (joblib's ``multiprocessing``) share the state of their parent's random generators: private models would
+draw the same noise, and their difference would have none. So each worker seeds these generators for each model: from
+the operating system for a private model, by its seed for a teacher.
+
+Texts are assigned to shards like other rows; the vectorizer is a part of the teacher and learns from its shard only.
 """
 
+import hashlib
 import math
+import os
+import random
 import secrets
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags
+from sklearn.utils import _safe_indexing, assert_all_finite, check_random_state, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples, check_consistent_length, check_is_fitted, validate_data
 
-from darrm.estimators.teachers import KEY_BYTES, assign, check_classifier, count_votes, draw_seeds, fit_teachers
 from darrm.util import checks
 from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine, status_line
 from darrm.votes.vote_arrays import class_names
 
+KEY_BYTES = 16
+SEEDS = 2**31  # the range of scikit-learn's random_state
+# one message for every teacher: the number of the teacher, and its vote, are private
+UNANSWERED = (
+    "a teacher cannot answer these inputs by one of the classes. The cause depends on private data: do not show it to "
+    "clients, and use an estimator that answers all inputs (with encoders that ignore unknown values)"
+)
 _ONE_TYPE = "all numbers, or all text"
 _MIXED = checks.Found("labels of several types, or None")
 
@@ -40,17 +72,14 @@ def _in_one_line() -> Iterator[None]:
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """Inputs, classes, shards and teachers of an estimator whose teachers are clones of one parameter.
-
-    Estimators are dataclasses for their ``__init__``; scikit-learn's rules for equality and printing stay.
-    """
+    """Inputs, classes, shards and teachers; a dataclass for ``__init__``, with scikit-learn's equality and printing."""
 
     teacher_parameter = "estimator"
     count_parameter = "n_teachers"
     seeded = True  # whether random_state governs the teachers' training
-    classes: Any
+    classes: Untyped
     n_jobs: int | None
-    random_state: Any
+    random_state: Untyped
     verbose: int
 
     def __sklearn_tags__(self) -> Untyped:
@@ -74,7 +103,6 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return getattr(self, self.teacher_parameter)
 
     def _teacher_count(self, rows: float = math.inf) -> int:
-        """Return the number of teachers; `ValueError` if it is no positive integer, or above the number of rows."""
         count = getattr(self, self.count_parameter)
         checks.integer_at_least(1, **{self.count_parameter: count}, advice="how many shards the rows are dealt to")
         if count > rows:
@@ -140,11 +168,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     def _teach(
         self, X: Untyped, y: NDArray[Untyped], persons: list[Untyped], teachers: int, held: Untyped = False
     ) -> list[Untyped]:
-        """Train the teachers on all rows but those that are ``held`` out."""
         key = self._key()
         teacher_of = np.where(held, -1, assign(persons, teachers, key))
         shards = [np.flatnonzero(teacher_of == number) for number in range(teachers)]
-        seeds = draw_seeds(teachers, key) if self.seeded else None
+        seeds = [_digest(key, "teacher", n) % SEEDS for n in range(teachers)] if self.seeded else None  # no data in it
         return fit_teachers(self._teacher, X, y, shards, self.classes_, seeds=seeds, n_jobs=self.n_jobs)
 
     def _remember(self, groups: Untyped) -> None:
@@ -152,8 +179,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         self._unseeded = self.random_state is None
 
     def _counts(self, teachers: list[Untyped], X: Untyped) -> NDArray[np.int64]:
-        """Count the teachers' votes on checked inputs: private."""
-        return count_votes(teachers, X, self.classes_, n_jobs=self.n_jobs)
+        """Count all teachers' votes on Q checked inputs: (Q, C), **private data**."""
+        total = np.zeros((_num_samples(X), len(self.classes_)), dtype=np.int64)
+        rows = np.arange(len(total))
+        for codes in Parallel(n_jobs=self.n_jobs)(delayed(_codes)(teacher, X, self.classes_) for teacher in teachers):
+            total[rows, codes] += 1
+        return total
 
     def acknowledge(self) -> None:
         """Confirm the labels of a vote's last `predict`, or of a student's `fit`: the ledger deletes them."""
@@ -164,7 +195,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
 
 def check_one_type(name: str, labels: Untyped) -> None:
-    """Raise `ValueError` for a list of numbers and text, because numpy converts it to text."""
+    """Refuse lists of numbers and text, which numpy converts to text."""
     is_free = isinstance(labels, list | tuple) or getattr(getattr(labels, "dtype", None), "kind", "") == "O"
     if is_free and len({isinstance(label, str) for label in labels}) > 1:
         checks.fail(name, _MIXED, _ONE_TYPE)
@@ -178,7 +209,6 @@ def public_classes(classes: Untyped) -> NDArray[Untyped]:
 
 
 def codes_of(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.int64]:
-    """Return the index of each label's class; `ValueError` for an unknown label."""
     number_of = {name: number for number, name in enumerate(classes.tolist())}
     listed = labels.tolist()
     missing = next((label for label in listed if label not in number_of), None)
@@ -192,7 +222,6 @@ def codes_of(labels: NDArray[Untyped], classes: NDArray[Untyped]) -> NDArray[np.
 
 
 def _sorted(name: str, labels: NDArray[Untyped]) -> NDArray[Untyped]:
-    """Return each label once, in order; `ValueError` for labels of several types."""
     try:
         return np.unique(labels)
     except TypeError:
@@ -228,12 +257,7 @@ def reader_of(estimator: Untyped) -> Untyped:
     return estimator if tags.string and not tags.two_d_array else None
 
 
-def texts_of(X: Untyped, reader: Untyped) -> NDArray[Any]:
-    """Return a list, a column or a one-dimensional array of texts as an array: (n,) objects.
-
-    >>> texts_of(["a text", "another"], "reader").tolist()
-    ['a text', 'another']
-    """
+def texts_of(X: Untyped, reader: Untyped) -> NDArray[np.object_]:
     found, advice = "", f"the teacher begins with {type(reader).__name__}"
     try:
         texts = np.asarray(X, dtype=object)
@@ -256,14 +280,13 @@ def texts_of(X: Untyped, reader: Untyped) -> NDArray[Any]:
 def make_private_pipeline(*steps: Untyped) -> Untyped:
     """Move steps that learn from data, such as a scaler, into the teachers; the last step is an estimator of these.
 
-    In ``make_pipeline(StandardScaler(), PrivateVotingClassifier(tree))`` the scaler is fitted to all rows, so one
-    person influences all teachers, and the guarantee is void; the classifier cannot detect it. Here every teacher has a
-    scaler that is fitted to its shard. A student that was passed to a `PATEClassifier` gets the steps too, fitted to
-    public inputs.
+    In ``make_pipeline(StandardScaler(), PrivateVotingClassifier(tree))`` the scaler is fitted to all rows: one person
+    influences all teachers, and the guarantee is void, undetected. Here every teacher's steps are fitted to its shard;
+    the student of a `PATEClassifier` gets the steps too, fitted to public inputs.
 
-    Returns a clone of the last step, whose teachers are pipelines. Raises `ValueError` if the last step is neither a
-    `PrivateVotingClassifier` nor a `PATEClassifier`, or has a student of images. Private models are refused, because
-    their noise does not cover a non-private step: pass a pipeline that is private as a whole, and ``epsilon_each``.
+    Returns a clone of the last step, whose teachers are pipelines. `ValueError` unless it is a
+    `PrivateVotingClassifier` or a `PATEClassifier`, and for a student of images. (Noise of private models does not
+    cover a non-private step: pass a pipeline that is private as a whole, and ``epsilon_each``.)
 
     Examples
     --------
@@ -287,3 +310,128 @@ def make_private_pipeline(*steps: Untyped) -> Untyped:
         if getattr(made, name, None) is not None:
             made.set_params(**{name: make_pipeline(*map(clone, first), getattr(made, name))})
     return made
+
+
+def assign(persons: list[Untyped], teachers: int, key: bytes) -> NDArray[np.int64]:
+    """Draw the teacher of each row from the key and the row's person alone: (n,) numbers in 0 … K − 1.
+
+    >>> rows = assign(["ann", "bob", "ann"], 100, b"key")
+    >>> bool(rows[0] == rows[2]), bool(rows[0] == assign(["ann"], 100, b"key")[0])
+    (True, True)
+    """
+    drawn = {person: _digest(key, "person", person) % teachers for person in dict.fromkeys(persons)}
+    return np.array([drawn[person] for person in persons], dtype=np.int64)
+
+
+def hold_out(persons: list[Untyped], share: float, key: bytes) -> NDArray[np.bool_]:
+    """Draw the rows to hold out, each person with probability ``share``, from the key and the person alone.
+
+    >>> hold_out(["ann", "ed", "ann"], 0.5, b"key").tolist()
+    [False, True, False]
+    """
+    return np.array([_digest(key, "public", person) < share * 2**64 for person in persons])
+
+
+def _digest(key: bytes, what: str, name: object) -> int:
+    """Return 64 bits of a keyed digest; ``repr`` tells 1 from "1"."""
+    return int.from_bytes(hashlib.blake2b(f"{what} {name!r}".encode(), key=key, digest_size=8).digest())
+
+
+def check_classifier(name: str, estimator: Untyped) -> None:
+    """Raise `ValueError` unless it is a classifier with valid parameters, before training and debits."""
+    if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
+        advice = "pass an object, such as DecisionTreeClassifier()"
+        if isinstance(estimator, list | tuple):
+            advice = "fitted models go to PrivateVotingClassifier.from_fitted(models, overlap=1)"
+        checks.fail(name, checks.Found(repr(estimator)[:200]), "a classifier with fit and predict", advice)
+    kind = get_tags(estimator).estimator_type
+    if kind not in {None, "classifier"}:
+        found = checks.Found(f"a {kind}, {repr(estimator)[:200]}")
+        checks.fail(name, found, "a classifier", "only a vote on classes has a plurality")
+    parts = estimator.get_params().values() if hasattr(estimator, "get_params") else ()
+    for part in (estimator, *parts):
+        if isinstance(part, BaseEstimator) and hasattr(part, "_parameter_constraints"):
+            try:
+                part._validate_params()  # noqa: SLF001 (as its `fit` does)
+            except ValueError as error:
+                raise ValueError(f"{name} cannot be trained: {checks.one_line(error)}") from error
+
+
+def fit_teachers(
+    estimator: Untyped,
+    X: Untyped,
+    y: NDArray[Untyped],
+    shards: Sequence[NDArray[np.int64]],
+    classes: NDArray[Untyped],
+    *,
+    seeds: Sequence[int] | None,
+    n_jobs: int | None,
+) -> list[Untyped]:
+    """Train K clones of an estimator, each on the rows of its shard; a worker gets no other rows.
+
+    A seeded teacher without rows, or of one class only, is a constant: that class, or the class of its number.
+    ``seeds=None`` is for private estimators: their noise must not be seeded, and they are always fitted, because an
+    exception for some shards would reveal private data. `ValueError` if a training fails, or clones share their state.
+    """
+    if clone(estimator) is estimator:
+        advice = "clones share their fitted state, as FrozenEstimator does, so a person influences all teachers"
+        checks.fail("the estimator", repr(estimator), "one whose clones are unfitted", advice)
+    teachers: list[Untyped] = Parallel(n_jobs=n_jobs)(
+        delayed(_fit_teacher)(
+            clone(estimator),
+            _safe_indexing(X, rows),
+            y[rows],
+            number,
+            None if seeds is None else seeds[number],
+            classes[number % len(classes)],
+            os.getpid(),
+        )
+        for number, rows in enumerate(shards)
+    )
+    return teachers
+
+
+def _fit_teacher(
+    teacher: Untyped, X: Untyped, y: NDArray[Untyped], number: int, seed: int | None, default: Untyped, parent: int
+) -> Untyped:
+    if seed is not None:
+        present = np.unique(y)
+        if len(present) < 2:
+            return constant_classifier(present if len(present) else np.array([default]))
+        set_seed(teacher, seed)
+    if os.getpid() != parent:  # None seeds from the operating system
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 (estimators without a random_state use it)
+        if "torch" in sys.modules:
+            torch = sys.modules["torch"]
+            torch.seed() if seed is None else torch.manual_seed(seed)
+    try:
+        return teacher.fit(X, y)
+    except MemoryError:
+        raise
+    except Exception as error:  # a teacher is any code
+        raise ValueError(
+            f"teacher {number} could not be trained on its {len(y)} rows ({checks.one_line(error)}): take fewer "
+            "teachers, or an estimator that learns from few rows"
+        ) from error
+
+
+def constant_classifier(label: NDArray[Untyped]) -> DummyClassifier:
+    # ``strategy="constant"`` takes integers and text only
+    return DummyClassifier(strategy="most_frequent").fit([[0]], label)
+
+
+def set_seed(estimator: Untyped, seed: int) -> Untyped:
+    names = [name for name in estimator.get_params() if name.rpartition("__")[2] == "random_state"]
+    return estimator.set_params(**dict.fromkeys(names, seed))
+
+
+def _codes(teacher: Untyped, X: Untyped, classes: NDArray[Untyped]) -> NDArray[np.int64]:
+    try:
+        answers = np.asarray(teacher.predict(X))
+        codes = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
+        if codes.shape == (_num_samples(X),) and np.array_equal(classes[codes], answers):
+            return codes
+    except Exception as error:
+        raise ValueError(UNANSWERED) from error
+    raise ValueError(UNANSWERED)

@@ -39,8 +39,16 @@ from darrm.estimators.budget import (
     plan_release,
     plan_tested_run,
 )
-from darrm.estimators.ensemble import Ensemble, check_no_others, reader_of
-from darrm.estimators.teachers import SEEDS, check_classifier, constant_classifier, hold_out, set_seed
+from darrm.estimators.ensemble import (
+    SEEDS,
+    Ensemble,
+    check_classifier,
+    check_no_others,
+    constant_classifier,
+    hold_out,
+    reader_of,
+    set_seed,
+)
 from darrm.ledger.store import is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
@@ -108,8 +116,8 @@ class PATEClassifier(Ensemble):
     teacher
         Any classifier; each teacher is a clone. Put steps that learn from data, such as a scaler, into it.
     student
-        Any classifier. None is a scaled logistic regression with self-training on unlabeled inputs. ``"fixmatch"``,
-        for images of one channel and classes of similar frequency, is `darrm.estimators.fixmatch.FixMatchClassifier`
+        Any classifier. None is a scaled logistic regression with self-training on unlabeled inputs. ``"fixmatch"``, for
+        images of one channel and classes of similar frequency, is `darrm.estimators.fixmatch.FixMatchClassifier`
         (extra: ensemble); with a ledger FILE its training state is in FILE.student.
     n_teachers
         K.
@@ -122,12 +130,12 @@ class PATEClassifier(Ensemble):
         ``max_answers`` of them by the best plan; or an aggregator, such as ``darrm.pate.ConfidentGNMax(200, 150, 40)``,
         which may abstain.
     accounting
-        ``"worst case"``: the cost for any votes. ``"tested"``: propose-test-release (`darrm.pate.tested`), with far
-        less noise if teachers agree. If the test fails, ``aggregator="best"`` labels all inputs with noise for any
-        votes, and ``"confident"`` labels none and spends the budget.
+        ``"worst case"``: the cost for any votes. ``"tested"``: propose-test-release (`darrm.pate.tested`), far less
+        noise if teachers agree. If the test fails, ``aggregator="best"`` labels all inputs with noise for any votes,
+        and ``"confident"`` labels none and spends the budget.
     votes_look_like
-        Required for ``"tested"``: a public belief about the teachers' votes, such as ``"dirichlet:0.01"`` for high
-        consensus, or ``"votes:FILE"`` for public votes of as many teachers. The guarantee does not depend on it.
+        Required for ``"tested"``: a public belief about the votes, such as ``"dirichlet:0.01"`` for high consensus, or
+        ``"votes:FILE"`` for public votes of as many teachers. The guarantee does not depend on it.
     public_share
         For experiments: without ``X_public``, the rows of each person are held out with this probability, train no
         teacher, and serve as public inputs, which **no guarantee covers**.
@@ -138,7 +146,7 @@ class PATEClassifier(Ensemble):
         As for `PrivateVotingClassifier`; ``random_state`` also governs the student.
     ledger
         A file that keeps the budget, and the labels until the student is saved or `acknowledge`: after a crash, or a
-        failed student, `fit` resumes from them without cost. None keeps both in memory for one fit.
+        failed student, `fit` resumes without cost. None keeps both in memory for one fit.
 
     Attributes
     ----------
@@ -201,11 +209,11 @@ class PATEClassifier(Ensemble):
     ) -> Untyped:
         """Train teachers, release labels of public inputs, and train the student.
 
-        ``X_public`` are (Q, d) public inputs of the columns of X; the others, private, are as for
-        `PrivateVotingClassifier.fit`, and so are the errors. `ValueError`, too, if the student cannot be trained: then
-        ``answers_`` is released, and with a ledger in a file the next ``fit`` resumes there. `BudgetExceededError` if
-        the ledger's budget is spent: nothing is released. `ResumeWarning` if labels of the same public inputs wait in
-        the ledger: the student learns from them, for any X and y.
+        ``X_public`` are (Q, d) public inputs of the columns of X; the other arguments and the errors are those of
+        `PrivateVotingClassifier.fit`. `ValueError`, too, if the student cannot be trained: then ``answers_`` is
+        released, and with a ledger in a file the next ``fit`` resumes there. `BudgetExceededError`: nothing is
+        released. `ResumeWarning` if labels of the same public inputs wait in the ledger: the student learns from them,
+        for any X and y.
         """
         check_no_others(refused)
         with self._unchanged_on_failure() as line:
@@ -256,7 +264,6 @@ class PATEClassifier(Ensemble):
         return public
 
     def _check_student(self) -> None:
-        """Raise `ValueError` for a student that cannot learn from these inputs, before anything is debited."""
         student = self._student()
         if student is None:
             return
@@ -338,7 +345,7 @@ class PATEClassifier(Ensemble):
         return spent
 
     def to_model_card(self) -> str:
-        """Write the guarantee, its neighbors and its assumptions in Markdown; the card may be published."""
+        """Write the guarantee, its neighbors and its assumptions in Markdown; it may be published."""
         check_is_fitted(self, "student_")
         return card.describe_student(self)
 
@@ -369,7 +376,6 @@ class PATEClassifier(Ensemble):
             self.student_ = _fit_student(student, _safe_indexing(public, rows), self.classes_[self.answers_[rows]])
 
     def _student(self) -> Untyped:
-        """Return the prototype of the student; None for the default, which depends on the inputs."""
         if not isinstance(self.student, str):
             return self.student
         checks.one_of((FIXMATCH,), student=self.student)

@@ -71,8 +71,8 @@ _INPUTS = (
 def save(estimator: Ensemble, path: str | PathLike[str]) -> None:
     """Write a fitted estimator to a new file, atomically; the ledger then deletes the labels of a `PATEClassifier`.
 
-    Only the owner can read the file. The teachers of a vote are private data; a file of a `PATEClassifier` holds
-    nothing private. `ValueError` if the ledger is in memory, the aggregator has no file format, or the file exists.
+    Only the owner can read the file. The teachers of a vote are private data; a `PATEClassifier` holds nothing private.
+    `ValueError` if the ledger is in memory, the aggregator has no file format, or the file exists.
     """
     if type(estimator).__name__ not in _KINDS or not isinstance(estimator, Ensemble):
         checks.fail("estimator", type(estimator).__name__, f"one of {', '.join(_KINDS)}")
@@ -117,8 +117,8 @@ def load(
     """Read a fitted estimator from a file of `save`; a vote continues with the ledger of the fit, which you name.
 
     ``trusted`` are names of types of other libraries that the file may create. Naming one trusts its code; named trees
-    are not checked. `ValueError`, with their names, if the file would create other types; `LedgerError` if answers cost
-    budget, and no ledger is named; `TableError` if it is no estimator of this package, or a damaged one.
+    are not checked. `ValueError`, with their names, for other types; `LedgerError` if answers cost budget and no ledger
+    is named; `TableError` if it is no estimator of this package, or damaged.
     """
     skops, source, known = require("skops.io"), Path(path), [*_TRUSTED, *trusted]
     check_regular(source, MOST_BYTES)
@@ -196,7 +196,6 @@ def _check_tree(model: Untyped) -> None:
 
 
 def _forget_places(model: Untyped) -> None:
-    """Set the caches and checkpoints of a model to None: files name no paths."""
     if hasattr(model, "get_params"):
         places = [name for name in model.get_params() if name.rpartition("__")[2] in {"memory", "checkpoint"}]
         model.set_params(**dict.fromkeys(places))
@@ -254,7 +253,6 @@ def _vote_state(vote: Untyped) -> dict[str, Untyped]:
 
 
 def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
-    """Read the output of `_vote_state`; return the teachers."""
     stored = state["workload"]
     total = PrivacyParams.from_json(stored["total"])
     workload = Workload(Voters.from_json(stored), stored["queries"], total, stored.get("classes", 2))
@@ -302,7 +300,6 @@ def _student_state(pate: Untyped) -> dict[str, Untyped]:
 
 
 def _read_student(pate: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
-    """Read the output of `_student_state`; return the student. The cost of the labels is a claim of the file."""
     _check_types(state, answers=np.ndarray, codes=bool)
     if not hasattr(state["student"], "predict"):
         raise TableError("student", "it cannot predict")

@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +27,18 @@ from darrm.estimators.budget import (
     BEST,
     Converted,
     LedgerHandle,
+    LimitedConfident,
     SelectionWarning,
-    check_answers_all,
     cost_of_models,
     open_ledger,
     plan_release,
 )
-from darrm.estimators.ensemble import Ensemble, check_no_others, public_classes
-from darrm.estimators.teachers import check_classifier
+from darrm.estimators.ensemble import Ensemble, check_classifier, check_no_others, public_classes
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.pate.analysis import PrivateFigureWarning
+from darrm.pate.confident import CheckedGNMax
+from darrm.pate.tested import TestedRun
 from darrm.plan.calibration import CalibratedMechanism
 from darrm.privacy import Number, PrivacyParams, exact_number
 from darrm.problem import Voters, Workload
@@ -53,7 +54,7 @@ class PayingVote(Ensemble):
     epsilon: float
     delta: float
     max_queries: int
-    ledger: Any
+    ledger: Untyped
     plan_: CalibratedMechanism
     _overlap: int | None = None  # of models that were trained elsewhere: how many one person's data can influence
     _spending: LedgerHandle
@@ -64,22 +65,14 @@ class PayingVote(Ensemble):
     def fit(self, X: Untyped, y: Untyped, groups: Untyped = None, **refused: Untyped) -> Untyped:
         """Train the teachers on disjoint shards, and plan the release of their votes.
 
-        Parameters
-        ----------
-        X
-            (n, d) private inputs: an array, a data frame, or a sparse matrix if the teachers take one; (n,) texts, a
-            list or a Series, if the teachers begin with a vectorizer.
-        y
-            (n,) private labels: numbers or text.
-        groups
-            (n,) the person of each row: all rows of a person go to one teacher. By default every row is a person.
-        refused
-            Refused, also ``sample_weight``.
+        ``X`` are (n, d) private inputs (an array, a data frame, or a sparse matrix if the teachers take one), or (n,)
+        texts if the teachers begin with a vectorizer; ``y`` (n,) labels, numbers or text; ``groups`` (n,) the person of
+        each row, whose rows all go to one teacher. By default every row is a person. ``sample_weight`` is refused.
 
         `ValueError` if an argument is out of range, a teacher cannot be trained, or the ledger has another budget: the
         error depends on the private data, and no guarantee covers it. `PlanError` if no release fits into the budget;
         `LedgerError` if the ledger cannot be opened. `RefitWarning` if another ledger paid for earlier answers: the
-        new budget is added to the old one.
+        budgets add up.
         """
         check_no_others(refused)
         with self._unchanged_on_failure() as line:
@@ -98,7 +91,6 @@ class PayingVote(Ensemble):
         return self
 
     def _start(self, voters: Voters) -> None:
-        """Plan the release, and open the ledger."""
         self.plan_ = self._plan(voters, len(self.classes_))
         aggregator = self.plan_.aggregator
         cost = cost_of_models(voters) if aggregator is None else aggregator.privacy_cost()
@@ -108,15 +100,17 @@ class PayingVote(Ensemble):
     def _plan(self, voters: Voters, classes: int) -> CalibratedMechanism:
         checks.integer_at_least(1, max_queries=self.max_queries, advice="how many answers are planned for")
         aggregator, total = getattr(self, "aggregator", BEST), PrivacyParams(self.epsilon, self.delta)
-        check_answers_all(aggregator)
+        tested = isinstance(aggregator, TestedRun) and (aggregator.otherwise is None or aggregator.check is not None)
+        if tested or isinstance(aggregator, CheckedGNMax | LimitedConfident):  # a vote spends without an answer
+            checks.fail("aggregator", repr(aggregator), "one that answers every query", "a PATEClassifier declines")
         return plan_release(Workload(voters, self.max_queries, total, classes), aggregator)
 
     def expected_accuracy(self) -> float:
-        """Return the planned accuracy, the probability that a label is the plurality of the teachers, before `fit`.
+        """Return the planned accuracy: the probability that a label is the plurality of the teachers, before `fit`.
 
         It depends on no data. For two classes every number of votes is equally likely; for more it is the mean over
-        low, medium and high consensus of the teachers. The accuracy of the plurality itself is a separate question.
-        `ValueError` if the number of classes is unknown, or ``aggregator`` is not planned.
+        low, medium and high consensus. `ValueError` if the number of classes is unknown, or ``aggregator`` is not
+        planned.
         """
         check_classifier(self.teacher_parameter, self._teacher)
         classes = getattr(self, "classes_", None) if self.classes is None else public_classes(self.classes)
@@ -139,12 +133,11 @@ class PayingVote(Ensemble):
     def predict(self, X: Untyped) -> NDArray[Untyped]:
         """Release a private label for each row, after debiting all of them: (Q, d) inputs → (Q,) classes.
 
-        A repeated input is debited again. The ledger keeps the labels of the last call until the next one, or
-        `acknowledge`. After a crash ``ledger_.undelivered()`` lists them, and ``ledger_.kept_labels(entry)`` reads
-        them. Errors debit nothing: `ValueError` if the inputs do not match those of ``fit``, or a teacher cannot answer
-        them (this depends on the private data: do not show it to clients); `BudgetExceededError` if fewer than Q
-        answers are left, ``queries_that_fit``; `LedgerError` if the ledger cannot be written, belongs to another
-        process, or was debited by other models.
+        A repeated input is debited again. The ledger keeps the labels until the next call, or `acknowledge`: after a
+        crash ``ledger_.undelivered()`` lists them, and ``ledger_.kept_labels(entry)`` reads them. Errors debit nothing:
+        `ValueError` if the inputs do not match those of ``fit``, or a teacher cannot answer (private: do not show it to
+        clients); `BudgetExceededError` if fewer than Q answers are left, ``queries_that_fit``; `LedgerError` if the
+        ledger cannot be written, belongs to another process, or was debited by other models.
         """
         check_is_fitted(self)
         inputs, aggregator = self._inputs(X, reset=False), self.plan_.aggregator
@@ -209,7 +202,7 @@ class PayingVote(Ensemble):
 
     @property
     def privacy_spent_(self) -> Spent:
-        """The cost of all answers so far, from the ledger; it does not depend on the data."""
+        """The cost of all answers so far; it does not depend on the data."""
         return self.ledger_.spent
 
     @property
@@ -222,12 +215,11 @@ class PayingVote(Ensemble):
         return self.ledger_.queries_that_fit(cost, most=self._left(cost))
 
     def _left(self, cost: PrivacyCost) -> int:
-        """Return the number of planned answers that are left."""
         answered = sum(other.count for other in self.ledger_.accountant().charges if other.kind == cost.kind)
         return max(0, self.plan_.workload.queries - answered)
 
     def to_model_card(self) -> str:
-        """Write the guarantee, its neighbors and its assumptions in Markdown; the card may be published."""
+        """Write the guarantee, its neighbors and its assumptions in Markdown; it may be published."""
         check_is_fitted(self)
         return card.describe_vote(self)
 
@@ -236,18 +228,17 @@ class PayingVote(Ensemble):
 class PrivateVotingClassifier(PayingVote):
     """A private plurality vote of non-private teachers, trained on disjoint shards.
 
-    One person's data influence one teacher (`darrm.estimators.teachers`), so at most one of K votes changes. The labels
+    One person's data influence one teacher (`darrm.estimators.ensemble`), so at most one of K votes changes. The labels
     of all calls of `predict` together are (epsilon, delta)-differentially private; teachers and votes are not.
     `copy.deepcopy` and pickle share the budget (`darrm.estimators.budget`).
 
     Parameters
     ----------
     estimator
-        Any classifier with scikit-learn's interface: each teacher is a clone. Put steps that learn from data, such as a
-        scaler, into it (a pipeline): a scaler *in front* of this class is fitted to all rows, and then one person
-        influences all teachers.
+        Any classifier; each teacher is a clone. Put steps that learn from data, such as a scaler, into it (a pipeline):
+        *in front* of this class they are fitted to all rows, and one person influences all teachers.
     n_teachers
-        K. More teachers need less noise; fewer teachers have more data each.
+        K. More teachers need less noise, and have less data each.
     epsilon, delta
         The budget of all answers together.
     max_queries
@@ -258,12 +249,12 @@ class PrivateVotingClassifier(PayingVote):
         ``"best"`` plans the release (`darrm.plan`); or an aggregator that answers every query, such as
         ``darrm.pate.GNMax(40)``.
     n_jobs
-        Processes for training and voting, by joblib: a Dask or Ray backend is chosen by ``joblib.parallel_config``.
+        Processes of joblib (Dask or Ray by ``joblib.parallel_config``).
     random_state
         Governs shards and training, never the noise, which is drawn from the operating system.
     ledger
-        A file that keeps the budget over all fits, processes and restarts; it is created if missing. None keeps it in
-        memory: every fit starts a new budget, and n fits to the same people's data cost n budgets.
+        A file that keeps the budget over all fits, processes and restarts, created if missing. None keeps it in memory:
+        n fits to the same people's data cost n budgets.
     verbose
         Whether `fit` shows progress on standard error after two seconds.
 
@@ -272,7 +263,7 @@ class PrivateVotingClassifier(PayingVote):
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
     plan_
-        The plan: a `darrm.plan.CalibratedMechanism`.
+        A `darrm.plan.CalibratedMechanism`.
     privacy_spent_, queries_left_, ledger_
         The spent budget, the number of answers left, and the ledger.
     teachers_
@@ -311,9 +302,9 @@ class PrivateVotingClassifier(PayingVote):
     ) -> PrivateVotingClassifier:
         """Return a vote of classifiers that are fitted already (**private data**), ready to predict.
 
-        ``overlap`` is the largest number of them that one person's data can influence: 1 for models that were trained
-        on disjoint data. The guarantee assumes it, and nothing checks it. ``classes`` are all classes, public; None
-        takes those that every model knows. ``parameters`` are others of the class.
+        ``overlap`` is the largest number of them that one person's data can influence: 1 for disjoint training data.
+        The guarantee assumes it; nothing checks it. ``classes`` are all classes, public; None takes those that every
+        model knows. ``parameters`` are others of the class.
 
         Examples
         --------
@@ -368,7 +359,7 @@ class PrivateModelsVotingClassifier(PayingVote):
     Attributes
     ----------
     plan_
-        The plan; the votes need no noise, and `predict` is free, if ``plan_.aggregator`` is None.
+        The plan; without noise ``plan_.aggregator`` is None, and `predict` is free.
     privacy_spent_
         The cost of models and answers. Without noise it is the guarantee of one model, debited at the end of `fit`;
         with noise, publish neither the models nor their votes.

@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from darrm.estimators import PATEClassifier, PrivateModelsVotingClassifier, PrivateVotingClassifier
-from darrm.estimators.teachers import assign, draw_seeds
+from darrm.estimators.ensemble import assign
 from darrm.noisy_max.selection import PermuteAndFlip
 from darrm.util.people import persons_of
 
@@ -98,7 +98,9 @@ def test_how_one_person_is_named_moves_nobody_else(newcomer: Any) -> None:
 
 def test_numbers_and_their_words_are_different_people_and_seeds_differ() -> None:
     assert assign([1, "1"], 10**6, KEY)[0] != assign([1, "1"], 10**6, KEY)[1]
-    assert len(set(draw_seeds(100, KEY))) == 100
+    X, y = load_wine(return_X_y=True)
+    vote = PrivateVotingClassifier(DecisionTreeClassifier(), 10, max_queries=1, random_state=0).fit(X, y)
+    assert len({teacher.random_state for teacher in vote.teachers_}) == 10
 
 
 TWICE = np.empty(2, dtype=object)
