@@ -410,8 +410,9 @@ def judge_optimality(table: Table, gamma: Gamma) -> Iterator[Verdict]:
     best = f"no private {kind} has a smaller expected error than {claims['bound']!r}"
     try:
         weights = error_weights(gamma.K, claims["prior"]) if claims["held_out"] is None else None
-    except (ValueError, KeyError, ArithmeticError):
-        weights = None
+    except (ValueError, *MALFORMED) as error:
+        yield Verdict(OPTIMALITY, claim, FALSE, f"its prior is malformed ({type(error).__name__}: {error})")
+        return
     if weights is None:
         yield from (Verdict(OPTIMALITY, one, UNKNOWN, _NO_PRIOR) for one in (claim, best))
         return
@@ -434,8 +435,9 @@ def _judge_bound(table: Table, claims: Mapping[str, Json], weights: list[Fractio
             proved = _error_bound(table, rows, weights, is_free=claims["shape"] == "free")
     except (ValueError, *MALFORMED) as error:
         return FALSE, f"its multipliers are malformed ({type(error).__name__}: {error})"
-    holds = claims["bound"] - proved <= _OF_ERROR
-    return PROVED if holds else FALSE, f"the multipliers in the file prove {proved!r}"
+    if claims["bound"] - proved <= _OF_ERROR:
+        return PROVED, f"the multipliers in the file prove {proved!r}"
+    return UNKNOWN, f"the multipliers in the file prove {proved!r} only; stronger ones would decide"
 
 
 def error_weights(K: int, prior: Mapping[str, str]) -> list[Fraction] | None:
@@ -444,22 +446,23 @@ def error_weights(K: int, prior: Mapping[str, str]) -> list[Fraction] | None:
     Independent votes with mean p ≥ 1/2 are binomial. If all voters share one p ~ U[0, 1], then, as ∫ Pr[L = l] dp from
     0 to 1/2 is Pr[Bin(K+1, ½) > l]/(K+1), w_l = 2·(Pr[Bin(K+1, ½) ≤ l] − Pr[Bin(K+1, ½) > l])/(K+1).
 
+    Raises `ValueError` or `KeyError` for a malformed prior.
+
     >>> error_weights(1, {"kind": "dirichlet", "concentration": "1"})
     [Fraction(1, 2)]
     """
-    numbers = {
-        name: exact_number(text) for name, text in prior.items() if name in {"concentration", "p", "low", "high"}
-    }
-    levels = range(K // 2 + 1, K + 1)
-    if prior["kind"] == "dirichlet" and numbers["concentration"] == 1:
+    kind, levels = prior["kind"], range(K // 2 + 1, K + 1)
+    if kind == "dirichlet" and exact_number(prior["concentration"]) == 1:
         above = [Fraction(sum(comb(K + 1, ones) for ones in range(level + 1, K + 2)), 2 ** (K + 1)) for level in levels]
         return [2 * (1 - 2 * each) / (K + 1) for each in above]
-    if prior["kind"] == "point":
-        p = numbers["p"]
-    elif prior["kind"] == "uniform" and numbers["low"] >= Fraction(1, 2):
-        p = (numbers["low"] + numbers["high"]) / 2
-    else:
+    if kind not in {"point", "uniform"}:
         return None
+    low, high = (exact_number(prior[name]) for name in (("p", "p") if kind == "point" else ("low", "high")))
+    if not low <= high <= 1:
+        raise ValueError(f"it is no range within [0, 1]: {float(low):g} to {float(high):g}")
+    if kind == "uniform" and low < Fraction(1, 2):
+        return None
+    p = (low + high) / 2
     return [comb(K, n) * abs(p**n * (1 - p) ** (K - n) - p ** (K - n) * (1 - p) ** n) for n in levels]
 
 

@@ -364,7 +364,10 @@ IN_A_TABLE: dict[str, tuple[str, object]] = {
     "a smaller error": ("optimality/value", times(0.9)),
     "a larger error": ("optimality/value", times(1.1)),
     "a better bound": ("optimality/bound", times(1.1)),
-    "another multiplier": ("optimality/multipliers/0", lambda old: [7, *old[1:]] if isinstance(old, list) else 7.0),
+    "a negative multiplier": (
+        "optimality/multipliers/0",
+        lambda old: [-7, *old[1:]] if isinstance(old, list) else -7.0,
+    ),
     "a smaller ε": ("problem/target/epsilon", times(0.5)),
     "a smaller δ": ("problem/target/delta", times(0.5)),
     "less private voters": ("problem/each/epsilon", times(2)),

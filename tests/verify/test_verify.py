@@ -349,7 +349,11 @@ LIES_IN_A_TABLE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no noise": (lambda data: data.update(gamma=[1.0, 1.0]), "one label is (0.3, 1.5e-05)-DP"),
     "a relative 1e-11 too much": (slightly_more, "one label is (0.3, 1.5e-05)-DP"),
     "its error": (less_error, "the expected error is"),
-    "multipliers that do not prove its bound": (weaker_multipliers, "no private γ has a smaller expected error"),
+    "a bound above its error": (lambda data: data["optimality"].update(bound=0.9), "no private γ has a smaller"),
+    "a prior from 0.9 to 0.6": (
+        lambda data: data["optimality"].update(prior={"kind": "uniform", "low": "0.9", "high": "0.6"}),
+        "0.9 to 0.6",
+    ),
     "a row of four of three voters": (
         lambda data: data["optimality"]["multipliers"][0].__setitem__(1, 4),
         "a row has other voters",
@@ -383,6 +387,11 @@ def test_an_optimum_that_the_file_does_not_prove_is_unknown(
     """Without multipliers, or under a prior without a rational error."""
     verdicts = judge_file(rewritten(trio, lambda data: data["optimality"].update(change)))[1]
     assert [one.verdict for one in verdicts if one.about == OPTIMALITY] == expected
+
+
+def test_a_bound_is_unknown_if_its_multipliers_are_too_weak(trio: Trio) -> None:
+    verdicts = judge_file(rewritten(trio, weaker_multipliers))[1]
+    assert [one.verdict for one in verdicts if one.about == OPTIMALITY] == [PROVED, UNKNOWN]
 
 
 class TestLiesInALedger:
