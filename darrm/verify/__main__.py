@@ -9,11 +9,10 @@ from pathlib import Path
 
 import click
 
-from darrm.verify.audit import audit
+from darrm.verify.audit import audit, html_report, json_report, text_report
 from darrm.verify.chain import LedgerDigest, read_digest, read_public_key
 from darrm.verify.files import check_regular, is_url
 from darrm.verify.formats import DIGEST_PREFIX
-from darrm.verify.report import html_report, json_report, text_report
 from darrm.verify.verdicts import MEANINGS
 
 _MOST_BYTES = 2**20  # of a file with a digest
@@ -124,7 +123,6 @@ def _check_page(page: Path, given: Sequence[str], *, force: bool) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file in one step."""
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
@@ -133,7 +131,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge, report, and return the exit status: 0, 1 if a claim is false, 2 for an input that cannot be used."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return int(command.main(words, "darrm verify", standalone_mode=False) or 0)

@@ -57,8 +57,7 @@ from darrm.table.release import Release
 from darrm.table.table import Table
 from darrm.util import checks
 from darrm.util.files import Json
-from darrm.verify.numbers import at_most
-from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN
+from darrm.verify.verdicts import CONSISTENT, FALSE, UNKNOWN, at_most
 from darrm.votes import Votes
 
 CONFIDENCE = 0.999999  # of all bounds together: one false alarm in a million attacks
@@ -122,11 +121,9 @@ class Bound:
 
     @property
     def is_false(self) -> bool:
-        """Whether the labels refute the claim."""
         return self.refuted > self.claimed
 
     def true_of(self, laws: Array) -> float:
-        """Compute the true ε of two laws of the label, (2, C), in the worse direction, but for the rarest."""
         laws = np.where(laws.max(axis=0) > _RAREST, laws, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             rising = np.argsort(laws[0] / laws[1])  # the sets of largest loss are prefixes, from either end
@@ -134,7 +131,6 @@ class Bound:
         return Intervals(sums, sums).epsilon(self.delta)
 
     def with_pair(self, bounds: Intervals, laws: Array) -> "Bound":
-        """Include one more pair of neighbors."""
         refuted, true = bounds.epsilon(self.delta), self.true_of(laws)
         return replace(self, refuted=max(self.refuted, refuted), true=max(self.true, true))
 
@@ -165,11 +161,9 @@ class Refutation:
 
     @property
     def refuted(self) -> bool:
-        """Whether the labels refute a claim."""
         return any(bound.is_false for bound in self.bounds)
 
     def to_json(self) -> dict[str, Json]:
-        """Write the numbers as plain data."""
         first = self.bounds[0]
         return {
             "refuted_epsilon": first.refuted,
@@ -322,7 +316,6 @@ def _sets(cells: NDArray[np.int64], claims: list[Bound]) -> NDArray[np.int64]:
 
 
 def _tie(K: int, classes: int) -> Histogram:
-    """Return a near tie of two classes: its label depends most on the random bits."""
     return np.array([K - K // 2, K // 2, *(0,) * (classes - 2)], dtype=np.int64)
 
 

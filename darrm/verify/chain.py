@@ -35,7 +35,6 @@ from darrm.verify.formats import (
     read_texts,
 )
 from darrm.verify.label_files import LabelsFile
-from darrm.verify.numbers import Point, counted
 from darrm.verify.verdicts import (
     ASSUMED,
     CONSISTENT,
@@ -46,8 +45,10 @@ from darrm.verify.verdicts import (
     RECEIPT,
     UNKNOWN,
     LedgerFaultError,
+    Point,
     ReceiptFaultError,
     Verdict,
+    counted,
     judged,
 )
 
@@ -104,14 +105,11 @@ class Entry:
 
     @property
     def is_of_a_stream(self) -> bool:
-        """Whether its labels answered questions that arrived one by one."""
         return self.output.startswith(STREAM)
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """The contents of a copy of a ledger."""
-
     identity: str
     epsilon: str
     delta: str
@@ -126,11 +124,9 @@ class Ledger:
 
     @property
     def budget(self) -> Point:
-        """The (ε, δ) that all queries together may cost."""
         return exact_number(self.epsilon), exact_number(self.delta)
 
     def digest(self, number: int, source: str = "") -> "LedgerDigest":
-        """Return the digest at an entry."""
         words = (self.epsilon, self.delta, self.composition, self.population, self.hashes[number])
         return LedgerDigest(self.identity, number, self.queries[number], *words, source)
 
@@ -163,7 +159,6 @@ def _check_whole(connection: sqlite3.Connection) -> None:
 
 
 def read_postgres(url: str) -> Ledger:
-    """Read a ledger in PostgreSQL; `LedgerFaultError` if it is damaged, `ValueError` if it cannot be reached."""
     try:
         psycopg: Any = import_module("psycopg")
     except ImportError:
@@ -223,15 +218,12 @@ def _read(connection: Any) -> Ledger:  # noqa: ANN401 (of sqlite3 or psycopg)
 
 
 def numbered(numbers: Sequence[int]) -> str:
-    """Write the numbers of entries, the first few."""
     more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
     return f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers[:_SHOWN]))}{more}"
 
 
 @dataclass(frozen=True)
 class LedgerDigest:
-    """A digest of a ledger, copied earlier."""
-
     identity: str
     number: int
     queries: int
@@ -300,7 +292,6 @@ def digests_in(path: str, content: bytes) -> tuple[list[LedgerDigest], list[Verd
 
 
 def judge_digests(digests: Sequence[LedgerDigest], ledgers: Sequence[Ledger], *, by_hand: bool) -> Iterator[Verdict]:
-    """Judge that digests of a text or of the command line belong to ledgers among the files."""
     known = {ledger.identity for ledger in ledgers}
     for digest in digests:
         claim = f"{digest.source} is of a ledger among the files"
@@ -312,7 +303,6 @@ def judge_digests(digests: Sequence[LedgerDigest], ledgers: Sequence[Ledger], *,
 
 
 def judge_history(ledger: Ledger, digests: Sequence[LedgerDigest], keys: Sequence["PublicKey"]) -> Iterator[Verdict]:
-    """Judge a ledger against its earlier digests and its signatures."""
     shown, last = sorted(digests, key=attrgetter("number")), len(ledger.entries)
     signatures = [entry.signature for entry in ledger.entries]
     signed = judge_signatures(signatures, lambda number: ledger.digest(number).to_text(), keys)
@@ -340,7 +330,6 @@ class PublicKey:
     key: Any
 
     def verifies(self, text: str, signature: str) -> bool:
-        """Whether the holder of the private key signed the text."""
         try:
             self.key.verify(bytes.fromhex(signature.removeprefix(SIGNED)), text.encode())
         except Exception as error:
@@ -396,7 +385,6 @@ def judge_signatures(
 
 
 def judge_keys(keys: Sequence[PublicKey], verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return a false verdict if there are keys, but no ledger has a signed entry."""
     found = {one.verdict for one in verdicts if one.claim == _SIGNED}
     claim = f"{', '.join(key.path for key in keys)} signed a ledger among the files"
     return [Verdict(HISTORY, claim, FALSE, "no ledger has a signed entry")] if keys and found == {UNKNOWN} else []
@@ -404,8 +392,6 @@ def judge_keys(keys: Sequence[PublicKey], verdicts: Sequence[Verdict]) -> list[V
 
 @dataclass(frozen=True)
 class Receipt:
-    """The contents of a receipt: an entry, and the digest of the ledger at it."""
-
     path: str
     digest: LedgerDigest
     entry: Mapping[str, Json]
@@ -423,7 +409,6 @@ _FORM = {"format": str, "ledger_digest": dict, "entry": dict, "files?": dict, "s
 
 
 def read_receipt(path: str, content: bytes) -> Receipt:
-    """Read a receipt; `ReceiptFaultError` if it is none."""
     try:
         data = read(parse_json(content), _FORM)
         digest = read_digest(data["ledger_digest"]["text"], Path(path).name)

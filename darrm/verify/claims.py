@@ -23,7 +23,7 @@ from pathlib import Path
 
 from flint import ctx
 
-from darrm.verify import mechanisms, sampling
+from darrm.verify import mechanisms
 from darrm.verify.chain import Ledger, LedgerDigest, judge_digests, read_digest
 from darrm.verify.costs import Cost, looks_at_few
 from darrm.verify.formats import (
@@ -40,7 +40,6 @@ from darrm.verify.formats import (
     read_pair,
     read_plan,
 )
-from darrm.verify.numbers import Point, at_most, ball, conversion, pair_at_most
 from darrm.verify.totals import judge_total, smallest_total
 from darrm.verify.verdicts import (
     ASSUMED,
@@ -52,8 +51,13 @@ from darrm.verify.verdicts import (
     TOTAL,
     UNKNOWN,
     VOTERS,
+    Point,
     Verdict,
+    at_most,
+    ball,
+    conversion,
     judged,
+    pair_at_most,
 )
 
 CARD_FORMAT = "darrm model card"
@@ -92,7 +96,6 @@ def judge_plan(claims: Json, cost: Cost) -> Iterator[Verdict]:
 
 
 def charge_of(cost: Cost, queries: int) -> Charge:
-    """Describe ``queries`` queries of a release by the costs that are known without a proof."""
     answering, voters = cost.answering, cost.answering.voters
     models = voters if voters.are_private_models else None
     charge = Charge(queries, sampled=voters.sampled, models=models, alone=models is not None)
@@ -100,7 +103,7 @@ def charge_of(cost: Cost, queries: int) -> Charge:
         count = -(-queries // answering.labels)
         return replace(charge, count=count, guarantee=answering.budget, labels=answering.labels)
     if isinstance(answering, Mechanism):
-        pure = sampling.pure_epsilon(mechanisms.own_epsilon(answering), voters.sampled)
+        pure = mechanisms.pure_epsilon(mechanisms.own_epsilon(answering), voters.sampled)
         pair = None if pure == math.inf else (Fraction(pure), Fraction(0))
         lost = mechanisms.vanishing(answering, answering.threshold) if answering.threshold is not None else None
         charge = replace(charge, guarantee=pair, vanishing=0.0 if lost is None else min(1.0, lost.high))
@@ -121,7 +124,6 @@ def read_card(content: bytes) -> Json | None:
 
 
 def judge_note(content: bytes, digests: Sequence[LedgerDigest], ledgers: Sequence[Ledger]) -> Iterator[Verdict]:
-    """Judge a text: its digests, and the guarantee and cost that a model card states."""
     card = read_card(content)
     yield from judge_digests(digests, ledgers, by_hand=False)
     if card is not None:
@@ -161,7 +163,6 @@ def _judge_card(card: Json, ledgers: Sequence[Ledger]) -> Iterator[Verdict]:
 
 
 def read_members(path: Path) -> dict[str, Point]:
-    """Read lines of name,epsilon,delta; `ValueError` for any other line."""
     where, write = f"--voters {str(path)!r}", "lines of name,epsilon,delta"
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         raise ValueError(f"{where} is no small file: give {write}")
@@ -208,7 +209,6 @@ def _words(pair: Point, none: str, after: str = "") -> str:
 
 
 def judge_figure(content: bytes, ledgers: Mapping[str, Ledger]) -> Iterator[Verdict]:
-    """Judge a published figure, and whether ledgers take it for a guarantee."""
     try:
         with ctx.workprec(_BITS):
             yield from list(_judge_figure(read(parse_json(content), _FIGURE), ledgers))
@@ -251,7 +251,6 @@ def _covers(stated: Fraction, due: float) -> bool:
 
 
 def publication_cost(parameters: Mapping[str, float]) -> float:
-    """Compute a cost that the publication of a figure attains, see the module."""
     if "deviation" in parameters:
         return parameters["order"] / (2.0 * parameters["deviation"] ** 2)
     alpha, beta, sigma, safety = (parameters[name] for name in ("order", "smoothness", "noise_scale", "safety"))

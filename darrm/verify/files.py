@@ -66,18 +66,15 @@ class Piece:
 
     @property
     def digests(self) -> list[Sealed]:
-        """The size and the SHA-256 of each of its files."""
         held = ((end, len(content), hashlib.sha256(content).hexdigest()) for end, content in self.parts.items())
         return [*self.sealed, *held]
 
     @property
     def content(self) -> bytes:
-        """The contents of the file."""
         return self.parts[""]
 
     @property
     def size(self) -> int:
-        """The bytes that it holds in memory."""
         return sum(map(len, self.parts.values())) + (0 if self.labels is None else self.labels.places.nbytes)
 
 
@@ -144,7 +141,6 @@ def _of_folder(folder: Path, seen: set[str]) -> Iterator[Piece]:
 
 
 def _why_not(path: Path, folder: Path) -> str:
-    """Return why an entry of a folder is not read. A link must not leak an auditor's own files into the report."""
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         return "it is a link that leaves the folder: give what it leads to by its name"
     if path.is_symlink() and not path.is_file():
@@ -153,7 +149,6 @@ def _why_not(path: Path, folder: Path) -> str:
 
 
 def _guarded(path: Path, read_piece: Callable[[], Piece]) -> Piece:
-    """Read a file of a folder, which may hold anything."""
     try:
         return read_piece()
     except (ValueError, OSError) as error:
@@ -247,7 +242,6 @@ def ledger_files(path: Path) -> dict[str, bytes]:
 
 
 def _states(ledger: Path) -> dict[str, tuple[int, int, int]]:
-    """Return time, size and number of a ledger's file and of those that SQLite left next to it."""
     check_regular(ledger, _MOST_HELD)
     states = {}
     for end in ("", *BESIDE):

@@ -15,7 +15,7 @@ from fractions import Fraction
 from inspect import isfunction
 from typing import Any
 
-from darrm.verify.numbers import MOST_EPSILON, Point
+from darrm.verify.verdicts import MOST_EPSILON, Point
 
 Json = Any  # any JSON value
 MALFORMED = (KeyError, TypeError, AttributeError, ArithmeticError, IndexError, RecursionError)  # of data in a file
@@ -36,8 +36,6 @@ _MOST_CHARACTERS = 8000  # of a decimal
 
 @dataclass(frozen=True)
 class Sampling:
-    """The probability that a person's record is drawn for a query."""
-
     record_rate: Fraction
     scheme: str = "poisson"
     records: int = 1  # of one person, at most
@@ -51,12 +49,10 @@ class Sampling:
 
     @property
     def is_directed(self) -> bool:
-        """Whether the two directions cost differently."""
         return self.scheme == "poisson"
 
     @property
     def neighbors(self) -> str:
-        """The difference between neighboring data sets."""
         return "add or remove one person" if self.is_directed else "replace one person"
 
 
@@ -72,7 +68,6 @@ class Voters:
 
     @property
     def are_private(self) -> bool:
-        """Whether some voter has a guarantee."""
         return any(each is not None for _, each in self.kinds)
 
     @property
@@ -82,11 +77,9 @@ class Voters:
 
     @property
     def are_private_models(self) -> bool:
-        """Whether costs of single queries do not add up."""
         return self.models and self.are_private
 
     def without_guarantee(self, reached: int) -> "Voters":
-        """Return the same number of voters without a guarantee, with overlap ``reached``."""
         return Voters(self.K, ((self.K, None),), reached)
 
     def __str__(self) -> str:
@@ -99,8 +92,6 @@ class Voters:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A law with claims of its privacy and of its optimality."""
-
     format: str
     voters: Voters
     target: Point  # of one label
@@ -144,8 +135,6 @@ Answering = Table | Mechanism | Run  # a release that answers queries
 
 @dataclass(frozen=True)
 class Plan:
-    """The claims of a plan about all its answers."""
-
     voters: Voters
     classes: int
     queries: int
@@ -173,17 +162,14 @@ class Charge:
     vanishing: float = 0.0
 
     def repeated(self, count: int) -> "Charge":
-        """Return the same cost for ``count`` queries."""
         return replace(self, count=count)
 
     @property
     def curve(self) -> list[Point]:
-        """The orders with a finite Rényi divergence, and these divergences, as fractions."""
         pairs = zip(self.orders, self.divergences, strict=True)
         return [(Fraction(order), Fraction(value)) for order, value in pairs if value < math.inf]
 
     def points(self, side: int = 1) -> list[Point]:
-        """Return the points of its profile, as fractions."""
         if self.profile is None:
             return []
         return [(Fraction(e), Fraction(d)) for e, d in zip(self.profile[0], self.profile[side], strict=True)]
@@ -234,13 +220,11 @@ def _float(digits: str) -> float:
 
 
 def hash_json(data: Json) -> str:
-    """Compute the SHA-256 of data as canonical JSON."""
     text = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def join(*fields: object) -> str:
-    """Compute the SHA-256 of texts that are joined by U+001F."""
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
 
 
@@ -311,12 +295,10 @@ def _share(data: Json) -> float:
 
 
 def read_texts(data: Json) -> Json:
-    """Read an object of texts."""
     return read(data, dict.fromkeys(data, str))
 
 
 def read_pair(data: Json) -> Point:
-    """Read an object of ε and δ."""
     pair = read(data, {"epsilon": exact_number, "delta": exact_number})
     if pair["delta"] >= 1:
         raise ValueError("δ is at least 1")
@@ -349,7 +331,6 @@ def _parameter(stored: Json) -> float:
 
 
 def read_sampling(data: Json) -> Sampling:
-    """Read the subsampling scheme."""
     found = read(data, {"rate": exact_number, "scheme": {"poisson", "fixed"}, "records?": range(1, 101)})
     if not 0 < found["rate"] <= 1:
         raise ValueError("a rate lies in (0, 1]")
@@ -377,12 +358,10 @@ _PARAMETERS = {
 
 
 def read_voters(data: Json) -> Voters:
-    """Read an object that describes voters."""
     return _voters(read(data, _VOTERS))
 
 
 def _voters(found: Mapping[str, Json]) -> Voters:
-    """Combine the fields of voters, which may be among others of the same object."""
     K, sampled = found["K"], found.get("sampled")
     kinds, overlap = found.get("own", ((K, found["each"]),)), found.get("overlap", K)
     if sum(count for count, _ in kinds) != K or len({pair for _, pair in kinds}) < len(kinds):
@@ -396,7 +375,6 @@ def _voters(found: Mapping[str, Json]) -> Voters:
 
 
 def read_release(data: Json) -> Answering:
-    """Read a table, a mechanism or a run from the JSON of a file; `ValueError` for any other content."""
     with _strict("it"):
         data = {name: value for name, value in data.items() if name != "plan"}
         kind = data.get("format")
@@ -411,7 +389,6 @@ def read_release(data: Json) -> Answering:
 
 @contextmanager
 def _strict(what: str) -> Iterator[None]:
-    """Raise `ValueError` for any data that cannot be read."""
     try:
         yield
     except MALFORMED as error:
@@ -482,7 +459,6 @@ def _run(data: Json) -> Run:
 
 
 def read_plan(claims: Json) -> Plan:
-    """Read the privacy claims of a plan; `ValueError` if they are malformed."""
     with _strict("it"):
         form = {**_VOTERS, "queries": _QUERIES, "missing?": object, "classes?": _classes, "total": read_pair}
         found, spent = read(claims["workload"], form), claims["spent"]
@@ -491,7 +467,6 @@ def read_plan(claims: Json) -> Plan:
 
 
 def read_charge(text: str) -> Charge:
-    """Read the cost of one query from a ledger; `ValueError` if it is malformed."""
     with _strict("the cost of a query"):
         return _charge(parse_json(text.encode(), may_be_infinite=True))
 

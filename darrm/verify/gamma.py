@@ -59,8 +59,22 @@ from typing import TypeVar
 from flint import arb, arb_poly, ctx
 
 from darrm.verify.formats import MALFORMED, Json, Table, exact_number
-from darrm.verify.numbers import BITS, ONE, Enclosure, Laws, Point, ball, exponential, units
-from darrm.verify.verdicts import FALSE, OPTIMALITY, PROVED, UNKNOWN, Verdict, judged
+from darrm.verify.verdicts import (
+    BITS,
+    FALSE,
+    ONE,
+    OPTIMALITY,
+    PROVED,
+    UNKNOWN,
+    Enclosure,
+    Laws,
+    Point,
+    Verdict,
+    ball,
+    exponential,
+    judged,
+    units,
+)
 
 MOST_WORK = 100_000_000  # about twenty seconds
 ALL, CHAINS, MONOTONE = (
@@ -94,13 +108,11 @@ class Gamma:
 
     @property
     def signed(self) -> list[Fraction]:
-        """g(0) … g(K)."""
         middle = [Fraction(0)] if self.K % 2 == 0 else []
         return [-value for value in reversed(self.half)] + middle + list(self.half)
 
     @property
     def is_monotone(self) -> bool:
-        """Whether g never falls."""
         return all(low <= high for low, high in pairwise(self.signed))
 
 
@@ -138,8 +150,6 @@ def divergences(gamma: Gamma, epsilons: Sequence[Fraction]) -> list[Enclosure] |
 
 @dataclass
 class _Largest:
-    """The largest cost of one c: a lower and an upper bound, and the rows to refine."""
-
     attained: int = -_UNIT << 2
     above: int = -_UNIT << 2
     waiting: list[tuple[int, int, int, _Place]] = field(default_factory=list)  # bound, j, sign of T, place
@@ -161,7 +171,6 @@ class _Chains:
         self._powers, self._left = [_UNIT], _MOST_REFINED
 
     def worst(self, ratios: Sequence[Enclosure]) -> list[Enclosure] | None:
-        """Enclose the largest cost for each c; None if there are too many rows."""
         terms = len(self._binomial(self.reached)) if self.delta else 1
         rows = (self.K - self.reached + 1) * (self.reached + 1) * (self.reached + 2) // 2
         if rows * (len(ratios) + ((4 + terms) * terms if self.is_free else 2 * terms)) > MOST_WORK:
@@ -238,7 +247,6 @@ class _Chains:
         return sum(weight * (_product(up, T[start - i :]) >> _FINE) for i, weight in enumerate(down)) >> _FINE
 
     def _refine(self, factor: int, largest: _Largest) -> None:
-        """Refine the rows whose bound exceeds the largest attained cost."""
         self._left = _MOST_REFINED
         waiting = sorted((row for row in largest.waiting if row[0] > largest.attained + _TOLERANCE), reverse=True)
         numbers = {row[1] for row in waiting}
@@ -253,7 +261,6 @@ class _Chains:
             largest.above = max(largest.above, bound + (factor * other[1] >> _FINE) + 2)
 
     def _largest_mean(self, T: list[int], start: int, near_zero: int, near_one: int) -> _Pair:
-        """Bound V from below and above, by halving the cells of a grid."""
         known: dict[_Pair, int] = {}
 
         def value(a: int, b: int) -> int:
@@ -398,7 +405,6 @@ def _placements(gamma: Gamma) -> tuple[int, Iterator[tuple[int, list[int], list[
 
 
 def judge_optimality(table: Table, gamma: Gamma) -> Iterator[Verdict]:
-    """Judge the stated expected error of a γ, and that no private γ has a smaller one."""
     claims = table.optimality
     if claims is None:
         return

@@ -50,27 +50,22 @@ _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 @dataclass(frozen=True, eq=False)
 class LabelsFile:
-    """The labels of a file."""
-
     places: NDArray[Any]  # (Q,) of each label among the names
     names: tuple[str, ...]
     first: int | None = None  # the number of the first question, where lines are ``number,label``
 
     @classmethod
     def of(cls, labels: Sequence[Any] | NDArray[Any], first: int | None = None) -> "LabelsFile":
-        """Return labels in memory."""
         found = _Places()
         found.add_array(np.asarray(labels))
         return found.file(first)
 
     @property
     def size(self) -> int:
-        """The number of labels."""
         return int(self.places.size)
 
     @property
     def labels(self) -> NDArray[Any]:
-        """All of them: whole numbers, or text."""
         whole = all(map(_WHOLE_NUMBER.fullmatch, self.names))
         return np.asarray(np.array([int(name) if whole else name for name in self.names])[self.places])
 
@@ -108,7 +103,6 @@ class _Places(dict[str, int]):
         return place
 
     def add(self, places: NDArray[Any]) -> None:
-        """Add labels by their places."""
         self.size += len(places)
         width = 1 if len(self) <= 256 else 4  # bytes
         if self.size * width > MOST_LABELS:
@@ -116,11 +110,9 @@ class _Places(dict[str, int]):
         self.blocks.append(places.astype(f"u{width}"))
 
     def add_texts(self, labels: Sequence[str]) -> None:
-        """Add labels in a list."""
         self.add(np.fromiter(map(self.__getitem__, labels), dtype=np.uint32, count=len(labels)))
 
     def add_array(self, labels: NDArray[Any]) -> None:
-        """Add labels of numpy."""
         for start in range(0, len(labels), _AT_ONCE):
             values, which = np.unique(labels[start : start + _AT_ONCE], return_inverse=True)
             self.add(np.array([self[str(value)] for value in values.tolist()])[which])
@@ -142,14 +134,12 @@ class _Places(dict[str, int]):
         self.add(places[indices])
 
     def file(self, first: int | None = None) -> LabelsFile:
-        """Return the labels."""
         places = np.concatenate(self.blocks) if self.blocks else np.empty(0, dtype=np.uint8)
         self.blocks.clear()
         return LabelsFile(places, tuple(self), first)
 
 
 def quoted(text: str) -> str:
-    """Return a field of a .csv file, in quotes if it needs them."""
     return text if _UNQUOTED.fullmatch(text) else '"' + text.replace('"', '""') + '"'
 
 
@@ -196,7 +186,6 @@ def read_parquet_labels(paths: Sequence[Path]) -> LabelsFile:
 
 
 def print_labels() -> None:
-    """Print the labels of the named Parquet files, as `read_parquet_labels` reads them."""
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     with suppress(ValueError):  # a system without such limits
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY if most < 0 else min(_MOST_MEMORY, most), most))
@@ -225,7 +214,6 @@ def _fail(message: str, status: int) -> NoReturn:
 
 
 def _label_columns(parquet: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 (pyarrow has no types)
-    """Yield the column with the labels, a number of rows at a time."""
     schema = parquet.read_schema(path)
     if len(set(schema.names)) != len(schema.names):
         raise ValueError("two columns have one name")
@@ -247,7 +235,6 @@ def _label_columns(parquet: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 (p
 
 
 def read_waiting(content: bytes) -> LabelsFile | None:
-    """Read the labels that wait for delivery in a ledger, an .npy file; None if they are damaged."""
     try:
         return _of_npy(content)
     except ValueError:

@@ -13,7 +13,6 @@ from darrm.verify.chain import Entry, Ledger, numbered
 from darrm.verify.costs import Cost, judge_charge
 from darrm.verify.formats import OPEN, Answering, Charge, Run
 from darrm.verify.label_files import LabelsFile, read_waiting
-from darrm.verify.numbers import counted, float_up, pair_at_most
 from darrm.verify.totals import (
     Priced,
     Total,
@@ -34,7 +33,10 @@ from darrm.verify.verdicts import (
     TOTAL,
     UNKNOWN,
     Verdict,
+    counted,
+    float_up,
     judged,
+    pair_at_most,
 )
 
 _RESERVE = {"adaptive": Fraction(1, 2), "renyi": Fraction(0)}  # the share of δ for the queries' own
@@ -45,15 +47,12 @@ _SHOWN = 5  # questions
 
 @dataclass(eq=False)
 class LedgerAudit:
-    """A ledger, with the releases that may have answered its queries."""
-
     path: str
     ledger: Ledger
     answerings: list[Answering] = field(default_factory=list)
 
     @cached_property
     def priced(self) -> list[Priced]:
-        """Each kind of query, with its recomputed cost if the release is among the files."""
         known, found = {one.digest: one for one in self.answerings}, list[Priced]()
         for number, charge in self.ledger.charges.items():
             digests = {entry.table for entry in self.ledger.entries if entry.cost == number}
@@ -63,7 +62,6 @@ class LedgerAudit:
 
     @cached_property
     def total(self) -> tuple[Verdict, Total | None]:
-        """The cost of all queries together, and whether it is within the budget."""
         ledger, (epsilon, delta) = self.ledger, self.ledger.budget
         charges, number = list(ledger.charges.values()), sum(entry.answers for entry in ledger.entries)
         within = f"the budget {pair_at_most(epsilon, delta)}"
@@ -84,7 +82,6 @@ class LedgerAudit:
         return replace(verdict, claim=f"{counted(number, 'label is', 'labels are')} {pair}-DP, within {within}"), found
 
     def _filtered(self) -> tuple[str, str]:
-        """Judge a budget of kinds that were chosen after earlier answers: by sums, or by a Rényi filter."""
         (epsilon, delta), share = self.ledger.budget, _RESERVE[self.ledger.composition]
         charges = [charge for charge, _ in self.priced]
         if any(charge.alone for charge in charges):
@@ -113,7 +110,6 @@ class LedgerAudit:
 
     @property
     def adds_up(self) -> str:
-        """The reason why its budget does not add up with another ledger's; empty if it does."""
         charges = self.ledger.charges.values()
         if any(charge.alone for charge in charges):
             return "answers of trained models share the randomness of their training"
@@ -121,7 +117,6 @@ class LedgerAudit:
 
     @property
     def neighbors(self) -> frozenset[str]:
-        """The differences between neighboring data sets that its costs are about."""
         charges = self.ledger.charges.values()
         return frozenset("change one person" if one.sampled is None else one.sampled.neighbors for one in charges)
 
@@ -144,7 +139,6 @@ def assign_releases(audits: Sequence[LedgerAudit], releases: Mapping[str, Answer
 
 
 def judge_ledger(audit: LedgerAudit) -> Iterator[Verdict]:
-    """Judge every claim of a ledger."""
     ledger = audit.ledger
     claim = f"it is whole ({counted(len(ledger.entries), 'entry', 'entries')}, {ledger.queries[-1]:,} queries)"
     reason = "pages, checksums, entry hashes and totals agree; a forger could compute them"
@@ -241,7 +235,6 @@ def _judge_costs(audit: LedgerAudit) -> Iterator[Verdict]:
 
 
 def _covers(answering: Answering, charge: Charge) -> bool:
-    """Whether a cost is about voters that the release covers: as many, no less private, no larger overlap."""
     models, voters = charge.models, answering.voters
     if models is None or models.K != voters.K or models.reached > voters.reached or models.sampled != voters.sampled:
         return False
@@ -250,7 +243,6 @@ def _covers(answering: Answering, charge: Charge) -> bool:
 
 
 def _is_kept(entry: Entry) -> bool:
-    """Whether the waiting labels of an entry match its count and digest."""
     labels: LabelsFile | None = read_waiting(entry.waiting or b"")
     return labels is not None and labels.digest() == entry.labels and entry.pays_for(labels.size)
 
@@ -452,7 +444,6 @@ def _logs(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def _streams(entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], list[range]]]:
-    """Yield the entries of each stream, with the numbers of the questions of each."""
     for log in _logs(entries).values():
         if log[0].is_of_a_stream:
             ends = accumulate((entry.answers for entry in log), initial=1)

@@ -75,7 +75,6 @@ class RenyiPenalty:
     back: bool = False
 
     def of(self, losses: Array) -> Array:
-        """Compute φ(L)."""
         with np.errstate(over="ignore", invalid="ignore"):
             t = self.rate * np.expm1(losses)
             order = 1.0 - self.order if self.back else self.order
@@ -83,7 +82,6 @@ class RenyiPenalty:
         return np.asarray(np.where(np.isnan(values), np.inf, np.maximum(values, 0.0)))
 
     def sum_of(self, cost: float) -> float:
-        """Compute exp((α − 1)·D_α) − 1."""
         return math.expm1(min((self.order - 1.0) * cost, _EXPONENT))
 
     def outside(self, noise: "_Noise", inner: float) -> float:
@@ -102,15 +100,12 @@ class _HockeyStick:
     epsilon: float
 
     def of(self, losses: Array) -> Array:
-        """Compute φ(L)."""
         return np.asarray(np.maximum(0.0, np.exp(np.minimum(losses, _EXPONENT)) - math.exp(self.epsilon)))
 
     def sum_of(self, cost: float) -> float:
-        """Return δ itself."""
         return cost
 
     def outside(self, noise: "_Noise", inner: float) -> float:
-        """Bound the cost outside the box, see `RenyiPenalty`."""
         return inner + (2.0 + 2.0 * math.exp(self.epsilon)) * noise.beyond
 
 
@@ -131,7 +126,6 @@ def between(value: float) -> Between:
 
 
 def gaussian(sigma: float) -> Callable[[Array], Array]:
-    """Return log w(x) of Gaussian noise with standard deviation ``sigma``, in votes."""
     rate = 1.0 / (2.0 * sigma**2)
     return lambda x: -rate * x**2
 
@@ -284,11 +278,9 @@ class _Noise:
         return 4.0 * math.exp(both - _TINY) + 2.0 * order * self.beyond if both < 600.0 else math.inf
 
     def at_most(self, t: Integers) -> Array:
-        """G(t) elementwise."""
         return np.asarray(np.where(t < self.first, 0.0, self.G[np.clip(t - self.first, 0, self.G.size - 1)]))
 
     def at_least(self, t: Integers) -> Array:
-        """Pr[X ≥ t] elementwise."""
         return np.asarray(np.where(t > self.last, 0.0, self.above[np.clip(t - self.first, 0, self.G.size - 1)]))
 
     def wins(self, i: Integers, j: Integers) -> Array:

@@ -43,7 +43,7 @@ from operator import itemgetter
 
 from flint import ctx, fmpz_poly
 
-from darrm.verify.numbers import BITS, Point, ball, exponential, upper_end
+from darrm.verify.verdicts import BITS, Point, ball, exponential, upper_end
 
 Kind = tuple[Sequence[Point], int]  # proved points of one query, and the number of queries
 _Corner = tuple[float, float]  # e^ε and δ, in floats
@@ -69,7 +69,6 @@ class Directed(list[Point]):
 
     @property
     def exchanged(self) -> "Directed":
-        """The same with the neighbors exchanged."""
         return Directed(self, self.back, 1 - self.side)
 
 
@@ -83,7 +82,6 @@ class LossSum:
     bits: int
 
     def delta(self, epsilon: Fraction) -> Fraction:
-        """Bound δ at ε from above."""
         *_, (cell, above, damped) = self._tails(until=floor(epsilon / self.step) + 1)
         gap = max(_NOTHING, cell * self.step - epsilon)
         return min(Fraction(1), (above - damped / exponential(gap).upper) / (1 << self.bits))
@@ -262,7 +260,6 @@ def _sums(kinds: Sequence[Kind], delta: Fraction) -> Iterator[LossSum]:
 
 
 def _common_step(kinds: Sequence[Kind]) -> Fraction | None:
-    """Return the largest step whose multiples nearly equal every ε; None if it is much smaller than all of them."""
     epsilons = [epsilon for points, _ in kinds for epsilon, _ in points if epsilon]
     least = min(epsilons, default=Fraction(1))
     ratios = [(epsilon / least).limit_denominator(_MOST_RATIO) for epsilon in epsilons]

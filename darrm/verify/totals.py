@@ -44,13 +44,20 @@ from itertools import pairwise
 
 from flint import arb, ctx
 
-from darrm.verify import mechanisms, sampling
+from darrm.verify import mechanisms
 from darrm.verify.costs import Cost, looks_at_few
 from darrm.verify.formats import NO_GUARANTEE, Charge, Mechanism, Run, Table, Voters
-from darrm.verify.numbers import (
+from darrm.verify.sums import Directed, Kind, composed_delta, composed_epsilon, telling_points
+from darrm.verify.verdicts import (
+    CONSISTENT,
+    FALSE,
     MOST_EPSILON,
     NEAR,
+    PROVED,
+    TOTAL,
+    UNKNOWN,
     Point,
+    Verdict,
     ball,
     conversion,
     exponential,
@@ -58,8 +65,6 @@ from darrm.verify.numbers import (
     pair_at_most,
     upper_end,
 )
-from darrm.verify.sums import Directed, Kind, composed_delta, composed_epsilon, telling_points
-from darrm.verify.verdicts import CONSISTENT, FALSE, PROVED, TOTAL, UNKNOWN, Verdict
 
 Priced = tuple[Charge, Cost | None]  # a cost of the ledger, and its recomputation if the release is among the files
 _POINTS, _MORE_POINTS = 16, 256  # of a profile: each takes as long as the proof of privacy
@@ -83,7 +88,6 @@ class Total:
 
 
 def smallest_total(priced: Sequence[Priced], delta: Fraction, *, enough: float) -> Total | None:
-    """Return the smallest ε that some bound proves, the first that is at most ``enough``; None without a proof."""
     delta -= sum(charge.count * Fraction(charge.vanishing) for charge, _ in priced)  # paid first
     if not priced or delta < 0 or any(charge.estimate is not None for charge, _ in priced):
         return None
@@ -137,7 +141,6 @@ def _bounds(priced: Sequence[Priced], delta: Fraction, enough: float) -> Iterato
 
 
 def exact_sum(charges: Sequence[Charge]) -> Point:
-    """Add up ε and δ of all queries; δ is at least 1 if one has no (ε, δ)."""
     pairs = [(charge.guarantee or NO_GUARANTEE, charge.count) for charge in charges]
     epsilon, delta = (sum((pair[part] * count for pair, count in pairs), Fraction(0)) for part in (0, 1))
     return epsilon, delta
@@ -235,7 +238,7 @@ def _points(charge: Charge, cost: Cost | None) -> list[Point]:
         is_fast = answering.kind not in {"AsymmetricMax", "LNMax"} or (drawn is not None and answering.classes == 2)
         count = count if is_fast else _FEW_POINTS
         most = min(pure, 12.0 * answering.reached / answering.parameters[0] if answering.kind == "GNMax" else 8.0)
-        top = Fraction(sampling.pure_epsilon(most, drawn))
+        top = Fraction(mechanisms.pure_epsilon(most, drawn))
     else:
         assert isinstance(answering, Table)  # noqa: S101 (a run has a guarantee)
         top = _top(cost, answering.target[0])
@@ -254,7 +257,6 @@ def _points(charge: Charge, cost: Cost | None) -> list[Point]:
 
 
 def _top(cost: Cost, target: Fraction) -> Fraction:
-    """Find an ε beyond which δ is negligible."""
     tried: list[Fraction] = [target * 2**power for power in range(9) if target * 2**power <= MOST_EPSILON]
     found = cost.deltas(tried)
     if found is None:

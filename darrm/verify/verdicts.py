@@ -1,7 +1,121 @@
-"""The verdict on one claim: one of five."""
+"""The verdicts on a claim, one of five, and the exact and enclosed numbers on which they rest.
 
+No proof rests on a float: a float is read as the exact fraction, or is inside a ball of `flint`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
 from typing import ClassVar
+
+from flint import arb, ctx
+from numpy import float64
+from numpy.typing import NDArray
+
+Array = NDArray[float64]
+Point = tuple[Fraction, Fraction]  # (ε, δ) of one query
+Laws = tuple[Sequence[int], Sequence[int]]  # of a label on two neighboring data sets, in one unit
+BITS = 128  # after the binary point, of corners and factors
+ONE = 1 << BITS
+MOST_EPSILON = 700  # of one query: beyond it e^ε is no float
+NEAR = 1e-9  # relative: floats on either side
+_EXPONENTIAL_BITS = 330
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    lower: Fraction
+    upper: Fraction
+    rows: str = ""  # which rows were examined, for a worst cost
+
+
+@lru_cache(maxsize=4096)
+def exponential(x: Fraction) -> Enclosure:
+    """Enclose e^x for x ≥ 0, to about 2^-320.
+
+    >>> float(exponential(Fraction(1)).lower), exponential(Fraction(1)).upper - exponential(Fraction(1)).lower < 1e-80
+    (2.718281828459045, True)
+    """
+    with ctx.workprec(_EXPONENTIAL_BITS + 2 * ceil(x)):
+        value = ball(x).exp()
+        return Enclosure(-upper_end(-value), upper_end(value))
+
+
+def largest_sums(pairs: Iterable[Laws], epsilons: Sequence[Fraction]) -> list[tuple[int, int]]:
+    """Find the largest Σ max(0, p − e^ε·q) of pairs of laws for each ε, in units of 2^-128, from below and above."""
+    ratios = [(units(one.upper, up=True), units(one.lower)) for one in map(exponential, epsilons)]
+    worst = [[0, 0] for _ in epsilons]
+    for p, q in pairs:
+        for at, ends in enumerate(ratios):
+            for end, ratio in enumerate(ends):
+                total = sum(max(0, x * ONE - ratio * y) for x, y in zip(p, q, strict=True))
+                worst[at][end] = max(worst[at][end], total)
+    return [(low, high) for low, high in worst]
+
+
+def units(value: Fraction, bits: int = BITS, *, up: bool = False) -> int:
+    return -(-(value.numerator << bits) // value.denominator) if up else (value.numerator << bits) // value.denominator
+
+
+def ball(x: Fraction) -> arb:
+    return arb(x.numerator) / x.denominator
+
+
+def upper_end(value: arb) -> Fraction:
+    mantissa, exponent = value.upper().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def upper_float(value: arb) -> float:
+    return math.nextafter(float(value.upper()), math.inf)
+
+
+def float_up(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def conversion(order: Fraction, delta: Fraction) -> arb:
+    """Enclose c(α) = log(1 − 1/α) − (log δ + log α)/(α − 1), which turns ρ(α) into ε = ρ + c(α) [CKS20, Prop. 12]."""
+    alpha = ball(order)
+    return (1 - 1 / alpha).log() - (ball(delta).log() + alpha.log()) / (alpha - 1)
+
+
+def at_most(bound: float | Fraction, digits: int = 6) -> str:
+    """Write an upper bound with ``digits`` significant digits, rounded up.
+
+    >>> at_most(2.31252, 5), at_most(0.1 + 0.2), at_most(Fraction(1, 3), 2)
+    ('2.3126', '0.3', '0.34')
+    """
+    if not isinstance(bound, Fraction):
+        if bound == 0.0 or not math.isfinite(bound):
+            return f"{abs(bound):g}"
+        bound = Fraction(repr(math.nextafter(bound, -math.inf)))
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.divide(Decimal(bound.numerator), Decimal(bound.denominator))):.{digits}g}"
+
+
+def pair_at_most(epsilon: float | Fraction, delta: float | Fraction, digits: int = 6) -> str:
+    """Write a guaranteed pair, both rounded up.
+
+    >>> pair_at_most(0.30000049, 1e-5)
+    '(0.300001, 1e-05)'
+    """
+    return f"({at_most(epsilon, digits)}, {at_most(delta, 6)})"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """Write a number with its noun.
+
+    >>> counted(1, "label", "labels"), counted(2000, "label", "labels")
+    ('1 label', '2,000 labels')
+    """
+    return f"{number:,} {one if number == 1 else many}"
+
 
 MEANINGS = {
     "proved independently": "by this verifier alone, in exact or ball arithmetic",
@@ -55,5 +169,4 @@ class Verdict:
 
 
 def judged(about: str, claim: str, reason: str, *, holds: bool, how: str = CONSISTENT) -> Verdict:
-    """Return the verdict false, or ``how`` the claim holds."""
     return Verdict(about, claim, how if holds else FALSE, reason)

@@ -30,7 +30,7 @@ from darrm.priors import Dirichlet, weights_of
 from darrm.table.cost import charge_of
 from darrm.table.library import Setting
 from darrm.table.release import Release
-from darrm.verify.numbers import exponential
+from darrm.verify.verdicts import exponential
 from lp_models.options import SolveOptions
 from lp_models.program import BlockProgram
 from lp_models.row_generation import beginning_at, minimize_with_rows

@@ -24,8 +24,7 @@ from darrm.verify.formats import (
 from darrm.verify.formats import Voters as Counted
 from darrm.verify.gamma import Gamma, worst_costs
 from darrm.verify.ledger import LedgerAudit
-from darrm.verify.numbers import Enclosure
-from darrm.verify.verdicts import FALSE, Verdict
+from darrm.verify.verdicts import FALSE, Enclosure, Verdict
 
 
 def answering_of(release: Any) -> Answering:

@@ -22,8 +22,7 @@ import pytest
 from darrm import NoiseFunction, PrivacyLedger, PrivacyParams, Problem, Voters, certify, release_debited
 from darrm.table.release import Release
 from darrm.verify.__main__ import main
-from darrm.verify.audit import audit
-from darrm.verify.report import html_report, json_report, text_report
+from darrm.verify.audit import audit, html_report, json_report, text_report
 from darrm.verify.verdicts import FALSE, PROVED
 from darrm.votes.parquet_file import record_batches
 from tests.doors import refused

@@ -18,9 +18,9 @@ from darrm.noisy_max.label_cost import label_curve, label_profile
 from darrm.numerics.integer_noise import DiscreteGaussian
 from darrm.verify import totals
 from darrm.verify.formats import Charge
-from darrm.verify.numbers import exponential
 from darrm.verify.sums import composed_delta
 from darrm.verify.totals import filter_admits, smallest_total
+from darrm.verify.verdicts import exponential
 from tests.verify.support import charge_of
 
 GAUSSIAN = [(Fraction(order), Fraction(order, 200)) for order in range(2, 20)]

@@ -17,8 +17,7 @@ from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.noisy_max.selection import ExponentialMechanism
 from darrm.table.release import Release
 from darrm.verify.__main__ import main
-from darrm.verify.audit import Audit, audit
-from darrm.verify.report import text_report
+from darrm.verify.audit import Audit, audit, text_report
 from darrm.verify.verdicts import ASSUMED, FALSE, PROVED, RECEIPT, TOTAL, UNKNOWN
 
 PLAIN = Voters(20, PrivacyParams("inf"), overlap=1)

@@ -14,7 +14,7 @@ from darrm.majority.certify import worst_cost_ball
 from darrm.majority.noise_function import NoiseFunction
 from darrm.verify import gamma as own
 from darrm.verify.gamma import CHAINS, MONOTONE, Gamma, budget, divergences, worst_costs
-from darrm.verify.numbers import ONE, exponential
+from darrm.verify.verdicts import ONE, exponential
 from tests import oracle, strategies
 from tests.majority.test_full_set import NEEDS_LOW
 from tests.verify.support import gamma_of, worst_of

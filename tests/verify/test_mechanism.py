@@ -20,8 +20,7 @@ from darrm.plan import plan
 from darrm.plan.mechanisms import named
 from darrm.verify.attack import law_of
 from darrm.verify.audit import audit
-from darrm.verify.costs import Cost, judge_charge
-from darrm.verify.histograms import partitions
+from darrm.verify.costs import Cost, judge_charge, partitions
 from darrm.verify.totals import smallest_total
 from darrm.verify.verdicts import FALSE, PROVED, UNKNOWN
 from tests.doors import validated

@@ -16,7 +16,7 @@ from darrm.problem import Problem, Voters
 from darrm.table.table import Table
 from darrm.verify.__main__ import main
 from darrm.verify.audit import judge_file
-from darrm.verify.histograms import worst_differences, worst_of_private_voters
+from darrm.verify.costs import worst_differences, worst_of_private_voters
 from tests.plurality.test_voter_corners import any_law, worst_by_hand
 from tests.verify.support import false_claims, table_of
 

@@ -23,15 +23,13 @@ from darrm.priors import Dirichlet
 from darrm.subsampling import Subsampling
 from darrm.table.release import Release
 from darrm.verify import mechanisms
-from darrm.verify import sampling as sampling_costs
 from darrm.verify.attack import attack
 from darrm.verify.audit import audit, judge_file
 from darrm.verify.costs import judge_charge
 from darrm.verify.formats import read_sampling
 from darrm.verify.noisy_labels import Array, Between, RenyiPenalty, renyi_of_label
-from darrm.verify.numbers import exponential
 from darrm.verify.totals import smallest_total
-from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, PROVED, UNKNOWN
+from darrm.verify.verdicts import ASSUMED, CONSISTENT, FALSE, PROVED, UNKNOWN, exponential
 from tests.verify.support import charge_of, cost_of, mechanism_of
 from tests.verify.test_sums import delta_of_many
 
@@ -188,7 +186,7 @@ def test_an_exponential_mechanism_costs_what_its_worst_odds_do(rate: float, orde
         without, with_him = [u, 1.0 - u], [u * math.exp(-1.5) / mean, (1.0 - u) / mean]
         mixed = [(1 - rate) * a + rate * b for a, b in zip(without, with_him, strict=True)]
         costs += [divergence(mixed, without, order), divergence(without, mixed, order)]
-    found = sampling_costs.renyi_of_exponential(1.5, rate, order)
+    found = mechanisms.renyi_of_exponential(1.5, rate, order)
     assert found.low <= found.high <= found.low * (1 + 1e-5)
     assert max(costs) * (1 - 1e-9) <= found.high
     assert found.low <= max(costs) * (1 + 1e-3)
@@ -199,10 +197,10 @@ def test_convexity_bounds_a_divergence() -> None:
     own = cost_of(NoisyMaximum(GNMax(1.0), voters(4, COIN), 2)).renyi(4.0)
     assert own is not None
     assert certain is not None
-    bound = sampling_costs.of_convexity(certain, read_sampling(COIN.to_json()), 4.0)
+    bound = mechanisms.of_convexity(certain, read_sampling(COIN.to_json()), 4.0)
     assert own.high < bound.high < certain.high
     assert bound.high >= math.log1p(0.2 * math.expm1(3.0 * certain.high)) / 3.0
-    assert sampling_costs.of_convexity(Between(0.0, 900.0), read_sampling(COIN.to_json()), 4.0).high == 900.0
+    assert mechanisms.of_convexity(Between(0.0, 900.0), read_sampling(COIN.to_json()), 4.0).high == 900.0
 
 
 STEEP = [

@@ -19,13 +19,13 @@ from darrm.account.accountant import PrivacyAccountant
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.noisy_max.label_cost import label_profile
 from darrm.numerics.integer_noise import DiscreteGaussian
-from darrm.verify import numbers, sums
-from darrm.verify.numbers import Point
+from darrm.verify import sums, verdicts
 from darrm.verify.sums import Kind, LossSum, composed_epsilon, telling_points
+from darrm.verify.verdicts import Point
 from tests.verify.support import charge_of
 
 SOURCE = Path(sums.__file__).read_text(encoding="utf-8")
-exponential = cache(numbers.exponential)
+exponential = cache(verdicts.exponential)
 Compose = Callable[[list[Kind], Fraction, Fraction], LossSum]
 EPSILONS = [Fraction(number, 10) for number in range(0, 45, 3)]
 ONE_TENTH = Fraction(1, 10)

@@ -40,12 +40,11 @@ from darrm.table.cost import charge_of
 from darrm.table.release import Release
 from darrm.verify import costs
 from darrm.verify.__main__ import main
-from darrm.verify.audit import audit, judge_file
+from darrm.verify.audit import answer, assumptions, audit, judge_file, text_report
 from darrm.verify.chain import Entry, Ledger
 from darrm.verify.formats import Answering, Charge
 from darrm.verify.label_files import LabelsFile, read_labels
 from darrm.verify.ledger import LedgerAudit, judge_labels, judge_ledger
-from darrm.verify.report import answer, assumptions, text_report
 from darrm.verify.verdicts import (
     ASSUMED,
     CONSISTENT,
