@@ -265,7 +265,7 @@ PLANTS = (
         "darrm/plurality/accuracy_bound.py",
     ),
     plant(
-        "winners that tie count as close classes in theorem 2",
+        "winners that tie count as close classes in theorem 3",
         "np.where(alone, 1.0 / close, 1.0)",
         "1.0 / close",
         "tests/plurality/test_bounds.py",

@@ -46,7 +46,7 @@ from darrm.noisy_max.selection import ExponentialMechanism, PermuteAndFlip
 from darrm.numerics.bisection import last_allowed_integer
 from darrm.numerics.exact_sampling import uniform_below
 from darrm.numerics.integer_noise import AsymmetricNoise, IntegerNoise
-from darrm.open_set.lines import columns_of, of_classes
+from darrm.open_set.open_law import columns_of, of_classes
 from darrm.privacy import PrivacyParams, exact_number
 from darrm.problem import Voters, checked_classes, classes_to_json, is_open
 from darrm.util import checks

@@ -3,13 +3,13 @@
 A law on all partitions of K votes has a number for each group of each partition, too many beyond 24 voters. Its
 accuracy is slightly larger (0.91109 against 0.91072 at K = 13), so both exist. Here a string with n votes, the largest
 other string having m, is the answer with probability x(n, m), about K²/2 numbers, and else there is none. Weights are
-whole numbers over 2^53, and those of the strings of no histogram add up to more than 2^53, which `largest_sums` decides
-in whole numbers. An answer is drawn exactly, by one 53-bit number.
+whole numbers over 2^53, and the sum over the strings of a histogram is at most 2^53, which `largest_sums` decides in
+whole numbers. An answer is drawn exactly, by one 53-bit number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from darrm.numerics import Array
+from darrm.numerics.exact_sampling import UniformBelow
 from darrm.plurality.plurality_law import ONE
 from darrm.priors import Prior, checked, strings_of
-from darrm.problem import OPEN
+from darrm.problem import OPEN, classes_in_words, is_open
 from darrm.util import checks
 from darrm.util.files import Json
+from darrm.votes import ABSTAIN, Votes
 
 MOST_OPEN_VOTERS = 200  # proofs look at four counts: half a minute
 Numbers = NDArray[Any]  # whole numbers or floats
+_PLACES_AT_ONCE = 2**22  # of lines of counts: they take some hundred megabytes
 _IMPOSSIBLE = -(2**62)  # below every sum of whole numbers here
 
 
@@ -32,21 +35,9 @@ _IMPOSSIBLE = -(2**62)  # below every sum of whole numbers here
 class OpenLaw:
     """The probability of every string by its votes and the most votes of another.
 
-    Parameters
-    ----------
-    K
-        How many votes.
-    weights
-        (K + 1, K + 1) whole numbers, 2^53·x(n, m); 0 where n = 0 or n + m > K.
-
-    Raises
-    ------
-    ValueError
-        If they are no such numbers, or those of some histogram add up to more than 2^53.
-
-    Examples
-    --------
-    Of two votes: a string with both is the answer with probability 1/2, one with one of them never:
+    ``weights`` are (K + 1, K + 1) whole numbers, 2^53·x(n, m); 0 where n = 0 or n + m > K. `ValueError` if they are
+    not, or those of some histogram add up to more than 2^53. Of two votes: a string with both is the answer with
+    probability 1/2, one with one of them never:
 
     >>> law = OpenLaw.of_probabilities(2, [[0, 0, 0], [0, 0, 0], [0.5, 0, 0]])
     >>> law.probabilities([[1, 1], [2, 0]]).tolist()
@@ -82,17 +73,14 @@ class OpenLaw:
 
     @property
     def classes(self) -> int:
-        """The constant for open answers."""
         return OPEN
 
     @property
     def is_monotone(self) -> bool:
-        """False: monotonicity is not checked."""
         return False
 
     @property
     def each(self) -> Array:
-        """x(n, m) to the nearest float, (K + 1, K + 1)."""
         return np.asarray(self.weights / float(ONE))
 
     def probabilities(self, counts: ArrayLike) -> Array:
@@ -102,25 +90,20 @@ class OpenLaw:
         return np.column_stack([answers, 1.0 - answers.sum(axis=1)])
 
     def scaled(self, share: float) -> OpenLaw:
-        """Multiply the probability of each answer by the share, rounded down."""
         checks.probability(share=share)
         return OpenLaw(self.K, np.floor(self.weights * share * (1.0 - 2.0**-51)).astype(np.int64))
 
     def share_right(self, prior: Prior | str) -> float:
-        """Compute the probability that the answer is a string with the most votes."""
         n, m = np.indices(self.weights.shape)
         return min(1.0, float(np.sum((strings_of(checked(prior, OPEN), self.K) * self.each)[m <= n])))
 
     def share_answered(self, prior: Prior | str) -> float:
-        """Compute the probability that there is an answer."""
         return min(1.0, float(np.sum(strings_of(checked(prior, OPEN), self.K) * self.each)))
 
     def expected_error(self, prior: Prior | str) -> float:
-        """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about two classes and a γ."""
         return checks.fail("prior", prior, "used for the accuracy", "only a γ has an expected error")
 
     def to_json(self) -> list[list[int]]:
-        """Write the weights of n = 1 … K, of each those of m = 0 … K − n."""
         return [self.weights[n, : self.K - n + 1].tolist() for n in range(1, self.K + 1)]
 
     @classmethod
@@ -150,11 +133,7 @@ def places(K: int) -> NDArray[np.bool_]:
 
 
 def largest_others(votes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the most votes of any other string, (n, S) → (n, S).
-
-    >>> largest_others(np.array([[3, 1, 1], [2, 2, 0]])).tolist()
-    [[1, 3, 3], [2, 2, 2]]
-    """
+    """Return the most votes of any other string, (n, S) → (n, S)."""
     ordered = np.sort(np.pad(votes, ((0, 0), (0, 1))), axis=1)
     top, second = ordered[:, -1:], ordered[:, -2:-1]
     return np.where((votes == top), second, top)
@@ -163,8 +142,8 @@ def largest_others(votes: NDArray[np.int64]) -> NDArray[np.int64]:
 def largest_sums(gains: Numbers, impossible: float) -> Numbers:
     """Compute the largest sums of gains: (…, K + 1) gains of strings by their votes → (…, K + 1, K + 1).
 
-    Entry (cap, L) is the largest sum of gains of strings of at most ``cap`` votes that have L together; about
-    ``impossible`` if there are none.
+    Entry (cap, L) is that of strings of at most ``cap`` votes that have L together; about ``impossible`` if there are
+    none.
 
     >>> largest_sums(np.array([0, 1, 3, 2]), -99)[:, 3].tolist()  # three votes: 1 + 1 + 1, or 1 + 3 of at most two
     [-99, 3, 4, 4]
@@ -182,7 +161,6 @@ def largest_sums(gains: Numbers, impossible: float) -> Numbers:
 
 
 def largest_total(x: Numbers, impossible: float) -> float | int:
-    """Compute the largest sum of x(n, m) over the strings of any histogram."""
     return max(total for _, _, total in totals(x, largest_sums(x.T, impossible))).item()
 
 
@@ -196,3 +174,51 @@ def totals(x: Numbers, rest: Numbers) -> Iterator[tuple[int, int, np.int64 | np.
     for top in range(1, K):
         for second in range(1, min(top, K - top) + 1):
             yield top, second, x[top, second] + x[second, top] + rest[top, second, K - top - second]
+
+
+def of_classes(votes: Votes | ArrayLike, classes: int) -> Votes:
+    """Return votes about that number of classes; `ValueError` for others.
+
+    An array has a row a query and a column a voter: labels 0 … C − 1, or strings where answers are open.
+
+    >>> of_classes([[9, 0, 9]], 10)
+    Votes(1 queries to 3 voters, classes 0, 1, 2, 3, 4, …; from labels)
+    """
+    if isinstance(votes, Votes):
+        given = votes
+    elif is_open(classes):
+        given = Votes.of_answers(votes)
+    else:
+        given = Votes.of_labels(votes, classes=classes)
+        if given.voters == classes > 2:
+            advice = "labels and counts look alike: use Votes.of_labels(labels, classes) or Votes.of_counts(counts)"
+            checks.fail("votes", checks.Found(f"{classes} columns for {classes} classes"), "Votes", advice)
+    if len(given.classes) != classes:
+        number = checks.Found(f"about {classes_in_words(len(given.classes) or OPEN)}")
+        asked = "open answers" if is_open(classes) else f"C = {classes} classes"
+        advice = (
+            "read them with classes='open' (--classes open), Votes.of_answers in Python" if is_open(classes) else ""
+        )
+        checks.fail("votes", number, f"about {asked}", advice)
+    return given
+
+
+def columns_of(
+    votes: Votes, draw: Callable[[NDArray[np.int64], UniformBelow], NDArray[np.int64]], below: UniformBelow
+) -> NDArray[np.int64]:
+    """Draw the column of a string, or `ABSTAIN`, for every query, some at a time.
+
+    ``draw`` chooses a place in each line of counts; the last one is no answer's.
+    """
+    sparse, answers = votes.sparse, [np.empty(0, dtype=np.int64)]
+    at_once = max(1, _PLACES_AT_ONCE // (int(np.diff(sparse.indptr).max(initial=0)) + 1))
+    for start in range(0, votes.queries, at_once):
+        rows = sparse[start : start + at_once]
+        lengths = np.diff(rows.indptr)
+        lines = np.repeat(np.arange(lengths.size), lengths)
+        place = np.arange(rows.data.size) - rows.indptr[lines]
+        counts = np.zeros((lengths.size, int(lengths.max()) + 1), dtype=np.int64)
+        columns = np.full_like(counts, ABSTAIN)
+        counts[lines, place], columns[lines, place] = rows.data, rows.indices
+        answers.append(columns[np.arange(len(columns)), draw(counts, below)])
+    return np.concatenate(answers)

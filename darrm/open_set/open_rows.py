@@ -18,9 +18,8 @@ after, also for the one with S votes; for the one with M it is max(T, S) and max
 max(n_b + 1, M), for b max(n_a, M) and max(n_a − 1, M). So the worst rest fills the votes that are left, each string
 with its gain: `darrm.open_set.open_law.largest_sums`. ∎
 
-Sums are floats. Each has at most K + 3 terms, all of them together at most 1 + c in absolute value, as probabilities
-are; every term is rounded three times and every sum once a term: `ROUNDING`·(K + 8)·(1 + c) is more than all of it.
-With c from below (1) only grows.
+Each sum in floats has at most K + 3 terms, together at most 1 + c in absolute value; every term is rounded three times
+and every sum once a term: `ROUNDING`·(K + 8)·(1 + c) is more than all of it. With c from below (1) only grows.
 
 **Repair.** s·x has s times the sums of (2) and (3): s = min(1, δ/(2), (δ + c − 1)/Σ of (3)) makes it private.
 """
@@ -54,8 +53,6 @@ Coefficients = dict[tuple[int, int], float]  # of x(n, m)
 
 
 class Move(NamedTuple):
-    """Histograms by the counts that move and the two largest others, and one of the sums (2) and (3)."""
-
     giver: int
     taker: int
     largest: int
@@ -74,7 +71,6 @@ class _Group:
     sums: tuple[Array, Array]
 
     def worst_moves(self) -> Iterator[tuple[Move, float]]:
-        """Return the moves with the largest sum of (2) and of (3), and these sums."""
         for is_without, sums in enumerate(self.sums):
             at = int(np.argmax(sums))
             move = Move(self.giver, self.taker, int(self.largest[at]), int(self.second[at]), bool(is_without))
@@ -90,7 +86,6 @@ class OpenRows:
 
     @property
     def K(self) -> int:
-        """How many votes."""
         return len(self.x) - 1
 
     @cached_property
@@ -98,7 +93,6 @@ class OpenRows:
         return np.pad(self.x, (0, 2))
 
     def _gains(self, n: Indices, before: Indices, after: Indices, grown: Indices) -> tuple[Array, Array]:
-        """Return the parts in (2) and (3) of a string with n, then ``grown`` votes."""
         excess = self._padded[n, before] - self.ratio * self._padded[grown, after]
         return np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
 
@@ -111,7 +105,6 @@ class OpenRows:
         return (first, largest_sums(first, -math.inf)), (second, largest_sums(second, -math.inf))
 
     def groups(self) -> Iterator[_Group]:
-        """Return the sums of all histograms, grouped by the counts that move."""
         for giver in range(1, self.K + 1):
             for taker in range(self.K - giver + 1):
                 left = self.K - giver - taker
@@ -197,8 +190,7 @@ def rounding_of(K: int, ratio: float) -> float:
 def prove(problem: Problem, law: OpenLaw, scale: float = 1.0) -> Certificate:
     """Prove that a law is private as it stands; `CertificationError` if it is not.
 
-    ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` the number of (n_a, n_b,
-    M, S).
+    ``worst_cost`` of the certificate bounds the left side of (1), ``budget`` is δ and ``rows`` counts (n_a, n_b, M, S).
     """
     check_law(problem, law)
     return _certified(problem, law.K, OpenRows(law.each, ratio_below(problem)).worst(), scale)
@@ -219,7 +211,7 @@ def _certified(problem: Problem, K: int, sums: tuple[float, float], scale: float
 
 
 def number_of_rows(K: int) -> int:
-    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and of the others' K − s votes M and S, or none are left.
+    """Count (n_a, n_b, M, S): s pairs with n_a + n_b = s, and of the others' K − s votes M and S, or none.
 
     >>> number_of_rows(2), sum(group.largest.size for group in OpenRows(np.zeros((3, 3)), 1.0).groups())
     (3, 3)
@@ -254,7 +246,6 @@ def share_allowed(kept: float, without: float, problem: Problem, spare: float = 
 
 
 def check_law(problem: Problem, law: OpenLaw) -> None:
-    """Check that a law is about the open-set answers of a problem with overlap 1: `ValueError` if not."""
     check_voters(problem)
     if (law.K, law.classes) != (problem.voters.K, problem.classes):
         found = f"{law.K} open answers"
@@ -262,7 +253,6 @@ def check_law(problem: Problem, law: OpenLaw) -> None:
 
 
 def check_voters(problem: Problem) -> None:
-    """Check that the overlap is 1: `ValueError` if not."""
     if problem.voters.reached != 1:
         advice = "larger overlaps have proofs for laws on all partitions only, up to K = 16 at overlap 2"
         checks.fail("the overlap of open answers of many voters", problem.voters.reached, "1", advice)

@@ -34,7 +34,7 @@ _BROKEN, _TIE_BREAK = 1e-11, 1e-8
 
 
 def check_size(problem: Problem) -> None:
-    """Check before the work that the program is solved in minutes; `ValueError` if not."""
+    """Raise `ValueError` unless the program is solved in minutes."""
     check_voters(problem)
     if problem.target.delta < _LEAST_DELTA:
         advice = "the solver cannot resolve smaller probabilities"
@@ -47,7 +47,7 @@ def check_size(problem: Problem) -> None:
 def best_open_law(
     problem: Problem, prior: Prior, options: SolveOptions, report: Callable[[Progress], None] | None = None
 ) -> tuple[OpenLaw, Result]:
-    """Find the law with the largest share of right answers; a proposal, like every law.
+    """Find the law with the largest accuracy; a proposal, like every law.
 
     >>> from darrm import PrivacyParams, Voters
     >>> from darrm.priors import Ewens

@@ -27,7 +27,7 @@ from darrm.noisy_max.mislabel_bound import GaussianMislabelBound, MislabelBound,
 from darrm.noisy_max.noisy_maximum import NoisyMaximum
 from darrm.numerics import Array
 from darrm.numerics.exact_sampling import uniform_below
-from darrm.open_set.lines import of_classes
+from darrm.open_set.open_law import of_classes
 from darrm.pate.budget_test import BudgetTest
 from darrm.pate.checked_cost import CheckedCost
 from darrm.pate.confident import ConfidentGNMax, NoisyCheck, may_decline

@@ -25,7 +25,7 @@ from darrm.plan.text import (
     subject,
     workload_words,
 )
-from darrm.plurality.bounds import share_right_at_most
+from darrm.plurality.accuracy_bound import share_right_at_most
 from darrm.priors import Prior, in_words, is_built_in
 from darrm.privacy import at_most
 from darrm.problem import Workload, classes_to_json, is_open

@@ -1,12 +1,12 @@
-"""How large the share of right labels of a private mechanism can be: a bound from multipliers of pairs of neighbors.
+"""How large the accuracy of a private mechanism can be.
 
-Let P_p be the prior's probability of the partition p, c_j = m_j P_p for its group of classes with the most votes and 0
-for its other groups: the share of right labels of a law h is Σ_j c_j h_j.
+**From multipliers of pairs of neighbors.** Let P_p be the prior's probability of the partition p, c_j = m_j P_p for its
+group of classes with the most votes and 0 for its other groups: the accuracy of a law h is Σ_j c_j h_j.
 
-**Theorem.** For any multipliers z_t ≥ 0 of the terms of pairs of neighbors, with y_r the largest z_t/k_t of a pair's
+**Theorem 1.** For any multipliers z_t ≥ 0 of the terms of pairs of neighbors, with y_r the largest z_t/k_t of a pair's
 terms (k_t classes each) and ρ_j = c_j − Σ_t z_t [j = n's group of t] + e^ε Σ_t z_t [j = the group of n' of t],
 
-    (1)   no (ε, δ)-private mechanism has a share of right labels above   δ Σ_r y_r + Σ_p max_{j in p} ρ_j/m_j.
+    (1)   no (ε, δ)-private mechanism has an accuracy above   δ Σ_r y_r + Σ_p max_{j in p} ρ_j/m_j.
 
 *Proof.* First a law h that treats classes alike. It is private, so for each pair Σ_t z_t (h_i − e^ε h_j) ≤ y_r Σ_t k_t
 (h_i − e^ε h_j)_+ ≤ y_r δ. So Σ_j c_j h_j ≤ Σ_j ρ_j h_j + δ Σ_r y_r, and in every partition h_j ≥ 0 and Σ_j m_j h_j = 1.
@@ -15,31 +15,71 @@ the voters and to the classes, and undo that of the classes in the answer: the n
 jointly convex, and a prior that is symmetric in voters and classes gives the same accuracy. The result depends on the
 histogram only and treats classes alike. ∎
 
-**Open answers.** The same holds for mechanisms on strings: (1) bounds their share of right labels if the K voters'
-strings are renamed by a random permutation of N strings, for every N up to what vanishes with N, and so their least
-share over all names. *Proof.* For such a permutation a mechanism becomes one that treats the N strings alike, and
-answers each string without votes with a probability of at most 1/(N − K). Of a sequence of N some h converge for all
-partitions; in the limit a string that only n holds has h_c(n') = 0, and those that neither holds, put together with no
-answer, make one term: a sum of positive parts is at least the positive part of the sum. So the limit fulfills every
-row. ∎
+**Open answers.** The same holds for mechanisms on strings: (1) bounds their accuracy if the K voters' strings are
+renamed by a random permutation of N strings, for every N up to what vanishes with N, and so their least accuracy over
+all names. *Proof.* For such a permutation a mechanism becomes one that treats the N strings alike, and answers each
+string without votes with a probability of at most 1/(N − K). Of a sequence of N some h converge for all partitions; in
+the limit a string that only n holds has h_c(n') = 0, and those that neither holds, put together with no answer, make
+one term: a sum of positive parts is at least the positive part of the sum. So the limit fulfills every row. ∎
 
-**Many voters**, without multipliers: every mechanism answers a string with n votes with a probability of at
-most π(n), where π(0) = 0 and π(n + 1) = min(c·π(n) + δ, 1 − (1 − π(n) − δ)/c), c = e^ε [DVGM20]. *Proof.* Take one vote
-from the string: Pr[s] ≤ c·Pr'[s] + δ, and 1 − Pr'[s] ≤ c·(1 − Pr[s]) + δ. ∎ So no share of right answers is above the
-sum of π(n) times the expected number of strings that have n votes, the most of all; nor above 1. If a person reaches t
-voters, t votes are taken at a time.
+**Many voters**, without multipliers: every mechanism answers a string with n votes with a probability of at most π(n),
+where π(0) = 0 and π(n + 1) = min(c·π(n) + δ, 1 − (1 − π(n) − δ)/c), c = e^ε [DVGM20]. *Proof.* Take one vote from the
+string: Pr[s] ≤ c·Pr'[s] + δ, and 1 − Pr'[s] ≤ c·(1 − Pr[s]) + δ. ∎ So no accuracy is above the sum of π(n) times the
+expected number of strings that have n votes, the most of all; nor above 1. With overlap t, t votes go at a time.
 
-**Private voters.** For multipliers z_r ≥ 0 of rows E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ of voters at corners
-(`VoterRow`), with coefficients a_{r,j} and ρ_j = c_j − Σ_r z_r a_{r,j}, the bound is δ Σ_r z_r + Σ_p
-max_{j in p} ρ_j/m_j, for the same reasons; a permutation of the voters is harmless where all promise the same. Where
-they differ it is a bound on mechanisms that see how many votes each class has, not whose they are.
+**Private voters.** For multipliers z_r ≥ 0 of rows E_p[h_S] − e^ε E_{p'}[h_S] ≤ δ of voters at corners (`VoterRow`),
+with coefficients a_{r,j} and ρ_j = c_j − Σ_r z_r a_{r,j}, the bound is δ Σ_r z_r + Σ_p max_{j in p} ρ_j/m_j, for the
+same reasons. Where voters differ it bounds mechanisms that see how many votes each class has, not whose they are.
 
-Good multipliers come from the solver; bad ones give a weak bound, never a false one. So a table keeps them, and loading
-it computes (1) again in balls that contain the real numbers. P_p are the floats that the prior computes.
+Bad multipliers give a weak bound, never a false one. So a table keeps those of the solver, and loading it computes (1)
+again in balls that contain the real numbers. P_p are the floats that the prior computes.
+
+**Without a program.** Voters are not private and a person moves at most t votes. (ε, δ)-privacy of the event "the
+answer is a" and of its complement says for neighbors n, n', c = e^ε, of a law that treats classes alike
+
+    (2) h_a(n') ≥ H(h_a(n)),        H(u) = max(0, (u − δ)/c, 1 − δ − c·(1 − u)),
+
+and H does not fall when u grows. Let w be a class with the most votes and b one that has d votes less. Moving d votes
+from w to b, t at a time, exchanges the two classes, and h_w of what results is h_b(n). So with m = ⌈d/t⌉ steps
+
+    (3) h_b(n) ≥ H^m(h_w(n)).
+
+**Theorem 2 (one query).** Let k classes of n have the most votes. Any (ε, δ)-private release that treats classes alike
+is right at n with a probability u for which u + Σ_b H^m(b)(u/k) ≤ 1, the sum over all other classes. *Proof.* h_w(n) =
+u/k for each of the k, by symmetry; (3) for all others, and the probabilities add up to 1. ∎ With two classes this is
+the closed form of `darrm.majority.closed_form`, which is attained.
+
+Let κ = δ/(c − 1) and x = 1 − u + κ. Taking the third part of H first i times and then the second gives
+
+    (4) H^m(u) ≥ R_i = (1 + 2κ)·c^{i−m} − x·c^{2i−m} − κ        for every i = 0 … m,
+
+and the best i is next to log_c((1 + 2κ)/(2x)). As (4) holds for each i, a wrongly rounded i costs nothing.
+
+**Theorem 3 (many queries).** Let a release see the counts of Q questions, each drawn from a prior that treats classes
+alike; all answers together are (ε, δ)-private. For every m let δ_m = δ·(c^m − 1)/(c − 1) and μ_m = E[1/J], where J is
+the number of classes with at most m·t votes less than the winner, and 1 where two classes have the most. The accuracy s
+satisfies
+
+    kl(s − δ_m ‖ μ_m) ≤ m·ε/Q        wherever s − δ_m ≥ μ_m, kl being the divergence of two bits.
+
+*Proof.* Fix the histograms. In question q exchange the winner with a class drawn uniformly from those J_q,
+independently for the questions. The votes of m people are enough: each moves t votes from the winner to the other
+class, in every question. So whatever was drawn the law P of the answers has P(S) ≤ c^m·P_0(S) + δ_m for all S, where
+P_0 is the law at the fixed histograms, and some law P' ≤ c^m·P_0 has total variation at most δ_m from P. Under P_0 the
+answers do not depend on the draw: question q is right with probability at most 1/J_q, independently of the others. Let
+X be the number of right answers. The joint laws of draw and answers have a divergence of at most m·ε, so for every λ >
+0, by Donsker and Varadhan,
+
+    λ·E_{P'} X ≤ m·ε + Σ_q log(1 + (e^λ − 1)/J_q) ≤ m·ε + Q·log(1 + (e^λ − 1)·mean(1/J_q)),
+
+the logarithm being concave; for the same reason μ_m may take the place of the mean once the histograms are drawn. The
+smallest right side over λ, divided by λ·Q, is the largest s' with kl(s' ‖ μ_m) ≤ m·ε/Q, and s ≤ s' + δ_m. ∎ δ_m makes
+the theorem empty beyond log(1/δ)/ε people: for large budgets and many voters it is loose.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
@@ -47,25 +87,29 @@ from typing import NamedTuple
 
 import numpy as np
 from flint import arb, ctx, fmpq
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from darrm.majority.corners import PRECISION_BITS, corners_of, ratio_of, upper_float
 from darrm.numerics import Array
+from darrm.numerics.bisection import bisect_safe
 from darrm.plurality.partitions import ABSENT, Histogram, histograms_of, partitions_of
 from darrm.plurality.proof import pairs_of
 from darrm.plurality.voter_corners import RowBlock
 from darrm.priors import Prior, strings_of
-from darrm.problem import Problem, is_open
+from darrm.privacy import PrivacyParams
+from darrm.problem import Problem, Workload, is_open
 from darrm.util import checks
 from darrm.util.files import Json
 
 _STEP = 2.0**-49  # relative, of the coefficients: a dozen roundings for each voter, all of positive numbers
+_BISECTIONS = 36
+_ROUNDING = 1e-12  # of one term of the sum of theorem 2, relative to 1 + κ: thousands of roundings
 _MOST_ROWS = 10_000  # with multipliers: far more than any program has at its optimum
 
 
 @dataclass(frozen=True)
 class VotersAtCorner:
-    """Voters of one group at a corner: a and b of theorem 1, and u and v, the answers of a voter that fails."""
+    """Voters of one group at a corner: a and b, and u and v, the answers of a voter that fails."""
 
     count: int
     group: int
@@ -83,11 +127,9 @@ class VoterRow:
     parts: tuple[VotersAtCorner, ...]
 
     def coefficients(self, problem: Problem) -> tuple[Array, Array]:
-        """Return those of both expectations by group, with a relative error of at most `relative_error`."""
         return _coefficients(self, problem)
 
     def to_list(self) -> list[Json]:
-        """Write the row as plain data."""
         return [self.answers, [[*astuple(part)] for part in self.parts]]
 
     @classmethod
@@ -131,13 +173,10 @@ class PairMultipliers(NamedTuple):
         return largest
 
     def to_list(self) -> list[Json]:
-        """Write the number of the partition, its neighbor, and z of every term."""
         return [self.place, list(self.aligned), list(self.weights)]
 
 
 class RowMultiplier(NamedTuple):
-    """z of one row of private voters."""
-
     weight: float
     row: VoterRow
 
@@ -151,7 +190,6 @@ class RowMultiplier(NamedTuple):
         return z
 
     def to_list(self) -> list[Json]:
-        """Write z, and the row."""
         return [self.weight, *self.row.to_list()]
 
 
@@ -184,7 +222,7 @@ def _bound_of_strings(problem: Problem, prior: Prior) -> float:
 
 
 def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier]) -> float:
-    """Compute a float that is at least (1), and at most 1, as every share is; of many voters' strings, of π.
+    """Compute a float that is at least (1), and at most 1; for many voters' strings, of π.
 
     Without multipliers nothing is known but that:
 
@@ -272,7 +310,6 @@ def _row(block: RowBlock, place: int, others: int) -> VoterRow:
 
 
 def _mover(block: RowBlock, place: int, others: int, type_: int) -> VotersAtCorner:
-    """Return the movers of one type, with their worst answers when they fail."""
     corners, level, mover = block.corners, block.level, block.corners.types[type_]
     failures = (mover.first, mover.second)
     if level.parents is not None:
@@ -325,7 +362,6 @@ def _most_and_least(before: Array, after: Array) -> tuple[int, int]:
 
 
 def _changes(part: VotersAtCorner, problem: Problem) -> bool:
-    """Whether these voters have other laws on the neighboring data."""
     can_fail = problem.voters.groups[part.group][1].exact_delta > 0
     return part.first != part.second or (can_fail and part.failure != part.failure_after)
 
@@ -353,3 +389,88 @@ def _coefficients(row: VoterRow, problem: Problem) -> tuple[Array, Array]:
         size = partitions_of(K, C).sizes.size
         sides.append(sum(np.bincount(groups[:, answer], law, minlength=size) for answer in range(row.answers)))
     return np.asarray(sides[0]), np.asarray(sides[1])
+
+
+def right_at_most(counts: ArrayLike, target: PrivacyParams, *, reached: int = 1) -> Array:
+    """Bound the probability that one private answer is a class with the most votes (theorem 2).
+
+    ``counts`` are (n, C) histograms; one person may move ``reached`` votes; ``target`` is the answer's, ε > 0 → (n,),
+    rounded up. Eleven to nothing, two classes: the optimum of `darrm.majority.closed_form`, and with a third class.
+
+    >>> right_at_most([[11, 0], [6, 5]], PrivacyParams("0.2676", "0.0003")).round(3)
+    array([0.887, 0.567])
+    >>> right_at_most([[11, 0, 0]], PrivacyParams("0.2676", "0.0003")).round(3)
+    array([0.839])
+    """
+    histograms = np.asarray(counts)
+    checks.integer_at_least(1, reached=reached, advice="how many votes one person may move")
+    if histograms.ndim != 2 or histograms.shape[1] < 2 or not np.issubdtype(histograms.dtype, np.integer):
+        checks.fail("counts", histograms.shape, "whole numbers of shape (n, C) with C ≥ 2")
+    if not target.exact_epsilon > 0:
+        checks.fail("target.epsilon", target.epsilon, "positive")
+    winner = histograms.max(axis=1, keepdims=True)
+    steps = -((histograms - winner) // reached)  # ⌈d/t⌉
+    leaders = np.sum(steps == 0, axis=1)
+    low, high = leaders / histograms.shape[1], np.ones(len(histograms))
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        others = np.where(steps > 0, _falls(middle / leaders, steps, target), 0.0)
+        too_large = middle + np.sum(others, axis=1) > 1.0
+        low, high = np.where(too_large, low, middle), np.where(too_large, middle, high)
+    return high
+
+
+def share_right_at_most(workload: Workload, counts: NDArray[np.int64], weights: ArrayLike | None = None) -> float:
+    """Bound the accuracy of any release of a workload of non-private voters (theorems 2 and 3).
+
+    ``counts`` are (n, C) histograms: all that a prior knows, with their probabilities in ``weights``, or a sample of
+    it, with equal ones. For recorded votes the bound is about releases that treat classes alike.
+
+    >>> from darrm.problem import Voters
+    >>> voters = Voters(20, PrivacyParams("inf"), overlap=1)
+    >>> close = np.array([[8, 6, 6], [9, 8, 3]])
+    >>> [round(share_right_at_most(Workload(voters, Q, PrivacyParams(1, "1e-5"), 3), close), 3) for Q in (1, 1000)]
+    [0.742, 0.388]
+    """
+    if not workload.voters.are_non_private:
+        checks.fail("voters.each", str(workload.voters.each), 'PrivacyParams("inf")')
+    each = np.full(len(counts), 1.0 / len(counts)) if weights is None else np.asarray(weights, dtype=np.float64)
+    total, reached = workload.total, workload.voters.reached
+    best = float(each @ right_at_most(counts, total, reached=reached))
+    if workload.queries == 1:
+        return best
+    lost = counts.max(axis=1, keepdims=True) - counts
+    alone = np.sum(lost == 0, axis=1) == 1
+    for steps in range(1, -(-workload.voters.K // reached) + 1):
+        failing = total.delta * math.expm1(steps * total.epsilon) / math.expm1(total.epsilon)
+        if failing >= best or steps * total.epsilon / workload.queries >= math.log(counts.shape[1]):
+            break
+        close = np.sum(lost <= steps * reached, axis=1)
+        blind = float(each @ np.where(alone, 1.0 / close, 1.0))
+        best = min(best, failing + _largest_share(blind, steps * total.epsilon / workload.queries))
+    return best
+
+
+def _falls(share: Array, steps: NDArray[np.int64], target: PrivacyParams) -> Array:
+    """Bound H^m(u) from below by (4), for u of shape (n,) and m of shape (n, C)."""
+    epsilon = target.epsilon
+    kappa = target.delta / math.expm1(epsilon)
+    with np.errstate(divide="ignore"):
+        log_x = np.log(1.0 - share + kappa)[:, None]
+    turn = (math.log1p(2.0 * kappa) - math.log(2.0) - log_x) / epsilon
+    best = np.zeros(steps.shape)
+    for rounded in (np.floor(turn), np.ceil(turn)):
+        first = np.clip(rounded, 0, steps)
+        kept = (1.0 + 2.0 * kappa) * np.exp(epsilon * (first - steps))
+        best = np.maximum(best, kept - np.exp(epsilon * (2.0 * first - steps) + log_x) - kappa)
+    return np.maximum(0.0, best - _ROUNDING * (1.0 + kappa))
+
+
+def _largest_share(blind: float, rate: float) -> float:
+    def is_excluded(share: float) -> bool:
+        off = (1.0 - share) * math.log((1.0 - share) / (1.0 - blind)) if share < 1.0 else 0.0
+        return share * math.log(share / blind) + off > rate * (1.0 + _ROUNDING) + _ROUNDING
+
+    if blind >= 1.0 or not is_excluded(1.0):
+        return 1.0
+    return bisect_safe(is_excluded, 1.0, blind)

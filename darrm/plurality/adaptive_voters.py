@@ -2,10 +2,10 @@
 
 Let the voters vote one after the other, and let each choose its corner (`darrm.plurality.voter_corners`) knowing the
 votes before it. Voters who choose beforehand are some of these, so a bound on E_p[h_S] − e^ε E_{p'}[h_S] for voters in
-turn holds for all. As long as all voters answer by randomized response, every vote is e^{ε_0},
-e^{−ε_0} or 1 times as likely under p as under p', ε_0 being what each voter promises: the ratio of both is e^{ε_0 s}
-for a whole number s. So the worst is known from the votes so far, n, and s alone, from the last voter back to the
-first: W(n, s) = (1 − e^{ε − ε_0 s}) h_S(n) once all have voted, and before
+turn holds for all. As long as all voters answer by randomized response, every vote is e^{ε_0}, e^{−ε_0} or 1 times as
+likely under p as under p', ε_0 being what each voter promises: the ratio of both is e^{ε_0 s} for a whole number s. So
+the worst is known from the votes so far, n, and s alone, from the last voter back to the first: W(n, s) = (1 − e^{ε −
+ε_0 s}) h_S(n) once all have voted, and before
 
     W(n, s) = (1 − Δ)·max_{a, b} {hi·W(n + 1_a, s + 1) + lo·W(n + 1_b, s − 1), W(n + 1_a, s)}
               + Δ·(max_u U(n + 1_u) − e^{ε − ε_0 s}·min_v L(n + 1_v)),
@@ -57,7 +57,7 @@ class VotersInTurn:
 
     @cached_property
     def groups(self) -> NDArray[np.int64]:
-        """Which group every answer is of, once all have voted: shape (n, S)."""
+        """The group of every answer, once all have voted: shape (n, S)."""
         partitions, classes = partitions_of(self.K, self.problem.classes), self.problem.classes
         counts = np.array([[*own, *others] for own, others in self.votes[-1].states]).reshape(-1, classes)
         return partitions.groups_of(counts)[:, : self.answers]

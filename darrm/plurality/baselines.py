@@ -6,10 +6,10 @@ are reached and each is (ε, Δ)-private, then for ε' ≥ min(n, t)·ε every s
 
     E_p[S] − e^{ε'}·E_{p'}[S] ≤ (1 − s)·(1 − (1 − Δ)^{min(n, t)}) − s·(e^{ε'} − 1)/C + (1 + e^{ε'})·η.
 
-*Proof.* Fix who is drawn, which does not depend on the data. The plurality is post-processing of n answers;
-min(n, t) may change: with probability (1 − Δ)^{min(n, t)} none of these says more than a randomized response, and then
-every event is at most e^{min(n, t)·ε} times as likely as on the neighboring data. A random class has #S/C·(1 − e^{ε'}),
-with #S the number of answers in S. ∎
+*Proof.* Fix who is drawn, which does not depend on the data. The plurality is post-processing of n answers; min(n, t)
+may change: with probability (1 − Δ)^{min(n, t)} none of these says more than a randomized response, and then every
+event is at most e^{min(n, t)·ε} times as likely as on the neighboring data. A random class has #S/C·(1 − e^{ε'}), with
+#S the number of answers in S. ∎
 """
 
 from fractions import Fraction
@@ -29,15 +29,15 @@ _ROUNDING = 2.0**-50
 
 
 def subsampled_plurality(problem: Problem) -> PluralityLaw:
-    """Return the plurality of m voters drawn without replacement, ties at random; `ValueError` if m is no integer.
+    """Return the plurality of m voters drawn without replacement, ties at random [D, Lemma 3.1].
 
-    It is (mε, 1 − (1 − Δ)^m)-private, as it looks at m voters [D, Lemma 3.1].
+    (mε, 1 − (1 − Δ)^m)-private. `ValueError` if m is not an integer.
     """
     return true_plurality(problem.voters.K, problem.classes, integer_allowance(problem, "γ_Sub"))
 
 
 def double_subsampled_plurality(problem: Problem) -> PluralityLaw:
-    """Return the plurality of 2m − 1 voters, of all for m ≥ (K+1)/2: a proposal, for more classes without a theorem."""
+    """Return the plurality of 2m − 1 voters, of all for m ≥ (K+1)/2: a proposal."""
     seen = 2 * integer_allowance(problem, "γ_DSub") - 1
     return true_plurality(problem.voters.K, problem.classes, min(seen, problem.voters.K))
 
@@ -49,7 +49,7 @@ class _Drawn(NamedTuple):
 
 
 def excess_of_drawn(problem: Problem, law: PluralityLaw) -> Fraction | None:
-    """Bound the largest excess of a law, at least 0; None for any other law, or if voters differ."""
+    """Bound the largest excess of such a law, at least 0; None for any other law, or if voters differ."""
     found = _drawn(problem, law.each)
     return None if found is None else Fraction(max(0.0, _bound(problem, found)))
 

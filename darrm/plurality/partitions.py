@@ -1,8 +1,8 @@
 """Histograms of votes up to the names of classes: partitions, their groups of classes, and which are neighbors.
 
 If classes are alike a histogram of K votes for C classes matters as a partition only: its counts in falling order. The
-classes of a partition that have equally many votes form a *group*. A label that treats classes alike gives every class
-of a group the same probability, so it is one number for each group of each partition.
+classes of a partition that have equally many votes form a *group*. A law that treats classes alike is one number for
+each group of each partition.
 
 Two histograms are neighbors if one person, who reaches t voters, can turn one into the other: at most t votes leave
 their classes. Up to a common renaming of the classes such a pair is a partition n with the histogram n' aligned to it;
@@ -10,8 +10,8 @@ the classes with equal (n_c, n'_c) form a *term* of the pair. The reverse of a p
 
 **Open-set answers.** If voters answer with any string, a histogram is a partition of K into the votes for the strings
 of the voters, and the answer is one of these or none. A string without votes is never the answer: each of infinitely
-many alike has the probability 0. So "no answer" takes the place of the classes without votes, a group of
-one, and a string that only n holds is a term without a group in n'. One that only n' holds costs nothing.
+many alike has the probability 0. So "no answer" takes the place of the classes without votes, a group of one, and a
+string that only n holds is a term without a group in n'. One that only n' holds costs nothing.
 
 **Named classes.** Where single votes are followed, `Histograms` lists all histograms in order.
 """
@@ -58,7 +58,6 @@ class Pairs:
 
     @property
     def starts(self) -> Indices:
-        """The first term of every pair."""
         return np.flatnonzero(np.diff(self.pair, prepend=-1))
 
     def sides(self, each: Array, absent: float = 0.0) -> tuple[Array, Array]:
@@ -98,12 +97,10 @@ class Partitions:
 
     @cached_property
     def parts(self) -> tuple[Histogram, ...]:
-        """The partitions, each of C counts in falling order."""
         return tuple(falling_counts(self.K, self.classes, self.K))
 
     @cached_property
     def places(self) -> dict[Histogram, int]:
-        """The number of every partition."""
         return {part: place for place, part in enumerate(self.parts)}
 
     @cached_property
@@ -114,7 +111,6 @@ class Partitions:
 
     @cached_property
     def blocks(self) -> Indices:
-        """The partition of every group."""
         return np.array([place for place, _ in self.groups], dtype=np.int64)
 
     @cached_property
@@ -157,12 +153,11 @@ class Partitions:
 
     @property
     def advice(self) -> str:
-        """The advice if there are too many."""
         return _ADVICE
 
     @property
     def random_shares(self) -> list[Fraction]:
-        """The probability of each group under random guessing: 1/C a class."""
+        """The probability of each group under random guessing."""
         return [Fraction(size, self.classes) for size in self.sizes.tolist()]
 
     @property
@@ -191,11 +186,9 @@ class Partitions:
         return checked_law(one_each * np.array(arrangements, dtype=np.float64))
 
     def pairs(self, reached: int) -> Pairs:
-        """List all pairs of neighbors for an overlap of ``reached`` voters; `ValueError` if they are too many."""
         return _pairs(self, min(reached, self.K))
 
     def neighbors(self, place: int, reached: int) -> list[Histogram]:
-        """List the neighbors of a partition, aligned to it, up to symmetry."""
         return neighbors(self.parts[place], reached)
 
     def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
@@ -225,21 +218,17 @@ class OpenPartitions(Partitions):
 
     @property
     def advice(self) -> str:
-        """The advice if there are too many."""
         return f"take fewer voters, or a smaller overlap; {OPEN_SIZES}"
 
     @cached_property
     def parts(self) -> tuple[Histogram, ...]:
-        """The partitions, each of the counts in falling order and a 0."""
         return tuple((*filter(None, part), 0) for part in falling_counts(self.K, self.K, self.K))
 
     @property
     def random_shares(self) -> list[Fraction]:
-        """The probability of each group without any answer."""
         return [Fraction(votes == 0) for votes in self.votes.tolist()]
 
     def places_of(self, counts: Indices) -> Indices:
-        """Return the number of the partition of every row of counts, (n, any) → (n,); zeros are ignored."""
         rows = (tuple(sorted(filter(None, row), reverse=True)) for row in counts.tolist())
         try:
             return np.array([self.places[*row, 0] for row in rows], dtype=np.int64)
@@ -247,13 +236,12 @@ class OpenPartitions(Partitions):
             return checks.fail("votes", list(error.args[0][:-1]), f"{self.K} votes for strings")
 
     def groups_of(self, counts: Indices) -> Indices:
-        """Return the number of the group of every string of every row, and of no answer: (n, S) → (n, S + 1)."""
+        """As for listed classes; no answer last: (n, S) → (n, S + 1)."""
         places, votes = self.places_of(counts).tolist(), np.pad(counts, ((0, 0), (0, 1))).tolist()
         return np.array([[self.groups[place, v] for v in row] for place, row in zip(places, votes, strict=True)])
 
     def histograms(self, place: int) -> int:
-        """Count a partition once: a prior on open answers is one on partitions."""
-        del place
+        del place  # a prior on open answers is one on partitions
         return 1
 
     def probabilities(self, prior: Prior) -> Array:
@@ -267,14 +255,12 @@ class OpenPartitions(Partitions):
         return checked_law(np.exp(prior.log_of_partitions([part[:-1] for part in self.parts])))
 
     def neighbors(self, place: int, reached: int) -> list[Histogram]:
-        """List the neighbors of a partition, with a place for each new string."""
         return neighbors(self._with_new(place, reached), reached, self.advice)
 
     def _with_new(self, place: int, strings: int) -> Histogram:
         return self.parts[place][:-1] + (0,) * strings
 
     def terms(self, place: int, aligned: Histogram) -> list[tuple[int, int, int]]:
-        """List the terms of a pair, no answer last; `KeyError` if it is none."""
         own = self._with_new(place, len(aligned) + 1 - len(self.parts[place]))
         other = self.places[*sorted(filter(None, aligned), reverse=True), 0]
         together = Counter((x, y) for x, y in zip(own, aligned, strict=True) if x)
@@ -285,12 +271,11 @@ class OpenPartitions(Partitions):
 
 @lru_cache(maxsize=16)
 def partitions_of(K: int, classes: int) -> Partitions:
-    """Return the partitions of K votes for a number of classes, or for `OPEN`."""
     return OpenPartitions(K, classes) if is_open(classes) else Partitions(K, classes)
 
 
 def checked_law(probabilities: Array) -> Array:
-    """Return probabilities that add up to 1; `ValueError` for others."""
+    """Return probabilities; `ValueError` unless they add up to 1."""
     total = float(np.sum(probabilities))
     if not abs(total - 1.0) <= _TOLERANCE:
         checks.fail("the sum of the prior's probabilities of histograms", total, "1")
@@ -402,12 +387,10 @@ class Histograms:
 
     @property
     def number(self) -> int:
-        """How many there are."""
         return comb(self.K + self.classes - 1, self.classes - 1)
 
     @cached_property
     def counts(self) -> Indices:
-        """The votes for every class, shape (n, C)."""
         if self.classes == 1:
             return np.array([[self.K]])
         parts = []
@@ -426,7 +409,7 @@ class Histograms:
         return np.asarray(table[left[:, :-1], later].sum(axis=1))
 
     def plus(self, label: int) -> Indices:
-        """Return where each histogram stands among those of K + 1 votes, with one more vote for a class."""
+        """Return the place of each histogram among those of K + 1 votes, with one more vote for a class."""
         return _plus(self, label)
 
 

@@ -3,8 +3,7 @@
 A law that treats classes alike gives every group of classes of every partition (`darrm.plurality.partitions`) a
 *weight*, the probability that the answer is one of the group, and every class of the group the same part of it. Weights
 are whole numbers over 2^53, and those of a partition add up to 2^53: so the probabilities of all answers add up to one
-exactly, whatever the sizes of the groups, and an answer is drawn exactly: a group by a 53-bit number, then a class of
-it.
+exactly, and an answer is drawn exactly: a group by a 53-bit number, then a class of it.
 """
 
 from __future__ import annotations
@@ -32,19 +31,9 @@ ONE = 1 << WEIGHT_BITS
 class PluralityLaw:
     """The probabilities of all answers for all histograms of K votes for C classes.
 
-    Parameters
-    ----------
-    K
-        How many votes.
-    classes
-        C.
-    weights
-        Whole numbers, one for each group of each partition in the order of `Partitions.groups`; those of a partition
-        are at least 0 and add up to 2^53.
-
-    Examples
-    --------
-    Three votes for two classes, answered by the class of a voter drawn at random:
+    ``weights`` are whole numbers, one for each group of each partition in the order of `Partitions.groups`; those of a
+    partition are at least 0 and add up to 2^53, else `ValueError`. Three votes for two classes, answered by the class
+    of a voter drawn at random:
 
     >>> law = PluralityLaw.of_probabilities(3, 2, [1.0, 0.0, 2 / 3, 1 / 3])
     >>> law.probabilities([[0, 3], [2, 1]]).round(6).tolist()
@@ -82,7 +71,6 @@ class PluralityLaw:
 
     @property
     def partitions(self) -> Partitions:
-        """The partitions that the weights are about."""
         return partitions_of(self.K, self.classes)
 
     @property
@@ -107,11 +95,11 @@ class PluralityLaw:
 
     @property
     def is_monotone(self) -> bool:
-        """False: it is not known whether more votes never make a class less likely."""
+        """False: monotonicity is not checked."""
         return False
 
     def expected_error(self, prior: Prior | str) -> float:
-        """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about two classes and a γ."""
+        """Refuse with `ValueError`: the expected error of [D, Definition 2.4] is about a γ."""
         return checks.fail("prior", prior, "asked for the share of right labels", "a γ has an expected error")
 
     def share_right(self, prior: Prior | str) -> float:
@@ -127,7 +115,7 @@ class PluralityLaw:
         return min(1.0, float(believed @ top))  # rounded probabilities may exceed 1
 
     def share_answered(self, prior: Prior | str) -> float:
-        """Compute the probability that there is an answer, as always to a question with listed classes.
+        """Compute the probability that there is an answer: 1 for listed classes.
 
         >>> from darrm.priors import Ewens
         >>> from darrm.problem import OPEN
@@ -141,7 +129,6 @@ class PluralityLaw:
         return float(self.partitions.probabilities(checked(prior, self.classes)) @ answered)
 
     def to_json(self) -> list[list[int]]:
-        """Write the weights partition by partition."""
         return [part.tolist() for part in np.split(self.weights, self.partitions.starts[1:])]
 
     @classmethod
@@ -161,13 +148,13 @@ class PluralityLaw:
 
 
 def random_law(K: int, classes: int) -> PluralityLaw:
-    """Return the law that looks at nothing: every class has the probability 1/C; of open answers there is none."""
+    """Return the law of random guessing: probability 1/C for every class; of open answers there is none."""
     partitions = partitions_of(K, classes)
     return PluralityLaw(K, classes, _rounded(partitions, partitions.random_shares))
 
 
 def true_plurality(K: int, classes: int, seen: int | None = None) -> PluralityLaw:
-    """Return the law that tells a class with the most of ``seen`` votes drawn without replacement, of all K if None.
+    """Return the plurality of ``seen`` votes drawn without replacement, of all K if None, ties at random.
 
     >>> true_plurality(3, 2, seen=1).probabilities([[2, 1]]).round(6)
     array([[0.666667, 0.333333]])

@@ -1,4 +1,4 @@
-"""Proofs that a plurality is private, for private and non-private voters, and the repair of laws.
+"""Proofs that a plurality is private, the repair of laws, and the exact cost of one answer.
 
 **Non-private voters.** Their votes may change in any way, so their neighbors are pairs (n, n') of histograms
 (`darrm.plurality.partitions.Pairs`); pairs up to a renaming of the classes are all pairs. A law is (ε, δ)-private if
@@ -16,21 +16,38 @@ pairs of histograms are far fewer than multisets of corners.
 **Repair.** With u = 1/C, of open answers all of it on no answer, (1 − s)h + s·u answers at random with probability s.
 The left side of (1) is jointly convex and positively homogeneous in (h(n), h(n')), and at (u, u) it is 0: so it falls
 at least by the factor 1 − s, and some s < 1 proves any law for any ε, δ > 0.
+
+**Curve and profile** are about the law as it is drawn, whole numbers over 2^53. For a pair of neighbors with the terms
+t of k_t classes, h_t before and h'_t after,
+
+    (α − 1) D_α = log Σ_t k_t h_t^α h'_t^{1−α},        δ(ε) = Σ_t k_t (h_t − e^ε h'_t)_+.
+
+As a function of x = e^ε the second is the largest of straight lines, one for each number of the terms with the largest
+losses h_t/h'_t; so is the maximum over all pairs, whose corners hold the whole profile. Of non-private voters no pair
+of laws on the votes is worse, by joint convexity. Of private voters the hockey-stick divergence is convex in each
+voter's pair of laws, so δ(ε) is the largest of 0 and E_p[h_S] − e^ε E_{p'}[h_S] over all rows and sets S of answers,
+straight lines in e^ε. exp((α − 1)D_α) is convex, too, so for Δ = 0 the same corners hold the curve.
 """
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from darrm.errors import CertificationError
+from darrm.loss.amplification import subsampled_curve
 from darrm.loss.certificate import Certificate
+from darrm.loss.profile import PrivacyProfile
+from darrm.loss.renyi import RenyiCurve, log_renyi_sums
+from darrm.loss.vote_counts import ROUNDING, profile_of_lines, undominated
 from darrm.majority.corners import WHOLE_NUMBERS, precision_for, ratio_of, whole_below
 from darrm.numerics import Array
 from darrm.numerics.bisection import bisect_safe
 from darrm.plurality import voter_corners
 from darrm.plurality.baselines import excess_of_drawn, share_for_drawn
-from darrm.plurality.partitions import Pairs, partitions_of
+from darrm.plurality.partitions import Pairs, histograms_of, partitions_of
 from darrm.plurality.plurality_law import WEIGHT_BITS, PluralityLaw
 from darrm.privacy import at_most
 from darrm.problem import Problem
@@ -41,6 +58,9 @@ _MANY = 3_000_000  # rows: looking at them takes more than a second
 _MOST_ATTEMPTS = 9  # the last with a random answer only
 _ROUNDING = 2.0**-46  # a margin for rounding of attempts at a repair
 _SAFELY = 1.0 + 2.0**-20  # a margin for rounding of the first attempt at a repair
+# rows whose profile and curve take a few seconds: the curve takes them for every class and order
+_MOST_ROWS, _MOST_ROWS_OF_CURVE = 3_000_000, 100_000
+_AT_ONCE = 2**22  # numbers of an array: orders times terms
 
 
 def pairs_of(problem: Problem) -> Pairs:
@@ -109,7 +129,6 @@ def bound_excess(problem: Problem, law: PluralityLaw) -> tuple[Fraction, int, st
 
 
 def share_needed(problem: Problem, law: PluralityLaw) -> float:
-    """Find how much of a random answer makes a law private."""
     if problem.voters.are_non_private:
         return share_for_moves(problem, pairs_of(problem), law.each)
     many = voter_corners.number_of_rows(problem.voters, problem.classes) > _MANY
@@ -167,3 +186,134 @@ def mix_and_prove(problem: Problem, law: PluralityLaw) -> tuple[PluralityLaw, Ce
         worst_cost=failure.worst_cost,
         budget=failure.budget,
     )
+
+
+def curve_of_law(law: PluralityLaw, reached: int, rate: float = 1.0) -> RenyiCurve:
+    """Compute the largest Rényi divergence of all pairs at every order, rounded up; ∞ where an answer can vanish.
+
+    With a ``rate`` below 1 a person is included in each query with that probability, independently. A voter who answers
+    truly with probability 3/4, and each of two other ways with 1/8:
+
+    >>> law = PluralityLaw.of_probabilities(1, 3, [0.75, 0.125])
+    >>> curve = curve_of_law(law, 1)
+    >>> float(curve.values[curve.orders == 2.0].round(6)[0]), round(float(np.log(6**2 / 8 + 1 / 6 / 8 + 1 / 8)), 6)
+    (1.535971, 1.535971)
+    """
+    pairs = partitions_of(law.K, law.classes).pairs(reached)
+    with np.errstate(divide="ignore"):
+        logs = np.log(law.each)
+    before, after = pairs.sides(logs, absent=-np.inf)
+    if rate < 1.0:
+        # without the person the law is the one after the move or, as moves go both ways, the one before
+        present, absent = (_by_pair(pairs, np.log(pairs.classes) + side, -np.inf) for side in (before, after))
+        return subsampled_curve(present, absent, rate)
+    # the logarithms of powers are off by a few units in the last place of their exponents
+    size = float(np.max(-logs, where=np.isfinite(logs), initial=1.0))
+    sums = partial(_sums_of_pairs, pairs, before, after)
+    return _curve(sums, 16.0 * np.finfo(np.float64).eps * (1.0 + size))
+
+
+def _sums_of_pairs(pairs: Pairs, before: Array, after: Array, orders: Array) -> Array:
+    """Compute `log_renyi_sums` of all pairs of neighbors from the logarithms of their terms: (L,) → (L, pairs)."""
+    impossible, counts, sizes = np.isneginf(before), np.log(pairs.classes), np.bincount(pairs.pair)
+    sums = np.empty((orders.size, sizes.size))
+    for block in np.array_split(np.arange(orders.size), 1 + orders.size * before.size // _AT_ONCE):
+        a = orders[block, None]
+        with np.errstate(invalid="ignore", over="ignore"):
+            powers = np.where(impossible, -np.inf, counts + a * before - (a - 1.0) * after)
+            largest = np.maximum.reduceat(powers, pairs.starts, axis=1)
+            scaled = np.exp(powers - np.repeat(largest, sizes, axis=1))
+            total = largest + np.log(np.add.reduceat(scaled, pairs.starts, axis=1))
+        sums[block] = np.where(np.isposinf(largest), np.inf, total)
+    return sums
+
+
+def _by_pair(pairs: Pairs, values: Array, padding: float = 0.0) -> Array:
+    """Write the values of all terms as a row for each pair, padded: shape (terms,) → (pairs, most terms)."""
+    place = np.arange(pairs.pair.size) - pairs.starts[pairs.pair]
+    rows = np.full((len(pairs.first), int(place.max()) + 1), padding)
+    rows[pairs.pair, place] = values
+    return rows
+
+
+def curve_of_answers(problem: Problem, law: PluralityLaw) -> RenyiCurve | None:
+    """Compute the same for private voters, over all rows; None with Δ > 0, or for many rows.
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> voter = Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3)
+    >>> curve = curve_of_answers(voter, PluralityLaw.of_probabilities(1, 3, [1.0, 0.0]))
+    >>> bool(np.allclose(curve.values, RenyiCurve.of_pure(1.0).values))
+    True
+    """
+    K, C = problem.voters.K, problem.classes
+    corners = voter_corners.CornerSet(problem.voters, C, 1)
+    if corners.voters_fail or voter_corners.number_of_rows(problem.voters, C) > _MOST_ROWS_OF_CURVE:
+        return None
+    values = law.probabilities(histograms_of(K, C).counts)
+    with np.errstate(divide="ignore"):
+        parts = [
+            np.log([[level.before.ravel(), level.after.ravel()] for level in levels])
+            for levels in zip(*(corners.levels(values[:, label]) for label in range(C)), strict=True)
+        ]
+    before, after = np.concatenate(parts, axis=2).transpose(1, 2, 0)
+    error = 2.0**-50 * (K + C + 8) * float(np.max(-after, where=np.isfinite(after), initial=1.0))
+    return _curve(partial(log_renyi_sums, before, after), error)
+
+
+def _curve(sums: Callable[[Array], Array], error: float) -> RenyiCurve:
+    """Tabulate the largest divergence of pairs of laws from their logarithmic sums, (L,) → (L, pairs)."""
+
+    def value_at(orders: Array) -> Array:
+        worst = sums(orders).max(axis=1) / (orders - 1.0)
+        slack = error * (2.0 * orders + 1.0) / (orders - 1.0)
+        return np.asarray((np.maximum(worst, 0.0) + slack) * (1.0 + ROUNDING))
+
+    return RenyiCurve.of(value_at)
+
+
+def profile_of_law(law: PluralityLaw, reached: int) -> PrivacyProfile | None:
+    """Compute the privacy profile at all its corners, rounded up; None if it bounds nothing, δ = 1.
+
+    >>> law = PluralityLaw.of_probabilities(1, 3, [0.75, 0.125])
+    >>> profile = profile_of_law(law, 1)
+    >>> round(profile.deltas[0], 9), round(float(np.exp(profile.epsilons[-1])), 9)
+    (0.625, 6.0)
+    """
+    pairs = partitions_of(law.K, law.classes).pairs(reached)
+    before, after = (_by_pair(pairs, pairs.classes * side) for side in pairs.sides(law.each))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.where(after > 0.0, np.log(before) - np.log(after), np.where(before > 0.0, np.inf, -np.inf))
+    falling = np.argsort(-loss, axis=1, kind="stable")
+    p, q = (np.cumsum(np.take_along_axis(each, falling, axis=1), axis=1).ravel() for each in (before, after))
+    certain = float(np.max(np.sum(before, axis=1, where=np.isposinf(loss))))
+    return profile_of_lines(p, q, largest=float(np.max(loss[np.isfinite(loss)], initial=0.0)), certain=certain)
+
+
+def are_few(problem: Problem) -> bool:
+    """Whether profile and curve, if there is one, take a few seconds at most."""
+    return voter_corners.number_of_rows(problem.voters, problem.classes) <= _MOST_ROWS
+
+
+def profile_of_answers(problem: Problem, law: PluralityLaw) -> PrivacyProfile | None:
+    """Compute the privacy profile of private voters at its corners, rounded up; None if it bounds nothing, δ = 1.
+
+    The profile of one voter that is returned as it is:
+
+    >>> from darrm import PrivacyParams, Voters
+    >>> profile = profile_of_answers(
+    ...     Problem(Voters(1, PrivacyParams(1)), PrivacyParams(1), 3), PluralityLaw.of_probabilities(1, 3, [1.0, 0.0])
+    ... )
+    >>> round(profile.deltas[0], 9), round(profile.epsilons[-1], 9)  # tanh(1/2)
+    (0.462117157, 1.0)
+    """
+    highest, slopes = [np.zeros(1)], [np.zeros(1)]
+    largest = certain = 0.0
+    for block in voter_corners.row_blocks(problem, law.each, range(1, problem.classes)):
+        p, q = np.minimum(1.0, block.upper + block.error).ravel(), np.maximum(0.0, block.lower - block.error).ravel()
+        certain = max(certain, float(np.max(p, where=q == 0.0, initial=0.0)))
+        with np.errstate(divide="ignore"):
+            largest = max(largest, float(np.max(np.log(p) - np.log(q), where=q > 0.0, initial=0.0)))
+        kept = undominated(p, q)
+        highest.append(p[kept])
+        slopes.append(q[kept])
+    return profile_of_lines(np.concatenate(highest), np.concatenate(slopes), largest=largest, certain=certain)

@@ -11,22 +11,20 @@ a randomized response between two classes, a voter who always says a for a = b, 
 *Proof.* Δ = 0: in every class e^{−ε} ≤ p_c/p'_c ≤ e^ε, so (p_c, p'_c) = α_c(hi, lo) + β_c(lo, hi) with α_c, β_c ≥ 0.
 The sums over c, hi Σα + lo Σβ = lo Σα + hi Σβ = 1, give Σα = Σβ = 1. Draw a from α and b from β, apart: the mean of the
 corners (a, b) is (p, p'). Δ > 0: take r = (p − e^ε p')_+ off p and s = (p' − e^ε p)_+ off p'. Each has a mass of at
-most Δ, and r_c > 0 implies s_c = 0, so the rest, x = p − r and y = p' − s, has e^{−ε} ≤ x_c/y_c ≤ e^ε. Let x have
-the larger mass. Moving x towards e^{−ε}y ≤ x keeps the ratios and brings its mass down to that of y; then both are
-shrunk to the mass 1 − Δ. So (p, p') = ((1 − Δ)x̂ + Δr̂, (1 − Δ)ŷ + Δŝ) with laws x̂, ŷ that are (ε, 0)-close, a mean of
+most Δ, and r_c > 0 implies s_c = 0, so the rest, x = p − r and y = p' − s, has e^{−ε} ≤ x_c/y_c ≤ e^ε. Let x have the
+larger mass. Moving x towards e^{−ε}y ≤ x keeps the ratios and brings its mass down to that of y; then both are shrunk
+to the mass 1 − Δ. So (p, p') = ((1 − Δ)x̂ + Δr̂, (1 − Δ)ŷ + Δŝ) with laws x̂, ŷ that are (ε, 0)-close, a mean of
 corners (a, b), and r̂, ŝ, means of u and of v. Draw the three apart. ∎ For C = 2 these are the corners of [D, Lemma
-5.1]. A non-private voter has hi = 1. (Δ = 0 and "randomized response": [Kairouz, Oh, Viswanath 2015,
-Theorem 2].)
+5.1]. A non-private voter has hi = 1. (Δ = 0: [Kairouz, Oh, Viswanath 2015, Theorem 2].)
 
 Let h_c(n) be the probability of the answer c for a histogram n, and r = e^ε of the target. The release is (ε,
-δ)-private if E_p[h_S] − r·E_{p'}[h_S] ≤ δ for every set S of answers, a function that is linear in each voter's pair:
-so it is if and only if this holds with every voter at a corner, those whom the person does not reach always saying one
-class. As h treats classes alike only the size of S matters, and multisets of voters; for δ = 0 one answer is enough.
+δ)-private if E_p[h_S] − r·E_{p'}[h_S] ≤ δ for every set S of answers, linear in each voter's pair: so it is if and only
+if this holds with every voter at a corner, those whom the person does not reach always saying one class. As h treats
+classes alike only the size of S matters, and multisets of voters; for δ = 0 one answer is enough.
 
 **All of them at once.** For a voter who says a with probability hi and else b, (Th)(n) = hi·h(n + 1_a) + lo·h(n + 1_b)
 is a function of the other votes. After one such step for each of the j voters who move, in any order, it is E[h] at
-every histogram of the K − j others. A multiset of movers is made from one with one mover less, so each number costs one
-step.
+every histogram of the K − j others. A multiset of movers is made from one with one mover less: one step each.
 
 **Theorem 2.** If h_S never falls when a vote comes to S from another class, movers with a ∉ S and b ∈ S are not needed.
 *Proof.* Let a voter say hi·1_a + lo·1_b on the neighboring data, too: the votes for S become fewer there, so
@@ -41,8 +39,8 @@ voters reached gives one,
 and E_{p'} likewise from below: exact but for terms of the order Δ². Only rows that are attained go into a program.
 
 **Whole numbers.** A voter with a larger hi or Δ promises less, and a smaller r asks for more: both rounded to multiples
-of 2^{−128} on that side (of more bits for small targets), a sum over j movers is a whole number over 2^{128j},
-without further rounding. In floats, for more rows, every step is off by at most four roundings of numbers of at most 1.
+of 2^{−128} on that side (of more bits for small targets), a sum over j movers is a whole number over 2^{128j}. In
+floats every step is off by at most four roundings of numbers of at most 1.
 """
 
 from __future__ import annotations
@@ -108,7 +106,6 @@ class Level:
     parents: Level | None = None  # all multisets of one mover less, if needed
 
     def part(self, rows: slice) -> Level:
-        """Return some of the multisets."""
         return Level(self.moving, self.movers[rows], self.last[rows], self.before[rows], self.after[rows])
 
 
@@ -134,16 +131,16 @@ class Weights:
         if whole:
             none, *one = (Fraction(int(share * grain), grain) for share in (none, *one))
         more = 1 - none - sum(n * share for n, share in zip(reached, one, strict=False))
-        write = (lambda share: int(share * grain)) if whole else float
-        self.no_failure, self.failures = write(none), write(more)
-        self.one_failure = [write(share) for share in one]
+        self.no_failure, self.failures, *self.one_failure = (
+            int(share * grain) if whole else float(share) for share in (none, more, *one)
+        )
 
 
 class CornerSet:
     """The movers of voters who choose from C classes, as seen from the first ``answers`` classes.
 
-    Without ``every`` those who bring votes to these answers are left out (theorem 2); ``among`` names some classes, and
-    leaves movers between others out. In floats, or in whole numbers over 2^bits to the number of movers.
+    Without ``every`` those of theorem 2 are left out; ``among`` names classes, and leaves movers between others out. In
+    floats, or in whole numbers over 2^bits to the number of movers.
     """
 
     def __init__(
@@ -188,7 +185,7 @@ class CornerSet:
                 yield from self._from(children)
 
     def _with_one_more(self, level: Level) -> Level:
-        """Add a mover to every multiset, none of a type before those that it has: so each multiset is made once."""
+        """Add a mover to every multiset, none of a type before those that it has: so each is made once."""
         left = histograms_of(self.voters.K - level.moving - 1, self.classes)
         full = [level.movers[:, self.group_of == group].sum(axis=1) == size for group, size in enumerate(self.sizes)]
         parts = []
@@ -243,7 +240,7 @@ class CornerSet:
         return np.array(best.reduce([values[:, left.plus(label)] for label in range(self.classes)]))
 
     def _failure_of_others(self, level: Level, values: Array, best: np.ufunc) -> Array:
-        """Sum over voters who do not move: exactly where all are alike and reached, else as if all said the best."""
+        """Sum over voters who do not move: exactly where all are alike and reached, else from above."""
         others, one = self.voters.K - level.moving, self.numbers.one_failure
         total = np.zeros_like(values)
         if not others:
@@ -317,7 +314,7 @@ def row_blocks(
     """Look at all rows of a law for a number of answers, given the probability of one class of each group.
 
     ``every`` keeps all movers or leaves those of theorem 2 out; None decides by the law. With ``few`` voters move among
-    an answer and two other classes only, and say nothing more with their Δ.
+    an answer and two other classes only, with Δ = 0.
     """
     K, C = problem.voters.K, problem.classes
     groups, fewer = partitions_of(K, C).groups_of(histograms_of(K, C).counts), histograms_of(K - 1, C)
@@ -338,7 +335,6 @@ def row_blocks(
 
 
 def sets_of_answers(problem: Problem) -> range:
-    """Return how many answers a set has that must be looked at: for δ = 0 one."""
     return range(1, problem.classes if problem.target.exact_delta else 2)
 
 
@@ -394,12 +390,7 @@ def share_needed(problem: Problem, law: PluralityLaw) -> float:
             if cost > problem.target.exact_delta
         ]
         return float(max(needed, default=Fraction(0))) + _STEP
-    return share_in_floats(problem, law.each)
-
-
-def share_in_floats(problem: Problem, each: Array) -> float:
-    """Find it in floats, given the probability of one class of each group."""
-    shares = (share_for(problem, number, cost) for number, cost in _costs_in_floats(problem, each))
+    shares = (share_for(problem, number, cost) for number, cost in _costs_in_floats(problem, law.each))
     return min(1.0, max(0.0, *shares) + _STEP)
 
 
@@ -431,7 +422,7 @@ def can_be_looked_at(voters: Voters, classes: int) -> bool:
 
 
 def check_size(voters: Voters, classes: int) -> None:
-    """Check before the work that all rows can be looked at, or that voters are alike; `ValueError` names the limits."""
+    """Raise `ValueError` with the limits if voters differ and have too many rows."""
     if len(voters.groups) > 1 and not can_be_looked_at(voters, classes):
         name, rows = "the size of the proof, multisets of private voters", number_of_rows(voters, classes)
         allowed = f"at most {_most_rows(voters):,}"

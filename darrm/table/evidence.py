@@ -22,8 +22,8 @@ from darrm.numerics import Array
 from darrm.open_set import open_rows
 from darrm.open_set.open_law import OpenLaw
 from darrm.plurality import proof
-from darrm.plurality.costs import are_few, curve_of_answers, curve_of_law, profile_of_answers, profile_of_law
 from darrm.plurality.plurality_law import PluralityLaw
+from darrm.plurality.proof import are_few, curve_of_answers, curve_of_law, profile_of_answers, profile_of_law
 from darrm.problem import Problem, is_open
 from darrm.util import checks
 from darrm.util.files import Json

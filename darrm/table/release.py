@@ -22,8 +22,7 @@ from darrm.loss.privacy_cost import PrivacyCost
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics.exact_coins import ExactCoins
 from darrm.numerics.exact_sampling import UniformBelow, uniform_below
-from darrm.open_set.lines import columns_of, of_classes
-from darrm.open_set.open_law import OpenLaw, largest_others
+from darrm.open_set.open_law import OpenLaw, columns_of, largest_others, of_classes
 from darrm.plurality.plurality_law import ONE, PluralityLaw
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, is_open

@@ -15,7 +15,7 @@ from darrm.plan import MECHANISMS, CalibratedMechanism, Mechanism, Plan, plan
 from darrm.plan.accuracy import MOST_LISTED, histograms
 from darrm.plan.budget import account_of
 from darrm.plan.mechanisms import named
-from darrm.plurality.bounds import share_right_at_most
+from darrm.plurality.accuracy_bound import share_right_at_most
 from darrm.priors import Dirichlet, Prior
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload

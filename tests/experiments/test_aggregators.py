@@ -10,7 +10,7 @@ import pytest
 
 from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.plan import MECHANISMS
-from darrm.plurality.bounds import right_at_most
+from darrm.plurality.accuracy_bound import right_at_most
 from darrm.priors import Dirichlet
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload

@@ -8,10 +8,9 @@ import pytest
 
 from darrm import PrivacyParams, Problem, Voters, certify, optimize_table
 from darrm.open_set.optimum import best_open_law
-from darrm.plurality.costs import curve_of_law, profile_of_law
 from darrm.plurality.partitions import partitions_of
 from darrm.plurality.plurality_law import PluralityLaw, random_law
-from darrm.plurality.proof import largest_excess
+from darrm.plurality.proof import curve_of_law, largest_excess, profile_of_law
 from darrm.priors import Dirichlet, Ewens
 from darrm.problem import OPEN
 from darrm.table.table import Table

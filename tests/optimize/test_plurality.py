@@ -12,10 +12,9 @@ from darrm.errors import CertificationError
 from darrm.majority.closed_form import best_for_non_private_voters
 from darrm.optimize.plurality import SMALLEST_PROBABILITY, optimize_plurality, optimize_plurality_under_renyi
 from darrm.plurality.accuracy_bound import PairMultipliers, upper_bound
-from darrm.plurality.costs import curve_of_law, profile_of_law
 from darrm.plurality.partitions import partitions_of
 from darrm.plurality.plurality_law import ONE, PluralityLaw, random_law
-from darrm.plurality.proof import prove
+from darrm.plurality.proof import curve_of_law, profile_of_law, prove
 from darrm.priors import Dirichlet, Prior, RecordedVotes
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters

@@ -13,7 +13,7 @@ from darrm.plan.accuracy import Accuracy, Measure
 from darrm.plan.budget import counted
 from darrm.plan.mechanism import FixedMechanism
 from darrm.plan.report import plan_text
-from darrm.plurality.bounds import right_at_most
+from darrm.plurality.accuracy_bound import right_at_most
 from darrm.privacy import PrivacyParams, at_least, at_most
 from darrm.problem import OPEN, Voters, Workload
 from darrm.votes import Votes

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 from darrm.majority.closed_form import best_for_non_private_voters
-from darrm.plurality.bounds import right_at_most, share_right_at_most
+from darrm.plurality.accuracy_bound import right_at_most, share_right_at_most
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters, Workload
 

@@ -22,10 +22,9 @@ from darrm.plurality import voter_corners
 from darrm.plurality.accuracy_bound import VoterRow, rows_of
 from darrm.plurality.adaptive_voters import VotersInTurn
 from darrm.plurality.baselines import excess_of_drawn, share_for_drawn
-from darrm.plurality.costs import curve_of_answers, profile_of_answers
 from darrm.plurality.partitions import histograms_of, partitions_of
 from darrm.plurality.plurality_law import PluralityLaw, random_law, true_plurality
-from darrm.plurality.proof import DRAWN
+from darrm.plurality.proof import DRAWN, curve_of_answers, profile_of_answers
 from darrm.priors import Dirichlet, weights_of
 from darrm.table.cost import charge_of
 from darrm.table.library import Setting
