@@ -67,12 +67,7 @@ class Shape(Enum):
 def expected_error_program(
     weights: Array, shape: Shape, matrix: Array | None = None, limits: Array | None = None
 ) -> LinearProgram:
-    """State (1)–(3) or (4)–(6) for weights (h,), with known rows over γ, shapes (r, h) and (r,).
-
-    >>> program = expected_error_program(np.array([1.0, 3.0]), Shape.MONOTONE)
-    >>> program.cost, program.matrix, program.limits, program.offset
-    (array([-2. , -1.5]), array([[1., 1.]]), array([1.]), 2.0)
-    """
+    """State (1)–(3) or (4)–(6) for weights (h,), with known rows over γ, shapes (r, h) and (r,)."""
     size = weights.size
     privacy_rows = np.empty((0, size)) if matrix is None else matrix
     privacy_limits = np.empty(0) if limits is None else limits

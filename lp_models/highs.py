@@ -159,12 +159,7 @@ class Solver:
 
 
 class Master(Solver):
-    """A linear program whose rows change between solves.
-
-    >>> solution = Master(LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.5]))).solve()
-    >>> solution.point, solution.duals, round(solution.value - solution.bound, 12)
-    (array([0.5, 1. ]), array([1.]), 0.0)
-    """
+    """A linear program whose rows change between solves."""
 
     def __init__(self, program: LinearProgram, knots: Knots | None = None) -> None:
         self.cost, self.offset = program.cost, program.offset

@@ -158,12 +158,7 @@ def to_cvxpy(program: LinearProgram, name: str = "x") -> Any:  # noqa: ANN401 (c
 
 
 def solve_with_cvxpy(program: LinearProgram) -> Solution:
-    """Solve a linear program with all its rows through cvxpy; `Status.FAILED` where it finds no optimum or raises.
-
-    >>> program = LinearProgram(np.array([-1.0, -2.0]), np.array([[1.0, 1.0]]), np.array([1.0]))
-    >>> round(solve_with_cvxpy(program).value, 9)
-    -2.0
-    """
+    """Solve a linear program with all its rows through cvxpy; `Status.FAILED` where it finds no optimum or raises."""
     cvxpy, problem = importlib.import_module("cvxpy"), to_cvxpy(program)
     (x,), rows = problem.variables(), problem.constraints[0]
     with suppress(cvxpy.error.SolverError):  # then no value is set

@@ -87,7 +87,14 @@ def randomized_response(problem: Problem, composed: PrivacyParams | None = None)
     K, each = problem.voters.K, problem.voters.each
     if composed is None and K * each.exact_delta < 1 and _composes(each):
         composed = compose_simple(each, K)
-    p_const = 1.0 if composed is None else _constant_for(problem, composed)
+    p_const, target = 1.0, problem.target
+    if composed is not None and (composed.epsilon > target.epsilon or composed.delta > target.delta):
+        # (e^τ − e^m)/(e^τ + 1) and (1 + e^m)/(e^τ + 1), with exponents of at most 0 in all cases that matter
+        shrink = math.exp(-composed.epsilon)
+        ratio = math.exp(min(target.epsilon - composed.epsilon, 700.0))
+        privacy_lost = (1.0 - ratio + (shrink + ratio) * composed.delta) / (1.0 + shrink)
+        denominator = 2.0 * privacy_lost + math.expm1(target.epsilon)
+        p_const = min(1.0, problem.budget / denominator) if denominator > 0.0 else 1.0
     return NoiseFunction(K, np.full(problem.voters.num_upper_levels, p_const))
 
 
@@ -110,18 +117,6 @@ def best_randomized_response(problem: Problem) -> NoiseFunction:
 
 def _composes(each: PrivacyParams) -> bool:
     return each.is_private and each.exact_epsilon <= LARGEST_EXPONENT
-
-
-def _constant_for(problem: Problem, total: PrivacyParams) -> float:
-    m_epsilon, tau_epsilon, lam = problem.target.epsilon, total.epsilon, total.delta
-    if tau_epsilon <= m_epsilon and lam <= problem.target.delta:
-        return 1.0
-    # (e^τ − e^m)/(e^τ + 1) and (1 + e^m)/(e^τ + 1), with exponents of at most 0 in all cases that matter
-    shrink = math.exp(-tau_epsilon)
-    ratio = math.exp(min(m_epsilon - tau_epsilon, 700.0))
-    privacy_lost = (1.0 - ratio + (shrink + ratio) * lam) / (1.0 + shrink)
-    denominator = 2.0 * privacy_lost + math.expm1(m_epsilon)
-    return min(1.0, problem.budget / denominator) if denominator > 0.0 else 1.0
 
 
 def integer_allowance(problem: Problem, name: str) -> int:

@@ -57,10 +57,12 @@ class Row(ABC):
 
     def is_of(self, voters: Voters) -> bool:
         """Whether this is a row of the full set of these voters: points of the region, at most t of them touched."""
-        parts, groups = self.counts(), voters.groups
+        parts = self.counts()
         return (
-            len(parts) == len(groups)
-            and all(part.are_of(number) for part, (number, _) in zip(parts, groups, strict=True))
+            [part.high + part.low + part.zeros + part.ones for part in parts] == [n for n, _ in voters.groups]
+            and all(min(astuple(part)) >= 0 for part in parts)
+            and all(max(part.moved_zeros, part.moved_zeros_prime) <= part.zeros for part in parts)
+            and all(max(part.moved_ones, part.moved_ones_prime) <= part.ones for part in parts)
             and sum(part.touched for part in parts) <= voters.reached
         )
 
@@ -120,16 +122,6 @@ class CornerCounts(Row):
     def parts_of(self, voters: Voters) -> list[tuple[CornerCounts, Corners]]:
         """Return itself, with the corners of the least private voter: of voters that differ it is a bound."""
         return [(self, corners_of(voters.each))]
-
-    def are_of(self, number: int) -> bool:
-        places = (self.high, self.low, self.zeros, self.ones)
-        moved = (self.moved_zeros, self.moved_zeros_prime, self.moved_ones, self.moved_ones_prime)
-        return (
-            min(*places, *moved) >= 0
-            and sum(places) == number
-            and max(moved[:2]) <= self.zeros
-            and max(moved[2:]) <= self.ones
-        )
 
     def stretched(self, K: int) -> CornerCounts:
         """Return a row of K voters with about the same share of them at each corner.

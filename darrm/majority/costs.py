@@ -109,17 +109,15 @@ class RenyiRows:
 
     def possible(self, half: Array, level: Level) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return whether P, and whether 1 − P, are positive in real arithmetic: arrays of the level's shape."""
-        low, high = self._places(level.ones.shape, level.j)
+        frozen, place = np.indices(level.ones.shape)
+        low, high = frozen + place, frozen + place + level.j  # the least and the largest number of ones
+        if not self.voters.each.is_private:
+            low = high
+        elif self.family.terms:
+            high = frozen + self.voters.reached
         can_lie = np.full(self.voters.K + 1, fill_value=True)  # that of l ones may be 0
         can_lie[self.voters.K // 2 + 1 :] = half < 1.0
         return can_lie[::-1][high], can_lie[low]
-
-    def _places(self, shape: tuple[int, ...], j: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        frozen, place = np.indices(shape)
-        certain = frozen + place
-        if not self.voters.each.is_private:
-            return certain + j, certain + j
-        return certain, frozen + self.voters.reached if self.family.terms else certain + j
 
     def relative_error(self) -> float:
         """Bound the relative error of every number of `levels`, short tails apart."""
@@ -188,9 +186,11 @@ def renyi_divergences(voters: Voters, gamma: NoiseFunction, orders: ArrayLike) -
 def _log_rows(level: Level, possible: tuple[NDArray[np.bool_], NDArray[np.bool_]], tail: float) -> Array:
     """Take logarithms of P and 1 − P, rounded up, and of Q and 1 − Q, rounded down: shape (4, rows)."""
     answers = ((level.ones, possible[0]), (level.zeros, possible[1]))
-    logs = [_log_numerators(p, tail, possible) for p, possible in answers]
-    below = [_log_denominators(reflected(p), reflected(possible)) for p, possible in reversed(answers)]
-    return np.array([*logs, *below])
+    logs = [np.where(can, np.log(np.maximum(p + tail, _SMALLEST)), -np.inf).ravel() for p, can in answers]
+    for p, can in reversed(answers):
+        known = can & (p >= _SMALLEST)  # numbers that have lost their digits count as impossible
+        logs.append(reflected(np.where(known, np.log(np.maximum(p, _SMALLEST)), -np.inf)).ravel())
+    return np.array(logs)
 
 
 def _many_levels(levels: Iterable[Array]) -> Iterator[Array]:
@@ -219,17 +219,6 @@ def renyi_curve(voters: Voters, gamma: NoiseFunction, orders: ArrayLike = DEFAUL
         return np.where(known, np.ceil(values / unit) * unit * (1.0 + 4.0 * _UNIT), values)
 
     return RenyiCurve.of(rounded, orders)
-
-
-def _log_numerators(probabilities: Array, tail: float, possible: NDArray[np.bool_]) -> Array:
-    """Take logarithms rounded up past the tail and past underflow; −∞ for what cannot happen."""
-    return np.where(possible, np.log(np.maximum(probabilities + tail, _SMALLEST)), -np.inf).ravel()
-
-
-def _log_denominators(probabilities: Array, possible: NDArray[np.bool_]) -> Array:
-    """Take logarithms; −∞ for what cannot happen or has lost its digits."""
-    known = possible & (probabilities >= _SMALLEST)
-    return np.where(known, np.log(np.maximum(probabilities, _SMALLEST)), -np.inf).ravel()
 
 
 def _distance(above: Array, under: Array) -> Array:

@@ -111,15 +111,13 @@ class OpenRows:
                 largest, second = np.meshgrid(np.arange(left + 1), np.arange(left + 1), indexing="ij")
                 there = (second <= largest) & (largest + second <= left)
                 there &= ((second > 0) | (largest == left)) & ((largest > 0) | (left == 0))
-                yield self._group(giver, taker, largest[there], second[there])
-
-    def _group(self, giver: int, taker: int, largest: Indices, second: Indices) -> _Group:
-        m, step = self._seen(giver, taker, largest)
-        left = self.K - giver - taker - largest - second
-        total = np.stack([gains[step, m, second] + best[step, m, second, left] for gains, best in self._rest])
-        for place in self._movers(giver, taker, largest, second):
-            total += np.stack(self._gains(*place))
-        return _Group(giver, taker, largest, second, (total[0], total[1]))
+                largest, second = largest[there], second[there]
+                m, step = self._seen(giver, taker, largest)
+                rest = left - largest - second
+                total = np.stack([gains[step, m, second] + best[step, m, second, rest] for gains, best in self._rest])
+                for place in self._movers(giver, taker, largest, second):
+                    total += np.stack(self._gains(*place))
+                yield _Group(giver, taker, largest, second, (total[0], total[1]))
 
     @staticmethod
     def _seen(giver: int, taker: int, largest: Indices) -> tuple[Indices, Indices]:

@@ -147,7 +147,12 @@ class VoterRow:
         sizes = [sum(part.count for part in row.parts if part.group == group) for group in range(len(voters.groups))]
         if sizes != [count for count, _ in voters.groups]:
             checks.fail("voters of a row", sizes, "as many of each group as there are")
-        if sum(part.count for part in row.parts if _changes(part, problem)) > voters.reached:
+        changing = 0  # voters that have other laws on the neighboring data
+        for part in row.parts:
+            can_fail = voters.groups[part.group][1].exact_delta > 0
+            if part.first != part.second or (can_fail and part.failure != part.failure_after):
+                changing += part.count
+        if changing > voters.reached:
             checks.fail("voters of a row who change", len(row.parts), f"at most {voters.reached}")
         return row
 
@@ -214,13 +219,6 @@ def most_of_one_string(problem: Problem) -> list[arb]:
     return most
 
 
-def _bound_of_strings(problem: Problem, prior: Prior) -> float:
-    expected, most = strings_of(prior, problem.voters.K), most_of_one_string(problem)
-    right = np.sum(np.tril(expected), axis=1)
-    with ctx.workprec(PRECISION_BITS):
-        return min(1.0, upper_float(sum((p * arb(float(n)) for p, n in zip(most, right, strict=True)), arb(0))))
-
-
 def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier]) -> float:
     """Compute a float that is at least (1), and at most 1; for many voters' strings, of π.
 
@@ -233,7 +231,11 @@ def upper_bound(problem: Problem, prior: Prior, multipliers: Sequence[Multiplier
     1.0
     """
     if is_open(problem.classes) and not multipliers:
-        return _bound_of_strings(problem, prior)
+        most = zip(
+            most_of_one_string(problem), np.sum(np.tril(strings_of(prior, problem.voters.K)), axis=1), strict=True
+        )
+        with ctx.workprec(PRECISION_BITS):
+            return min(1.0, upper_float(sum((p * arb(float(n)) for p, n in most), arb(0))))
     partitions = partitions_of(problem.voters.K, problem.classes)
     delta, sizes = problem.target.exact_delta, partitions.sizes.tolist()
     with ctx.workprec(PRECISION_BITS):
@@ -255,11 +257,8 @@ def multipliers_from_json(data: Json, problem: Problem) -> tuple[Multiplier, ...
     """Read what `to_list` wrote of each; `TypeError`, `KeyError` or `ValueError` if they are no such list."""
     if data == []:
         return ()
-    read = _pairs_from_json if problem.voters.are_non_private else _rows_from_json
-    return read(data, problem)
-
-
-def _rows_from_json(data: Json, problem: Problem) -> tuple[RowMultiplier, ...]:
+    if problem.voters.are_non_private:
+        return _pairs_from_json(data, problem)
     if not isinstance(data, list) or len(data) > _MOST_ROWS:
         checks.fail("multipliers", type(data).__name__, f"a list of at most {_MOST_ROWS:,} rows")
     for weight, *_ in data:
@@ -359,11 +358,6 @@ def _costs_of_failures(
 
 def _most_and_least(before: Array, after: Array) -> tuple[int, int]:
     return int(np.argmax(before)), int(np.argmin(after))
-
-
-def _changes(part: VotersAtCorner, problem: Problem) -> bool:
-    can_fail = problem.voters.groups[part.group][1].exact_delta > 0
-    return part.first != part.second or (can_fail and part.failure != part.failure_after)
 
 
 @lru_cache(maxsize=4096)

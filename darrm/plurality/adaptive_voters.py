@@ -114,7 +114,11 @@ class VotersInTurn:
 def _votes(k: int, classes: int, answers: int) -> _Votes:
     states = _states(k, classes, answers)
     after = {state: place for place, state in enumerate(_states(k + 1, classes, answers))}
-    rows = [sorted({after[grown] for grown in _grown(state)}) for state in states]
+    rows = []
+    for own, others in states:
+        grown = [(_raised(own, place), others) for place in range(len(own))]
+        grown += [(own, _raised(others, place)) for place in range(len(others))]
+        rows.append(sorted({after[state] for state in grown}))
     most = max(map(len, rows))
     return _Votes(states, np.array([[*row, *row[:1] * (most - len(row))] for row in rows]))
 
@@ -127,14 +131,6 @@ def _states(k: int, classes: int, answers: int) -> tuple[State, ...]:
         for own in falling_counts(votes, answers, votes)
         for others in falling_counts(k - votes, classes - answers, k - votes)
     )
-
-
-def _grown(state: State) -> list[State]:
-    own, others = state
-    return [
-        *((_raised(own, place), others) for place in range(len(own))),
-        *((own, _raised(others, place)) for place in range(len(others))),
-    ]
 
 
 def _raised(counts: tuple[int, ...], place: int) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ event is at most e^{min(n, t)·ε} times as likely as on the neighboring data. A
 """
 
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,30 +41,25 @@ def double_subsampled_plurality(problem: Problem) -> PluralityLaw:
     return true_plurality(problem.voters.K, problem.classes, min(seen, problem.voters.K))
 
 
-class _Drawn(NamedTuple):
-    random: float
-    voters: int
-    distance: float
-
-
 def excess_of_drawn(problem: Problem, law: PluralityLaw) -> Fraction | None:
     """Bound the largest excess of such a law, at least 0; None for any other law, or if voters differ."""
-    found = _drawn(problem, law.each)
-    return None if found is None else Fraction(max(0.0, _bound(problem, found)))
+    bound = _bound_of_drawn(problem, law.each)
+    return None if bound is None else Fraction(max(0.0, bound))
 
 
 def share_for_drawn(problem: Problem, each: Array) -> float | None:
     """Find how much of a random answer such a law needs; None for others."""
-    found = _drawn(problem, each)
-    if found is None:
+    bound = _bound_of_drawn(problem, each)
+    if bound is None:
         return None
-    over = _bound(problem, found) - problem.target.delta
+    over = bound - problem.target.delta
     spare = (ratio_of(problem.target.exact_epsilon).value - 1.0) / problem.classes
     return min(1.0, max(0.0, over) / spare + _ROUNDING / spare)
 
 
-def _drawn(problem: Problem, each: Array) -> _Drawn | None:
-    voters, C = problem.voters, problem.classes
+def _bound_of_drawn(problem: Problem, each: Array) -> float | None:
+    """Bound the excess by the theorem, for the first n that fits; None if none does."""
+    voters, C, ratio = problem.voters, problem.classes, ratio_of(problem.target.exact_epsilon)
     if len(voters.groups) > 1 or not voters.each.is_private:
         return None
     most = int(problem.target.exact_epsilon / voters.each.exact_epsilon)
@@ -78,14 +72,9 @@ def _drawn(problem: Problem, each: Array) -> _Drawn | None:
         distance = float(np.max(np.add.reduceat(apart, partitions.starts)))
         if distance <= _MOST_DISTANCE:
             # h is a sum of rounded products of C factors, and its weights add up to one again
-            roundings = histograms_of(number, C).number + 2 * C + 8
-            return _Drawn(random, number, distance + _ROUNDING * roundings)
+            distance += _ROUNDING * (histograms_of(number, C).number + 2 * C + 8)
+            reached = min(number, voters.reached)
+            fails = float(1 - (1 - problem.voters.each.exact_delta) ** reached)
+            bound = (1.0 - random) * fails - random * (ratio.value - 1.0) / C
+            return bound + (1.0 + ratio.value) * (distance + _ROUNDING) + ratio.error
     return None
-
-
-def _bound(problem: Problem, drawn: _Drawn) -> float:
-    ratio = ratio_of(problem.target.exact_epsilon)
-    reached = min(drawn.voters, problem.voters.reached)
-    fails = float(1 - (1 - problem.voters.each.exact_delta) ** reached)
-    bound = (1.0 - drawn.random) * fails - drawn.random * (ratio.value - 1.0) / problem.classes
-    return bound + (1.0 + ratio.value) * (drawn.distance + _ROUNDING) + ratio.error
