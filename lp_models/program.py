@@ -53,7 +53,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, eq=False)
 class LinearProgram:
-    """The program (1)–(3): cost (n,), matrix (r, n) and limits (r,), r ≥ 0; `ValueError` unless finite and of one size."""
+    """The program (1)–(3): cost (n,), matrix (r, n) and limits (r,); `ValueError` unless finite and of one size."""
 
     cost: Array
     matrix: Array

@@ -268,7 +268,7 @@ PLANTS = (
         "winners that tie count as close classes in theorem 3",
         "np.where(alone, 1.0 / close, 1.0)",
         "1.0 / close",
-        "tests/plurality/test_bounds.py",
+        "tests/plurality/test_accuracy_bound.py",
     ),
 )
 

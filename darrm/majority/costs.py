@@ -20,7 +20,7 @@ untouched voters may be frozen there. If now P < Q, exchange the answers: (p, p'
 neighbors as well, keeps frozen voters frozen, maps P to 1 − P because g is odd about K/2, and leaves D_α as it is. So
 let P ≥ Q. For every touched voter's (p_i, p'_i) the chain (Δ, 0) – (hi, lo) – (1, 1 − Δ) has a point with no smaller
 p_i and no larger p'_i; γ being monotone, moving there raises P and lowers Q, which raises D_α. On each segment of the
-chain (P, Q) is affine, so E is largest at its end, and P ≥ Q holds all along. ∎ `tests/majority/test_renyi.py` guards
+chain (P, Q) is affine, so E is largest at its end, and P ≥ Q holds all along. ∎ `tests/majority/test_costs.py` guards
 it: it tries every multiset of all corners and random points between them, for every overlap.
 
 **Convexity and repair.** (P, Q) is affine in γ, so {γ : D_α ≤ ρ} is convex. γ = 0 has (P, Q) = (½, ½) and D_α = 0; so

@@ -46,6 +46,7 @@ def test_hundreds_and_thousands_of_voters(K: int, delta: str, shape: str) -> Non
     check(table, 1e-8)
 
 
+@pytest.mark.slow  # test_full_set searches moves quickly
 def test_the_bound_is_met_where_interior_moves_decide() -> None:
     """Without the search over near shifts the scale stays 1, and the expected error is sixty times the bound."""
     optimality = optimize_table(Problem.from_allowance(Voters(101, PrivacyParams("0.1", "1e-2")), 5)).optimality

@@ -1,4 +1,4 @@
-"""Plain voters: the closed form against linear programs, grids in exact fractions and the solver."""
+"""Optima in closed form and under a Rényi budget: linear and conic programs, grids in exact fractions, the solver."""
 
 import math
 from fractions import Fraction
@@ -7,15 +7,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from darrm import priors
 from darrm.account.accountant import PrivacyAccountant
 from darrm.loss.composition import compose_simple
-from darrm.majority import baselines
-from darrm.majority.closed_form import best_for_non_private_voters
+from darrm.majority import baselines, closed_form
+from darrm.majority.closed_form import (
+    COARSE,
+    SMALLEST_LIE,
+    RenyiOptimum,
+    bernoulli_divergence,
+    best_for_non_private_voters,
+    best_under_renyi,
+    optimize_under_renyi,
+)
 from darrm.majority.corners import corners_of
+from darrm.majority.costs import renyi_divergences
 from darrm.majority.full_set import FullSet
 from darrm.majority.noise_function import NoiseFunction
 from darrm.optimize.optimizer import optimize_table
@@ -27,10 +38,12 @@ from darrm.table.release import Release
 from darrm.table.table import Table, certify
 from lp_models.gamma_lp import Shape, expected_error_program
 from lp_models.options import SolveOptions
+from lp_models.reference import gamma_program
 from lp_models.row_generation import minimize_with_rows
 from tests.doors import validated
 from tests.optimality import optimality_of
 from tests.oracle import exact_budget, exact_worst_cost, exponential
+from tests.renyi_conic import solve_renyi_with_cvxpy
 
 TARGETS = [("0.2676", "0.0003"), ("0.01", "1e-6"), ("2", "1e-5"), ("0.5", "0.2"), ("0.3", "0"), ("6", "0.9")]
 
@@ -42,10 +55,10 @@ def plain(K: int, target: tuple[str, str], overlap: int | None = 1) -> Problem:
 def smallest_h(K: int, s: int, ratio: float, delta: float) -> float:
     """Minimize h(s) over every symmetric private h: the rows written down from the definition of privacy."""
     rows = []
-    for given, neighbor in [(i, i + 1) for i in range(K)] + [(i + 1, i) for i in range(K)]:
+    for own, neighbor in [(i, i + 1) for i in range(K)] + [(i + 1, i) for i in range(K)]:
         one, zero = np.zeros(K + 1), np.zeros(K + 1)
-        one[neighbor], one[given] = 1.0, -ratio  # Pr[1]: h(neighbor) − c·h(given) ≤ δ
-        zero[neighbor], zero[given] = -1.0, ratio  # Pr[0]: (1 − h(neighbor)) − c·(1 − h(given)) ≤ δ
+        one[neighbor], one[own] = 1.0, -ratio  # Pr[1]: h(neighbor) − c·h(own) ≤ δ
+        zero[neighbor], zero[own] = -1.0, ratio  # Pr[0]: (1 − h(neighbor)) − c·(1 − h(own)) ≤ δ
         rows += [(one, delta), (zero, delta + ratio - 1.0)]
     symmetric = np.eye(K + 1) + np.eye(K + 1)[::-1]
     found = linprog(
@@ -207,3 +220,187 @@ def test_infinity_is_for_voters_only(epsilon: float | str) -> None:
 def test_the_constants_are_exact() -> None:
     corners = corners_of(PrivacyParams("inf"))
     assert (corners.hi, corners.delta) == (1.0, 0.0)
+
+
+def law(K: int, upper: tuple[float, ...]) -> list[float]:
+    """h(0) … h(K) from its upper half."""
+    return [1.0 - value for value in reversed(upper)] + ([0.5] if K % 2 == 0 else []) + list(upper)
+
+
+def is_private(h: list[float], order: float, budget: float, rate: float = 1.0) -> bool:
+    """Whether both directions cost no more than the budget where a person moves a vote with probability ``rate``."""
+    pairs = [*pairwise(h), *pairwise(h[::-1])]
+    mixed = [((1.0 - rate) * x + rate * y, x) for x, y in pairs]
+    return all(bernoulli_divergence(order, x, y) <= budget for pair in mixed for x, y in (pair, pair[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("order", "budget", "rate"),
+    [(2.0, 0.3, 1.0), (9.0, 0.05, 1.0), (1.2, 0.1, 1.0), (3.0, 0.01, 0.2), (6.0, 2e-4, 0.02)],
+)
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
+def test_no_private_h_on_a_grid_is_better_anywhere(K: int, order: float, budget: float, rate: float) -> None:
+    best = 0.5 * (1.0 + best_under_renyi(K, order, budget, rate).half)
+    assert is_private(law(K, tuple(best)), order, budget * (1 + 1e-9), rate)
+    grid = [0.5 + step / 30.0 for step in range(15)] + [0.999]
+    seen = 0
+    for upper in product(grid, repeat=K - K // 2):
+        if is_private(law(K, upper), order, budget, rate):
+            seen += 1
+            assert np.all(np.array(upper) <= best + 1e-9)
+    assert seen >= 1
+
+
+def test_who_is_rarely_drawn_may_be_told_the_truth() -> None:
+    # K = 10, q = 0.004, 1,000 questions, (3, 1e-5) at order 6: from the tie 0, 0.977, 1.000 …
+    budget = (3.0 - math.log1p(-1.0 / 6.0) + (math.log(1e-5) + math.log(6.0)) / 5.0) / 1000.0
+    half = best_under_renyi(10, 6.0, budget, 0.004).half
+    assert half[0] == pytest.approx(0.977, abs=5e-4)
+    assert np.all(half[1:] > 0.9995)
+
+
+@given(st.integers(1, 60), st.floats(1.05, 200.0), st.floats(1e-6, 3.0))
+def test_within_the_budget_monotone_and_tight(K: int, order: float, budget: float) -> None:
+    gamma = best_under_renyi(K, order, budget)
+    assert gamma.is_monotone
+    assert np.min(0.5 * (1.0 - gamma.half)) >= SMALLEST_LIE
+    spent = renyi_divergences(Voters(K, PrivacyParams("inf"), overlap=1), gamma, [order])[0]
+    assert spent <= budget * (1 + 1e-5) + 1e-12
+    if gamma.half[-1] < 1.0 - 1e-6:
+        assert spent >= budget * (1 - 1e-6)
+
+
+def test_many_queries_tend_to_an_arc_that_ends() -> None:
+    K, order, budget = 2001, 4.0, 1e-5
+    truth = 0.5 * (1.0 + best_under_renyi(K, order, budget).half)
+    lead = np.arange(K // 2 + 1, K + 1) - K / 2.0
+    angle = np.minimum(math.pi / 2, math.pi / 4 + math.sqrt(budget / (2.0 * order)) * lead)
+    assert truth == pytest.approx(np.sin(angle) ** 2, abs=2e-3)
+
+
+def test_what_is_refused() -> None:
+    for K, order, budget, message in (
+        (0, 2.0, 1.0, "K must"),
+        (3, 1.0, 1.0, "order must"),
+        (3, 2.0, 0.0, "budget must"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            best_under_renyi(K, order, budget)
+
+
+def test_the_arc_is_steeper_at_the_tie_than_a_gaussian_count_of_the_same_divergence() -> None:
+    order, budget = 4.0, 1e-6
+    truth = 0.5 * (1.0 + best_under_renyi(201, order, budget).half)
+    # a count with noise has divergence α·μ²/2 for a step of μ standard deviations
+    gaussian = math.sqrt(2.0 * budget / order) / math.sqrt(2.0 * math.pi)
+    assert (truth[1] - truth[0]) / gaussian == pytest.approx(math.sqrt(math.pi / 2.0), rel=1e-3)
+
+
+PROBLEMS = [
+    (5, "inf", None, 1, 4.0, 0.2),
+    (5, "inf", None, 2, 4.0, 0.2),
+    (8, "inf", None, 3, 2.0, 0.05),
+    (11, "inf", None, 1, 9.0, 0.02),
+    (4, "0.5", "0.01", 3, 9.0, 0.05),
+    (5, "0.1", "1e-5", None, 9.0, 0.002),
+    (6, "1", "0.1", 2, 3.0, 0.02),
+    (11, "0.3", "0", 4, 3.0, 0.02),
+    (1, "1", "0", None, 2.0, 0.1),
+]
+
+
+def by_rows(voters: Voters, prior: priors.Prior, order: float, budget: float) -> RenyiOptimum:
+    """Generate rows also where there is a closed form."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(closed_form, "has_closed_form", lambda _: False)
+        return optimize_under_renyi(voters, prior, order, budget)
+
+
+def problem_of(K: int, epsilon: str, delta: str | None, overlap: int | None) -> Problem:
+    each = PrivacyParams(epsilon, delta or 0)
+    return Problem(Voters(K, each, overlap=overlap), each if each.is_private else PrivacyParams(1))
+
+
+@pytest.mark.parametrize(("K", "epsilon", "delta", "overlap", "order", "budget"), PROBLEMS)
+def test_rows_and_cones_agree(
+    K: int, epsilon: str, delta: str | None, overlap: int | None, order: float, budget: float
+) -> None:
+    pytest.importorskip("cvxpy")
+    problem, prior = problem_of(K, epsilon, delta, overlap), priors.Dirichlet()
+    rows = by_rows(problem.voters, prior, order, budget)
+    weights, whole = priors.weights_of(prior, K), gamma_program(problem)
+    first, second = whole.first, whole.second
+    half = solve_renyi_with_cvxpy(weights, first, second, order=order, budget=budget, smallest_lie=SMALLEST_LIE)
+    assert half is not None
+    assert rows.value == pytest.approx(NoiseFunction(K, half).expected_error(prior), abs=2e-6)
+    assert rows.bound <= rows.value + 1e-12
+    assert rows.value - rows.bound <= 1e-6 * rows.value + 1e-9
+    assert rows.gamma.is_monotone
+    assert renyi_divergences(problem.voters, rows.gamma, [order])[0] <= budget * (1 + 1e-7)
+
+
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(
+    ("K", "order", "budget"),
+    [(11, 9.0, 0.02), (30, 4.0, 0.01), (81, 5.0, 0.005), pytest.param(301, 5.0, 0.002, marks=pytest.mark.slow)],
+)
+def test_rows_find_the_closed_form(K: int, order: float, budget: float) -> None:
+    problem, prior = problem_of(K, "inf", None, 1), priors.Dirichlet()
+    rows = by_rows(problem.voters, prior, order, budget)
+    closed = optimize_under_renyi(problem.voters, prior, order, budget)
+    assert closed.value <= rows.value + 1e-12
+    assert rows.value - closed.value <= 1e-4 * closed.value
+    # the relaxation's bound knows nothing of the closed form: their order is a proof of its optimality
+    assert rows.bound <= closed.value + 1e-9
+
+
+def test_voters_that_differ_are_bounded_as_if_all_were_as_the_weakest() -> None:
+    differing = Voters.of([("0.1", 0), ("0.3", 0), ("1", 0), ("1", 0), ("0.5", 0)])
+    found = optimize_under_renyi(differing, priors.Dirichlet(), 4.0, 0.2)
+    alike = optimize_under_renyi(Voters(5, differing.each), priors.Dirichlet(), 4.0, 0.2)
+    assert found.gamma.half == pytest.approx(alike.gamma.half, abs=1e-9)
+    assert renyi_divergences(differing, found.gamma, [4.0])[0] <= 0.2 * (1 + 1e-7)
+
+
+def test_a_larger_budget_or_a_smaller_overlap_never_hurts() -> None:
+    values = [
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", 9).voters, priors.Dirichlet(), 4.0, b).value
+        for b in (0.01, 0.1)
+    ]
+    assert values[1] < values[0]
+    by_overlap = [
+        optimize_under_renyi(problem_of(9, "0.5", "0.001", t).voters, priors.Dirichlet(), 4.0, 0.05).value
+        for t in (2, 5, 9)
+    ]
+    assert by_overlap == sorted(by_overlap)
+    assert np.ptp(by_overlap) > 0.01
+
+
+def test_what_is_refused_of_rows() -> None:
+    problem = problem_of(5, "0.1", "0", None)
+    for order, budget, message in ((1.0, 0.1, "order must be above 1"), (2.0, 0.0, "budget must be")):
+        with pytest.raises(ValueError, match=message):
+            optimize_under_renyi(problem.voters, priors.Dirichlet(), order, budget)
+    with pytest.raises(ValueError, match="linear expected error"):
+        optimize_under_renyi(problem.voters, priors.TwoSided(0.7, 1.0), 2.0, 0.1)
+
+
+@pytest.mark.slow
+def test_a_coarse_solution_is_a_start_for_a_fine_one() -> None:
+    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.Dirichlet()
+    coarse = optimize_under_renyi(voters, prior, 3.0, 0.0265, options=COARSE)
+    alone = optimize_under_renyi(voters, prior, 3.0, 0.0265)
+    started = optimize_under_renyi(voters, prior, 3.0, 0.0265, start=coarse)
+    assert coarse.planes
+    assert started.value == pytest.approx(alone.value, rel=2e-6)
+    assert coarse.bound * (1.0 - 1e-12) <= started.bound <= started.value
+    assert renyi_divergences(voters, started.gamma, [3.0])[0] <= 0.0265 * (1 + 1e-7)
+
+
+def test_a_solve_that_errs_too_much_stops_with_a_bound_that_says_so() -> None:
+    voters, prior = Voters(101, PrivacyParams("0.1", "1e-5")), priors.Dirichlet()
+    best = optimize_under_renyi(voters, prior, 3.0, 0.0265)
+    stopped = optimize_under_renyi(voters, prior, 3.0, 0.0265, to_beat=0.7 * best.value)
+    assert 0.7 * best.value < stopped.bound <= best.value
+    assert stopped.bound < best.bound  # it did not go on to the end
+    assert optimize_under_renyi(voters, prior, 3.0, 0.0265, to_beat=1.01 * best.value).value == best.value

@@ -1,6 +1,7 @@
-"""Rényi divergences of a noise function: every corner, points between them, exact arithmetic, convexity and repair."""
+"""The cost of one answer: its profile and its Rényi divergences against every corner and exact arithmetic."""
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -8,12 +9,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.majority.costs import RenyiRows, reflected, renyi_curve, renyi_divergences
+from darrm.majority.costs import RenyiRows, divergence, privacy_profile, reflected, renyi_curve, renyi_divergences
 from darrm.majority.noise_function import NoiseFunction
 from darrm.numerics.binomial import poisson_binomial_pmf
 from darrm.privacy import PrivacyParams
 from darrm.problem import Problem, Voters
 from tests.oracle import all_multisets, lowest_partner
+
+
+def brute_force(problem: Problem, gamma: NoiseFunction, epsilon: float) -> float:
+    """Largest Pr_p[o] − e^ε Pr_{p'}[o] over all corners and both outputs o."""
+    p, p_prime = all_multisets(problem.voters)
+    truth = (1.0 + gamma.signed) / 2.0
+    first, second = poisson_binomial_pmf(p) @ truth, poisson_binomial_pmf(p_prime) @ truth
+    ones = first - math.exp(epsilon) * second
+    zeros = (1.0 - first) - math.exp(epsilon) * (1.0 - second)
+    return float(max(0.0, ones.max(), zeros.max()))
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("delta", ["0", "1e-3", "0.05"])
+def test_profile_is_the_worst_divergence(K: int, delta: str) -> None:
+    problem = Problem.from_allowance(Voters(K, PrivacyParams("0.4", delta)), "1")
+    generator = np.random.default_rng(K)
+    size = K - K // 2
+    for half in (np.ones(size), np.linspace(0.2, 0.9, size), generator.uniform(size=size)):
+        gamma = NoiseFunction(K, half)
+        for epsilon in ("0", "0.05", "0.3", "0.4", "0.9", "3"):
+            exact = brute_force(problem, gamma, float(epsilon))
+            bound = divergence(problem.voters, gamma, Fraction(epsilon))
+            assert bound >= exact * (1.0 - 1e-12) - 1e-15
+            assert bound == pytest.approx(exact, abs=1e-12)
+
+
+def test_profile_of_the_problem() -> None:
+    problem = Problem.from_allowance(Voters(5, PrivacyParams("0.1", "1e-3")), 2)
+    gamma = NoiseFunction(5, [0.6, 0.9, 1.0])
+    profile = privacy_profile(problem, gamma, points=9)
+    assert profile.epsilons == pytest.approx(np.linspace(0.0, 0.4, 9))
+    exact = [brute_force(problem, gamma, epsilon) for epsilon in np.linspace(0.0, 0.4, 9)]
+    assert profile.deltas == pytest.approx(exact, abs=1.1e-12)
+    assert all(bound >= true for bound, true in zip(profile.deltas, exact, strict=True))
+    assert profile.deltas[0] > profile.deltas[3] > profile.deltas[5]
+
+
+def test_bad_arguments() -> None:
+    problem = Problem.from_allowance(Voters(3, PrivacyParams("0.1")), 1)
+    gamma = NoiseFunction(3, [0.1, 0.2])
+    with pytest.raises(ValueError, match="points must be odd"):
+        privacy_profile(problem, gamma, points=8)
+    with pytest.raises(ValueError, match="points"):
+        privacy_profile(problem, gamma, points=1)
+    with pytest.raises(ValueError, match=r"gamma\.K"):
+        privacy_profile(problem, NoiseFunction(5, [0.1, 0.2, 0.3]))
+
 
 EACH = (PrivacyParams("inf"), PrivacyParams("0.5"), PrivacyParams("0.3", "0.05"), PrivacyParams("2", "0.01"))
 ORDERS = (1.01, 1.5, 2.0, 8.0, 40.0)
@@ -27,7 +76,7 @@ def monotone(K: int, rng: np.random.Generator, *, top: float = 1.0) -> NoiseFunc
     return NoiseFunction(K, np.minimum(np.sort(rng.random(K - K // 2)) * 1.3, top))
 
 
-def divergence(order: float, p: float, q: float) -> mpmath.mpf:
+def definition(order: float, p: float, q: float) -> mpmath.mpf:
     """The definition, with 0^a·0^{1−a} = 0 and 40 digits."""
     with mpmath.workdps(40):
         total = mpmath.mpf(0)
@@ -41,7 +90,7 @@ def divergence(order: float, p: float, q: float) -> mpmath.mpf:
 
 
 def worst_of(pairs: list[tuple[float, float]], order: float) -> float:
-    return float(max(max(divergence(order, p, q), divergence(order, q, p)) for p, q in pairs))
+    return float(max(max(definition(order, p, q), definition(order, q, p)) for p, q in pairs))
 
 
 def laws(gamma: NoiseFunction, p: np.ndarray, p_prime: np.ndarray) -> list[tuple[float, float]]:
@@ -141,7 +190,7 @@ def test_the_rounding_is_covered_for_many_voters(K: int, each: PrivacyParams, ov
             not_P = mpmath.fsum(weights[0, s] * (1 - mpmath.mpf(h[s])) for s in range(K + 1))
             assert abs(not_P / mpmath.mpf(level.zeros[frozen, place]) - 1) <= rows.relative_error()
         q = float(reflected(level.zeros)[frozen, place])
-        assert float(divergence(order, float(P), q)) <= bound
+        assert float(definition(order, float(P), q)) <= bound
 
 
 @given(st.integers(1, 7), st.sampled_from(EACH), st.data())
