@@ -1,8 +1,7 @@
 """Read questions on standard input and write answers on standard output, one per line (`darrm.release.one_by_one`).
 
 A question is a line of votes, as in a .csv file of votes, or a JSON array. An answer is a line ``number,label``, or a
-JSON object. Lines that have arrived together are answered together, with one debit. Each batch is checked, drawn,
-debited, written in one piece and, if the output is a file, synced.
+JSON object. Lines that have arrived together are answered together, with one debit; a file of answers is synced.
 
 *Guarantee.* No question is paid for twice, and no number has two labels. No answer is lost: a batch stays in the ledger
 until the next one is debited. If the process is killed before, the batch is printed again, with the same numbers and
@@ -21,7 +20,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from darrm.errors import BudgetExceededError, DeliveryError
 from darrm.ledger.ledger import check_id, reason_of
@@ -41,9 +40,8 @@ _MOST_TORN = 2**14  # bytes read at the end of a file of answers: more than one 
 class Questions:
     """Reads questions from a file descriptor: all that have arrived; it waits only if there are none.
 
-    ``how`` has the number of voters K; for its layout ``auto``, the number of fields decides, and it is a `ValueError`
-    if K and C do not. With ``json_lines`` a line is a JSON array; with ``ids`` its first field is the public id of the
-    question.
+    ``how`` has the number of voters K. For its layout ``auto`` the number of fields decides; `ValueError` if it cannot.
+    With ``ids`` the first field of a line is the public id of the question.
     """
 
     def __init__(self, source: int, how: VoteFormat, *, json_lines: bool = False, ids: bool = False) -> None:
@@ -59,13 +57,12 @@ class Questions:
         self._formats = {width: kind for kind, width in widths.items() if how.layout in {"auto", kind} or how.is_open}
         self._buffer, self._ended, self._number = bytearray(), False, 0
 
-    @property
-    def _is_there(self) -> bool:
+    def _has_line(self) -> bool:
         return b"\n" in self._buffer or (self._ended and bool(self._buffer))
 
     def next_line(self) -> str:
         """Wait for a line and return it; empty at the end. `ValueError` if it is not text."""
-        while not self._is_there and not self._ended:
+        while not self._has_line() and not self._ended:
             if len(self._buffer) > LONGEST_LINE:
                 raise ValueError(f"line {self._number + 1} has more than {LONGEST_LINE:,} bytes")
             try:
@@ -91,15 +88,16 @@ class Questions:
         """
         batch: list[tuple[Votes, str]] = []
         try:
-            while (not batch or (len(batch) < MOST_TOGETHER and self._is_there)) and (text := self.next_line()):
+            while (not batch or (len(batch) < MOST_TOGETHER and self._has_line())) and (text := self.next_line()):
                 batch.append(self._question(text))
         except ValueError as error:
-            said = f"{error} (nothing was paid for it; the questions before it are answered)"
-            return batch, ValueError(said)
+            return batch, ValueError(f"{error} (nothing was paid for it; the questions before it are answered)")
         return batch, None
 
     def _question(self, text: str) -> tuple[Votes, str]:
         line = self._number
+        if not (text.strip() if self._json else text.rstrip("\r\n")):
+            raise ValueError(f"line {line} is blank: every line is a query")
         fields = _json_fields(line, text, self._how) if self._json else _csv_fields(line, text)
         question = fields.pop(0).strip() if self._ids else ""
         if self._ids:
@@ -132,30 +130,30 @@ class Questions:
 
 
 def _csv_fields(line: int, text: str) -> list[str]:
-    """Return the fields of a line of a .csv file; a line without a line break may be cut off within a number."""
-    if not text.endswith(("\n", "\r")):
+    if not text.endswith(("\n", "\r")):  # it may be cut off within a number
         advice = "end it with a line break if all of it was sent"
         raise ValueError(f"line {line} has no end and may have been cut off: {advice}")
     try:
-        fields = next(csv.reader([text], strict=True))
+        return next(csv.reader([text], strict=True))
     except csv.Error as error:
         raise ValueError(f"line {line}: {error}") from error
-    return fields or _blank(line)
 
 
 def _json_fields(line: int, text: str, how: VoteFormat) -> list[str]:
-    """Return the fields of a JSON array: strings, numbers as they are spelled, true and false; null may be empty."""
-    if not text.strip():
-        _blank(line)
+    """Return strings, numbers as they are spelled, true and false; null may be empty."""
     advice = "a question is an array of votes, like [0,1,1]"
     try:
-        row = json.loads(text, parse_int=str, parse_float=str, parse_constant=_constant)
+        row = json.loads(text, parse_int=str, parse_float=str, parse_constant=_json_constant)
     except (ValueError, RecursionError) as error:
         said = str(error) if isinstance(error, ValueError) else "too deep a nest"
         raise ValueError(f"line {line} is no JSON ({said}): {advice}") from error
     if not isinstance(row, list):
         raise ValueError(f"line {line} is no JSON array: {advice}")  # noqa: TRY004 (bad input)
     return [_json_field(f"line {line}, field {place}", vote, how) for place, vote in enumerate(row, 1)]
+
+
+def _json_constant(name: str) -> str | None:
+    return None if name == "NaN" else name  # a missing vote, or an infinity, which is no vote
 
 
 def _json_field(where: str, vote: object, how: VoteFormat) -> str:
@@ -172,15 +170,6 @@ def _json_field(where: str, vote: object, how: VoteFormat) -> str:
     return ""
 
 
-def _constant(name: str) -> str | None:
-    """Read NaN, a missing vote, and infinities, which are not votes."""
-    return None if name == "NaN" else name
-
-
-def _blank(line: int) -> NoReturn:
-    raise ValueError(f"line {line} is blank: every line is a query")
-
-
 class LineWriter:
     """Writes answers as lines ``number,label``, or as JSON objects, to a file descriptor."""
 
@@ -192,12 +181,11 @@ class LineWriter:
         self.is_durable = not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode)  # no reader that can die
 
     def line_of(self, number: int, label: object) -> bytes:
-        """Return the line of an answer."""
         if self._json:
             return (json.dumps({"query": number, "label": label}, ensure_ascii=False) + "\n").encode()
         return f"{number},{'' if label is None else quoted(str(label))}\n".encode()
 
-    def write(self, first: int, labels: list[Any]) -> None:
+    def write(self, first: int, labels: list[object]) -> None:
         """Write the labels of the questions from number ``first`` on, durably if they go to a file."""
         lines = [self.line_of(number, label) for number, label in enumerate(labels, first)]
         end = _end_of(self._end) if self._is_file else None
@@ -224,14 +212,9 @@ def answer_lines(release: AnswerStream, writer: LineWriter, questions: Questions
     Questions that are already answered are skipped. If there are none, the caller has all answers. Earlier answers are
     delivered when a line is refused.
 
-    Raises
-    ------
-    ValueError
-        If a line is not a question, or ``first`` is beyond the first unanswered question; nothing was paid for it.
-    BudgetExceededError, LedgerError
-        As `AnswerStream.answer`.
-    DeliveryError
-        If answers are paid for and could not be written: the ledger keeps them.
+    `ValueError` if a line is not a question, or ``first`` is beyond the first unanswered question: nothing was paid for
+    it. `DeliveryError` if answers are paid for and could not be written: the ledger keeps them. Other errors as
+    `AnswerStream.answer`.
     """
     before = release.answered
     if first is not None and first > before + 1:
@@ -270,8 +253,7 @@ def _answer_all(release: AnswerStream, writer: LineWriter, questions: Questions)
     raise wrong
 
 
-def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[Any]) -> None:
-    """Write the last labels of a stream; the ledger keeps them until the next debit."""
+def _write_answers(release: AnswerStream, writer: LineWriter, labels: list[object]) -> None:
     first = release.answered - len(labels) + 1
     try:
         writer.write(first, labels)
@@ -319,6 +301,7 @@ def _torn(sink: int, end: int, lines: list[bytes]) -> int:
 
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:
+    """Join whole lines into pieces that a pipe takes at once."""
     piece = b""
     for line in lines:
         if piece and len(piece) + len(line) > select.PIPE_BUF:
