@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import click
 import numpy as np
@@ -28,6 +28,7 @@ from darrm.commands.options import (
     CLASSES,
     FILE,
     PRIVACY,
+    Decorator,
     Integer,
     Output,
     add_options,
@@ -53,12 +54,12 @@ from darrm.release.pipe import LineWriter, Questions, answer_lines
 from darrm.util import checks
 from darrm.util.extras import Untyped
 from darrm.util.progress import StatusLine
-from darrm.votes import ABSTAIN, LAYOUTS, MISSING, Classes, Labels, Votes
+from darrm.votes import ABSTAIN, LAYOUTS, MISSING, Classes, Votes
 from darrm.votes.parquet_file import is_parquet
 from darrm.votes.vote_arrays import VoteFormat
 from darrm.votes.votes_file import SUFFIXES, shown
 
-_SMALLEST_DELTA, _LARGEST_DELTA, _TOLERANCE = 1e-30, 0.01, 0.02  # of a suggested budget
+_LARGEST_DELTA = 0.01  # of a suggested budget
 VOTES, LEDGER, OUTPUT = "Votes", "Ledger", "Output"  # sections of the help
 ABOUT = """\
 Release private labels for votes. The ledger is debited, durably, before a label is written, and keeps the label until
@@ -114,8 +115,6 @@ JOBS = ("file", "stream", "recover")
 
 @dataclass(frozen=True, kw_only=True)
 class Paying:
-    """The mechanism, the ledger, and how votes are read."""
-
     table: Path
     ledger: Path | str
     create_budget: PrivacyParams | None
@@ -129,10 +128,16 @@ class Paying:
     missing: str
 
     def load(self) -> tuple[Released, VoteFormat]:
-        """Read the mechanism; check the options of the ledger first, because the proof takes long."""
+        # the options of the ledger come first, because the proof takes long
         check_kept(self.ledger)
         if self.create_budget is not None:
-            _check_no_ledger(self.ledger)
+            with suppress(LedgerError):  # there is no ledger yet
+                paid = PrivacyLedger(self.ledger).accountant().queries
+                raise ValueError(
+                    f"ledger {str(self.ledger)!r}: it exists already and paid for {paid:,} labels, perhaps of these "
+                    "very votes: python -m darrm.account --ledger says how to recover for nothing what did not arrive; "
+                    "for other votes open it as it is, without --create-budget"
+                )
         elif self.composition is not None or self.population is not None:
             flag = "--population" if self.composition is None else "--composition"
             raise ValueError(f"{flag} needs --create-budget: it belongs to a new ledger and never changes")
@@ -140,7 +145,7 @@ class Paying:
             SigningKey(self.signing_key)
         aggregator = load_release(self.table)
         number = aggregator.classes
-        classes: Any = number if self.classes is None else self.classes
+        classes = number if self.classes is None else self.classes
         if (classes if isinstance(classes, int | str) else len(classes)) != number:
             allowed = f"{number} different labels, or their number"
             if number == 2:
@@ -152,39 +157,28 @@ class Paying:
         return aggregator, VoteFormat(aggregator.voters.K, classes, self.layout, self.missing, self.normalize)
 
     def open_ledger(self, aggregator: Released, queries: int, note: str) -> PrivacyLedger:
-        """Open the ledger, or create it unless its budget does not admit the queries."""
         budget, composition, population = self.create_budget, self.composition or COMPOSITIONS[0], self.population or ""
         if budget is None:
             return PrivacyLedger(self.ledger, signing_key=self.signing_key)
         if self.population is not None:
             check_id("population", self.population)
         charge = aggregator.privacy_cost(queries)
-        new: Any = {"composition": composition, "population": population}
+        create = partial(PrivacyLedger.create, budget=budget, composition=composition, population=population)
         try:
-            PrivacyLedger.create(":memory:", budget, **new).debit(charge, note=note)
+            create(":memory:").debit(charge, note=note)
         except BudgetExceededError as error:
             raise ValueError(f"{error}{_larger_budget(charge, budget, composition)}") from error
-        return PrivacyLedger.create(self.ledger, budget, signing_key=self.signing_key, **new)
+        return create(self.ledger, signing_key=self.signing_key)
 
 
-def _ledger_option(about: str) -> Callable[[Any], Any]:
-    return option("--ledger", type=parsed_by(ledger_name, "ledger"), required=True, metavar="L.sqlite", help=about)
-
-
-def add_paying_options(function: Callable[..., int]) -> Untyped:
-    """Add the options of a release; the command receives what `Paying` holds."""
-    return add_options(function, PAYING)
-
-
+LEDGER_NAME = parsed_by(ledger_name, "ledger")
 PAYING = [
     option("--table", type=FILE, required=True, metavar="T.json", help="a proven table, or the plan of a mechanism"),
-    _ledger_option("the ledger that pays: a file or a URL"),
     option(
-        "--create-budget",
-        type=PRIVACY,
-        metavar=PAIR,
-        section=LEDGER,
-        help="make the ledger first, with this budget for all its queries",
+        "--ledger", type=LEDGER_NAME, required=True, metavar="L.sqlite", help="the ledger that pays: a file or a URL"
+    ),
+    option(
+        "--create-budget", type=PRIVACY, metavar=PAIR, section=LEDGER, help="make the ledger first, with this budget"
     ),
     option(
         "--composition",
@@ -237,15 +231,15 @@ PAYING = [
         "or an open answer is not counted (blank), which keeps the guarantee",
     ),
 ]
+FORCE = option("--force", is_flag=True, section=OUTPUT, help="overwrite labels in one existing file")
 
 
-def target_options(about: str) -> Callable[[Any], Any]:
-    """Add ``--output`` and ``--force``; the command receives ``target`` and ``force``."""
-    options = [
-        option("--output", "-o", "target", type=FILE, required=True, metavar="FILE", help=about),
-        option("--force", is_flag=True, section=OUTPUT, help="overwrite labels in one existing file"),
-    ]
-    return lambda function: add_options(function, options)
+def target_option(about: str) -> Decorator:
+    return option("--output", "-o", "target", type=FILE, required=True, metavar="FILE", help=about)
+
+
+def add_paying_options(function: Callable[..., int]) -> Untyped:
+    return add_options(function, PAYING)
 
 
 def _votes_path(text: str) -> Path:
@@ -279,7 +273,8 @@ def _votes_path(text: str) -> Path:
 @option("--id", "id_column", metavar="NAME", section=VOTES, help="the column of ids, copied to the output")
 @option("--keep", metavar="A,B,…", section=VOTES, help="from Parquet to Parquet: columns to copy to the output")
 @option("--jobs", type=Integer(1), default="1", metavar="INT", help="processes that work on Parquet files (default 1)")
-@target_options("a new .npy, .csv or .parquet file for the labels, or a new folder of these")
+@target_option("a new .npy, .csv or .parquet file for the labels, or a new folder of these")
+@FORCE
 @output_options()
 def file(
     *,
@@ -294,9 +289,8 @@ def file(
     output: Output,
     **options: Untyped,
 ) -> int:
-    """Release the labels of a file or a folder."""
     paying = Paying(**options)
-    _check_target(target, {"votes": votes, "table": paying.table, "ledger": paying.ledger})
+    _check_target(target, votes=votes, table=paying.table, ledger=paying.ledger)
     # Parquet to Parquet works file by file, other formats in memory
     by_files = is_parquet(votes) and not target.name.lower().endswith(SUFFIXES)
     if by_files and (force or rows == "voters"):
@@ -312,10 +306,10 @@ def file(
         try:
             with output.status_line() as line:
                 if by_files:
-                    ledger, count = _release_files(votes, target, paying, line, jobs=jobs, columns=chosen, keep=kept)
+                    ledger, count = _release_files(votes, target, paying, line, jobs, columns=chosen, keep=kept)
                 else:
-                    chosen_by_name = {"columns": chosen, "id_column": id_column}
-                    ledger, count = _release_whole(votes, target, paying, line, output, rows, **chosen_by_name)
+                    columns_read = {"columns": chosen, "id_column": id_column}
+                    ledger, count = _release_whole(votes, target, paying, output, line, rows=rows, **columns_read)
             return _report(ledger, count, target, output)
         except KeyboardInterrupt:
             if not target.exists():  # as before the release
@@ -324,13 +318,12 @@ def file(
 
 
 def _release_files(
-    votes: Path, target: Path, paying: Paying, line: StatusLine, *, jobs: int, **chosen: Any
+    votes: Path, target: Path, paying: Paying, line: StatusLine, jobs: int, **chosen: list[str] | None
 ) -> tuple[PrivacyLedger, int]:
-    """Release the labels of Parquet files; return the ledger and the number of labels."""
     aggregator, how = paying.load()
     if paying.create_budget is None:
         PrivacyLedger(paying.ledger, signing_key=paying.signing_key)  # before the long reading
-    reading: Any = {**asdict(how), **chosen}
+    reading: Untyped = {**asdict(how), **chosen}
     del reading["voters"]  # those of the mechanism
     found = survey(aggregator, votes, target, jobs=jobs, line=line, **reading)
     note = paying.note or note_of(votes, target)
@@ -339,33 +332,17 @@ def _release_files(
 
 
 def _release_whole(
-    path: Path, target: Path, paying: Paying, line: StatusLine, output: Output, rows: str, **chosen: Any
+    path: Path, target: Path, paying: Paying, output: Output, line: StatusLine, *, rows: str, **chosen: Untyped
 ) -> tuple[PrivacyLedger, int]:
-    """Release the labels of votes in memory; return the ledger and the number of labels."""
+    """Release votes in memory; note missing votes, a first line that is no query, and labels that are all empty."""
     aggregator, how = paying.load()
-    votes = _read(path, how, rows, line, **chosen)
-    _note_votes(votes, path, output)
-    line.show(f"drawing {votes.queries:,} labels")
-    note = paying.note or note_of(path, target)
-    ledger = paying.open_ledger(aggregator, votes.queries, note)
-    labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=target, line=line)
-    _note_labels(labels, line, output, is_open=votes.is_open)
-    return ledger, labels.size
-
-
-def _read(path: Path, how: VoteFormat, rows: str, line: StatusLine, **chosen: Any) -> Votes:
-    if rows == "voters":
-        if not how.is_open:
-            checks.fail("--rows", "voters", "queries where classes are listed", "transpose the votes")
+    if rows == "queries":
+        votes = Votes.read(path, line=line, **asdict(how), **chosen)
+    elif how.is_open:
         votes = Votes.read_survey(path, how.voters or 0, missing=how.missing, normalize=how.normalize, line=line)
     else:
-        votes = Votes.read(path, line=line, **asdict(how), **chosen)
+        checks.fail("--rows", "voters", "queries where classes are listed", "transpose the votes")
     check_answered(votes)  # before a ledger is made
-    return votes
-
-
-def _note_votes(votes: Votes, path: Path, output: Output) -> None:
-    """Note on standard error the missing votes, and a first line that was not a query."""
     total = f"{votes.queries * votes.voters:,}"
     if votes.missing is not None:
         kind = "coin" if len(votes.classes) == 2 else "die"
@@ -374,16 +351,17 @@ def _note_votes(votes: Votes, path: Path, output: Output) -> None:
         output.note(f"line 1 of {path.name} names the voters and is no query: {shown(votes.voter_names)}")
     if votes.blanks:
         output.note(f"{votes.blanks:,} of {total} answers are missing and count for no string")
-
-
-def _note_labels(labels: Labels, line: StatusLine, output: Output, *, is_open: bool) -> None:
-    """Note on standard error that no query has a label."""
-    if is_open and not labels.any():
+    line.show(f"drawing {votes.queries:,} labels")
+    note = paying.note or note_of(path, target)
+    ledger = paying.open_ledger(aggregator, votes.queries, note)
+    labels = release_debited(aggregator, votes, ledger=ledger, note=note, output=target, line=line)
+    reason = f"({ABSTAIN} is no label): the test did not pass"
+    if votes.is_open:
+        reason = "(an empty field): no string had enough votes"
+    if not labels.any() if votes.is_open else np.all(labels.astype(str) == str(ABSTAIN)):
         line.wipe()
-        output.note("no query has a label (an empty field): no string had enough votes; the budget is spent")
-    if not is_open and np.all(labels.astype(str) == str(ABSTAIN)):
-        line.wipe()
-        output.note(f"no query has a label ({ABSTAIN} is no label): the test did not pass; the budget is spent")
+        output.note(f"no query has a label {reason}; the budget is spent")
+    return ledger, labels.size
 
 
 @command(
@@ -404,7 +382,6 @@ def _note_labels(labels: Labels, line: StatusLine, output: Output, *, is_open: b
 )
 @output_options()
 def stream(*, stream: str, ids: bool, first: int | None, output: Output, **options: Untyped) -> int:
-    """Answer questions until they end."""
     paying = Paying(**options)
     if sys.stdin is None:  # a shell's <&-
         raise ValueError("standard input is closed: questions come from there")
@@ -432,12 +409,12 @@ def stream(*, stream: str, ids: bool, first: int | None, output: Output, **optio
     examples=RECOVER_EXAMPLES,
 )
 @argument("entry", type=Integer(1), metavar="ENTRY", about="the number of the ledger's entry")
-@_ledger_option("the ledger that paid: a file or a URL")
-@target_options("a new .npy, .csv or .parquet file for the labels, or the entry's own output")
+@option("--ledger", type=LEDGER_NAME, required=True, metavar="L.sqlite", help="the ledger that paid: a file or a URL")
+@target_option("a new .npy, .csv or .parquet file for the labels, or the entry's own output")
+@FORCE
 @output_options()
 def recover_labels(*, entry: int, ledger: Path | str, target: Path, force: bool, output: Output) -> int:
-    """Write the labels of an entry."""
-    _check_target(target, {"ledger": ledger})
+    _check_target(target, ledger=ledger)
     check_kept(ledger)
     with _one_interrupt(signal.SIGINT):
         opened = PrivacyLedger(ledger)
@@ -452,7 +429,6 @@ for _command in (file, stream, recover_labels):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
     return run_command(release, arguments)
 
 
@@ -474,39 +450,28 @@ def _old_aside(target: Path, *, force: bool) -> Iterator[None]:
                     (Path(aside) / path.name).rename(path)
 
 
-def _check_target(target: Path, files: dict[str, Path | str]) -> None:
+def _check_target(target: Path, **files: Path | str) -> None:
     if not target.is_dir():  # an existing file is checked with its receipt
         taken = {name: path for name, path in files.items() if isinstance(path, Path)}
         check_output_files({"output": target, **taken}, force=True)
 
 
-def _check_no_ledger(path: Path | str) -> None:
-    """Refuse a new budget for an existing ledger, which may have paid for these votes."""
-    with suppress(LedgerError):  # there is no ledger yet
-        paid = PrivacyLedger(path).accountant().queries
-        raise ValueError(
-            f"ledger {str(path)!r}: it exists already and paid for {paid:,} labels, perhaps of these very votes: to "
-            "release them again costs again, and python -m darrm.account --ledger says how to recover for nothing what "
-            "did not arrive; for other votes open it as it is, without --create-budget (a second ledger for the same "
-            "people would be a second budget)"
-        )
-
-
 def _larger_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str) -> str:
-    """Suggest a budget that admits a charge: with the same δ, else with the same ε, else with the largest δ."""
+    """Suggest a budget with the same δ, else with the same ε, else with the largest δ."""
     account = PrivacyAccountant(charges=[charge], set_aside=DELTA_RESERVE.get(composition, HALF))
 
     def epsilon(delta: float) -> float:
         return account.smallest_epsilon(delta, adaptive=composition in DELTA_RESERVE)
 
+    def admits(delta: float) -> bool:
+        return epsilon(delta) <= budget.epsilon
+
     larger = ""
     if math.isfinite(epsilon(budget.delta)):
         larger = f"{at_most(epsilon(budget.delta), 2)},{budget.delta_text}"
-    elif epsilon(_LARGEST_DELTA) <= budget.epsilon:
-        least = max(budget.delta, _SMALLEST_DELTA)
-        delta = bisect_safe(
-            lambda delta: epsilon(delta) <= budget.epsilon, _LARGEST_DELTA, least, tolerance=_TOLERANCE, geometric=True
-        )
+    elif admits(_LARGEST_DELTA):
+        least = max(budget.delta, 1e-30)
+        delta = bisect_safe(admits, _LARGEST_DELTA, least, tolerance=0.02, geometric=True)
         larger = f"{budget.epsilon_text},{at_most(delta, 2)}"
     elif math.isfinite(epsilon(_LARGEST_DELTA)):
         larger = f"{at_most(epsilon(_LARGEST_DELTA), 2)},{_LARGEST_DELTA:g}"
@@ -514,11 +479,11 @@ def _larger_budget(charge: PrivacyCost, budget: PrivacyParams, composition: str)
 
 
 def _report(ledger: PrivacyLedger, labels: int, target: Path, output: Output) -> int:
-    told = numbered(labels, "label", "labels")
     try:
         output.print(
             text=lambda: (
-                f"{told} written to {target}\nbudget: {ledger.guarantee}\n{ledger.spent}\n"
+                f"{numbered(labels, 'label', 'labels')} written to {target}\n"
+                f"budget: {ledger.guarantee}\n{ledger.spent}\n"
                 f"receipt: {receipt_path(target)}\ndigest: {ledger.digest()}\n"
             ),
             document=lambda: {
@@ -562,8 +527,7 @@ def _one_interrupt(*signals: signal.Signals) -> Iterator[None]:
 
 
 def note_of(votes: Path, target: Path) -> str:
-    """Return a note for the ledger's log from the names of the files, which may be any bytes."""
-    names = f"{votes.name} to {target.name}"
+    names = f"{votes.name} to {target.name}"  # which may be any bytes
     return names if names.isprintable() else ascii(names)[1:-1]
 
 
