@@ -1,8 +1,8 @@
 """The rows of a ledger, the hashes that chain them, the digest that shows later a change, and signatures.
 
-Every entry carries an *entry hash*: the SHA-256 of the entry hash before it and of all that the entry says. Entry hash
-0 is that of the budget: identity, ε, δ, composition, population, time. The *digest* of a ledger at entry n is one line
-with entry hash n. It goes into receipts, reports and model cards, and to anyone who copies it.
+An entry's *entry hash* is the SHA-256 of the entry hash before it and of all that the entry says. Entry hash 0 is that
+of the budget: identity, ε, δ, composition, population, time. The *digest* of a ledger at entry n is one line with entry
+hash n; receipts, reports and model cards hold it.
 
 **Theorem 1.** Let a ledger give the digest at n, and compute the entry hashes of a file that is shown later. If its
 n-th entry hash is that of the digest, then its budget and its entries 1 … n are those of the ledger at that time, field
@@ -12,15 +12,15 @@ by field and in their order, up to collisions of SHA-256.
 texts for every entry. So equal entry hashes have equal texts, and one of these is the entry hash before: by induction
 down to that of the budget. ∎ The guarding test changes every field of every entry (tests/ledger/test_chain.py).
 
-*A digest proves nothing about* later entries, which may be deleted as long as no later digest is shown; deliveries,
-which change without an entry; another ledger about the same people, which a `population` can only name; or the truth of
-an entry when it was written. If an older copy was restored and debited, each of the two pasts refutes the other's
-digests. The privacy loss is not part of a digest: it follows from the entries, by bounds that improve.
+*A digest proves nothing about* later entries, which may be deleted; deliveries, which change without an entry; another
+ledger about the same people, which a `population` can only name; the truth of an entry; or the privacy loss, which
+follows from the entries by bounds that improve. If an older copy was restored and debited, each past refutes the
+other's digests.
 
 **Signatures.** Anyone who can write to a ledger can change an entry and compute all entry hashes again. So a debit with
-a key signs the line of the digest at its entry, in the transaction that writes it. *Signing begins with the first entry
-and never ends:* with a key nothing follows an unsigned entry, and without one nothing follows a signed entry. Otherwise
-an attacker could remove signatures and change the past, and the next debit would sign it.
+a key signs the line of the digest at its entry, in the same transaction. *Signing begins with the first entry and never
+ends:* with a key nothing follows an unsigned entry, and without one nothing follows a signed entry. Otherwise an
+attacker could remove signatures and change the past, and the next debit would sign it.
 
 **Theorem 2.** Let every entry of a ledger bear a valid signature of the digest at it. Then its budget and entries are
 as the holder of the key wrote them, one debit after the other, up to theft of the key, forged Ed25519 signatures and
@@ -29,7 +29,8 @@ entry n after the line at n − 1 of the same past: by induction down to the fir
 that were cut off while no later digest is shown, a budget that was changed before the first entry, or the digests of
 Parquet files, which are drawn after the debit.
 
-**Rows.** One format, version 1. All databases have the same four tables:
+**Rows.** One format, version 1. A database has four tables, and nothing of the votes, not even a digest, which could be
+guessed back:
 
 ===========  ===========================================================================================================
 ``budget``   one row: the cost that all queries together may have, and an identity
@@ -37,8 +38,6 @@ Parquet files, which are drawn after the debit.
 ``entries``  one row for each debit, numbered 1, 2, …; labels that were paid for wait here until they are delivered
 ``state``    one row: the number of the last entry, the new place of a moved ledger, a checksum of all totals
 ===========  ===========================================================================================================
-
-Of the votes nothing is written, not even a digest, which could be guessed back.
 """
 
 from __future__ import annotations
@@ -61,20 +60,16 @@ FORMAT = "darrm-ledger 1"
 STREAM = "-"  # begins the output of a stream: that of a file is an absolute path
 SIGNED = "ed25519:"  # begins a signature
 _DIGEST = "darrm-digest:1"
-_CHECK_DIGITS = 8
-_MOST_BYTES = 2**16  # of a key's file
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ED25519 = "cryptography.hazmat.primitives.asymmetric.ed25519"
 _SERIALIZATION = "cryptography.hazmat.primitives.serialization"
 
 
 def checksum(*fields: object) -> str:
-    """Return the SHA-256 of fields as text; a text that became a blob changes it, too."""
+    """Hash fields as text; a text that became a blob changes the hash, too."""
     return hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest()
 
 
 def now() -> str:
-    """Return the time in UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -92,13 +87,10 @@ class Budget(NamedTuple):
 
     @property
     def entry_hash(self) -> str:
-        """The hash that the first entry follows."""
         return checksum(*self[:-1])
 
 
 class Cost(NamedTuple):
-    """The cost of one query, and how many queries cost it."""
-
     number: int
     cost: str  # `PrivacyCost.to_text`
     what: str
@@ -108,13 +100,10 @@ class Cost(NamedTuple):
 
     @classmethod
     def first(cls, number: int, cost: str, what: str) -> Cost:
-        """Return the row of a cost that nothing was debited at."""
         return cls(number, cost, what, 0, "", checksum(cost, what))
 
 
 class EntryRow(NamedTuple):
-    """One debit, without the labels that wait."""
-
     number: int = 0
     time: str = ""
     cost: int = 0  # the number of the cost
@@ -131,24 +120,20 @@ class EntryRow(NamedTuple):
 
     @property
     def has_types(self) -> bool:
-        """Whether the count is a number, and texts are texts: SQLite stores anything anywhere."""
-        texts = (self.time, *self[4:12])
+        texts = (self.time, *self[4:12])  # SQLite stores anything anywhere
         return isinstance(self.queries, int) and all(isinstance(text, str) for text in texts)
 
     def hash_after(self, before: str, cost: Cost) -> str:
-        """Compute the entry hash from that of the entry before; ``waits`` changes later."""
+        # ``waits`` changes later
         return checksum(before, self.number, self.time, cost.checksum, *self[3:10])
 
 
 class State(NamedTuple):
-    """What changes with every entry."""
-
     last_entry: int
     moved_to: str  # the new place of a moved ledger; empty while it is open
     checksum: str = ""
 
     def computed(self, last_hash: str, costs: list[Cost]) -> State:
-        """Return this state with the checksum of the totals and of the last entry."""
         totals = (value for cost in costs for value in (cost.number, cost.total, cost.table_digest))
         return self._replace(checksum=checksum(self.last_entry, last_hash, self.moved_to, *totals))
 
@@ -173,16 +158,13 @@ class Entry:
 
     @property
     def answers(self) -> int:
-        """How many labels were paid for, at most."""
         return self.count * self.each
 
     def pays_for(self, labels: int) -> bool:
-        """Whether it is a debit of this number of labels."""
         return labels == self.count if self.each == 1 else labels <= self.answers
 
     @property
     def is_of_a_stream(self) -> bool:
-        """Whether its labels answered questions that arrived one by one, and not a file."""
         return self.output.startswith(STREAM)
 
 
@@ -231,7 +213,7 @@ class LedgerDigest:
 
 
 def _check_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 class SigningKey:
@@ -242,8 +224,8 @@ class SigningKey:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file, load = Path(path), require(_SERIALIZATION).load_pem_private_key
-        check_regular(file, _MOST_BYTES)
-        if (mode := stat.S_IMODE(file.stat().st_mode)) & _OTHERS:
+        check_regular(file, 2**16)
+        if (mode := stat.S_IMODE(file.stat().st_mode)) & (stat.S_IRWXG | stat.S_IRWXO):
             advice = f"others may have read it: chmod 600 {file}, or make another"
             checks.fail("the signing key", f"{file} of mode {mode:o}", "readable by its owner only", advice)
         try:
@@ -255,7 +237,7 @@ class SigningKey:
             checks.fail("the signing key", str(file), "an Ed25519 private key in PEM without a password", advice)
 
     def sign(self, text: str) -> str:
-        """Return the signature of a text; Ed25519 draws nothing, so there is only one."""
+        """Sign a text; Ed25519 draws nothing, so there is only one signature."""
         return f"{SIGNED}{self._key.sign(text.encode()).hex()}"
 
 

@@ -2,8 +2,8 @@
 
 A debit is one transaction: lock, add up, compare with the budget, write, make durable. Only then may the caller hand
 labels out, so a process that is killed at any moment has debited all its releases. The same transaction keeps the
-labels in the ledger until they are delivered, so a process that is killed after it paid has lost nothing. Every
-transaction checks budget, totals and the end of the log, and refuses another file than the one that was opened.
+labels until they are delivered, so a process that is killed after it paid has lost nothing. Every transaction checks
+budget, totals and the end of the log, and refuses another file than the one that was opened.
 
 **Bounds are computed while the lock is free.** A debit is admitted by comparing counts under the lock, if these stay
 below the counts of an account that is known to fit the budget. Otherwise the lock is released, `Admission.make_room`
@@ -67,7 +67,7 @@ MOST_CHECKED = 10_000  # entries of a ledger that is read as a whole when it is 
 
 @dataclass(frozen=True)
 class StreamCursor:
-    """The place of the next answer in a stream whose answers share an output: after the entry ``after``."""
+    """The place of the next answer in a stream whose answers share an output."""
 
     stream: str  # in place of an output; not the name of a file
     after: int  # the number of the stream's last entry, 0 if it has none
@@ -75,7 +75,7 @@ class StreamCursor:
 
     @classmethod
     def of(cls, name: str, after: int = 0) -> StreamCursor:
-        """Return the cursor of the stream of a name; `ValueError` for a name that is no printable text."""
+        """Make the cursor of a named stream; `ValueError` for a name that is no printable text."""
         _check_text("the name of a stream", name)
         return cls(f"{STREAM}{name}", after)
 
@@ -141,12 +141,12 @@ the (epsilon, delta) of each query allow
         timeout: float = DEFAULT_TIMEOUT,
         signing_key: str | PathLike[str] | None = None,
     ) -> PrivacyLedger:
-        """Make a new ledger; an existing file is never replaced, because that would forget all debits.
+        """Make a new ledger; never replace an existing file, because that would forget all debits.
 
         Parameters
         ----------
         path
-            A file that does not exist yet, ``:memory:``, or the URL of an empty schema in PostgreSQL.
+            A new file, ``:memory:``, or the URL of an empty schema in PostgreSQL.
         budget
             What all debited queries together must satisfy, ε > 0.
         composition
@@ -178,7 +178,6 @@ the (epsilon, delta) of each query allow
         return cls(store, signing_key=signing_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Lead another process to the same ledger, which it opens for itself."""
         if self.path == MEMORY:
             raise TypeError("a ledger in memory is known to the process that made it: use a file")
         return partial(PrivacyLedger, signing_key=self._key_file), (self.path,)
@@ -196,7 +195,7 @@ the (epsilon, delta) of each query allow
 
     @property
     def identity(self) -> str:
-        """Random, unique to the ledger, and independent of the name of its file."""
+        """Random and unique to the ledger."""
         return self._row.identity
 
     @property
@@ -220,7 +219,7 @@ the (epsilon, delta) of each query allow
         return self._row.population
 
     def digest(self, number: int | None = None) -> LedgerDigest:
-        """Return what shows later whether entries were changed or are gone: at an entry, by default the last.
+        """Return what later shows changed or missing entries: at an entry, by default the last.
 
         `ValueError` if there is no such entry.
 
@@ -235,7 +234,7 @@ the (epsilon, delta) of each query allow
             return read.digest(number)
 
     def receipt(self, number: int) -> Document:
-        """Return the receipt of an entry, with the digest at it, to keep with its labels; errors as `digest`."""
+        """Return an entry with the digest at it, to keep with its labels; errors as `digest`."""
         with self._transaction(write=False) as (read, _):
             return read.receipt(number)
 
@@ -257,13 +256,12 @@ the (epsilon, delta) of each query allow
         note
             The caller's words for the log.
         labels
-            (charge.count,), or at most that for a run: kept in the ledger by the same transaction until delivery, or
-            until `forget_labels`.
+            (charge.count,), or at most that for a run. The same transaction keeps them until `forget_labels`.
         output
             The new file for the labels; another debit for it is refused until they are delivered.
         cursor
-            In place of ``output``, the place of the labels in a stream: the same transaction drops those of the entry
-            before. Refused if the stream went on meanwhile.
+            In place of ``output``, the place of the labels in a stream. The same transaction drops the labels of the
+            entry before. Refused if the stream went on meanwhile.
 
         Returns the number of the new entry.
 
@@ -283,7 +281,9 @@ the (epsilon, delta) of each query allow
         """
         checks.instance(PrivacyCost, charge=charge, advice="say aggregator.privacy_cost(queries)")
         _check_text("note", note)
-        _check_charge(charge)
+        _check_text("the charge's words", charge.what)
+        if charge.data_dependent and charge.failure_probability is None:
+            raise PrivateFigureError(charge.what, "a ledger keeps no cost that is private data: publish it with noise")
         kept = None if labels is None else _to_npy(labels, charge)
         entry = EntryRow(
             queries=int(charge.count),
@@ -336,7 +336,7 @@ the (epsilon, delta) of each query allow
         return guarantee_of(self._budget, self.composition) if failure_probability is None else str(self._budget)
 
     def accountant(self) -> PrivacyAccountant:
-        """Return an accountant that holds everything debited so far."""
+        """Return an accountant with all debits."""
         with self._transaction(write=False) as (_, account):
             return account
 
@@ -346,7 +346,7 @@ the (epsilon, delta) of each query allow
         return self._admission.queries_that_fit(self.accountant(), charge, most=most)
 
     def entries(self) -> tuple[Entry, ...]:
-        """List the log, oldest first."""
+        """Return the log, oldest first."""
         with self._transaction(write=False) as (read, _):
             return read.entries()
 
@@ -359,7 +359,7 @@ the (epsilon, delta) of each query allow
             read.check()
 
     def costs(self) -> dict[int, PrivacyCost]:
-        """Return what all queries of each kind cost together, by `Entry.kind`."""
+        """Return the total cost of each `Entry.kind`."""
         with self._transaction(write=False) as (read, _):
             return read.costs()
 
@@ -384,19 +384,33 @@ the (epsilon, delta) of each query allow
         raise corrupted(self.path, "the labels that wait in it were changed")
 
     def forget_labels(self, number: int) -> None:
-        """Drop the labels of an entry from the ledger, because they were delivered."""
+        """Drop the labels of an entry, which were delivered."""
         with self._transaction(write=True) as (written, _):
             written.forget_labels(number)
 
     def recovery(self, number: int | str, output: str = "") -> str:
-        """Return the command that delivers the labels of an undelivered entry, and pays nothing.
-
-        ``output`` is the place of the labels; labels that are drawn file by file can go only there.
-        """
+        """Return the command that delivers an entry's labels; those of Parquet files go to ``output`` only."""
         ledger = shlex.quote(_words(self._store.path))
         by_parts = output and not output.startswith(STREAM) and not output.lower().endswith(SUFFIXES)
         there = shlex.quote(output) if by_parts else f"labels-{number}.csv"
         return f"python -m darrm.release recover {number} --ledger {ledger} --output {there}"
+
+    def _check_place(self, read: Transaction, output: Path | None, cursor: StreamCursor | None) -> None:
+        """Raise `ValueError` if the file or the stream's next place is taken: under the lock, so that one wins."""
+        if cursor is not None and (later := read.newest_for(cursor.stream, after=cursor.after)):
+            raise ValueError(
+                f"another process answers this stream (entry {later} of the ledger): stop one of them, or "
+                "name each stream (--stream NAME); nothing was debited for this question"
+            )
+        if output is None:
+            return
+        target = _target(output, None)
+        if entry := read.newest_for(target, waits=True):
+            raise ValueError(
+                f"labels for {target!r} were paid for already and are not delivered yet (entry {entry} of the "
+                f"ledger): wait for the other release, or run `{self.recovery(entry, target)}`; nothing was debited"
+            )
+        check_new(output)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[tuple[Transaction, PrivacyAccountant]]:
@@ -414,25 +428,8 @@ the (epsilon, delta) of each query allow
             newest = transaction.newest
         self._seen = newest  # committed
 
-    def _check_place(self, read: Transaction, output: Path | None, cursor: StreamCursor | None) -> None:
-        """Raise `ValueError` if the file or the next place of the stream is taken: under the lock, so that one wins."""
-        if cursor is not None and (later := read.newest_for(cursor.stream, cursor.after)):
-            raise ValueError(
-                f"another process answers this stream (entry {later} of the ledger): stop one of them, or "
-                "name each stream (--stream NAME); nothing was debited for this question"
-            )
-        if output is None:
-            return
-        target = _target(output, None)
-        if entry := read.waiting_for(target):
-            raise ValueError(
-                f"labels for {target!r} were paid for already and are not delivered yet (entry {entry} of the "
-                f"ledger): wait for the other release, or run `{self.recovery(entry, target)}`; nothing was debited"
-            )
-        check_new(output)
-
     def raise_if_paid(self, error: BaseException, *, after: int, token: str = "") -> None:
-        """Raise the `DeliveryError` of the first entry after an entry, of the call with a token, if there is one."""
+        """Raise a `DeliveryError` if there is an entry after ``after``, made by the call with the token."""
         if isinstance(error, DeliveryError):
             raise error
         failure, path = reason_of(error), self._store.path
@@ -470,12 +467,6 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _check_charge(charge: PrivacyCost) -> None:
-    _check_text("the charge's words", charge.what)
-    if charge.data_dependent and charge.failure_probability is None:
-        raise PrivateFigureError(charge.what, "a ledger keeps no cost that is private data: publish it with noise")
-
-
 def _check_text(name: str, text: str) -> None:
     if not isinstance(text, str) or not all(
         letter.isprintable() or unicodedata.category(letter) == "Zs" for letter in text
@@ -484,10 +475,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def check_id(name: str, question: str) -> None:
-    """Refuse an id of a question that a log cannot show: with `ValueError`, which calls it ``name``.
-
-    >>> check_id("the id", "2026-11-23/7")
-    """
+    """Raise `ValueError` for an id that a log cannot show."""
     if not isinstance(question, str) or not 0 < len(question) <= LONGEST_ID or not question.isprintable():
         shown = checks.Found("an empty one") if question == "" else str(question)[:LONGEST_ID]
         checks.fail(name, shown, f"printable text of at most {LONGEST_ID} characters", "the ledger's log shows it")

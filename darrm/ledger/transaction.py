@@ -2,8 +2,8 @@
 
 **The time of a debit does not depend on the length of the log.** Every transaction compares the totals and the last
 entry hash with the checksum that the debit before wrote, and computes the last `_RECENT` entry hashes again. So the
-totals are those of this end of the log, whatever happened to older entries. The whole log is chained and added up where
-all of it is read: by `Transaction.entries`, by ``darrm verify``, and when a short ledger is opened.
+totals are those of this end of the log. `Transaction.entries`, ``darrm verify``, and the opening of a short ledger
+check the whole log.
 
 Checksums find damage, not forgery: see `darrm.ledger.chain` for what shows a forgery.
 """
@@ -25,7 +25,6 @@ from darrm.util import checks
 from darrm.util.extras import Untyped
 from darrm.util.files import Document
 
-RECEIPT = "darrm-receipt 1"
 _RECENT = 16  # entries at the end of the log whose hashes every transaction computes
 _PAGE = 10_000  # entries that are read at once
 _MISSING = "entries of the log are missing"
@@ -42,12 +41,10 @@ class Transaction:
         self.database, self.path, self._key = database, database.path, key
 
     def corrupted(self, what: str) -> LedgerError:
-        """Return the error for a damaged ledger, with the remedy."""
         return corrupted(self.path, what)
 
     @cached_property
     def budget(self) -> Budget:
-        """The row of the budget."""
         self.database.check_format()
         rows = self.database.execute(
             "SELECT format, identity, epsilon, delta, composition, population, created, checksum FROM budget"
@@ -58,7 +55,6 @@ class Transaction:
 
     @cached_property
     def params(self) -> PrivacyParams:
-        """What all debited queries together satisfy."""
         try:
             checks.one_of(COMPOSITIONS, composition=self.budget.composition)
             return PrivacyParams(self.budget.epsilon, self.budget.delta)
@@ -67,7 +63,6 @@ class Transaction:
 
     @cached_property
     def state(self) -> State:
-        """The number of the last entry, and whether the ledger was moved."""
         rows = self.database.execute("SELECT last_entry, moved_to, checksum FROM state")
         if len(rows) != 1:
             raise self.corrupted("its state is gone")
@@ -77,7 +72,6 @@ class Transaction:
 
     @cached_property
     def cost_rows(self) -> dict[int, Cost]:
-        """The costs by their numbers."""
         rows = self.database.execute("SELECT id, cost, what, total, table_digest, checksum FROM costs ORDER BY id")
         costs = {cost.number: cost for cost in map(Cost._make, rows)}
         if any(cost.checksum != Cost.first(*cost[:3]).checksum for cost in costs.values()):
@@ -85,7 +79,6 @@ class Transaction:
         return costs
 
     def read_entries(self, first: int = 1) -> Iterator[EntryRow]:
-        """Read the entries from ``first`` on, oldest first."""
         statement = (
             "SELECT id, time, cost, count, note, table_digest, labels_digest, token, output, questions, entry_hash, "
             "signature, labels IS NOT NULL FROM entries WHERE id >= $1 ORDER BY id LIMIT $2"
@@ -115,7 +108,6 @@ class Transaction:
         return (self.state.last_entry, self._recent[-1].entry_hash if self._recent else self.budget.entry_hash)
 
     def check_holds(self, seen: tuple[int, str]) -> None:
-        """Refuse a ledger without the entry that was its newest before."""
         if seen[0] == 0:
             return
         entry = next(self._entries_from(seen[0]), None)
@@ -124,7 +116,6 @@ class Transaction:
             raise self.corrupted(f"{lost}: an older copy took its place")
 
     def costs(self) -> dict[int, PrivacyCost]:
-        """Return what all queries of each cost cost together, by number."""
         try:
             return {
                 number: PrivacyCost.from_text(cost.cost, what=cost.what).repeated(cost.total)
@@ -161,13 +152,13 @@ class Transaction:
         return entry.entry_hash
 
     def check(self, most: int | None = None) -> None:
-        """Read the whole ledger; skip one of more than ``most`` entries."""
+        """Read the whole ledger, unless it has more than ``most`` entries."""
         if most is None or self.state.last_entry <= most:
             self.database.check_pages()
             self.entries()
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return the whole log, oldest first; check its numbers, hashes and sums."""
+        """Read the whole log; check its numbers, hashes and sums."""
         costs, before, entries = self.costs(), self.budget.entry_hash, []
         totals: Counter[int] = Counter()
         for number, row in enumerate(self.read_entries(), 1):
@@ -183,6 +174,12 @@ class Transaction:
         return tuple(entries)
 
     def _entry(self, row: EntryRow, cost: PrivacyCost) -> Entry:
+        try:
+            questions = json.loads(row.questions or "[]")
+        except (ValueError, RecursionError) as error:
+            raise self.corrupted("the questions of an entry are no JSON") from error
+        if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
+            raise self.corrupted("the questions of an entry are no list of texts")
         return Entry(
             row.time,
             cost.what,
@@ -194,23 +191,12 @@ class Transaction:
             output=row.output,
             number=row.number,
             kind=row.cost,
-            questions=self._questions(row.questions),
+            questions=tuple(questions),
             entry_hash=row.entry_hash,
             each=cost.labels,
         )
 
-    def _questions(self, written: str) -> tuple[str, ...]:
-        """Read a JSON list of ids; empty for none."""
-        try:
-            names = json.loads(written or "[]")
-        except (ValueError, RecursionError) as error:
-            raise self.corrupted("the questions of an entry are no JSON") from error
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise self.corrupted("the questions of an entry are no list of texts")
-        return tuple(names)
-
     def create(self, budget: Budget) -> None:
-        """Make the tables of a new ledger."""
         for statement in self.database.schema:
             self.database.execute(statement)
         row = budget._replace(checksum=budget.entry_hash)
@@ -229,17 +215,18 @@ class Transaction:
             raise old.corrupted("its copy differs from it")
 
     def set_moved(self, moved_to: str) -> None:
-        """Close the ledger, because it was moved; an empty text opens a copy."""
+        """Close the ledger; an empty text opens a copy."""
         self.put_state(self._checksummed(self.state._replace(moved_to=moved_to)))
 
     def write(self, entry: EntryRow, charge: PrivacyCost, labels: bytes | None) -> int:
-        """Write a debit, with the labels that wait; return its number.
-
-        ``entry`` has the caller's fields; number, time, hash and signature are set here.
-        """
+        """Write a debit; set the number, which is returned, and time, cost, hash and signature of its entry."""
         if self._key is not None or (self._recent and self._recent[-1].signature):
             self.check_key()
-        cost = self._cost_after(charge)
+        text = charge.to_text()
+        known = (cost for cost in self.cost_rows.values() if cost.cost == text)
+        cost = next(known, None) or Cost.first(max(self.cost_rows, default=0) + 1, text, charge.what)
+        table = max(cost.table_digest, charge.table)
+        cost = cost._replace(total=cost.total + int(charge.count), table_digest=table)
         last, before = self.newest
         clock = self._recent[-1].time if self._recent else self.budget.created
         entry = entry._replace(number=last + 1, time=max(now(), clock), cost=cost.number)  # a clock may be set back
@@ -253,15 +240,7 @@ class Transaction:
         self.put_state(self.state)
         return entry.number
 
-    def _cost_after(self, charge: PrivacyCost) -> Cost:
-        text = charge.to_text()
-        known = (cost for cost in self.cost_rows.values() if cost.cost == text)
-        cost = next(known, None) or Cost.first(max(self.cost_rows, default=0) + 1, text, charge.what)
-        total, table = cost.total + int(charge.count), max(cost.table_digest, charge.table)
-        return cost._replace(total=total, table_digest=table)
-
     def put_cost(self, cost: Cost) -> None:
-        """Write a cost, or its new total."""
         self.cost_rows[cost.number] = cost
         self.database.execute(
             "INSERT INTO costs (id, cost, what, total, table_digest, checksum) VALUES ($1, $2, $3, $4, $5, $6) "
@@ -279,7 +258,6 @@ class Transaction:
         )
 
     def put_state(self, state: State) -> None:
-        """Write the state."""
         self.state = state
         self.database.execute(
             "INSERT INTO state VALUES (1, $1, $2, $3) ON CONFLICT (id) DO UPDATE "
@@ -288,7 +266,6 @@ class Transaction:
         )
 
     def labels(self, number: int) -> bytes | None:
-        """Read what waits for the delivery of an entry; None if nothing does."""
         rows = self.database.execute("SELECT labels FROM entries WHERE id = $1", number)
         labels = rows[0][0] if rows else None
         if not isinstance(labels, bytes | None):
@@ -296,21 +273,15 @@ class Transaction:
         return labels
 
     def forget_labels(self, number: int) -> None:
-        """Drop what waits for the delivery of an entry."""
         self.database.execute("UPDATE entries SET labels = NULL WHERE id = $1", number)
 
-    def waiting_for(self, output: str) -> int:
-        """Return the number of the entry whose labels wait for an output, 0 for none."""
-        waiting = "SELECT coalesce(max(id), 0) FROM entries WHERE labels IS NOT NULL AND output = $1"
-        return int(self.database.execute(waiting, output)[0][0])
-
-    def newest_for(self, output: str, after: int) -> int:
-        """Return the number of the newest entry for an output among those after an entry, 0 for none."""
+    def newest_for(self, output: str, *, after: int = 0, waits: bool = False) -> int:
+        """Return the number of the newest entry for an output, or 0; only of entries with labels that wait."""
         newest = "SELECT coalesce(max(id), 0) FROM entries WHERE id > $1 AND output = $2"
-        return int(self.database.execute(newest, after, output)[0][0])
+        condition = " AND labels IS NOT NULL" if waits else ""
+        return int(self.database.execute(newest + condition, after, output)[0][0])
 
     def check_key(self) -> None:
-        """Refuse to go on with another key than that which signed the last entry, see `darrm.ledger.chain`."""
         signature = self._recent[-1].signature if self._recent else ""
         if self._key is None and signature:
             message = "its entries are signed: give the key, by --signing-key FILE or signing_key="
@@ -323,7 +294,6 @@ class Transaction:
             raise LedgerError(self.path, f"{message}; nothing was debited")
 
     def digest(self, number: int | None = None) -> LedgerDigest:
-        """Return the digest at an entry, by default the last; `ValueError` if there is no such entry."""
         last = self.state.last_entry
         number = last if number is None else number
         checks.integer_at_least(0, most=last, entry=number)
@@ -331,11 +301,12 @@ class Transaction:
         later = sum(entry.queries for entry in entries if entry.number > number)
         queries = sum(cost.total for cost in self.cost_rows.values()) - later
         entry_hash = entries[0].entry_hash if number else self.budget.entry_hash
-        identity, population, composition = self.budget.identity, self.budget.population, self.budget.composition
-        return LedgerDigest(identity, population, number, queries, self.params, composition, entry_hash)
+        budget = self.budget
+        return LedgerDigest(
+            budget.identity, budget.population, number, queries, self.params, budget.composition, entry_hash
+        )
 
     def receipt(self, number: int) -> Document:
-        """Return what an entry paid for and the digest at it, as plain data; errors as `digest`."""
         checks.integer_at_least(1, most=self.state.last_entry, entry=number)
         digest, row = self.digest(number), next(self._entries_from(number), None)
         if row is None or row.number != number or row.cost not in self.cost_rows:
@@ -350,7 +321,7 @@ class Transaction:
             "cost": cost.cost,
         }
         signed = {"signature": row.signature} if str(row.signature).startswith(SIGNED) else {}
-        return {"format": RECEIPT, "ledger_digest": digest.to_json(), "entry": entry, **signed}
+        return {"format": "darrm-receipt 1", "ledger_digest": digest.to_json(), "entry": entry, **signed}
 
     def find(self, after: int, token: str = "") -> EntryRow | None:
         """Return the first entry after an entry, of the call with a token if one is given."""
