@@ -11,8 +11,7 @@ from darrm.commands.command import command, run_command
 from darrm.commands.options import COUNTS, EXACT, FILE, Integer, Output, argument, option, output_options, parsed_by
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.report import ledger_json, ledger_text, plot_ledger
-from darrm.ledger.sqlite import check_kept
-from darrm.ledger.store import ledger_name
+from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.problem import Voters
 from darrm.table.cost import charge_of

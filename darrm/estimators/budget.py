@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 from darrm.aggregator import Aggregator
 from darrm.errors import LedgerError, PlanError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.sqlite import MEMORY
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import MEMORY, is_url
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
 from darrm.pate.confident import ConfidentGNMax, ScoredGNMax

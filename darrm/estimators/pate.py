@@ -49,7 +49,7 @@ from darrm.estimators.ensemble import (
     reader_of,
     set_seed,
 )
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks

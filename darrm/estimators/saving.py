@@ -39,8 +39,7 @@ from darrm.estimators.budget import BEST, LedgerHandle, cost_of_models, open_led
 from darrm.estimators.ensemble import Ensemble, reader_of
 from darrm.estimators.pate import PATEClassifier, PATEReport
 from darrm.estimators.voting import PrivateModelsVotingClassifier, PrivateVotingClassifier
-from darrm.ledger.sqlite import MEMORY
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import MEMORY, is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import Voters, Workload
 from darrm.util import checks

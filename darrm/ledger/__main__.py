@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -9,12 +10,14 @@ import click
 from darrm.account.accountant import COMPOSITIONS
 from darrm.commands.command import PAIR, Group, command, run_command
 from darrm.commands.options import FILE, PRIVACY, Output, argument, option, output_options, parsed_by
-from darrm.ledger.chain import new_signing_key
-from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.moving import move
-from darrm.ledger.sqlite import check_kept
-from darrm.ledger.store import ledger_name
+from darrm.errors import LedgerError
+from darrm.ledger.chain import Budget, new_signing_key
+from darrm.ledger.ledger import DEFAULT_TIMEOUT, PrivacyLedger
+from darrm.ledger.postgres import Store, open_store
+from darrm.ledger.sqlite import check_kept, ledger_name
+from darrm.ledger.transaction import Transaction
 from darrm.privacy import PrivacyParams
+from darrm.util import checks
 
 EXAMPLES = """\
 examples:
@@ -68,7 +71,6 @@ def create(
     signing_key: Path | None,
     output: Output,
 ) -> None:
-    """Make a new ledger."""
     check_kept(name)
     ledger = PrivacyLedger.create(name, budget, composition=composition, population=population, signing_key=signing_key)
     digest = ledger.digest()
@@ -84,12 +86,50 @@ def create(
     )
 
 
+def move(name: str, there: str, *, timeout: float = DEFAULT_TIMEOUT) -> PrivacyLedger:
+    """Move a ledger, a file or URL, with its identity, entries and labels; close the old one, return the new one.
+
+    `LedgerError` if a store refuses, the old ledger is damaged or was moved elsewhere, or the new place is taken.
+
+    *There are never two budgets.* All rows are copied and checked in a transaction of the new store; then the old
+    ledger is closed, durably; then the new one is committed. If the move is cut off anywhere, at most one of them pays,
+    and the same command goes on: a closed ledger refuses debits and names its new place.
+    """
+    source, target = open_store(name, timeout=timeout), open_store(there, timeout=timeout)
+    if source.path == target.path:
+        checks.fail("the new place", there, "another than the old one")
+    with source.transaction(write=False) as database:
+        old = Transaction(database)
+        budget, moved = old.budget, old.state.moved_to
+    if moved not in {"", target.path}:
+        raise LedgerError(source.path, f"it is closed, its budget moved to {moved} already")
+    if moved and _holds(target, budget):  # the move is complete, and only its report was cut off
+        return PrivacyLedger(target)
+    continues = target.is_unfinished()
+    if not continues:
+        target.create()
+    with target.transaction(write=True) as new:
+        try:
+            with source.transaction(write=not moved) as database:
+                Transaction(new).take_over(Transaction(database), moved)
+        except BaseException:
+            if not continues:  # it may be another process's by now
+                target.discard()
+            raise
+    return PrivacyLedger(target)
+
+
+def _holds(store: Store, budget: Budget) -> bool:
+    with suppress(LedgerError), store.transaction(write=False) as database:
+        return Transaction(database).budget == budget
+    return False  # there is no ledger yet, or an empty file
+
+
 @command("move", about="Move a ledger to another store, and close the old one.", short="move a ledger to another store")
 @argument("old", type=NAME, metavar="FROM", about="the ledger: a file or a URL")
 @argument("new", type=NAME, metavar="TO", about="a new file, or the URL of an empty schema in PostgreSQL")
 @output_options()
 def move_to(*, old: Path | str, new: Path | str, output: Output) -> None:
-    """Move a ledger."""
     check_kept(old)
     check_kept(new)
     with output.status_line() as line:
@@ -105,7 +145,6 @@ def move_to(*, old: Path | str, new: Path | str, output: Output) -> None:
 @argument("private", type=FILE, metavar="FILE", about="a new file for the private key; the public key is FILE.pub")
 @output_options()
 def key(*, private: Path, output: Output) -> None:
-    """Make a key."""
     public = new_signing_key(private)
     output.print(
         text=lambda: f"private key: {private}: keep it, and a copy, apart from the ledger\npublic key:  {public}\n",
@@ -119,7 +158,6 @@ for _command in (create, move_to, key):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
     return run_command(ledger, arguments)
 
 

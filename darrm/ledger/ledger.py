@@ -48,8 +48,7 @@ from darrm.account.admission import Admission
 from darrm.errors import DeliveryError, LedgerError, PrivateFigureError
 from darrm.ledger.chain import FORMAT, STREAM, Budget, Entry, EntryRow, LedgerDigest, SigningKey, now
 from darrm.ledger.postgres import Store, open_store
-from darrm.ledger.sqlite import MEMORY
-from darrm.ledger.store import corrupted
+from darrm.ledger.sqlite import MEMORY, corrupted
 from darrm.ledger.transaction import Transaction
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyPair, PrivacyParams

@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from darrm.errors import LedgerError
-from darrm.ledger.sqlite import SQLiteStore
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Database, corrupted, is_url, schema
+from darrm.ledger.sqlite import HOW_TO_CREATE, IS_TAKEN, RESTORE, Database, SQLiteStore, corrupted, is_url, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 

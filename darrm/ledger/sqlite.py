@@ -1,10 +1,12 @@
-"""A ledger in one SQLite file, which is opened again for every transaction.
+"""Names, tables and messages of all ledgers, and a ledger in one SQLite file, opened again for every transaction.
 
-A connection that lives only as long as its transaction needs no care in forked processes and threads, and a killed
-process leaves at most a journal that the next opening rolls back. Every transaction takes the write lock first
-(``BEGIN IMMEDIATE``), so no process decides on a total that another is about to change. ``synchronous=EXTRA`` makes a
-commit durable before it returns, even if the power fails right after it: the folder of the journal is synced, too. A
-journal next to the file belongs to it: a copy of a ledger needs both.
+SQLite and PostgreSQL read ``$1``, ``$2`` … as parameters and the same upserts, and compare texts by code points. All
+statements on rows are in `darrm.ledger.transaction`.
+
+A connection that lives only as long as its transaction needs no care in forked processes and threads; a killed process
+leaves at most a journal, which the next opening rolls back. A writer takes the write lock first (``BEGIN IMMEDIATE``),
+so no process decides on a total that another is about to change. ``synchronous=EXTRA`` makes a commit durable before it
+returns, even if the power fails: the folder of the journal is synced, too. A copy of a ledger needs its journal.
 
 A transaction refuses a file with a second name, because a journal has only one of the names, and a file that is not the
 one that this object found first: by its inode, here, and by its identity, in `darrm.ledger.ledger`.
@@ -23,6 +25,7 @@ import errno
 import fcntl
 import math
 import os
+import re
 import sqlite3
 import stat
 import threading
@@ -32,12 +35,73 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from darrm.errors import LedgerError
-from darrm.ledger.store import HOW_TO_CREATE, IS_TAKEN, RESTORE, Database, corrupted, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped
 from darrm.util.files import between_transactions
 
 MEMORY = ":memory:"
+RESTORE = "restore a copy that is at least as new as the last release, or count its whole budget as spent"
+HOW_TO_CREATE = "make a ledger first, by PrivacyLedger.create(path, budget) or release --create-budget EPS,DELTA"
+IS_TAKEN = "it exists already, and a new budget would forget all debits: open it as it is"
+# a URL or the words of libpq: other schemes and spellings, and words that may hold a password
+_NO_FILE = re.compile(
+    r"://|^\s*[a-z][a-z0-9+.]+:/|(password|passwd|secret|_key)\s*=|\b(host|hostaddr|dbname)\s*=", re.IGNORECASE
+)
+
+
+def is_url(name: object) -> bool:
+    """Whether a ledger's name is the URL of a database; `ValueError`, without the name, if it is no file either."""
+    if not isinstance(name, str):
+        return False
+    if name.startswith(("postgresql:", "postgres:")):
+        return True
+    if _NO_FILE.search(name):
+        like = "a ledger is a file or a URL like postgresql://USER@HOST:PORT/DATABASE, and this is neither"
+        raise ValueError(f"{like}: it is not shown, because it may hold a password")
+    return False
+
+
+def ledger_name(text: str) -> Path | str:
+    # a path would lose the slashes of a URL
+    return text if is_url(text) else Path(text)
+
+
+def schema(integer: str, text: str, blob: str, one_cost: str) -> tuple[str, ...]:
+    return (
+        f"""CREATE TABLE budget (id {integer} PRIMARY KEY CHECK (id = 1), format {text}, identity {text},
+            epsilon {text}, delta {text}, composition {text}, population {text}, created {text}, checksum {text})""",
+        f"""CREATE TABLE costs (id {integer} PRIMARY KEY, cost {text}, what {text},
+            total {integer} NOT NULL CHECK (total >= 0), table_digest {text}, checksum {text}, {one_cost})""",
+        f"""CREATE TABLE entries (id {integer} PRIMARY KEY, time {text}, cost {integer} NOT NULL REFERENCES costs (id),
+            count {integer} NOT NULL CHECK (count > 0), note {text}, table_digest {text}, labels_digest {text},
+            token {text}, output {text}, questions {text}, entry_hash {text}, signature {text}, files {text},
+            labels {blob})""",
+        f"""CREATE TABLE state (id {integer} PRIMARY KEY CHECK (id = 1), last_entry {integer} NOT NULL,
+            moved_to {text}, checksum {text})""",
+    )
+
+
+class Database:
+    """A database within one open transaction."""
+
+    path: str
+    schema: tuple[str, ...]
+
+    def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
+        raise NotImplementedError
+
+    def check_format(self) -> None:
+        """Raise `LedgerError` if this is no ledger of this format, or changes rows by itself."""
+        raise NotImplementedError
+
+    def check_pages(self) -> None:
+        """Raise `LedgerError` if a page of a file is damaged; a server checks its own."""
+
+
+def corrupted(path: str, what: str) -> LedgerError:
+    return LedgerError(path, f"it is corrupted ({what}): {RESTORE}")
+
+
 _APPLICATION, _VERSION = 0x6C656467, 1  # "ledg"; both are in the header of the file
 _SCHEMA = (
     *schema("INTEGER", "TEXT NOT NULL", "BLOB", "UNIQUE (cost)"),
@@ -71,13 +135,6 @@ ADVICE = {
 
 
 def check_kept(path: Path | str) -> None:
-    """Raise `ValueError` for a ledger in memory: a command line needs one that outlives it.
-
-    >>> check_kept(Path(":memory:"))
-    Traceback (most recent call last):
-    ...
-    ValueError: --ledger must be a file, got ':memory:': a ledger in memory forgets all debits; name a file
-    """
     if str(path) == MEMORY:
         checks.fail("--ledger", str(path), "a file", "a ledger in memory forgets all debits; name a file")
 
@@ -85,25 +142,15 @@ def check_kept(path: Path | str) -> None:
 _turn = threading.RLock()  # a waiting fork holds it, so that threads which debit all the time let it pass
 
 
-def _before_fork() -> None:
-    _turn.acquire()
-    between_transactions.acquire()
-
-
-def _after_fork() -> None:
-    between_transactions.release()
-    _turn.release()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+for _lock in (between_transactions, _turn):  # hooks before a fork run in reverse order
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @contextmanager
 def lock_beside(path: str, *, write: bool) -> Iterator[bool]:
-    """Hold the lock of a ledger's transactions; yield False, without it, if another process holds it.
+    """Hold the lock of a ledger's transactions; yield False if another process holds it.
 
-    A reader makes no file: without one, only the locks of SQLite hold. `LedgerError` if the file system has no such
-    locks, or a writer may not open the file.
+    A reader makes no file: without one, only the locks of SQLite hold.
     """
     real = Path(os.path.realpath(path))  # of the file, not of a link to it
     beside = real.with_name(f".{real.name}.lock")
@@ -154,19 +201,15 @@ def _is_locked(handle: int, beside: Path, path: str) -> bool:
 
 
 class SQLiteDatabase(Database):
-    """The database of a ledger over one connection of SQLite."""
-
     schema = _SCHEMA
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self.connection, self.path = connection, path
 
     def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
-        """Run a statement; return the rows that it yields."""
         return self.connection.execute(statement, {str(n): value for n, value in enumerate(values, 1)}).fetchall()
 
     def check_format(self) -> None:
-        """Raise `LedgerError` if the file is no ledger of this format, or changes rows by itself."""
         application, version = (self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
         if application != _APPLICATION:
             if self.is_empty:
@@ -181,11 +224,10 @@ class SQLiteDatabase(Database):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no table, as after a creation that was cut off."""
+        # as after a creation that was cut off
         return bool(self._one("SELECT count(*) FROM sqlite_master") == 0)
 
     def check_pages(self) -> None:
-        """Raise `LedgerError` if a page of the file is damaged."""
         if (found := self._one("PRAGMA quick_check(1)")) != "ok":
             raise corrupted(self.path, str(found))
 
@@ -194,11 +236,7 @@ class SQLiteDatabase(Database):
 
 
 class SQLiteStore:
-    """Transactions on one ledger file, or on a database in memory, ``:memory:``.
-
-    ``timeout`` is how many seconds to wait for another process's transaction. Methods raise `LedgerError` if the
-    database refuses.
-    """
+    """Transactions on a file or ``:memory:``; ``timeout`` is the seconds to wait for another process's transaction."""
 
     def __init__(self, path: str, *, timeout: float) -> None:
         checks.positive(timeout=timeout)
@@ -211,7 +249,7 @@ class SQLiteStore:
         self._memory_lock = threading.RLock()
 
     def create(self) -> None:
-        """Make a new empty file, or the database in memory; the first transaction fills it."""
+        """Make an empty database; the first transaction fills it."""
         if self.path == MEMORY:
             self._memory = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
             return
@@ -223,12 +261,11 @@ class SQLiteStore:
             raise LedgerError(self.path, f"it cannot be created: {error.strerror}; check its folder") from error
 
     def discard(self) -> None:
-        """Remove a file whose creation failed before its first transaction ended."""
         if self.path != MEMORY:
             Path(self.path).unlink(missing_ok=True)
 
     def is_unfinished(self) -> bool:
-        """Whether there is a file without a table, as a creation leaves that was cut off."""
+        """Whether there is a file without a table: its creation was cut off."""
         if self.path == MEMORY or not Path(self.path).is_file():
             return False
         with self.transaction(write=False) as database:
@@ -236,7 +273,6 @@ class SQLiteStore:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[SQLiteDatabase]:
-        """Run a block as one transaction: durable when it ends, undone if it raises."""
         with translated(self.path), self._connection() as connection, self._begun(connection, write=write):
             try:
                 self._check_file()

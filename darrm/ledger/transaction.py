@@ -18,7 +18,7 @@ from darrm.account.accountant import COMPOSITIONS, DELTA_RESERVE, PrivacyAccount
 from darrm.account.filters import HALF
 from darrm.errors import LedgerError
 from darrm.ledger.chain import FORMAT, SIGNED, Budget, Cost, Entry, EntryRow, LedgerDigest, SigningKey, State, now
-from darrm.ledger.store import Database, corrupted
+from darrm.ledger.sqlite import Database, corrupted
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.util import checks
@@ -203,8 +203,14 @@ class Transaction:
         self.database.execute("INSERT INTO budget VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8)", *row)
         self.put_state(State(0, "").computed(budget.entry_hash, []))
 
-    def copy(self, old: "Transaction") -> None:
-        """Fill a new ledger with the rows of another one, whose check this ledger passes, too."""
+    def take_over(self, old: "Transaction", moved: str) -> None:
+        """Fill a new ledger with the rows of another one, whose checks it passes, too; close that one.
+
+        ``moved`` is the place that the old ledger named when the move began: a second move must not copy the budget.
+        """
+        if old.state.moved_to != moved:
+            raise LedgerError(old.path, f"it is closed, its budget moved to {old.state.moved_to} already")
+        old.account()
         self.create(old.budget)
         for cost in old.cost_rows.values():
             self.put_cost(cost)
@@ -213,6 +219,9 @@ class Transaction:
         self.put_state(old.state)
         if (self.entries(), self.costs()) != (old.entries(), old.costs()):
             raise old.corrupted("its copy differs from it")
+        self.set_moved("")
+        if not moved:
+            old.set_moved(self.path)
 
     def set_moved(self, moved_to: str) -> None:
         """Close the ledger; an empty text opens a copy."""

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from darrm.account.accountant import Spent
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.sqlite import MEMORY
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import MEMORY, is_url
 from darrm.open_set.open_law import of_classes
 from darrm.plan.planner import plan
 from darrm.plan.report import Plan

@@ -41,8 +41,7 @@ from darrm.commands.options import (
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError
 from darrm.ledger.chain import SigningKey
 from darrm.ledger.ledger import PrivacyLedger, check_id, reason_of
-from darrm.ledger.sqlite import check_kept
-from darrm.ledger.store import ledger_name
+from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.numerics.bisection import bisect_safe
 from darrm.privacy import PrivacyParams, at_most

@@ -22,7 +22,7 @@ from darrm.commands.options import (
     output_options,
 )
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import is_url
 from darrm.problem import is_open
 from darrm.serve.client import ServeClient
 from darrm.serve.clients import Client, add_client, read_clients

@@ -34,7 +34,7 @@ from weakref import WeakValueDictionary
 from darrm.aggregator import Aggregator
 from darrm.errors import BudgetExceededError, DarrmError, LedgerError
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.store import RESTORE
+from darrm.ledger.sqlite import RESTORE
 from darrm.release.one_by_one import AnswerStream
 from darrm.serve.questions import End, Questions, Row, VoteSchema
 from darrm.util import checks

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from darrm.commands.command import command, run_command
 from darrm.commands.options import Output, argument, output_options, parsed_by
-from darrm.ledger.sqlite import check_kept
-from darrm.ledger.store import ledger_name
+from darrm.ledger.sqlite import check_kept, ledger_name
 from darrm.show.summary import summarize
 
 EXAMPLES = """\

@@ -10,7 +10,7 @@ import numpy as np
 
 from darrm.aggregator import CLAIMS, Released, release_of
 from darrm.ledger.ledger import PrivacyLedger
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import is_url
 from darrm.privacy import PrivacyParams
 from darrm.problem import classes_in_words
 from darrm.table.release import Release

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from darrm.ledger.__main__ import main
+from darrm.errors import LedgerError
+from darrm.ledger.__main__ import main, move
 from darrm.ledger.ledger import PrivacyLedger
+from darrm.ledger.sqlite import SQLiteStore
 from darrm.privacy import PrivacyParams
 from tests.doors import validated
 from tests.ledger.common import QUERY
@@ -42,3 +44,20 @@ def test_a_ledger_that_is_made_with_a_key_signs(tmp_path: Path, capsys: pytest.C
     ledger = PrivacyLedger(path, signing_key=key)
     assert ledger.debit(QUERY) == 1
     assert json.dumps(ledger.receipt(1)).count("ed25519:") == 1
+
+
+def test_of_two_moves_at_once_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one read that the ledger is open, and then the first one closed it: there is one budget."""
+    old, first, second = (str(tmp_path / name) for name in ("a.sqlite", "b.sqlite", "c.sqlite"))
+    PrivacyLedger.create(old, PrivacyParams(3, "1e-3")).debit(QUERY)
+
+    def create(self: SQLiteStore) -> None:
+        monkeypatch.undo()
+        move(old, first)
+        self.create()
+
+    monkeypatch.setattr(SQLiteStore, "create", create)
+    with pytest.raises(LedgerError, match=r"closed, its budget moved to .*b\.sqlite already"):
+        move(old, second)
+    assert PrivacyLedger(first).debit(QUERY) == 2
+    assert not Path(second).exists()

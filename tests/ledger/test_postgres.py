@@ -15,11 +15,10 @@ from darrm.account import __main__ as account
 from darrm.commands.command_line import run
 from darrm.errors import DeliveryError, LedgerError
 from darrm.ledger import __main__ as command
+from darrm.ledger.__main__ import move
 from darrm.ledger.ledger import PrivacyLedger, StreamCursor
-from darrm.ledger.moving import move
 from darrm.ledger.postgres import PostgresStore, open_store
-from darrm.ledger.sqlite import SQLiteStore
-from darrm.ledger.store import is_url
+from darrm.ledger.sqlite import SQLiteStore, is_url
 from darrm.ledger.transaction import Transaction
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.loss.renyi import RenyiCurve
