@@ -1,17 +1,14 @@
 """A ledger in PostgreSQL, for several machines: the tables and checks of a file, in one database.
 
-**One after another.** A transaction that writes is SERIALIZABLE and locks the table of the budget before its snapshot
-is taken, as SQLite's ``BEGIN IMMEDIATE`` does: no process decides on a total that another is about to change. A debit
-fails only if another program writes to these tables; then nothing was debited. Readers take one snapshot, and wait for
-no process. Threads of one process take turns, over one connection.
+A transaction that writes is SERIALIZABLE and locks the table of the budget before its snapshot is taken, so no process
+decides on a total that another is about to change. A debit fails only if another program writes to these tables; then
+nothing was debited. Readers take one snapshot, and wait for no process. Threads of one process share a connection.
 
-**A commit that was cut off.** If the connection breaks while the server commits, the client cannot know the outcome.
-The debit then looks for its token in the next transaction, which first takes a lock that the one before holds until
-it has ended.
+If the connection breaks while the server commits, the client cannot know the outcome. The debit then looks for its
+token in the next transaction, which first takes a lock that the one before holds until it has ended.
 
-The tables are in the schema that the connection's search path names first: ``public``, or the NAME of
-``?options=-csearch_path%3DNAME``. Passwords come from ``PGPASSWORD``, ``~/.pgpass`` or a service file, and never from a
-URL, which command lines and logs show.
+The tables are in the first schema of the connection's search path: ``public``, or the NAME of
+``?options=-csearch_path%3DNAME``. Passwords come from ``PGPASSWORD``, ``~/.pgpass`` or a service file.
 """
 
 import os
@@ -60,7 +57,7 @@ _LOST = (
 
 
 def check_url(url: str) -> None:
-    """Refuse a URL with a password in it, or one that cannot be read, with `ValueError` that does not show it."""
+    """Raise `ValueError`, without the URL, if it has a password or cannot be read."""
     psycopg = require("psycopg")
     try:
         words = require("psycopg.conninfo").conninfo_to_dict(url)
@@ -72,11 +69,9 @@ def check_url(url: str) -> None:
 
 
 class PostgresStore:
-    """Transactions on a ledger in PostgreSQL, over one connection for each process.
+    """Transactions over one connection for each process; ``path`` is a URL of libpq.
 
-    ``path`` is its URL, as libpq reads it; `ValueError` if it is none, has a password, or psycopg is not installed.
-    ``timeout`` is how many seconds to wait for the server, and for another process's transaction. Methods raise
-    `LedgerError` if the server refuses or is gone.
+    ``timeout`` is the seconds to wait for the server, and for another process's transaction.
     """
 
     def __init__(self, path: str, *, timeout: float) -> None:
@@ -98,18 +93,13 @@ class PostgresStore:
         self._is_new = True
 
     def discard(self) -> None:
-        """Do nothing: tables whose creation failed were never there."""
+        """Do nothing: a creation that failed left no tables."""
 
     def is_unfinished(self) -> bool:
-        """Whether a creation was cut off and left something: never, it is one transaction."""
-        return False
+        return False  # a creation is one transaction
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator["PostgresDatabase"]:
-        """Run a block as one transaction: durable when it ends, undone if it raises.
-
-        If a commit was cut off, `PrivacyLedger.debit` finds out whether it happened.
-        """
         if self._process != os.getpid():
             self._afresh()
         with self._turn, _translated(self.path):
@@ -132,24 +122,21 @@ class PostgresStore:
             self._link = self._connect()
             self._close = weakref.finalize(self, _close, self._link, self._process)
         try:
-            self._start(write=write)
+            level = "SERIALIZABLE" if write else "REPEATABLE READ, READ ONLY"
+            self._link.execute(f"BEGIN ISOLATION LEVEL {level}")
+            if self._is_new and write:
+                self._link.execute(_ALONE)
+            elif write or self._is_uncertain:  # a reader waits for a commit that was cut off
+                self._link.execute("LOCK TABLE budget IN EXCLUSIVE MODE")
         except BaseException as error:
             is_lost = is_idle and isinstance(error, psycopg.OperationalError) and self._link.closed
             self._drop()
             if not is_lost:
                 raise
             return self._begin(write=write)
-        return PostgresDatabase(self._link, self.path)
-
-    def _start(self, *, write: bool) -> None:
-        level = "SERIALIZABLE" if write else "REPEATABLE READ, READ ONLY"
-        self._link.execute(f"BEGIN ISOLATION LEVEL {level}")
-        if self._is_new and write:
-            self._link.execute(_ALONE)
-        elif write or self._is_uncertain:  # a reader waits for a commit that was cut off
-            self._link.execute("LOCK TABLE budget IN EXCLUSIVE MODE")
         self._is_new = self._is_new and not write
         self._is_uncertain = False
+        return PostgresDatabase(self._link, self.path)
 
     def _connect(self) -> Untyped:
         link = require("psycopg").connect(
@@ -189,28 +176,24 @@ class PostgresStore:
 
 
 def _close(link: Untyped, process: int) -> None:
-    """Close a connection, but not a parent's."""
-    if os.getpid() == process:
+    if os.getpid() == process:  # not a parent's connection
         with suppress(require("psycopg").Error):
             link.close()
 
 
 class PostgresDatabase(Database):
-    """The database of a ledger over one connection of psycopg."""
-
     schema = _SCHEMA
 
     def __init__(self, link: Untyped, path: str) -> None:
         self.link, self.path = link, path
 
     def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
-        """Run a statement; return the rows that it yields."""
         with _translated(self.path):
             cursor = self.link.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def check_format(self) -> None:
-        """Raise `LedgerError` if a trigger or a rule changes rows by itself; a schema without tables fails later."""
+        # a schema without tables fails later
         if self.execute(_ADDED) != [(0,)]:
             raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
 
@@ -233,5 +216,4 @@ Store = SQLiteStore | PostgresStore
 
 
 def open_store(name: str, *, timeout: float) -> Store:
-    """Return the store of a ledger, by its URL or the name of its file."""
     return PostgresStore(name, timeout=timeout) if is_url(name) else SQLiteStore(name, timeout=timeout)

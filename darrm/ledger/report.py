@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -10,14 +9,12 @@ import numpy as np
 
 from darrm.account.accountant import estimated
 from darrm.account.meaning import ALARMS, belief_after, learned, power_of_test
-from darrm.ledger.chain import Entry
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.privacy import at_most, pair_at_most
 from darrm.util.figures import GRAY, LIGHT_GRAY, VERMILION, saved_figure
 from darrm.util.files import Document
 
 _WIDTH, _LABEL = 100, 12  # characters of a line, and of the names of its lines
-_MEANING_POINTS, _RARE = 201, 1e-3
 _MOST_QUERIES_COUNTED = 1_000_000
 
 
@@ -26,72 +23,57 @@ def ledger_text(ledger: PrivacyLedger, *, everything: bool = False) -> str:
     entries = ledger.entries()
     waiting = [entry for entry in entries if not entry.delivered]
     lines = [("Ledger", f"{ledger.path}{f', population {ledger.population}' if ledger.population else ''}")]
-    lines += [("Budget", ledger.guarantee), *_spent(ledger), *_remaining(ledger), *_meaning(ledger)]
+    lines += [("Budget", ledger.guarantee), *_spent(ledger)]
     for entry in waiting if everything else waiting[:1]:
         others = (
             f", and those of {len(waiting) - 1} more entries (--all)" if len(waiting) > 1 and not everything else ""
         )
         what = f"{entry.count} labels of entry {entry.number}{others}; this writes them and pays nothing:"
         lines += [("Undelivered", what), ("", ledger.recovery(entry.number, entry.output))]
-    lines.append(("Entries", _log_of(entries, everything=everything)))
+    newest = f", the newest at {entries[-1].time}" if entries else ""
+    lines.append(("Entries", f"{len(entries)}{newest}{'' if everything or not entries else ' (--all lists them)'}"))
     if not everything:
         how = f"`darrm account {shlex.quote(ledger.path)} --digest` prints the line to keep"
         lines.append(("Digest", f"at entry {len(entries)}: {how}"))
-    written = [_line(name, text) if name else f"{'':{_LABEL}} {text}" for name, text in lines]
+    indent = " " * (_LABEL + 1)
+    written = [_wrap(f"{name:{_LABEL}} {text}", indent) if name else f"{indent}{text}" for name, text in lines]
+    for entry in entries if everything else ():
+        note = f"  {entry.note}" if entry.note else ""
+        written.append(_wrap(f"  {entry.time}  {entry.count:>8}  {entry.what}{note}", "    "))
+        if entry.questions:
+            written.append(_wrap(f"    entry {entry.number} paid for {', '.join(entry.questions)}", "    "))
     if everything:
-        written += [line for entry in entries for line in _logged(entry)]
-        written += [f"{'Digest':{_LABEL}} {ledger.digest()}"]  # one word, to copy
+        written.append(f"{'Digest':{_LABEL}} {ledger.digest()}")  # one word, to copy
     return "\n".join(written) + "\n"
 
 
-def _line(name: str, text: str) -> str:
-    indent = " " * (_LABEL + 1)
-    return fill(f"{name:{_LABEL}} {text}", _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+def _wrap(line: str, indent: str) -> str:
+    return fill(line, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _spent(ledger: PrivacyLedger) -> list[tuple[str, str]]:
-    spent = ledger.spent
+    spent, account, budget = ledger.spent, ledger.accountant(), ledger.budget
     if not spent.queries:
         return [("Spent", "nothing yet")]
     queries = "1 query" if spent.queries == 1 else f"{spent.queries} queries"
-    if math.isinf(spent.epsilon):
-        pair = f"no finite epsilon at delta = {at_most(spent.delta, 6)}"
-    else:
-        share = spent.epsilon / ledger.budget.epsilon
-        pair = f"{pair_at_most(spent.epsilon, spent.delta, 5)}, {at_most(100 * share, 3)} % of epsilon"
+    pair = f"no finite epsilon at delta = {at_most(spent.delta, 6)}"
+    if math.isfinite(spent.epsilon):
+        share = at_most(100 * spent.epsilon / budget.epsilon, 3)
+        pair = f"{pair_at_most(spent.epsilon, spent.delta, 5)}, {share} % of epsilon"
     remarks = [f"for neighbors that {spent.neighbors}"] if spent.neighbors else []
     remarks += [spent.condition] if spent.condition else []
     remarks += [] if spent.failure_probability is None else [estimated(spent.failure_probability)]
-    return [("Spent", ", ".join([f"{queries}: {pair}", *remarks])), ("Bound", f"{spent.bound}: {spent.explanation}")]
-
-
-def _remaining(ledger: PrivacyLedger) -> list[tuple[str, str]]:
-    charges = ledger.accountant().charges
-    if not charges:
-        return []
-    fit = ledger.queries_that_fit(charges[-1].kind, most=_MOST_QUERIES_COUNTED)
+    fit = ledger.queries_that_fit(account.charges[-1].kind, most=_MOST_QUERIES_COUNTED)
     least = "at least " if fit == _MOST_QUERIES_COUNTED else ""
-    return [("Remaining", f"{least}{fit} more queries of {charges[-1].what}")]
-
-
-def _meaning(ledger: PrivacyLedger) -> list[tuple[str, str]]:
-    account, budget = ledger.accountant(), ledger.budget
-    if not account.queries or account.failure_probability is not None:
-        return []
-    present = any(one.sampling is not None and one.sampling.scheme == "poisson" for one in account.charges)
-    return [("Meaning", learned("all labels together", budget.epsilon, budget.delta, present=present))]
-
-
-def _log_of(entries: Sequence[Entry], *, everything: bool) -> str:
-    newest = f", the newest at {entries[-1].time}" if entries else ""
-    return f"{len(entries)}{newest}{'' if everything or not entries else ' (--all lists them)'}"
-
-
-def _logged(entry: Entry) -> list[str]:
-    note = f"  {entry.note}" if entry.note else ""
-    paid = [f"    entry {entry.number} paid for {', '.join(entry.questions)}"] if entry.questions else []
-    lines = [f"  {entry.time}  {entry.count:>8}  {entry.what}{note}", *paid]
-    return [fill(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in lines]
+    lines = [
+        ("Spent", ", ".join([f"{queries}: {pair}", *remarks])),
+        ("Bound", f"{spent.bound}: {spent.explanation}"),
+        ("Remaining", f"{least}{fit} more queries of {account.charges[-1].what}"),
+    ]
+    if account.failure_probability is None:
+        present = any(one.sampling is not None and one.sampling.scheme == "poisson" for one in account.charges)
+        lines.append(("Meaning", learned("all labels together", budget.epsilon, budget.delta, present=present)))
+    return lines
 
 
 def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
@@ -104,7 +86,7 @@ def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
     if spent.queries and spent.failure_probability is None and math.isfinite(spent.epsilon):
         told.append((spent.epsilon, spent.delta, "spent", VERMILION))
     corners = [(1.0 - delta) / (1.0 + math.exp(min(epsilon, 700.0))) for epsilon, delta, *_ in told]
-    shares = np.union1d(np.linspace(0.0, 1.0, _MEANING_POINTS), corners)  # with the corners of the trade-off
+    shares = np.union1d(np.linspace(0.0, 1.0, 201), corners)  # with the corners of the trade-off
     with saved_figure(path, width=10.0, height=5.0) as figure:
         guesses, beliefs = figure.subplots(1, 2)
         for axes in (guesses, beliefs):
@@ -116,7 +98,7 @@ def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
             label = f"{name}: ε = {at_most(epsilon)}, δ = {at_most(delta, 6)}{condition}"
             power = [power_of_test(epsilon, delta, share) for share in shares.tolist()]
             guesses.plot(shares, power, color=color, label=label)
-            for level, dash in ((ALARMS, "-"), (_RARE, "--")):
+            for level, dash in ((ALARMS, "-"), (1e-3, "--")):
                 after = belief_after(epsilon, delta, shares, level)
                 beliefs.plot(shares, after, color=color, linestyle=dash, label=f"{name}, events of {level:g} or more")
         guesses.set(xlabel="wrong for one version of a person's data", ylabel="right for the other, at most")
@@ -128,7 +110,6 @@ def plot_ledger(path: Path, ledger: PrivacyLedger) -> None:
 
 
 def ledger_json(ledger: PrivacyLedger) -> Document:
-    """Return the budget, the privacy loss and the whole log as plain data."""
     return {
         "budget": ledger.budget.to_json(),
         "composition": ledger.composition,
