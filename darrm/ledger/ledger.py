@@ -82,9 +82,9 @@ class StreamCursor:
 class PrivacyLedger:
     """A budget and the log of its charges.
 
-    ``path`` is an existing file, a URL in PostgreSQL (`darrm.ledger.postgres`), or the store that holds the ledger;
-    `create` makes a new one. ``timeout`` is how many seconds to wait while another process debits. ``signing_key`` is
-    the file of an Ed25519 key that signs every entry from the first one on, see `darrm.ledger.chain`.
+    ``path`` is an existing file, a URL in PostgreSQL (`darrm.ledger.postgres`), or a store; `create` makes a new one.
+    ``timeout`` is the seconds to wait for another process. ``signing_key`` is the file of an Ed25519 key that signs
+    every entry from the first one on (`darrm.ledger.chain`).
 
     `LedgerError` if the file is missing, corrupted or not a ledger, or has entries that the key did not sign;
     `ValueError` if the key is none, encrypted, or readable by others.
@@ -142,17 +142,9 @@ the (epsilon, delta) of each query allow
     ) -> PrivacyLedger:
         """Make a new ledger; never replace an existing file, because that would forget all debits.
 
-        Parameters
-        ----------
-        path
-            A new file, ``:memory:``, or the URL of an empty schema in PostgreSQL.
-        budget
-            What all debited queries together must satisfy, ε > 0.
-        composition
-            ``"one"``, ``"planned"``, ``"renyi"`` or ``"adaptive"``, see the module.
-        population
-            A public name for the people behind the votes, at most `LONGEST_ID` printable characters: an audit adds
-            up the budgets of ledgers of one population.
+        ``path`` is a new file, ``:memory:``, or the URL of an empty schema in PostgreSQL; the budget has ε > 0;
+        ``composition`` is explained in the module. ``population`` is a public name of the people behind the votes, at
+        most `LONGEST_ID` printable characters: an audit adds up the budgets of ledgers of one population.
 
         `LedgerError` if the file exists or cannot be written; `ValueError` for other invalid arguments.
         """
@@ -248,21 +240,9 @@ the (epsilon, delta) of each query allow
     ) -> int:
         """Debit a charge, durably, or raise and change nothing.
 
-        Parameters
-        ----------
-        charge
-            The cost of the release.
-        note
-            The caller's words for the log.
-        labels
-            (charge.count,), or at most that for a run. The same transaction keeps them until `forget_labels`.
-        output
-            The new file for the labels; another debit for it is refused until they are delivered.
-        cursor
-            In place of ``output``, the place of the labels in a stream. The same transaction drops the labels of the
-            entry before. Refused if the stream went on meanwhile.
-
-        Returns the number of the new entry.
+        Returns the number of the new entry. The same transaction keeps the labels, (charge.count,), or at most that
+        many for a run, until `forget_labels`. ``output`` is their new file; another debit for it is refused until they
+        are delivered. A ``cursor`` is in place of an output: the transaction drops the labels of its last entry.
 
         Raises
         ------
@@ -395,7 +375,6 @@ the (epsilon, delta) of each query allow
         return f"python -m darrm.release recover {number} --ledger {ledger} --output {there}"
 
     def _check_place(self, read: Transaction, output: Path | None, cursor: StreamCursor | None) -> None:
-        """Raise `ValueError` if the file or the stream's next place is taken: under the lock, so that one wins."""
         if cursor is not None and (later := read.newest_for(cursor.stream, after=cursor.after)):
             raise ValueError(
                 f"another process answers this stream (entry {later} of the ledger): stop one of them, or "

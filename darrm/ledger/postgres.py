@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from darrm.errors import LedgerError
-from darrm.ledger.sqlite import HOW_TO_CREATE, IS_TAKEN, RESTORE, Database, SQLiteStore, corrupted, is_url, schema
+from darrm.ledger.sqlite import HOW_TO_CREATE, IS_TAKEN, RESTORE, SQLiteDatabase, SQLiteStore, corrupted, is_url, schema
 from darrm.util import checks
 from darrm.util.extras import Untyped, require
 
@@ -181,7 +181,7 @@ def _close(link: Untyped, process: int) -> None:
             link.close()
 
 
-class PostgresDatabase(Database):
+class PostgresDatabase:
     schema = _SCHEMA
 
     def __init__(self, link: Untyped, path: str) -> None:
@@ -193,9 +193,12 @@ class PostgresDatabase(Database):
             return cursor.fetchall() if cursor.description else []
 
     def check_format(self) -> None:
-        # a schema without tables fails later
+        """Raise `LedgerError` if a trigger or a rule changes rows; a schema without tables fails later."""
         if self.execute(_ADDED) != [(0,)]:
             raise corrupted(self.path, "a trigger or a view was added, which may undo a debit")
+
+    def check_pages(self) -> None:
+        """Do nothing: a server checks its own pages."""
 
 
 @contextmanager
@@ -213,6 +216,7 @@ def _translated(path: str) -> Iterator[None]:
 
 
 Store = SQLiteStore | PostgresStore
+Database = SQLiteDatabase | PostgresDatabase
 
 
 def open_store(name: str, *, timeout: float) -> Store:

@@ -81,23 +81,6 @@ def schema(integer: str, text: str, blob: str, one_cost: str) -> tuple[str, ...]
     )
 
 
-class Database:
-    """A database within one open transaction."""
-
-    path: str
-    schema: tuple[str, ...]
-
-    def execute(self, statement: str, *values: object) -> list[tuple[Untyped, ...]]:
-        raise NotImplementedError
-
-    def check_format(self) -> None:
-        """Raise `LedgerError` if this is no ledger of this format, or changes rows by itself."""
-        raise NotImplementedError
-
-    def check_pages(self) -> None:
-        """Raise `LedgerError` if a page of a file is damaged; a server checks its own."""
-
-
 def corrupted(path: str, what: str) -> LedgerError:
     return LedgerError(path, f"it is corrupted ({what}): {RESTORE}")
 
@@ -200,7 +183,7 @@ def _is_locked(handle: int, beside: Path, path: str) -> bool:
         raise LedgerError(path, _WITHOUT_LOCKS.format(errno.errorcode.get(error.errno or 0, error.strerror))) from error
 
 
-class SQLiteDatabase(Database):
+class SQLiteDatabase:
     schema = _SCHEMA
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:

@@ -18,7 +18,8 @@ from darrm.account.accountant import COMPOSITIONS, DELTA_RESERVE, PrivacyAccount
 from darrm.account.filters import HALF
 from darrm.errors import LedgerError
 from darrm.ledger.chain import FORMAT, SIGNED, Budget, Cost, Entry, EntryRow, LedgerDigest, SigningKey, State, now
-from darrm.ledger.sqlite import Database, corrupted
+from darrm.ledger.postgres import Database
+from darrm.ledger.sqlite import corrupted
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.util import checks

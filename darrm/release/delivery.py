@@ -71,12 +71,12 @@ class Destination:
 
     @contextmanager
     def prepare(self, votes: Votes) -> Iterator[None]:
-        """Check that labels of these votes can be handed over, and keep the place until they are."""
+        """Check and keep the place of the labels until they are handed over."""
         del votes
         yield
 
     def hand_over(self, ledger: PrivacyLedger, number: int, labels: Labels) -> None:
-        """Put the labels of an entry of the ledger in their place."""
+        """Put the labels of a ledger's entry in their place."""
 
 
 class StreamDestination(Destination):
@@ -102,7 +102,7 @@ class StreamDestination(Destination):
         self.cursor = StreamCursor(self.cursor.stream, number)
 
     def hand_out(self, labels: list[object]) -> None:
-        """Hand out the labels of the last questions, up to number ``answered``; here the caller returns them."""
+        """Hand out the labels of the questions up to ``answered``; here the caller returns them."""
 
 
 class FileDestination(Destination):
@@ -119,7 +119,6 @@ class FileDestination(Destination):
 
     @contextmanager
     def prepare(self, votes: Votes | None = None) -> Iterator[None]:
-        """Check the names, the space and that the folder takes files and links; make an empty temporary file."""
         path, self._ids = self.output, getattr(votes, "ids", None)
         check_new_labels(path)
         check_ids(path, self._ids)
@@ -158,7 +157,7 @@ class FileDestination(Destination):
         save_labels(path, labels, self._line, self._ids)
 
     def confirm(self, ledger: PrivacyLedger, number: int) -> None:
-        """Let published labels and their name outlive a power failure, and write their receipt."""
+        """Make published labels and their name durable, and write their receipt."""
         sync(self.output)
         sync(self.output.parent)
         if self._has_receipt:
@@ -226,25 +225,14 @@ def release_debited(
 
     There is no ``rng``: a release never uses predictable draws.
 
-    Parameters
-    ----------
-    aggregator, votes, ledger
-        The mechanism, the votes on Q queries, and the ledger that pays.
-    note
-        Text for the ledger's log.
-    output
-        A new .npy, .csv or .parquet file for the labels, with the ids of the votes; None returns them only.
-    line
-        Shows progress.
-
-    Returns the (Q,) labels, names of classes.
+    ``votes`` are on Q queries; ``note`` is text for the ledger's log. ``output`` is a new .npy, .csv or .parquet file
+    for the labels, with the ids of the votes. Returns the (Q,) labels, names of classes.
 
     Raises
     ------
-    ValueError
-        If the aggregator does not accept the votes, or ``output`` cannot be a new file; nothing is debited.
-    BudgetExceededError, LedgerError
-        If the budget does not admit the queries, or the ledger cannot be written; nothing is debited.
+    ValueError, BudgetExceededError, LedgerError
+        If the votes or ``output`` are refused, the budget does not admit the queries, or the ledger cannot be written;
+        nothing is debited.
     DeliveryError
         If something failed after the debit: the message says where the labels are (`recover`).
 
@@ -270,12 +258,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str] |
     holds these labels already, because a process died after publishing. Labels are in the order of the queries,
     without ids.
 
-    Raises
-    ------
-    ValueError
-        If the entry is not undelivered, or ``output`` is another file.
-    LedgerError
-        If the ledger cannot be read or written: ``recover`` to the same output later.
+    `ValueError` if the entry is not undelivered, or ``output`` is another file; after a `LedgerError` call it again.
     """
     check_ledger(ledger)
     destination = output if isinstance(output, FileDestination) else FileDestination(output)
@@ -296,7 +279,7 @@ def recover(ledger: PrivacyLedger, number: int, output: str | os.PathLike[str] |
 
 
 def check_new_labels(path: Path) -> None:
-    """Raise `ValueError` unless ``path`` is a new file for labels; remove what killed processes left beside it."""
+    """Raise `ValueError` unless ``path`` is new; remove what killed processes left beside it."""
     remove_left(Path(os.path.realpath(path)))  # also where another process has published the labels
     check_new(path)
 
@@ -372,8 +355,8 @@ def check_aggregator(aggregator: object) -> None:
 def check_answered(votes: Votes, first: int = 0) -> None:
     """Raise `ValueError` that names the queries of a file, from number ``first``, without a vote.
 
-    They are neither answered nor paid for. Votes in memory are not refused: if a voter's private data decide whether
-    the voter answers, like those of a prompt, the refusal would reveal that all failed.
+    Votes in memory are not refused: if private data decide whether a voter answers, as in a prompt, the refusal would
+    reveal that all failed.
 
     >>> check_answered(Votes.of_labels([[1, None], [None, None]], missing="coin"))
     Traceback (most recent call last):
@@ -393,7 +376,7 @@ def check_answered(votes: Votes, first: int = 0) -> None:
 
 
 def check_by_query(aggregator: Aggregator) -> None:
-    """Raise `ValueError` for a run with one cost for all queries, which cannot be answered in parts."""
+    """Raise `ValueError` for a run with one cost for all queries."""
     if aggregator.privacy_cost(1).labels > 1:
         advice = "all votes of such a run are given at once: darrm.release.release_debited, or a .npy or .csv file"
         checks.fail("aggregator", checks.Found("a run that is charged as a whole"), "charged for each query", advice)

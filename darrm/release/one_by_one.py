@@ -128,15 +128,8 @@ class AnswerStream(StreamDestination):
         ``votes`` are the (K,) answers of the voters, or `Votes` on one query. ``question`` is a public id for the
         ledger's log: at most `LONGEST_ID` printable characters.
 
-        Raises
-        ------
-        ValueError
-            If the aggregator does not accept the votes, the id is bad, labels wait (`waiting`), or another process
-            answers the stream; nothing is debited.
-        BudgetExceededError, LedgerError
-            If the budget does not admit the question, or the ledger cannot be written; nothing is debited.
-        DeliveryError
-            If something failed, or was interrupted, after the debit: the label waits in the ledger.
+        `ValueError` (bad votes or id, labels wait, another process answers the stream), `BudgetExceededError` and
+        `LedgerError` debit nothing. After a `DeliveryError` the label waits in the ledger.
         """
         if not isinstance(votes, Votes):
             row: Untyped = votes

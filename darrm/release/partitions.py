@@ -118,29 +118,22 @@ def release_partitions(
 
     Parameters
     ----------
-    aggregator, ledger
-        A mechanism with a file format (`darrm.aggregator.document_of`), and the ledger that pays.
-    source
-        A Parquet file, or a folder of them, which is read recursively: one row per query.
-    output
-        A new file if ``source`` is a file, a new folder if it is a folder.
-    note
-        Text for the ledger's log.
+    aggregator
+        A mechanism with a file format (`darrm.aggregator.document_of`).
+    source, output
+        A Parquet file and a new file, or a folder, which is read recursively, and a new folder: one row per query.
     jobs
         The number of processes, as joblib's ``n_jobs``: None follows `joblib.parallel_config`, whose workers (also on
         Dask or Ray) must see the same files and the same ledger.
-    line
-        Shows progress.
     **reading
-        Any of classes, normalize, missing, layout, columns (default: all columns except ``keep``), and keep: columns
-        that are published with the labels, which no guarantee covers.
+        ``classes``, ``normalize``, ``missing`` and ``layout`` as in `Votes`; ``columns`` with votes (default: all but
+        ``keep``); and ``keep``: columns that are published with the labels, which no guarantee covers.
 
     Raises
     ------
-    ValueError
-        If the aggregator does not accept the votes, or the output cannot be created; nothing is debited.
-    BudgetExceededError, LedgerError
-        If the budget does not admit all rows, or the ledger cannot be written; nothing is debited or drawn.
+    ValueError, BudgetExceededError, LedgerError
+        If the votes or the output are refused, the budget does not admit all rows, or the ledger cannot be written;
+        nothing is debited.
     DeliveryError
         If anything failed after the first debit: the same call continues.
     """
@@ -321,7 +314,7 @@ class _Run:
         return {entry.output: entry for entry in entries if entry.number > self.after and entry.output in outputs}
 
     def waiting(self) -> list[tuple[VotesFile, int]]:
-        """Return the files without published labels, with the ledger entry that keeps their labels, or 0."""
+        """List the files without published labels, each with the entry that keeps its labels, or 0."""
         entries, waiting = self.entries(), []
         for file in self.survey.files:
             path = self.survey.output_of(file)
@@ -366,7 +359,6 @@ class _Run:
                 Path(folder).rmdir()
 
     def deliver(self, file: VotesFile, number: int) -> VotesFile:
-        """Deliver the labels of a file: new ones, or the undelivered ones of a ledger entry."""
         destination = PartitionDestination(self.survey, file)
         if number:
             recover(self.ledger, number, destination)

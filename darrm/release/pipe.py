@@ -186,7 +186,6 @@ class LineWriter:
         return f"{number},{'' if label is None else quoted(str(label))}\n".encode()
 
     def write(self, first: int, labels: list[object]) -> None:
-        """Write the labels of the questions from number ``first`` on, durably if they go to a file."""
         lines = [self.line_of(number, label) for number, label in enumerate(labels, first)]
         end = _end_of(self._end) if self._is_file else None
         if end is not None and not self._is_begun and (torn := _torn(self._end, end, lines)):
@@ -208,9 +207,8 @@ class LineWriter:
 def answer_lines(release: AnswerStream, writer: LineWriter, questions: Questions, *, first: int | None = None) -> int:
     """Answer questions until they end; return how many were answered now.
 
-    ``release`` was just opened. ``first`` is the number of the first question, by default the first unanswered one.
-    Questions that are already answered are skipped. If there are none, the caller has all answers. Earlier answers are
-    delivered when a line is refused.
+    ``release`` was just opened. ``first`` is the number of the first question, by default the first unanswered one;
+    answered questions are skipped.
 
     `ValueError` if a line is not a question, or ``first`` is beyond the first unanswered question: nothing was paid for
     it. `DeliveryError` if answers are paid for and could not be written: the ledger keeps them. Other errors as
