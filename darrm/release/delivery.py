@@ -25,8 +25,8 @@ their place by then. (c) A query's labels are those that the ledger kept, and by
 synced. (iii) The ledger keeps the same labels, and `recover` writes them; if a process died after publishing, it finds
 the file with the same labels and leaves it. The receipt is published before the ledger forgets the labels.
 
-`tests/release/test_order.py` and `tests/release/test_kills.py` guard the theorem. The ledger keeps open-set labels as
-text; the empty string means no answer.
+Guarded by `tests/release/test_delivery.py` and `tests/release/test_kills.py`. The ledger keeps open-set labels as text;
+the empty string means no answer.
 """
 
 import fcntl

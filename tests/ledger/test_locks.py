@@ -2,19 +2,26 @@
 
 import errno
 import fcntl
+import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from darrm.account.__main__ import main
+from darrm.commands.command_line import run
 from darrm.errors import LedgerError
 from darrm.ledger.ledger import PrivacyLedger
 from darrm.ledger.sqlite import lock_beside
+from darrm.loss.composition import compose_optimal
 from darrm.loss.privacy_cost import PrivacyCost
 from darrm.privacy import PrivacyParams
 from darrm.util.files import check_parent
@@ -170,3 +177,118 @@ def test_a_folder_without_such_locks_is_refused_in_one_line(
     ) as error:
         ledger.debit(QUERY)
     assert len(str(error.value).splitlines()) == 1
+
+
+def mode(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def switched(path: Path) -> sqlite3.Connection:
+    """Switch a ledger to a write-ahead log, as a tool does, and hold it open."""
+    tool = sqlite3.connect(path)
+    assert tool.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+    return tool
+
+
+def test_a_copy_of_the_file_has_all_entries_whatever_a_tool_did(path: Path) -> None:
+    ledger = PrivacyLedger(path)
+    ledger.debit(QUERY)
+    switched(path).close()
+    assert mode(path) == "wal"
+    for _ in range(5):
+        ledger.debit(QUERY)
+    assert mode(path) == "delete"
+    shutil.copy(path, path.with_name("copy.sqlite"))
+    assert PrivacyLedger(path.with_name("copy.sqlite")).spent.queries == 6
+
+
+def test_while_the_tool_reads_the_file_nothing_is_debited(path: Path) -> None:
+    ledger = PrivacyLedger(path, timeout=0.05)
+    ledger.debit(QUERY)
+    with closing(switched(path)) as tool:
+        tool.execute("BEGIN")
+        tool.execute("SELECT * FROM budget").fetchone()
+        with pytest.raises(LedgerError, match="write-ahead log"):
+            ledger.debit(QUERY)
+    assert PrivacyLedger(path).spent.queries == 1
+
+
+def test_a_file_system_without_locks_is_named_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite reports ENOLCK as a file that somebody else has locked."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerError, match="kept it locked for too long"):
+            PrivacyLedger(path, timeout=0.05)
+
+        def refuse(*_: Any) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "lockf", refuse)
+        start = time.monotonic()
+        with pytest.raises(LedgerError, match="ENOLCK"):
+            PrivacyLedger(path, timeout=60)
+        assert time.monotonic() - start < 30  # it waits for nobody
+
+
+def test_a_terminal_obeys_nothing_that_a_ledger_holds(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    PrivacyLedger(path).debit(QUERY)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE entries SET note = ?", ("\x1b[2J\x9b1m\u202egnihton",))
+        connection.execute("PRAGMA user_version")
+    for arguments in (["--ledger", str(path)], ["--ledger", str(path), "--format", "json"]):
+        run(lambda arguments=arguments: main(arguments))  # type: ignore[misc]
+        shown = "".join(capsys.readouterr())
+        assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+PARAMS = PrivacyParams("0.05", "1e-8")
+DELTA = 1e-3
+
+WORKER = """
+    import sys
+    from darrm.loss.privacy_cost import PrivacyCost
+    from darrm.ledger.ledger import PrivacyLedger
+    from darrm.errors import BudgetExceededError
+    from darrm.privacy import PrivacyParams
+    query = PrivacyCost("q", guarantee=PrivacyParams("0.05", "1e-8"))
+    ledger = PrivacyLedger(sys.argv[1])
+    done = 0
+    for _ in range(int(sys.argv[2])):
+        try:
+            ledger.debit(query, note=sys.argv[3])
+            done += 1
+        except BudgetExceededError:
+            pass
+    print(done)
+"""
+
+
+def processes(place: str, count: int, debits: int) -> list[int]:
+    script = textwrap.dedent(WORKER)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, place, str(debits), f"process {number}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(count)
+    ]
+    results = [process.communicate() for process in running]
+    assert all(process.returncode == 0 for process in running), [errors for _, errors in results]
+    return [int(output) for output, _ in results]
+
+
+def ledger_for(place: str, queries: int) -> None:
+    """A budget that admits exactly so many queries by the optimal composition."""
+    PrivacyLedger.create(place, PrivacyParams(compose_optimal(PARAMS, queries, DELTA).epsilon, DELTA))
+
+
+@pytest.mark.parametrize(("several", "debits", "fit"), [(3, 30, 40), pytest.param(8, 200, 400, marks=pytest.mark.slow)])
+def test_processes_share_what_the_budget_admits(several: int, debits: int, fit: int, place: str) -> None:
+    ledger_for(place, fit)
+    assert sum(processes(place, several, debits)) == fit
+    ledger = PrivacyLedger(place)
+    assert ledger.accountant().queries == len(ledger.entries()) == fit
+    assert ledger.queries_that_fit(PrivacyCost("q", guarantee=PARAMS)) == 0
