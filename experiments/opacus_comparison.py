@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from darrm.commands.command_line import run
 from darrm.training.calibration import privacy_of
 from darrm.training.network import convolutional_network
-from darrm.training.partition import Partition
 from darrm.training.recipes import PrivateSGD
-from darrm.training.teachers import PredictableNoiseWarning, train_teachers
+from darrm.training.teachers import Partition, PredictableNoiseWarning, train_teachers
 from darrm.util.extras import require
 from experiments import pages
 from experiments.pages import Row

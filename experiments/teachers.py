@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm.training.network import Build, network_digest
-from darrm.training.partition import Partition
 from darrm.training.recipes import Recipe
-from darrm.training.teachers import PredictableNoiseWarning, TeacherEnsemble, majority, train_teachers
+from darrm.training.teachers import Partition, PredictableNoiseWarning, TeacherEnsemble, majority, train_teachers
 from darrm.util.files import replacing
 from experiments.datasets import LabeledImages
 from experiments.kept import digest_of, kept_votes

@@ -45,16 +45,10 @@ Laws = ArrayLike | tuple[ArrayLike, ArrayLike]
 def coordinated(probabilities: Laws, seed: int | str, *, step: int = 0) -> NDArray[np.int64]:
     """Draw K teachers' votes for a word, (K,) numbers of words, from their laws, with shared public randomness.
 
-    Parameters
-    ----------
-    probabilities
-        (K, V) laws of the teachers; or a sparse pair of (K, k) word numbers and (K, k) probabilities, for example of
-        the k likeliest words. A dense law sums to one within 0.001. A sparse law may sum to less and is normalized to
-        p/Σp; unused places have probability 0. The cost grows with the number of listed words.
-    seed
-        A public number or text, chosen independently of the data.
-    step
-        Public step number, at least 0; steps have independent randomness.
+    ``probabilities`` are (K, V) laws that sum to one within 0.001; or a sparse pair of (K, k) word numbers and (K, k)
+    probabilities, such as those of the k likeliest words, which may sum to less and are normalized (unused places have
+    probability 0). ``seed`` is a public number or text, independent of the data; ``step`` is public and at least 0, and
+    steps have independent randomness.
 
     Examples
     --------

@@ -89,9 +89,9 @@ class Text:
 def noise_for(total: PrivacyPair, *, words: int, answers: int, for_checks: float = 0.5) -> tuple[float, float]:
     """Find the noise (sigma_threshold, sigma_answer), in votes, for which a budget covers these words and answers.
 
-    ``answers`` is the largest number of words that the teachers answer; what remains of the budget can pay for longer
-    texts. ``for_checks`` in (0, 1) is the share of the budget for the checks. `ValueError` if noise of a million votes
-    is not enough.
+    ``answers`` is the largest number of words that the teachers answer; the rest of the budget can pay for longer
+    texts. ``for_checks`` in (0, 1) is the checks' share of the budget. `ValueError` if noise of a million votes is not
+    enough.
 
     >>> [round(sigma, 1) for sigma in noise_for(PrivacyParams(4, 1e-5), words=300, answers=100)]
     [22.7, 18.6]
@@ -129,8 +129,7 @@ class Writer:
     ledger
         Composition mode ``renyi`` or ``adaptive``; for an open-set `NoisyMaximum`, any but ``renyi``.
     seed
-        Seed of the public randomness: a number or text, chosen independently of the data. Texts on one stream use
-        different steps, and so different randomness.
+        Of the public randomness: a number or text, independent of the data. Texts on one stream use different steps.
     stream, note
         Name of the texts in a shared ledger, and a note for its log.
     keep_votes
@@ -198,8 +197,8 @@ class Writer:
         Parameters
         ----------
         teachers
-            Function from the word numbers so far, prompt included, to the laws of the next word: (K, V) probabilities,
-            or a pair of (K, k) words and (K, k) probabilities, as for `darrm.prompts.coordinated`.
+            Function from the word numbers so far, prompt included, to the laws of the next word, as for
+            `darrm.prompts.coordinated`.
         public
             Function from the same numbers to the (V,) law of a public model, trained without private data.
         prompt
@@ -284,7 +283,6 @@ class Writer:
         return analyze(votes, self._mechanism, delta, answered=answered, scores=scores, check="data-dependent")
 
     def _first_step(self, held: Sequence[Word] | None) -> int:
-        """Return the number of the next step; it may be paid for but not yet received."""
         paid = self.steps
         if held is None and self._checks.waits:
             advice = "say held=, the words of it that you have, [] for none; or finish(), and begin another text"
@@ -330,11 +328,9 @@ class _Steps:
 
     @property
     def waits(self) -> bool:
-        """Whether the receipt of the last answer is not confirmed."""
         return bool(self._label)
 
     def fit(self, step: int) -> bool:
-        """Return whether the answer of a step is paid for or fits the budget."""
         return step <= self.last or self._stream.ledger.queries_that_fit(self._charge, most=1) > 0
 
     @staticmethod
@@ -349,7 +345,6 @@ class _Steps:
         return self._label[0]
 
     def finish(self) -> None:
-        """Acknowledge the last answer."""
         self._stream.close()
         self._label = []
 
@@ -377,7 +372,6 @@ class _Check:
 
 
 def _first_class(votes: Votes) -> NDArray[np.float64]:
-    """Return (Q, C) scores: 1 for the first class, 0 for the others."""
     scores = np.zeros(votes.counts.shape)
     scores[:, 0] = 1.0
     return scores

@@ -70,8 +70,7 @@ class ResampledPrompts:
     classes
         The public classes, as in `Votes.of_labels`.
     rate
-        q in (0, 1], the probability of selecting a person, like ``"0.004"``. Neighbors add or remove one person; the
-        number of people need not be public.
+        q in (0, 1], the probability of selecting a person, like ``"0.004"``. Neighbors add or remove one person.
     size
         Instead of ``rate``: the fixed number of selected people. Neighbors replace one person; the number of people is
         public.
@@ -80,7 +79,7 @@ class ResampledPrompts:
     examples_each
         Largest number of examples in a prompt; None keeps all selected examples.
     people
-        (N,) identifier of each example's person, spelled consistently; by default each example has a different person.
+        (N,) identifier of each example's person; by default each example has a different person.
 
     Attributes
     ----------
@@ -93,9 +92,6 @@ class ResampledPrompts:
     >>> prompts = ResampledPrompts(notes, ("bad", "good"), rate="0.004", voters=10, examples_each=4)
     >>> prompts.votes(["it came early"], lambda examples, question: "good", jobs=1)
     Votes(1 queries to 10 voters, classes bad, good; from labels)
-    >>> print(prompts.voters)
-    10 voters, not private themselves; one person's data reach at most 1 of them; a person is among the examples of a \
-question with probability 0.004; neighbors add or remove one person
     """
 
     def __init__(
@@ -129,9 +125,7 @@ question with probability 0.004; neighbors add or remove one person
         self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
 
     def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Example]]:
-        """Draw the examples of each of the K prompts for **one** question.
-
-        The examples are private. Draw once per question.
+        """Draw the examples, private, of each of the K prompts for **one** question: draw once per question.
 
         >>> drawn = ResampledPrompts(range(100), size=12, voters=5).draw()
         >>> [len(examples) for examples in drawn], len({example for examples in drawn for example in examples})
@@ -163,7 +157,7 @@ question with probability 0.004; neighbors add or remove one person
         trial: bool = True,
         rng: np.random.Generator | None = None,
     ) -> Votes:
-        """Ask K prompts each of Q questions; resample the examples for each question.
+        """Ask K prompts each of Q questions, with new examples for each; the number of missing votes is private.
 
         Parameters
         ----------
@@ -173,8 +167,8 @@ question with probability 0.004; neighbors add or remove one person
             ``answer(examples, question)`` returns a class; ``examples`` may be empty. It must not read other private
             data or keep state. An exception, None or an unknown class, after all retries, is a missing vote.
         batched
-            If true, ``answer([(examples, question), …])`` returns K classes, and each class depends on one prompt only.
-            Prompts without a vote are asked again one by one, so one failure does not remove other votes.
+            If true, ``answer([(examples, question), …])`` returns K classes, each of one prompt only. Prompts without a
+            vote are asked again one by one, so one failure does not remove other votes.
         retries
             Number of further attempts per prompt, with the same examples.
         jobs
@@ -184,11 +178,6 @@ question with probability 0.004; neighbors add or remove one person
             a `ValueError` if it returns no class; a later error is private and does not.
         rng
             None draws from the operating system. A generator is for experiments only.
-
-        Returns
-        -------
-        votes
-            `Votes` on Q questions. The number of missing votes is private.
         """
         if not callable(answer):
             checks.fail("answer", checks.Found(type(answer).__name__), "a function", "say answer(examples, question)")
@@ -220,10 +209,7 @@ class _Ask:
     codes: dict[object, int]
 
     def __call__(self, prompts: list[Example]) -> list[int]:
-        """Ask prompts together, then ask each prompt without a vote alone, ``retries`` times.
-
-        A failed batch uses up no attempt, so one prompt cannot remove votes or attempts of the others.
-        """
+        """Ask prompts together, then each without a vote alone, ``retries`` times; a failed batch is no attempt."""
         codes = self._attempt(prompts)
         if codes is None and len(prompts) > 1:
             return [code for prompt in prompts for code in self([prompt])]

@@ -44,9 +44,7 @@ def lattice(size: int, dimension: int = 1) -> NDArray[np.float64]:
 
 
 def bernstein_basis(size: int, points: ArrayLike) -> NDArray[np.float64]:
-    """Compute b_0(y) … b_k(y) by the recurrence b_j ← (1 − y)·b_j + y·b_{j−1}, shape (…, k + 1).
-
-    Every step is a convex combination, so nothing overflows or cancels.
+    """Compute b_0(y) … b_k(y), shape (…, k + 1), by convex combinations: nothing overflows or cancels.
 
     >>> bernstein_basis(2, 0.5)
     array([0.25, 0.5 , 0.25])
@@ -120,9 +118,7 @@ class BernsteinFunction:
 
 @dataclass(frozen=True)
 class Bernstein(Mechanism[BernsteinFunction]):
-    """The Bernstein mechanism: (ε, 0)-private, ε > 0, if ``sup |F(D, ·) − F(D′, ·)| ≤ Δ`` on the lattice.
-
-    The source is [S, Corollary 14].
+    """The Bernstein mechanism: (ε, 0)-private if ``sup |F(D, ·) − F(D′, ·)| ≤ Δ`` on the lattice [S, Corollary 14].
 
     >>> mechanism = Bernstein(PrivacyParams(1), size=4, order=3)
     >>> released = mechanism.release(2 * lattice(4).ravel(), 0.0)     # no noise at sensitivity 0

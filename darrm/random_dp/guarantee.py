@@ -27,7 +27,7 @@ _NAMES_OF_PLAIN_PRIVACY = ("epsilon", "delta", "exact_epsilon", "exact_delta", "
 
 @dataclass(frozen=True, init=False)
 class RandomDP:
-    """An (ε, δ, γ) guarantee of random differential privacy [S, Definition 4]; guarantees compose under one name of P.
+    """An (ε, δ, γ) guarantee of random differential privacy [S, Definition 4]; it composes under one name of P.
 
     >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=1000, distribution="Exp(1)")
     >>> print(promise)
@@ -65,8 +65,7 @@ class RandomDP:
     def under(self, distribution: str, divergence: float) -> RandomDP:
         """Transfer the guarantee to another distribution Q: γ grows by √((n + 1)·τ/2) [S, Proposition 8].
 
-        ``divergence`` is τ ≥ KL(P‖Q) for one record, in nats. `ValueError` if the new γ is 1 or more: no guarantee
-        remains.
+        ``divergence`` is τ ≥ KL(P‖Q) for one record, in nats. `ValueError` if the new γ is 1 or more.
 
         >>> promise = RandomDP(PrivacyParams(0.5), gamma=0.05, records=199, distribution="P")
         >>> promise.under("Q", divergence=1e-4).gamma
@@ -104,7 +103,7 @@ def compose(guarantees: Iterable[RandomDP]) -> RandomDP:
     """Compose releases about the same data: ε and δ add, and the γ add by a union bound.
 
     With probability at least 1 − Σγ, all releases cover a pair, and basic composition holds for it. `TypeError` for
-    other guarantees; `ValueError` if distributions or numbers of records differ, or Σγ is 1 or more.
+    other guarantees; `ValueError` if distributions or numbers of records differ, or Σγ ≥ 1.
 
     >>> one = RandomDP(PrivacyParams(0.1, 1e-6), gamma=0.02, records=100, distribution="P")
     >>> print(compose([one, one, one]))

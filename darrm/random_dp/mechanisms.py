@@ -42,12 +42,24 @@ from darrm.numerics.exact_sampling import (
     uniform_below,
 )
 from darrm.privacy import PrivacyPair, PrivacyParams
-from darrm.random_dp.draws import Norm, canonical
 from darrm.util import checks
+
+Norm = str | Callable[[NDArray[np.float64]], float]
 
 _ROUNDING_SHARE = Fraction(1, 2**10)  # largest relative increase of the sensitivity by rounding
 _SMALLEST_STEP_EXPONENT = -1000  # multiples of 2^-1000 are floats; smaller sensitivities are rounded up
 _LARGEST_INT64_STEPS = 2.0**62
+
+
+def canonical(value: ArrayLike) -> NDArray[np.float64]:
+    """Copy numbers as 64-bit floats in C order, with one zero: without noise, -0.0 would distinguish equal arrays.
+
+    >>> canonical([-0.0, 1])
+    array([0., 1.])
+    """
+    numbers = np.array(value, dtype=np.float64, order="C")
+    numbers += 0.0  # -0.0 + 0.0 is 0.0
+    return numbers
 
 
 def step_for(sensitivity: float, coordinates: int) -> Fraction:
@@ -76,7 +88,7 @@ def to_lattice(value: NDArray[np.float64], step: Fraction) -> NDArray[np.generic
 
 
 def from_lattice(steps: list[int], step: Fraction) -> NDArray[np.float64]:
-    """Convert integer numbers of steps to the nearest floats (±∞ on overflow); this is post-processing.
+    """Convert numbers of steps to the nearest floats (±∞ on overflow); this is post-processing.
 
     >>> from_lattice([3, -2], Fraction(1, 2))
     array([ 1.5, -1. ])
@@ -120,8 +132,6 @@ class Mechanism(Generic[Released_co]):
 
 
 class AddedNoise(Mechanism[NDArray[np.float64]]):
-    """A mechanism that adds integer noise to every coordinate on the lattice."""
-
     def release(
         self, value: ArrayLike, sensitivity: float, *, rng: np.random.Generator | None = None
     ) -> NDArray[np.float64]:
@@ -140,7 +150,6 @@ class AddedNoise(Mechanism[NDArray[np.float64]]):
         return from_lattice(sums, step).reshape(numbers.shape)
 
     def draw(self, steps: Fraction, size: int, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Draw ``size`` noise values, in steps, for a sensitivity of ``steps`` steps."""
         raise NotImplementedError
 
 
@@ -269,13 +278,12 @@ class Exponential(Mechanism[Candidate]):
 class Posterior(Exponential[Candidate]):
     """Draw a parameter θ of a finite set from a posterior: Pr[θ] ∝ ξ(θ)·p(D | θ)^τ, τ = min(1, ε/(2Δ)).
 
-    [S, Section 4] leaves it to future work to release one posterior sample, where the function is the log-likelihood.
-    This is the exponential mechanism with the base measure ξ, and so (ε, 0)-private, ε > 0, if the log-likelihoods of D
-    and D′ differ by at most Δ at every θ. With 2Δ ≤ ε it draws from the posterior itself. [S] has in mind a Lipschitz
-    condition on all pairs of data sets; random differential privacy needs it for neighbors only.
+    The exponential mechanism with the base measure ξ: (ε, 0)-private, ε > 0, if the log-likelihoods of D and D′ differ
+    by at most Δ at every θ. With 2Δ ≤ ε it draws from the posterior itself. [S, Section 4] leaves it to future work,
+    with a Lipschitz condition on all pairs of data sets; random differential privacy needs it for neighbors only.
 
     ``score(data, theta)`` is the log-likelihood, and ``prior`` holds the weights ξ of the candidates: whole numbers of
-    at least 1 with a sum of at most a million; by default all are 1. `ValueError` for others.
+    at least 1 with a sum of at most a million; by default all are 1.
 
     >>> coins = Posterior(PrivacyParams(1), (0.2, 0.5, 0.8), prior=(1, 2, 1))
     >>> coins.release([-50.0, -7.0, -90.0], 0.1)
@@ -319,7 +327,6 @@ def pure(pair: PrivacyPair, name: str) -> PrivacyParams:
 
 
 def check_release(value: ArrayLike, sensitivity: float) -> NDArray[np.float64]:
-    """Check a value and its sensitivity; return a canonical copy of the value."""
     checks.non_negative(sensitivity=sensitivity)
     numbers = canonical(value)
     if not np.all(np.isfinite(numbers)):

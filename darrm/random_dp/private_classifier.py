@@ -1,8 +1,7 @@
 """A scikit-learn classifier with a private release of its parameters, by sampled sensitivity.
 
-The voter keeps only public facts and released values. A new estimator receives the noisy parameters, the class names
-and the number of features, and discards the rest of the fit. So all predictions are post-processing of one private
-release and have no further cost.
+The voter keeps only public facts and released values: a new estimator receives the noisy parameters, the class names
+and the number of features. So all predictions are post-processing of one private release, without further cost.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darrm.random_dp.draws import value_of
 from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
-from darrm.random_dp.sensitivity_sampler import SampledSensitivity
+from darrm.random_dp.sensitivity_sampler import SampledSensitivity, value_of
 from darrm.util import checks
 from darrm.util.extras import require
 from darrm.votes.votes_file import Labels
@@ -78,9 +76,9 @@ def _is_less(first: Any, second: Any) -> bool:  # noqa: ANN401 (names of classes
 class PrivateClassifier:
     """A voter: fits an estimator, releases its parameters once, and predicts from the released parameters only.
 
-    The guarantee of one fitted voter is (ε, δ, γ)-random DP for the sensitivity's number of records and distribution.
-    Fitting may fail on unusual data (one class only); the guarantee does not cover the failure. The shapes of the
-    attributes must depend only on d and the number of classes, because `fit` compares only their total size.
+    One fitted voter is (ε, δ, γ)-random DP for the sensitivity's number of records and distribution, except that
+    fitting fails on unusual data (one class only). The shapes of the attributes must depend only on d and the number of
+    classes: `fit` compares only their total size.
     """
 
     estimator: Estimator  # as for `ParametersOf`
@@ -109,8 +107,8 @@ class PrivateClassifier:
     ) -> PrivateClassifier:
         """Fit on (n, d) features and (n,) labels, release the parameters, and discard all other results.
 
-        n is that of the sensitivity. ``rng`` is for experiments only: pseudo-random noise, without a guarantee.
-        `ValueError` if the voter is already fitted, or the shapes differ from the sensitivity's.
+        n is that of the sensitivity. ``rng`` is for experiments only: no guarantee. `ValueError` if the voter is
+        already fitted, or the shapes differ from the sensitivity's.
         """
         if self.released is not None:
             advice = "each fit is another release: make a new voter"

@@ -164,7 +164,7 @@ def _smallest_m(gamma: Fraction, rho: float) -> int:
 
 
 def _deviation(rho: float, m: int) -> Decimal:
-    """Return √(log(1/ρ)/(2m)); uses the caller's decimal context, as the next two functions do."""
+    """Return √(log(1/ρ)/(2m)) in the caller's decimal context."""
     return (-Decimal(rho).ln() / (2 * m)).sqrt()
 
 

@@ -2,43 +2,123 @@
 
     G_i = ‖f(D_{1…n}) − f(D_{1…n−1,n+1})‖,  D ~ P^{n+1},  i = 1 … m;      Δ̂ = G_(k)
 
-The function and the distribution are arbitrary. The function must be deterministic (give a random learner a fixed seed)
-and must be the same for sampled and real data. The sampled data are public, so the draws use a seeded generator and can
-be replayed.
+Function and distribution are arbitrary. The function must be deterministic (a random learner has a fixed seed) and the
+same for sampled and real data. The sampled data are public: a seeded generator draws them, and draws can be replayed.
+
+A data set is a list, an array, or a tuple of arrays with one row per record, such as (features, labels). Neighbors D
+and D′ of n records share n − 1 records. They come from n + 1 independent draws: D is the first n, and D′ is D with one
+record replaced by the last draw [S, Algorithm 1].
+
+Norms of the difference f(D) − f(D′) are rounded up, so that a sensitivity is never below the true value. A difference
+of two floats is rounded once and a sum of d terms at most d more times, each by a factor of at most 1 + 2⁻⁵². So the
+factor 1 + (d + 4)·2⁻⁵¹ covers all roundings.
 """
 
+from __future__ import annotations
+
+import math
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Generic, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm.errors import SamplingError
 from darrm.privacy import Number, PrivacyParams
-from darrm.random_dp.draws import (
-    POSITIONS,
-    Function,
-    Norm,
-    Outcome,
-    Records,
-    RecordSampler,
-    check_norm,
-    count,
-    neighbors,
-    norm_of,
-    value_of,
-)
 from darrm.random_dp.guarantee import RandomDP
-from darrm.random_dp.mechanisms import Mechanism
+from darrm.random_dp.mechanisms import Mechanism, Norm, canonical
 from darrm.random_dp.sample_size import SampleSize, exchangeable_sample_size, sample_size
 from darrm.util import checks
 from darrm.util.extras import require
 from darrm.util.progress import bar
+
+Records = Any  # a list of anything, an array (n, …), or a tuple of such columns
+Function = Callable[[Any], Any]
+RecordSampler = Callable[[np.random.Generator, int], Any]
+Outcome = tuple[float, tuple[int, ...]] | str  # of a draw: a sensitivity and the shape of the value, or why it failed
+
+NORMS = ("l1", "l2", "sup")
+POSITIONS = ("last", "random")
+
+
+def value_of(function: Function, data: Records) -> NDArray[np.float64]:
+    """Evaluate a black box on a data set as an array of finite 64-bit floats; otherwise `ValueError`."""
+    value = np.asarray(function(data))
+    if value.dtype.kind not in "biuf":
+        checks.fail("the function's value", str(value.dtype), "a number or an array of numbers")
+    numbers = canonical(value)
+    bad = numbers[~np.isfinite(numbers)]
+    if bad.size:
+        checks.fail("the function's value", float(bad[0]), "finite everywhere")
+    return numbers
+
+
+def count(records: Records) -> int:
+    """Count the records of a data set; `ValueError` if it has no length or its columns differ in length.
+
+    >>> count([3, 1, 2]), count((np.zeros((4, 2)), np.zeros(4)))
+    (3, 4)
+    """
+    columns = records if isinstance(records, tuple) else (records,)
+    try:
+        lengths = [len(column) for column in columns]
+    except TypeError:
+        kinds = ", ".join(type(column).__name__ for column in columns)
+        return checks.fail("records", kinds, "a list, an array, or a tuple of arrays")
+    if len(set(lengths)) != 1:
+        checks.fail("records", lengths, "columns of one length each", "a tuple holds columns; a list holds records")
+    return lengths[0]
+
+
+def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
+    """Make two neighboring data sets of n records from n + 1 draws, as copies that a function may change.
+
+    >>> neighbors([10, 20, 30, 40], position=2)
+    ([10, 20, 30], [10, 20, 40])
+    >>> neighbors(np.array([10, 20, 30]), position=0)
+    (array([10, 20]), array([30, 20]))
+    """
+    if isinstance(draws, tuple):
+        pairs = [neighbors(column, position) for column in draws]
+        return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
+    copy: Callable[[Records], Records] = np.array if isinstance(draws, np.ndarray) else list
+    first, second = copy(draws[:-1]), copy(draws[:-1])
+    second[position] = draws[-1]
+    return first, second
+
+
+def check_norm(norm: Norm) -> None:
+    if not callable(norm):
+        checks.one_of(NORMS, norm=norm, advice="or give a callable that takes the difference and returns its norm")
+
+
+def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
+    """Compute the norm of a difference of any shape, rounded up; a callable's value is not rounded.
+
+    >>> difference = np.array([3.0, -4.0])
+    >>> [round(norm_of(difference, name), 12) for name in NORMS]
+    [7.0, 5.0, 4.0]
+    """
+    value = float(norm(difference)) if callable(norm) else _norm_rounded_up(np.abs(difference).ravel(), norm)
+    if not 0.0 <= value < math.inf:
+        checks.fail("the norm of f(D) - f(D')", value, "a finite number of at least 0")
+    return value
+
+
+def _norm_rounded_up(sizes: NDArray[np.float64], norm: str) -> float:
+    largest = float(np.max(sizes, initial=0.0))
+    if largest in (0.0, math.inf):
+        return largest
+    # divide by the largest, so squares neither overflow nor vanish
+    shares = sizes / largest
+    value = {"l1": float(np.sum(shares)), "l2": math.sqrt(float(np.sum(shares * shares))), "sup": 1.0}[norm] * largest
+    return math.nextafter(value * (1.0 + (sizes.size + 4) * 2.0**-51), math.inf)
+
 
 _RULES = {"theorem 15": sample_size, "exchangeability": exchangeable_sample_size}
 _BATCHES_A_WORKER = 4  # enough to keep a worker busy, few enough for prompt reports
@@ -59,7 +139,7 @@ class SampledSensitivity:
     largest: float  # of the m sampled sensitivities
 
     def guarantee(self, privacy: PrivacyParams, noise: str) -> RandomDP:
-        """Return the guarantee of a mechanism with this sensitivity: (ε, δ) on all but a share γ of the pairs."""
+        """Return the guarantee of a mechanism with this sensitivity."""
         return RandomDP(privacy, self.size.gamma, self.records, self.distribution, noise)
 
     def warn_without_noise(self) -> None:
@@ -84,8 +164,8 @@ class SampledSensitivity:
 class Execution:
     """Execution settings; they do not change the result.
 
-    ``report`` is called after every batch with all sensitivities up to then, in the order of the draws. They are no
-    guarantee: early stopping at a favorable number would invalidate γ.
+    ``report`` is called after every batch with all sensitivities up to then. They are no guarantee: early stopping at a
+    favorable number would invalidate γ.
     """
 
     jobs: int | None = 1  # worker processes; None takes the configuration of ``joblib.parallel_config``
@@ -101,8 +181,6 @@ class Execution:
 
 
 class EstimateOptions(TypedDict, total=False):
-    """Keyword arguments of `SensitivitySampler.estimate`."""
-
     gamma: Number | None
     m: int | None
     rule: str
@@ -166,9 +244,9 @@ class SensitivitySampler:
         """Sample m pairs and return the k-th smallest sensitivity, for n = ``records`` of the real data set.
 
         Give γ, m or both; the rule determines the rest: "theorem 15" [S, Table 1], or "exchangeability" (fewer pairs;
-        see `darrm.random_dp.sample_size`). The seed is an integer ≥ 0, by default from the operating system.
-        `ValueError` if m pairs are too few for γ; `SamplingError`, with the draw's seed, if the function raises,
-        returns NaN or an infinity, or changes its value's shape.
+        see `darrm.random_dp.sample_size`). The seed ≥ 0 is by default from the operating system. `ValueError` if m
+        pairs are too few for γ; `SamplingError`, with the draw's seed, if the function raises, returns NaN or an
+        infinity, or changes its value's shape.
         """
         checks.one_of(_RULES, rule=rule)
         size = _RULES[rule](gamma=gamma, m=m)
@@ -195,10 +273,7 @@ class SensitivitySampler:
         return values
 
     def replay(self, records: int, seed: int, index: int) -> tuple[Records, Records]:
-        """Return the pair of data sets of one draw, for example of a `SamplingError`.
-
-        The generator of a draw depends on (seed, index) alone, so batches and processes change no result.
-        """
+        """Return the data sets of one draw, such as that of a `SamplingError`, from (seed, index) alone."""
         checks.integer_at_least(1, records=records)
         checks.integer_at_least(0, seed=seed, index=index)
         rng = np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(int(index),)))
@@ -208,10 +283,7 @@ class SensitivitySampler:
         return neighbors(draws, records - 1 if self.position == "last" else int(rng.integers(records)))
 
     def _batch(self, records: int, seed: int, start: int, stop: int) -> list[Outcome]:
-        """Measure ‖f(D) − f(D′)‖ in the draws start … stop − 1, up to the first failure.
-
-        A black box may raise any exception, and not every exception can be sent back from a worker process.
-        """
+        """Measure ‖f(D) − f(D′)‖ in the draws start … stop − 1, up to the first failure, sent back as text."""
         outcomes: list[Outcome] = []
         try:
             for index in range(start, stop):
@@ -251,11 +323,6 @@ class SensitivitySampler:
 
 
 def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
-    """Select the k-th smallest value (k from 1) in linear time.
-
-    >>> order_statistic_of(np.array([3.0, 1.0, 2.0]), 2)
-    2.0
-    """
     return float(np.partition(values, k - 1)[k - 1])
 
 
@@ -302,7 +369,7 @@ def sample_then_respond(
 
     The mechanism has the sampler's norm; ``sampling`` are arguments of `SensitivitySampler.estimate`; ``rng`` is for
     experiments only. `ValueError` if the norms differ, or the function fails on the data: a failure reveals information
-    about the data, and the guarantee does not cover it. `SamplingError` if the function fails on sampled data.
+    about the data, and no guarantee covers it. `SamplingError` if the function fails on sampled data.
 
     >>> from darrm.privacy import PrivacyParams
     >>> from darrm.random_dp.mechanisms import Laplace

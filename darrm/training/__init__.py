@@ -6,11 +6,11 @@ Only this package imports torch.
 try:
     from darrm.training.calibration import calibrate_noise, calibrate_sampling, privacy_of
     from darrm.training.network import convolutional_network, student_network
-    from darrm.training.partition import Partition
     from darrm.training.recipes import PlainSGD, PrivateSGD
     from darrm.training.student import FIXMATCH, Perturbation, StudentRecipe, train_student
     from darrm.training.teachers import (
         SEED_CONSENT,
+        Partition,
         PredictableNoiseWarning,
         TeacherEnsemble,
         load_votes,

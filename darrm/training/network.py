@@ -31,8 +31,7 @@ _GENERATOR = threading.Lock()
 def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -> Module:
     """Make the teachers' network: two 5×5 convolutions with pooling (16 and 32 channels) and a linear layer.
 
-    The paper specifies only "each teacher is a CNN model" [D, Section 6.2]. ``side`` is the height and width of the
-    images, a multiple of 4.
+    The paper says only "each teacher is a CNN model" [D, Section 6.2]. ``side``, of the images, is a multiple of 4.
 
     >>> sum(parameter.numel() for parameter in convolutional_network().parameters())
     16386
@@ -53,8 +52,7 @@ def convolutional_network(channels: int = 1, side: int = 28, classes: int = 2) -
 def student_network(channels: int = 1, side: int = 28, classes: int = 10, width: int = 16) -> Module:
     """Make a network for students: two and a half times as fast as the teachers', and deeper.
 
-    Three convolutions (5×5 with stride 2, then 3×3 twice with a pooling between) of w, 2w and 4w channels, and a linear
-    layer. Parameters use the channels-last memory format, which is fast on CPUs.
+    Three convolutions of w, 2w and 4w channels, and a linear layer; channels-last memory format, fast on CPUs.
 
     >>> sum(parameter.numel() for parameter in student_network().parameters())
     54922
@@ -84,9 +82,7 @@ def _check_shape(channels: int, side: int, classes: int) -> None:
 
 
 def choose_device(device: str = "auto") -> Device:
-    """Return the device to compute on: ``"auto"`` (a GPU when there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-
-    Raises `ValueError` for another string or a missing GPU.
+    """Return the device: ``"auto"`` (a GPU when there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; or `ValueError`.
 
     >>> choose_device("cpu")
     device(type='cpu')
@@ -144,8 +140,8 @@ def built(build: Build) -> Module:
 def network_digest(build: Build) -> str:
     """Return the SHA-256 of a network's function of its parameters: structure, settings, buffers and code.
 
-    The digest covers each module's class, source (except torch's), settings (a kernel size, a function) and buffers. It
-    does not cover functions that the code looks up by name. Raises `ValueError` if a source is not readable.
+    It covers each module's class, source (except torch's), settings (a kernel size, a function) and buffers, not
+    functions that the code looks up by name. `ValueError` if a source is not readable.
     """
     model = built(build)
     own = vars(nn.Module()).keys()
@@ -176,7 +172,6 @@ def _fact(value: object) -> object:
 
 
 def _source(code: object) -> str:
-    """Return the source of a class or function that is neither torch's nor Python's own."""
     if not isinstance(code, type | FunctionType) or code.__module__.partition(".")[0] in {"torch", "builtins"}:
         return ""
     try:
@@ -186,7 +181,7 @@ def _source(code: object) -> str:
 
 
 def check_fits(model: Module, x: Array, y: Array) -> int:
-    """Return a network's number of classes; `ValueError` unless it can be trained on (n, …) inputs, (n,) classes."""
+    """Return the number of classes; `ValueError` unless the network learns from (n, …) inputs, (n,) classes."""
     if not any(value.requires_grad for value in model.parameters()):
         checks.fail("model", checks.Found(f"a {type(model).__name__} without"), "a module with parameters to train")
     for name, value in model.named_parameters():
@@ -227,7 +222,6 @@ def initial_parameters(build: Build, seed: int) -> Parameters:
 
 
 def stack(parameters: list[Parameters]) -> Parameters:
-    """Stack the parameters of G networks: {name: (G, …)}."""
     return {name: torch.stack([one[name] for one in parameters]) for name in parameters[0]}
 
 
@@ -237,7 +231,6 @@ def along_first(factors: Tensor, like: Tensor) -> Tensor:
 
 
 def in_batches(ask: Callable[[Tensor], Tensor], x: Array, device: Device, batch: int) -> list[Array]:
-    """Return the answers of ``ask`` for each batch of inputs, without gradients."""
     with threads_for(device):
         parts = (torch.tensor(x[start : start + batch], device=device) for start in range(0, len(x), batch))
         return [answers_to(ask, part).cpu().numpy() for part in parts]

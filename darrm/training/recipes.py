@@ -1,19 +1,132 @@
-"""Training recipes: stochastic gradient descent, with or without privacy.
+"""Training recipes, stochastic gradient descent with or without privacy, and their random numbers.
 
-Both recipes define the number of steps and the records of each step; `darrm.training.training` needs only these two.
+All draws derive from 64-bit words. With a seed or a key, the words of (teacher, purpose, step) do not depend on other
+draws, so a resumed training continues with the same numbers. A seed is not secret: who knows it can subtract the noise.
+A key is 256 secret bits from the operating system, in a file of its owner (`kept_key`); the words are SHAKE-256 of it:
+without the key or preimages of SHAKE-256, an attacker learns nothing about the noise.
+
+Limitation: the Gaussian uses floats (Box–Muller over 53-bit uniforms), but the accounting assumes real numbers. An
+attacker who sees the last bits of a released noise value could in principle distinguish them [M12]. Only trained
+parameters or votes are released, after many roundings; we have no proof that this is harmless.
 """
 
+import hashlib
 import math
-from dataclasses import asdict, dataclass, fields
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from darrm.errors import CheckpointError
 from darrm.training.network import Tensor
-from darrm.training.randomness import BATCH, RandomSource, coins, signed_uniforms
 from darrm.util import checks
 from darrm.util.files import Document, Json
+
+INITIAL, BATCH, NOISE, AUGMENTATION = range(4)  # purposes of a stream of words
+_BITS = 53
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class RandomSource:
+    """Source of random words: the operating system, a seed (**for experiments only**), or a key of 32 secret bytes.
+
+    >>> source = RandomSource(seed=7)
+    >>> bool((source.words(4, 0, BATCH, 3) == source.words(4, 0, BATCH, 3)).all())
+    True
+    """
+
+    seed: int | None = None
+    key: bytes = field(default=b"", repr=False)
+
+    @property
+    def can_be_repeated(self) -> bool:
+        return self.seed is not None or bool(self.key)
+
+    @property
+    def name(self) -> int | str | None:
+        """Identifier of the source: the seed, or a one-way digest of the key."""
+        return hashlib.sha256(self.key).hexdigest() if self.key else self.seed
+
+    def bound_to(self, training: str) -> "RandomSource":
+        """Return the source for one training: a key gives different noise to trainings on different data."""
+        return RandomSource(key=hashlib.sha256(self.key + training.encode()).digest()) if self.key else self
+
+    def __post_init__(self) -> None:
+        if self.seed is not None:
+            checks.integer_at_least(0, seed=self.seed, advice="seed=None draws from the operating system")
+
+    def words(self, count: int, teacher: int, purpose: int, step: int) -> NDArray[np.uint64]:
+        if self.key:
+            stream = hashlib.shake_256(self.key + np.array([teacher, purpose, step], dtype="<i8").tobytes())
+            return np.frombuffer(stream.digest(8 * count), dtype="<u8").astype(np.uint64)
+        if self.seed is None:
+            return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        generator = np.random.default_rng([self.seed, teacher, purpose, step])
+        return generator.integers(0, 2**64, size=count, dtype=np.uint64, endpoint=False)
+
+
+def kept_key(path: Path) -> bytes:
+    """Read or create a key file that only its owner can read; `CheckpointError` for any other file."""
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        key, status = path.read_bytes(), path.stat()
+        if len(key) != _KEY_BYTES:
+            raise CheckpointError(str(path), f"it holds no key of {_KEY_BYTES} bytes: name another folder") from None
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise CheckpointError(str(path), "others made or may read this key: name another folder") from None
+        return key
+    key = os.urandom(_KEY_BYTES)
+    try:
+        os.write(handle, key)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return key
+
+
+def destroy_key(path: Path) -> None:
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        path.unlink()  # unlink first: a crash must not leave a key of zeros
+        file.write(bytes(_KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def coins(words: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
+    """Turn words into coins with Pr[1] = floor(2⁵³·p)/2⁵³ ≤ p: never above the accounted rate.
+
+    >>> coins(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 0.5).tolist()
+    [True, False, False]
+    """
+    checks.probability(probability=probability)
+    threshold = np.uint64(math.floor(probability * 2.0**_BITS))  # the product is exact: a power of two
+    return (words >> np.uint64(64 - _BITS)) < threshold
+
+
+def signed_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Turn words into numbers uniform on [−1, 1)."""
+    return (words >> np.uint64(64 - _BITS)).astype(np.float64) * 2.0 ** (1 - _BITS) - 1.0
+
+
+def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Turn 2n words into 2n independent standard Gaussians (Box and Muller).
+
+    >>> sample = gaussians(RandomSource(1).words(200_000, 0, NOISE, 0))
+    >>> round(float(sample.mean()), 1) + 0.0, round(float(sample.std()), 2)
+    (0.0, 1.0)
+    """
+    half = words.size // 2
+    fractions = (words >> np.uint64(64 - _BITS)).astype(np.float64) * 2.0**-_BITS
+    radius = np.sqrt(-2.0 * np.log1p(-fractions[:half]))  # 1 - fraction is in (0, 1]
+    angle = 2.0 * np.pi * fractions[half : 2 * half]
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+
 
 _LEAST_CLIP = 1e-100
 WORDS = 7  # random words per image: four entries of E, two of t, one for the mirror
@@ -23,8 +136,8 @@ WORDS = 7  # random words per image: four entries of E, two of t, one for the mi
 class Augmentation:
     """Random distortion of images before each step, so that a teacher with few images overfits less.
 
-    Pixel p, in coordinates from the center, shows the image at (I + E)·p + t, with linear interpolation between pixels
-    and 0 outside. The entries of E and t are independent and uniform. The maps shift, turn, stretch and slant.
+    Pixel p, in coordinates from the center, shows the image at (I + E)·p + t, with linear interpolation and 0 outside.
+    The entries of E and t are independent and uniform.
     """
 
     shift: float = 0.0  # largest entry of t, in pixels, ≥ 0
@@ -39,7 +152,7 @@ class Augmentation:
     def maps(self, words: NDArray[np.uint64], shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Turn ``WORDS``·n words into n maps [I + E, t], (n, 2, 3), for images of ``shape`` (…, height, width).
 
-        Coordinates are those of torch: both axes of an image run from −1 to 1, horizontal first.
+        Both axes run from −1 to 1, horizontal first, as torch's.
 
         >>> (Augmentation().maps(np.zeros(WORDS, dtype=np.uint64), (28, 28)) + 0.0).tolist()
         [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
@@ -66,8 +179,8 @@ def distorted(images: Tensor, maps: Tensor) -> Tensor:
 class PrivateSGD:
     """DP-SGD: Poisson batches, clipped per-example gradients, Gaussian noise [ACG16, Algorithm 1].
 
-    A step moves the parameters by −η·(Σ_i min(1, C/‖g_i‖)·g_i + N(0, (σC)²·I)) / (q·n). An independent coin selects
-    each record for each batch with probability q. A step with an empty batch adds only noise.
+    A step moves the parameters by −η·(Σ_i min(1, C/‖g_i‖)·g_i + N(0, (σC)²·I)) / (q·n); an independent coin selects
+    each record with probability q, and an empty batch adds only noise.
 
     >>> recipe = PrivateSGD(learning_rate=0.05, steps=143, sampling_rate=5 / 143, noise=12.0)
     >>> recipe.step_count(1025), round(recipe.expected_batch(1025), 1)
@@ -138,7 +251,7 @@ class PlainSGD:
         return order[place * self.batch_size : (place + 1) * self.batch_size]
 
     def to_dict(self) -> Document:
-        """Return the recipe as plain data without default values, the inverse of `recipe_from`."""
+        """Return the recipe as plain data without default values."""
         chosen = {part.name for part in fields(self) if getattr(self, part.name) != part.default}
         return {"kind": "plain"} | {name: value for name, value in asdict(self).items() if name in chosen}
 
@@ -147,11 +260,6 @@ Recipe = PrivateSGD | PlainSGD
 
 
 def recipe_from(data: Json) -> Recipe:
-    """Build a recipe from the output of ``to_dict``.
-
-    >>> recipe_from(PlainSGD(0.1, 5, 32).to_dict())
-    PlainSGD(learning_rate=0.1, epochs=5, batch_size=32, adam=False, augmentation=None)
-    """
     values = dict(data)
     kind = values.pop("kind", None)
     checks.one_of(("private", "plain"), kind=kind)

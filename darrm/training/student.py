@@ -5,20 +5,18 @@ The loss of a step has up to three parts:
     on labeled inputs:  (1 − p(y|x)^q)/q, the generalized cross-entropy [ZS18]; q → 0 is cross-entropy. With a larger q,
                         labels that the model contradicts count less. The first steps use q = 0: a student that may
                         disregard labels from the start can collapse to too few classes.
-    + weight · mean over unlabeled inputs of KL(p(·|x) ‖ p(·|x + r)): virtual adversarial training [MMKI17, Section 3],
-                        which the PATE papers use for their students [P, Section 5.1];
-                        r = radius · g/‖g‖, g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a random unit d
+    + weight · mean over unlabeled inputs of KL(p(·|x) ‖ p(·|x + r)): virtual adversarial training [MMKI17, Section 3]
+                        of the PATE papers [P, Section 5.1]; r = radius · g/‖g‖, g = ∇_d KL(p(·|x) ‖ p(·|x + ξ·d)) at a
+                        random unit d
     + consistency · mean over unlabeled inputs of [max_c p̄(c|x) ≥ threshold] · (−log p(ĉ|x')), ĉ = argmax_c p̄(c|x):
                         FixMatch [SBL20, Section 2.2], x' a changed copy of x. Two departures: p̄ is the moving average
-                        of the model, which is more accurate than the model, and it sees x unchanged. The weight grows
-                        linearly over the first steps. With an alignment a > 0, p̄(c|x) is first multiplied by
-                        (1/C)/m(c), clipped to [e^−a, e^a], and renormalized. m(c) is the moving average of p̄(c|·) over
-                        the batches: distribution alignment [BCC20, Section 3.1] to equally frequent classes.
+                        of the model, more accurate than the model, and it sees x unchanged. The weight grows linearly
+                        over the first steps. With an alignment a > 0, p̄(c|x) is first multiplied by (1/C)/m(c),
+                        clipped to [e^−a, e^a], and renormalized; m(c) is the moving average of p̄(c|·) over the
+                        batches: distribution alignment [BCC20, Section 3.1] to equally frequent classes.
 
-Labeled inputs are changed like the unlabeled ones: a model that never sees the same input twice memorizes fewer wrong
-labels. The student sees only private labels and public inputs, so its training is post-processing of the labels.
-
-All draws come from one generator, so that a seeded training repeats.
+Labeled inputs are changed like the unlabeled ones: fewer wrong labels are memorized. The student sees only private
+labels and public inputs, so its training is post-processing of the labels. One generator makes all draws.
 """
 
 import json
@@ -82,10 +80,7 @@ class Perturbation:
         checks.non_negative(**{name: value for name, value in asdict(self).items() if name != "flip"})
 
     def applied(self, x: Tensor, generator: Generator) -> Tensor:
-        """Return changed copies of a batch (B, …) of inputs, or the batch itself without changes.
-
-        `ValueError` if a geometric change meets inputs other than images (B, channels, height, width).
-        """
+        """Return changed copies of a batch (B, …); `ValueError` if a geometric change meets no images."""
         if self.shift or self.rotation or self.scale or self.shear or self.flip:
             x = distorted(x, self._maps(x, generator).to(x.device))
         if self.fading:
@@ -164,13 +159,12 @@ class Student:
     device: Device
 
     def predict(self, x: Array, *, batch: int = 512) -> NDArray[np.int64]:
-        """Return the class of each of (n, …) inputs."""
         inputs = np.asarray(x, dtype=np.float32)
         parts = in_batches(lambda part: self.model(part).argmax(dim=1), inputs, self.device, batch)
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     def scores(self, x: Array, *, batch: int = 512) -> NDArray[np.float64]:
-        """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C), rows that sum to 1."""
+        """Return the probability of each class for each of (n, …) inputs, n ≥ 1: (n, C)."""
         inputs = np.asarray(x, dtype=np.float32)
         parts = in_batches(lambda part: self.model(part).double().softmax(dim=1), inputs, self.device, batch)
         return np.concatenate(parts)
@@ -191,10 +185,10 @@ def train_student(
     """Train a student on (Q, …) public inputs, their (Q,) released labels, and (U, …) more public inputs.
 
     A label −1 (the aggregator abstained) counts as unlabeled. The seed is of initialization, batches and changes of
-    inputs; privacy does not depend on it. For ``device`` see `choose_device`. ``checkpoint`` is a file for the state
-    every 200 steps: a killed training resumes from it with the same result. It holds no private data except the labels'
-    information, and is never deleted automatically. `ValueError` if shapes do not fit, or no input is labeled;
-    `CheckpointError` if the checkpoint is damaged, or that of another training.
+    inputs; privacy does not depend on it. ``device`` is ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``. A killed
+    training resumes from ``checkpoint``, a file for the state every 200 steps, with the same result; it holds no
+    private data except the labels' information, and is never deleted. `ValueError` if shapes do not fit, or no input is
+    labeled; `CheckpointError` if the checkpoint is damaged, or that of another training.
     """
     recipe = StudentRecipe() if recipe is None else recipe
     inputs, classes, everything = _checked(x, labels, unlabeled)
@@ -249,7 +243,6 @@ class _Training:
         return torch.optim.Adam(self.model.parameters(), lr=self.recipe.learning_rate)
 
     def advance(self, x: Tensor, classes: Tensor, step: int) -> None:
-        """Make one step on a batch of the labeled inputs."""
         recipe = self.recipe
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.learning_rate * math.cos(0.5 * math.pi * step / recipe.steps)
@@ -292,7 +285,6 @@ class _Training:
         return logits - (self.marginal[0] * logits.shape[1]).log().clamp(-limit, limit)
 
     def save(self, path: Path, facts: str, steps: int) -> None:
-        """Keep parameters, their average, Adam's moments and the generator; ``facts`` name all inputs."""
         parts = {"model": self.model.state_dict(), "average": self.average.state_dict()}
         parts["generator"] = {"": self.generator.get_state()}
         parts["marginal"] = {str(place): value for place, value in enumerate(self.marginal)}
@@ -324,39 +316,26 @@ class _Training:
 
 
 def moving_average(model: Module, averaging: float) -> Module:
-    """Return a copy of a model that ``update_parameters`` moves to averaging·copy + (1 − averaging)·model.
-
-    The first update copies the parameters, so the initialization has no influence.
-    """
+    """Return a copy that updates move to averaging·copy + (1 − averaging)·model; the first one copies the model."""
     swa = torch.optim.swa_utils
     return swa.AveragedModel(model, multi_avg_fn=swa.get_ema_multi_avg_fn(averaging))
 
 
 def label_loss(logits: Tensor, classes: Tensor, robustness: float) -> Tensor:
-    """Return the mean of (1 − p^q)/q over a batch, p the probability of the label and q the robustness.
-
-    Logits are (B, C), classes (B,); q = 0 is the limit −log p.
-    """
+    """Return the mean of (1 − p^q)/q, p the probability of the label and q the robustness; q = 0 is −log p."""
     losses = nn.functional.cross_entropy(logits, classes, reduction="none")
     return (losses if robustness == 0.0 else -torch.expm1(-robustness * losses) / robustness).mean()
 
 
 def consistency_loss(before: Tensor, after: Tensor, threshold: float) -> Tensor:
-    """Return the cross-entropy of changed inputs against the confident classes of the unchanged inputs.
-
-    Both arguments are logits (B, C). Inputs below the threshold count as 0 in the mean over all B.
-    """
+    """Return the cross-entropy against confident classes of unchanged inputs; others count as 0 in the mean."""
     confidence, classes = before.softmax(dim=1).max(dim=1)
     losses = nn.functional.cross_entropy(after, classes, reduction="none")
     return (losses * (confidence >= threshold)).mean()
 
 
 def virtual_adversarial_loss(model: Module, x: Tensor, direction: Tensor, radius: float) -> Tensor:
-    """Estimate the largest change of the prediction within ``radius`` (Euclidean), by one power iteration.
-
-    The model maps (B, …) inputs to (B, C) logits; ``direction`` has (B, …) random numbers, the start of the iteration.
-    The result is the mean KL divergence, differentiable in the model's parameters.
-    """
+    """Estimate the largest KL divergence within ``radius`` (Euclidean), by one power iteration from ``direction``."""
     with torch.no_grad():
         before = nn.functional.log_softmax(model(x), dim=1)
     probe = (_PROBE * _unit(direction)).requires_grad_()

@@ -8,6 +8,13 @@ processes; on a cluster::
 
 The parameters of private teachers are (ε, Δ)-private, so an ensemble trained by `PrivateSGD` may be published. Never
 publish an ensemble trained by `PlainSGD`, or its votes before an aggregator has released them.
+
+**Partition.** One teacher number per record cannot represent a shared record. It depends on positions and the seed,
+never on content.
+
+Neighbors: in one data set the content of one record is blanked. The position remains, and a blank record contributes no
+gradient. Only one shard changes, so disjoint shards compose in parallel. For a sum of clipped gradients, blanking
+equals removal, the neighbor relation of DP-SGD's accounting. Removing a position would shift all later positions.
 """
 
 from __future__ import annotations
@@ -39,9 +46,7 @@ from darrm.training.network import (
     in_batches,
     network_digest,
 )
-from darrm.training.partition import Partition
-from darrm.training.randomness import RandomSource, destroy_key, kept_key
-from darrm.training.recipes import PrivateSGD, Recipe, recipe_from
+from darrm.training.recipes import PrivateSGD, RandomSource, Recipe, destroy_key, kept_key, recipe_from
 from darrm.training.training import Group, check_model, load_tensors, save_tensors, train_group
 from darrm.util import checks, files
 from darrm.util.extras import require
@@ -50,6 +55,68 @@ from darrm.util.progress import counted
 from darrm.votes import Votes
 from darrm.votes.reading import load_matrix
 from darrm.votes.votes_file import npy_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A disjoint split of n records over K teachers: ``teacher_of``, (n,) integers in 0 … K − 1.
+
+    `ValueError` for other arrays, or if a teacher owns no record.
+
+    >>> Partition(K=2, teacher_of=np.array([0, 1, 1, 0, 0])).sizes
+    (3, 2)
+    """
+
+    K: int
+    teacher_of: NDArray[np.int64]
+
+    __setstate__ = checks.set_read_only
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, K=self.K, advice="K is the number of teachers")
+        array = np.asarray(self.teacher_of)
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            found = checks.Found(f"shape {array.shape}, dtype {array.dtype}")
+            checks.fail("teacher_of", found, "a list of integers, one a record")
+        owned = np.array(array, dtype=np.int64)
+        if owned.size and not (owned.min() >= 0 and owned.max() < self.K):
+            checks.fail("teacher_of", (int(owned.min()), int(owned.max())), f"in 0 … K - 1 = 0 … {self.K - 1}")
+        if np.unique(owned).size != self.K:
+            checks.fail("n", owned.size, f"enough for every one of the K = {self.K} teachers to own a record")
+        owned.setflags(write=False)
+        object.__setattr__(self, "teacher_of", owned)
+
+    @classmethod
+    def random(cls, n: int, K: int, *, seed: int) -> Partition:
+        """Deal n ≥ K shuffled records to K teachers in turn; the seed ≥ 0 may be public.
+
+        >>> Partition.random(11, 3, seed=0).sizes
+        (4, 4, 3)
+        """
+        checks.integer_at_least(1, K=K, advice="K is the number of teachers")
+        checks.integer_at_least(K, n=n, advice=f"every one of the {K} teachers needs a record")
+        checks.integer_at_least(0, seed=seed)
+        dealt = np.empty(n, dtype=np.int64)
+        dealt[np.random.default_rng(seed).permutation(n)] = np.arange(n) % K
+        return cls(K, dealt)
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.teacher_of.size)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of records of each teacher, K integers."""
+        return tuple(int(count) for count in np.bincount(self.teacher_of, minlength=self.K))
+
+    def shard(self, teacher: int) -> NDArray[np.int64]:
+        """Positions of the records that one teacher owns, ascending."""
+        checks.integer_at_least(0, teacher=teacher)
+        if teacher >= self.K:
+            checks.fail("teacher", teacher, f"in 0 … K - 1 = 0 … {self.K - 1}")
+        return np.flatnonzero(self.teacher_of == teacher)
+
 
 SEED_CONSENT = "nobody else knows the seed"  #: consent for `TeacherEnsemble.privacy`
 _KEY = "noise.key"  # in the folder of the checkpoints
@@ -118,7 +185,7 @@ class TeacherEnsemble:
     def privacy(self, delta: float, *, consent: str = "") -> PrivacyParams:
         """Compute each teacher's (ε, δ) by `privacy_of`, for `Voters(K, each, models=True)`.
 
-        Raises `ValueError` for teachers without privacy. Seeded teachers require ``consent=SEED_CONSENT``.
+        `ValueError` for teachers without privacy. Seeded teachers require ``consent=SEED_CONSENT``.
         """
         if not isinstance(self.recipe, PrivateSGD):
             checks.fail("recipe", self.recipe, "a PrivateSGD", 'these teachers are plain: PrivacyParams("inf")')
@@ -139,7 +206,7 @@ class TeacherEnsemble:
         """Ask every teacher about every input: (Q, …) → (Q, K) classes, as private as the teachers.
 
         Stacks of teachers and batches of ``batch`` inputs do not depend on ``jobs`` (processes; None is joblib's
-        configuration), so one process and a cluster compute the same votes. For ``device`` see `choose_device`.
+        configuration), so one process and a cluster compute the same votes. ``device`` is as for `train_student`.
         """
         checks.integer_at_least(1, batch=batch)
         inputs = _inputs(x)
@@ -212,10 +279,10 @@ def train_teachers(
         anyone who knows it: for experiments only.
     checkpoints
         A folder. A killed training resumes from it with the same arguments. It contains unfinished teachers and,
-        without a seed, the key of their noise, which is destroyed after the last teacher. Protect the folder like the
-        training data.
+        without a seed, the key of their noise, destroyed after the last teacher. Protect it like the training data.
     **running
-        ``jobs``, ``stack_size``, ``device`` and ``progress`` of `Running`.
+        ``jobs``, processes (None is joblib's configuration); ``stack_size``, teachers per process at once (6 on a CPU,
+        64 on a GPU); ``device``; ``progress``, bars on standard error.
 
     `ValueError` if shapes or values do not fit; `CheckpointError` if a checkpoint is damaged, or belongs to another
     training. `PredictableNoiseWarning` if private teachers are trained with a seed.

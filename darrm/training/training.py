@@ -1,8 +1,8 @@
 """Train a group of teachers together, with checkpoints that survive a kill.
 
-The teachers of a group are stacked, so one call computes all gradients. The state of a training is its parameters,
-Adam's moments (for Adam) and its step number. Every draw is a function of (seed, teacher, step), so no other state is
-needed: a resumed seeded training ends with the same result. Files use safetensors with JSON facts, never pickle.
+One call computes all gradients of a stack of teachers. The state of a training is its parameters, Adam's moments and
+its step number: every draw is a function of (seed, teacher, step), so a resumed seeded training ends with the same
+result. Files use safetensors with JSON facts, never pickle.
 
 Parameters of G teachers are ``{name: (G, …)}``. A batch is (G, B, …) with a mask (G, B), since Poisson batches differ
 in size; masked places contribute exactly 0. The private gradient is one gradient for each example, clipped, summed,
@@ -10,10 +10,9 @@ with noise [ACG16, Algorithm 1].
 
 The clipped sum's sensitivity is at most C. Norms, scales and sums use double precision until the noise is added, and
 the clipping threshold in use is C·(1 − 10⁻⁴): the margin far exceeds their rounding. (In half precision a norm is off
-by 0.6 %. In single precision the rounding of a sum matters, too: 60,000 gradients in one direction gave a sensitivity
-of 1.0014·C.) An example with a non-finite gradient contributes nothing, like a blank record.
-
-Frozen parameters (``requires_grad`` is False) keep their initial values: no gradient, no norm, no noise.
+by 0.6 %; in single precision 60,000 gradients in one direction gave a sensitivity of 1.0014·C.) An example with a
+non-finite gradient contributes nothing, like a blank record. Frozen parameters (``requires_grad`` is False) keep their
+initial values: no gradient, no norm, no noise.
 """
 
 import hashlib
@@ -44,8 +43,19 @@ from darrm.training.network import (
     stack,
     threads_for,
 )
-from darrm.training.randomness import AUGMENTATION, INITIAL, NOISE, RandomSource, gaussians
-from darrm.training.recipes import WORDS, Augmentation, PlainSGD, PrivateSGD, Recipe, distorted
+from darrm.training.recipes import (
+    AUGMENTATION,
+    INITIAL,
+    NOISE,
+    WORDS,
+    Augmentation,
+    PlainSGD,
+    PrivateSGD,
+    RandomSource,
+    Recipe,
+    distorted,
+    gaussians,
+)
 from darrm.util import checks, files
 from darrm.util.extras import require
 from darrm.util.files import Document, Json
@@ -119,11 +129,7 @@ def _of_trained(model: Module, gradients: Callable[..., Parameters]) -> Callable
 
 
 def per_example_gradients(model: Module) -> Callable[..., Parameters]:
-    """Make the function (parameters, x, y) → gradients of the cross-entropy, one for each teacher and example.
-
-    The function takes stacked parameters {name: (G, …)}, inputs (G, B, …) and classes (G, B). It returns
-    {name: (G, B, …)} for parameters that are not frozen. The model supplies the architecture, not parameter values.
-    """
+    """Make the function (parameters, x, y) → {name: (G, B, …)}: the gradients of the trained, one for each example."""
 
     def loss(trained: Parameters, frozen: Parameters, x: Tensor, y: Tensor) -> Tensor:
         logits = functional_call(model, trained | frozen, (x.unsqueeze(0),))
@@ -143,11 +149,7 @@ def mean_gradients(model: Module) -> Callable[..., Parameters]:
 
 
 def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters:
-    """Clip each example's whole gradient to length C and add up each teacher's batch: Σ_i min(1, C/‖g_i‖)·g_i.
-
-    Takes {name: (G, B, …)} and a mask (G, B) of 0 and 1; returns {name: (G, …)} in double precision. Examples with mask
-    0 contribute nothing.
-    """
+    """Return Σ_i min(1, C/‖g_i‖)·g_i of each teacher, {name: (G, B, …)} → {name: (G, …)} in double precision."""
     sums = {name: gradient.new_zeros(gradient[:, 0].shape).double() for name, gradient in gradients.items()}
     for start in range(0, mask.shape[1], _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
@@ -162,10 +164,7 @@ def clipped_sums(gradients: Parameters, mask: Tensor, clip: float) -> Parameters
 
 
 def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
-    """Add ``scale`` = σC times ``noise`` to the sums, {name: (G, …)}.
-
-    The noise has (G, number of parameters of one teacher) standard Gaussians, in the order of the sums.
-    """
+    """Add ``scale`` = σC times (G, number of parameters) standard Gaussians to the sums, {name: (G, …)}."""
     parts = noise.split([total[0].numel() for total in sums.values()], dim=1)
     pairs = zip(sums.items(), parts, strict=True)
     return {name: total + scale * part.reshape(total.shape) for (name, total), part in pairs}
@@ -178,12 +177,7 @@ _MEAN_DECAY, _SQUARE_DECAY, _ADAM_FLOOR = 0.9, 0.999, 1e-8  # β₁, β₂ and t
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The task of one process: teachers, only their records, and the recipe.
-
-    ``x`` and ``y`` contain each teacher's inputs (n_k, …) and classes (n_k,). ``teachers`` are the teachers' numbers,
-    which identify their random streams. Teachers have independent initializations. ``network`` is the digest of the
-    built network; only checkpoints use it.
-    """
+    """The task of one process: teachers, only their records, and the recipe."""
 
     x: tuple[Array, ...]
     y: tuple[Array, ...]
@@ -214,10 +208,7 @@ def train_group(
     checkpoint_every: int = 50,
     progress: bool = True,
 ) -> dict[str, Array]:
-    """Train the teachers of a group and return their parameters, {name: (G, …)}.
-
-    An existing checkpoint is resumed and never deleted. A checkpoint of another training is a `CheckpointError`.
-    """
+    """Return {name: (G, …)}. A checkpoint is resumed, never deleted; `CheckpointError` for another training's."""
     target = choose_device(device)
     model = built(group.build)
     group = replace(group, source=group.source.bound_to(group.fingerprint()))
@@ -256,7 +247,6 @@ class _Run:
         self.starts = np.cumsum((0, *group.sizes))[:-1]
 
     def resume(self, path: Path) -> None:
-        """Load a checkpoint of this training."""
         tensors, facts = load_tensors(path)
         if facts.get("fingerprint") != self.fingerprint:
             message = "it belongs to a training with other data, seed, network or recipe: name another folder"
@@ -268,7 +258,6 @@ class _Run:
         self.step = facts["step"]
 
     def save(self, path: Path) -> None:
-        """Write the state; replace the file atomically."""
         arrays = {prefix + name: value.cpu().numpy() for state, prefix in self._kept() for name, value in state.items()}
         facts: Document = {"fingerprint": self.fingerprint, "step": self.step, "source": self.group.source.name}
         save_tensors(path, arrays, facts)
@@ -285,7 +274,6 @@ class _Run:
         return {name: torch.zeros_like(self.parameters[name]) for name in self.trained}
 
     def advance(self) -> None:
-        """Make one step for every teacher of the group with remaining steps."""
         group, recipe = self.group, self.group.recipe
         batches = [
             recipe.batch(group.source, teacher, self.step, size)
@@ -391,7 +379,6 @@ def _digest(facts: str, arrays: dict[str, Array]) -> str:
 
 
 def digest_of(array: Array) -> str:
-    """Return the SHA-256 of an array's type, shape and content."""
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

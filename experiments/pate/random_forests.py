@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.training.partition import Partition
+from darrm.training.teachers import Partition
 from darrm.util.extras import require
 from darrm.util.progress import counted
 from darrm.votes import ABSTAIN

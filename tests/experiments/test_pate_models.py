@@ -15,9 +15,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 from darrm.privacy import PrivacyParams
 from darrm.training.calibration import privacy_of
-from darrm.training.partition import Partition
 from darrm.training.recipes import PrivateSGD, recipe_from
 from darrm.training.student import StudentRecipe
+from darrm.training.teachers import Partition
 from darrm.training.training import clipped_sums, per_example_gradients
 from darrm.votes import ABSTAIN, Votes
 from experiments import datasets

@@ -18,14 +18,21 @@ from scipy.special import bdtr
 from darrm.errors import SamplingError
 from darrm.privacy import PrivacyParams
 from darrm.random_dp.bernstein import Bernstein
-from darrm.random_dp.draws import NORMS, Function, RecordSampler, check_norm, count, neighbors, norm_of, value_of
 from darrm.random_dp.mechanisms import Exponential, Gaussian, Laplace
 from darrm.random_dp.sensitivity_sampler import (
+    NORMS,
     Execution,
+    Function,
+    RecordSampler,
     SensitivitySampler,
+    check_norm,
+    count,
+    neighbors,
+    norm_of,
     order_statistic_of,
     respond,
     sample_then_respond,
+    value_of,
 )
 from darrm.util import progress
 

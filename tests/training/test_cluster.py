@@ -18,9 +18,8 @@ import pytest
 pytest.importorskip("torch")
 
 from darrm.training.network import convolutional_network
-from darrm.training.partition import Partition
 from darrm.training.recipes import PlainSGD, PrivateSGD
-from darrm.training.teachers import TeacherEnsemble, train_teachers
+from darrm.training.teachers import Partition, TeacherEnsemble, train_teachers
 
 pytestmark = pytest.mark.slow
 BUILD = functools.partial(convolutional_network, side=8)

@@ -13,9 +13,8 @@ import torch
 from darrm.errors import CheckpointError
 from darrm.training import training
 from darrm.training.network import convolutional_network, initial_parameters, stack, threads_for
-from darrm.training.partition import Partition
 from darrm.training.recipes import PlainSGD, PrivateSGD
-from darrm.training.teachers import TeacherEnsemble, train_teachers
+from darrm.training.teachers import Partition, TeacherEnsemble, train_teachers
 from darrm.training.training import add_noise, clipped_sums, mean_gradients, per_example_gradients
 
 nn = torch.nn

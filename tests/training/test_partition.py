@@ -5,7 +5,7 @@ pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm.training.partition import Partition
+from darrm.training.teachers import Partition
 
 
 @given(K=st.integers(1, 30), extra=st.integers(0, 200), seed=st.integers(0, 2**32))

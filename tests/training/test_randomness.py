@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm.errors import CheckpointError
-from darrm.training.randomness import BATCH, NOISE, RandomSource, coins, destroy_key, gaussians, kept_key
+from darrm.training.recipes import BATCH, NOISE, RandomSource, coins, destroy_key, gaussians, kept_key
 
 TOP = 2**64 - 1
 

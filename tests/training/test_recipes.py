@@ -9,8 +9,16 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
-from darrm.training.randomness import AUGMENTATION, RandomSource
-from darrm.training.recipes import WORDS, Augmentation, PlainSGD, PrivateSGD, distorted, recipe_from
+from darrm.training.recipes import (
+    AUGMENTATION,
+    WORDS,
+    Augmentation,
+    PlainSGD,
+    PrivateSGD,
+    RandomSource,
+    distorted,
+    recipe_from,
+)
 from darrm.training.student import Perturbation
 
 WIDE = (2, 3, 5, 7)  # images, channels, height, width

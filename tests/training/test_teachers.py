@@ -16,10 +16,10 @@ from darrm.errors import CheckpointError
 from darrm.training import teachers, training
 from darrm.training.calibration import privacy_of
 from darrm.training.network import choose_device, convolutional_network
-from darrm.training.partition import Partition
 from darrm.training.recipes import PlainSGD, PrivateSGD
 from darrm.training.teachers import (
     SEED_CONSENT,
+    Partition,
     PredictableNoiseWarning,
     TeacherEnsemble,
     load_votes,

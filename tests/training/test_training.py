@@ -16,8 +16,7 @@ from safetensors.numpy import save_file
 from darrm.errors import CheckpointError
 from darrm.training import training
 from darrm.training.network import convolutional_network, initial_parameters, network_digest, threads_for
-from darrm.training.randomness import INITIAL, NOISE, RandomSource, gaussians
-from darrm.training.recipes import Augmentation, PlainSGD, PrivateSGD, Recipe
+from darrm.training.recipes import INITIAL, NOISE, Augmentation, PlainSGD, PrivateSGD, RandomSource, Recipe, gaussians
 from darrm.training.training import Group, train_group
 
 BUILD = functools.partial(convolutional_network, side=8)
@@ -191,7 +190,7 @@ import numpy as np
 from pathlib import Path
 from darrm.training import training
 from darrm.training.network import convolutional_network
-from darrm.training.randomness import RandomSource
+from darrm.training.recipes import RandomSource
 from darrm.training.recipes import PrivateSGD
 
 path, result = Path(sys.argv[1]), Path(sys.argv[2])
