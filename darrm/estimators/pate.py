@@ -10,7 +10,6 @@ import json
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +69,7 @@ class PATEReport:
     teachers: int
     inputs: int  # public ones
     answered: int
-    by_class: tuple[tuple[Any, int], ...]  # the number of labels of each class
+    by_class: tuple[tuple[Untyped, int], ...]  # the number of labels of each class
     mechanism: str
     spent: Spent
     budget: PrivacyParams  # of the ledger: the guarantee
@@ -225,14 +224,20 @@ class PATEClassifier(Ensemble):
 
     def _label(self, X: Untyped, y: Untyped, X_public: Untyped, groups: Untyped) -> Untyped:
         inputs, labels = self._data(X, y)
-        self._check_student()
+        student = self._student()
+        if student is not None:
+            check_classifier("student", student)
+            if reader_of(self.teacher) is not None and reader_of(student) is None:
+                allowed = "a pipeline that begins with what reads texts, as the teacher does"
+                advice = "None takes the teachers' first step, and a logistic regression"
+                checks.fail("student", student, allowed, advice)
         count = self._teacher_count(_num_samples(inputs))
         persons = persons_of(_num_samples(inputs), groups)
         held = self._hold_out(persons) if X_public is None else np.zeros(len(persons), dtype=bool)
         public = (
             self._inputs(X_public, reset=False) if X_public is not None else _safe_indexing(inputs, held.nonzero()[0])
         )
-        if hasattr(student := self._student(), "images"):
+        if hasattr(student, "images"):
             student.images(check_array(public, dtype=np.float32))  # refused before the debit
         total = PrivacyParams(self.epsilon, self.delta)
         voters, asked = Voters.non_private(count, overlap=1), self._count_asked(public)
@@ -262,15 +267,6 @@ class PATEClassifier(Ensemble):
             self.answers_[row] = code
         self._report(handle, mechanism)
         return public
-
-    def _check_student(self) -> None:
-        student = self._student()
-        if student is None:
-            return
-        check_classifier("student", student)
-        if reader_of(self.teacher) is not None and reader_of(student) is None:
-            advice = "None takes the teachers' first step, and a logistic regression"
-            checks.fail("student", student, "a pipeline that begins with what reads texts, as the teacher does", advice)
 
     def _hold_out(self, persons: list[Untyped]) -> NDArray[np.bool_]:
         if self.public_share is None:
@@ -341,8 +337,7 @@ class PATEClassifier(Ensemble):
     def privacy_spent_(self) -> Spent:
         """The cost of the labels, independent of the votes: it may be published."""
         check_is_fitted(self)
-        spent: Spent = self.report_.spent
-        return spent
+        return self.report_.spent
 
     def to_model_card(self) -> str:
         """Write the guarantee, its neighbors and its assumptions in Markdown; it may be published."""

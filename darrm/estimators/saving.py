@@ -20,7 +20,6 @@ from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
@@ -142,22 +141,22 @@ def load(
 
 def _check_size(path: Path) -> None:
     """Raise `TableError` for a file that unpacks to far more than its size."""
-    named: list[Any] = []
+    named: list[str | None] = []
     with ZipFile(path) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if any(entry.compress_type != ZIP_STORED for entry in entries.values()):
             raise TableError("file", "it is compressed, unlike estimators: it may unpack to more than the memory")
         json.loads(archive.read("schema.json"), object_hook=lambda node: named.append(node.get("file")))
         sizes = {name: entry.file_size for name, entry in entries.items()}
-        named = [name for name in named if name is not None]
-        for name in set(named):
+        files = [name for name in named if name is not None]
+        for name in set(files):
             if name.endswith(".npz"):  # a sparse matrix
                 with ZipFile(BytesIO(archive.read(name))) as parts:
                     held = parts.infolist()
                 if any(part.compress_type not in {ZIP_STORED, ZIP_DEFLATED} for part in held):
                     raise TableError("file", f"{name!r} is compressed in an unusual format")
                 sizes[name] = sum(part.file_size for part in held)
-    unfolded = sum(sizes[name] for name in named)
+    unfolded = sum(sizes[name] for name in files)
     if unfolded > SPACE + UNFOLDED * path.stat().st_size:
         raise TableError("file", f"{path.stat().st_size:,} bytes would unpack to {unfolded:,}: it is no estimator")
 
@@ -223,7 +222,7 @@ def _read(document: Untyped, ledger: str | PathLike[str] | None) -> Ensemble:
     return estimator
 
 
-def _check_types(fields: Mapping[str, Any], **kinds: type) -> None:
+def _check_types(fields: Mapping[str, object], **kinds: type) -> None:
     for name, kind in kinds.items():
         if not isinstance(fields.get(name), kind):
             raise TableError(name, f"it must be of type {kind.__name__}, and is of {type(fields.get(name)).__name__}")
@@ -274,7 +273,7 @@ def _read_vote(vote: Untyped, state: dict[str, Untyped]) -> list[Untyped]:
     return list(vote.teachers_)
 
 
-def _read_handle(vote: Untyped, kept: Any) -> LedgerHandle:  # noqa: ANN401 (any value of a file)
+def _read_handle(vote: Untyped, kept: Untyped) -> LedgerHandle:
     """Return the handle of the ledger; models without noise may have one in memory, with their cost."""
     if kept is not None:
         _check_types(kept, path=str, seen=int, identity=str, owner=str)

@@ -38,7 +38,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -51,8 +50,7 @@ from darrm.util.extras import Untyped, require
 from darrm.util.people import persons_of
 from darrm.votes import Classes, Votes, class_names
 
-Example = Any  # one private example of a prompt
-Answers = Any  # one answer, or a list of answers for a batch
+Prompt = tuple[list[object], object]  # private examples, and a question
 
 _MISSING = -1  # index of the last column of the counts
 _LARGEST_INT64 = 2**62
@@ -96,7 +94,7 @@ class ResampledPrompts:
 
     def __init__(
         self,
-        examples: Iterable[Example],
+        examples: Iterable[object],
         classes: Classes = None,
         *,
         rate: Number | None = None,
@@ -124,7 +122,7 @@ class ResampledPrompts:
             checks.fail("rate or size", checks.Found("both" if rate is not None else "none"), "one of the two", advice)
         self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
 
-    def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Example]]:
+    def draw(self, *, rng: np.random.Generator | None = None) -> list[list[object]]:
         """Draw the examples, private, of each of the K prompts for **one** question: draw once per question.
 
         >>> drawn = ResampledPrompts(range(100), size=12, voters=5).draw()
@@ -132,7 +130,7 @@ class ResampledPrompts:
         ([3, 3, 2, 2, 2], 12)
         """
         below = uniform_below(rng)
-        prompts: list[list[Example]] = [[] for _ in range(self.voters.K)]
+        prompts: list[list[object]] = [[] for _ in range(self.voters.K)]
         for person, prompt in self._seats(below):
             prompts[prompt] += [self._examples[record] for record in self._records[person]]
         return [[held[i] for i in _ordered(len(held), self._most, below)] for held in prompts]
@@ -149,7 +147,7 @@ class ResampledPrompts:
     def votes(
         self,
         questions: Iterable[object],
-        answer: Callable[..., Answers],
+        answer: Callable[..., Untyped],
         *,
         batched: bool = False,
         retries: int = 2,
@@ -203,12 +201,12 @@ class ResampledPrompts:
 class _Ask:
     """Worker task: ask prompts for class indices, `_MISSING` for no vote."""
 
-    answer: Callable[..., Answers]
+    answer: Callable[..., Untyped]
     batched: bool
     retries: int
     codes: dict[object, int]
 
-    def __call__(self, prompts: list[Example]) -> list[int]:
+    def __call__(self, prompts: list[Prompt]) -> list[int]:
         """Ask prompts together, then each without a vote alone, ``retries`` times; a failed batch is no attempt."""
         codes = self._attempt(prompts)
         if codes is None and len(prompts) > 1:
@@ -220,14 +218,14 @@ class _Ask:
                     codes[i] = (self._attempt([prompt]) or [_MISSING])[0]
         return codes
 
-    def _attempt(self, prompts: list[Example]) -> list[int] | None:
+    def _attempt(self, prompts: list[Prompt]) -> list[int] | None:
         """Ask prompts once; an exception is private, so return None for it."""
         try:
             return [self._code(label) for label in self._labels(prompts)]
         except (Exception, SystemExit):  # noqa: BLE001 (of any library)
             return None
 
-    def _labels(self, prompts: list[Example]) -> list[object]:
+    def _labels(self, prompts: list[Prompt]) -> list[object]:
         fresh = [(list(examples), question) for examples, question in prompts]  # an answer may empty its list
         labels = list(self.answer(fresh)) if self.batched else [self.answer(*prompt) for prompt in fresh]
         if len(labels) != len(prompts):

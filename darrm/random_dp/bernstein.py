@@ -16,7 +16,6 @@ reproduces polynomials of degree at most 1 in each coordinate. For smooth f the 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -143,7 +142,7 @@ class Bernstein(Mechanism[BernsteinFunction]):
         """The lattice, shape ((k + 1)^ℓ, ℓ)."""
         return lattice(self.size, self.dimension)
 
-    def restriction(self, function: Callable[[Any, NDArray[np.float64]], ArrayLike]) -> Callable[[Any], ArrayLike]:
+    def restriction(self, function: Callable[..., ArrayLike]) -> Callable[..., ArrayLike]:
         """Convert F(data, points) to f(data) = F(data, lattice), the function for sensitivity sampling."""
         points = self.points
         return lambda data: function(data, points)

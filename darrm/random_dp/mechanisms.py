@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -226,7 +226,7 @@ class Exponential(Mechanism[Candidate]):
 
     privacy: PrivacyParams
     candidates: Sequence[Candidate]  # the possible outputs, at least one
-    score: Callable[[Any, Candidate], float] | None = None  # of data and candidate, for `scores`
+    score: Callable[..., float] | None = None  # of data and candidate, for `scores`
     norm = "sup"
     noise = "a choice by rejection with lattice scores"
 

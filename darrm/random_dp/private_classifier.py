@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +17,9 @@ from darrm.random_dp.guarantee import RandomDP
 from darrm.random_dp.mechanisms import Mechanism
 from darrm.random_dp.sensitivity_sampler import SampledSensitivity, value_of
 from darrm.util import checks
-from darrm.util.extras import require
+from darrm.util.extras import Untyped, require
 from darrm.votes.votes_file import Labels
 
-Estimator = Any  # of scikit-learn's kind
 LINEAR = ("coef_", "intercept_")
 
 
@@ -37,7 +35,7 @@ class ParametersOf:
     array([ 1. , -0.5])
     """
 
-    estimator: Estimator  # unfitted; every fit uses a copy. It must be deterministic (set random_state)
+    estimator: Untyped  # unfitted; every fit uses a copy. It must be deterministic (set random_state)
     attributes: tuple[str, ...] = LINEAR  # the fitted ones for prediction, in order
 
     def __call__(self, data: tuple[NDArray[np.float64], Labels]) -> NDArray[np.float64]:
@@ -54,7 +52,7 @@ class ParametersOf:
         return {name: np.array(getattr(machine, name), dtype=np.float64) for name in self.attributes}
 
 
-def _unfitted(estimator: Estimator) -> Estimator:
+def _unfitted(estimator: Untyped) -> Untyped:
     """Copy an unfitted estimator; refuse a fitted one, because its attributes may be private."""
     has_parameters = hasattr(estimator, "get_params")
     fresh = require("sklearn.base").clone(estimator) if has_parameters else copy.deepcopy(estimator)
@@ -63,13 +61,6 @@ def _unfitted(estimator: Estimator) -> Estimator:
         found = checks.Found(f"a fitted {type(estimator).__name__}")
         checks.fail("estimator", found, "unfitted", "make a new one: what an earlier fit learned may be private")
     return fresh
-
-
-def _is_less(first: Any, second: Any) -> bool:  # noqa: ANN401 (names of classes)
-    try:
-        return bool(first < second)
-    except TypeError:  # a number and a text
-        return False
 
 
 @dataclass
@@ -81,19 +72,24 @@ class PrivateClassifier:
     classes: `fit` compares only their total size.
     """
 
-    estimator: Estimator  # as for `ParametersOf`
+    estimator: Untyped  # as for `ParametersOf`
     mechanism: Mechanism[NDArray[np.float64]]  # `Laplace` or `Gaussian`, for the parameter vector
     sensitivity: SampledSensitivity  # for ``ParametersOf(estimator, attributes)``, of as many records, in its norm
-    classes: tuple[Any, Any] = (0, 1)  # two, public, in increasing order
+    classes: tuple[Untyped, Untyped] = (0, 1)  # two, public, in increasing order
     attributes: tuple[str, ...] = LINEAR
-    released: Estimator = field(default=None, init=False, repr=False)
+    released: Untyped = field(default=None, init=False, repr=False)
     noise: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.sensitivity.norm != self.mechanism.norm:
             needed = f"{self.mechanism.norm!r}, as the mechanism needs"
             checks.fail("the sensitivity's norm", self.sensitivity.norm, needed)
-        if not isinstance(self.classes, Sequence) or len(self.classes) != 2 or not _is_less(*self.classes):
+        try:
+            is_pair = isinstance(self.classes, Sequence) and len(self.classes) == 2
+            in_order = is_pair and bool(self.classes[0] < self.classes[1])
+        except TypeError:  # a number and a text
+            in_order = False
+        if not in_order:
             checks.fail("classes", self.classes, "two classes in increasing order")
 
     @property

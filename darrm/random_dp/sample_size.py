@@ -76,7 +76,9 @@ def sample_size(*, gamma: Number | None = None, m: int | None = None) -> SampleS
     if m is None:
         exact = _exact_gamma(gamma, _SMALLEST_GAMMA)
         rho = rho_of_gamma(float(exact))
-        effort = _smallest_m(exact, rho)
+        with localcontext(_WORK):
+            gap = _decimal(exact) - Decimal(rho)
+            effort = _ceiling(-Decimal(rho).ln() / (2 * (gap * gap)))
         return SampleSize(effort, order_statistic(exact, rho, effort), rho, float(exact))
     rho, smallest = smallest_gamma(m)
     if gamma is None:
@@ -155,12 +157,6 @@ def _exact_gamma(gamma: Number | None, smallest: float = 0.0) -> Fraction:
     if exact < Fraction(smallest):
         checks.fail("gamma", gamma, f"at least {smallest}", "a smaller one needs more pairs than can be sampled")
     return exact
-
-
-def _smallest_m(gamma: Fraction, rho: float) -> int:
-    with localcontext(_WORK):
-        gap = _decimal(gamma) - Decimal(rho)
-        return _ceiling(-Decimal(rho).ln() / (2 * (gap * gap)))
 
 
 def _deviation(rho: float, m: int) -> Decimal:

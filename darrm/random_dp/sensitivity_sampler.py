@@ -38,8 +38,8 @@ from darrm.util.extras import require
 from darrm.util.progress import bar
 
 Records = Any  # a list of anything, an array (n, …), or a tuple of such columns
-Function = Callable[[Any], Any]
-RecordSampler = Callable[[np.random.Generator, int], Any]
+Function = Callable[..., object]
+RecordSampler = Callable[[np.random.Generator, int], Records]
 Outcome = tuple[float, tuple[int, ...]] | str  # of a draw: a sensitivity and the shape of the value, or why it failed
 
 NORMS = ("l1", "l2", "sup")
@@ -90,11 +90,6 @@ def neighbors(draws: Records, position: int) -> tuple[Records, Records]:
     first, second = copy(draws[:-1]), copy(draws[:-1])
     second[position] = draws[-1]
     return first, second
-
-
-def check_norm(norm: Norm) -> None:
-    if not callable(norm):
-        checks.one_of(NORMS, norm=norm, advice="or give a callable that takes the difference and returns its norm")
 
 
 def norm_of(difference: NDArray[np.float64], norm: Norm) -> float:
@@ -227,9 +222,15 @@ class SensitivitySampler:
         for name in ("function", "sampler"):
             if not callable(getattr(self, name)):
                 checks.fail(name, getattr(self, name), "callable")
-        check_norm(self.norm)
+        if not callable(self.norm):
+            checks.one_of(
+                NORMS, norm=self.norm, advice="or give a callable that takes the difference and returns its norm"
+            )
         checks.one_of(POSITIONS, position=self.position)
-        object.__setattr__(self, "distribution", self.distribution or _name_of(self.sampler))
+        if not self.distribution:
+            name = getattr(self.sampler, "__qualname__", "") or "<anonymous>"
+            unnamed = f"unnamed distribution {secrets.token_hex(4)}"
+            object.__setattr__(self, "distribution", unnamed if "<" in name else f"{self.sampler.__module__}.{name}")
 
     def estimate(
         self,
@@ -324,11 +325,6 @@ class SensitivitySampler:
 
 def order_statistic_of(values: NDArray[np.float64], k: int) -> float:
     return float(np.partition(values, k - 1)[k - 1])
-
-
-def _name_of(sampler: RecordSampler) -> str:
-    name = getattr(sampler, "__qualname__", "") or "<anonymous>"
-    return f"unnamed distribution {secrets.token_hex(4)}" if "<" in name else f"{sampler.__module__}.{name}"
 
 
 def _batches(

@@ -112,17 +112,13 @@ def calibrate_noise(target: PrivacyPair, *, sampling_rate: float, steps: int) ->
         epsilon = _epsilon(noise, sampling_rate, steps, target.delta, enough=target.epsilon)
         return math.log(max(epsilon, _LEAST_EPSILON) / target.epsilon)
 
-    guess = math.log(_noise_by_central_limit(target, sampling_rate, steps))
+    # for many steps μ = q·√(T·(e^{1/σ²} − 1)) is that of one Gaussian [Dong, Roth, Su 2019]
+    mu = 1.0 / analytic_sigma(target, sensitivity=1.0).value
+    guess = -0.5 * math.log(math.log1p((mu / sampling_rate) ** 2 / steps))
     found = _last_fitting(excess, guess, math.log(_LEAST_NOISE), math.log(_MOST_NOISE))
     if found is None:
         checks.fail("target", str(target), f"reachable with noise of at most {_MOST_NOISE:g}")
     return Calibration("noise", math.exp(found), target, _BOUND)
-
-
-def _noise_by_central_limit(target: PrivacyParams, sampling_rate: float, steps: int) -> float:
-    """Guess the noise: for many steps μ = q·√(T·(e^{1/σ²} − 1)) is that of one Gaussian [Dong, Roth, Su 2019]."""
-    mu = 1.0 / analytic_sigma(target, sensitivity=1.0).value
-    return 1.0 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / steps))
 
 
 def _last_fitting(excess: Callable[[float], float], guess: float, least: float, most: float) -> float | None:

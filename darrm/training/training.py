@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 (torch has no public base class of its layers, nor versions of tensors)
 """Train a group of teachers together, with checkpoints that survive a kill.
 
 One call computes all gradients of a stack of teachers. The state of a training is its parameters, Adam's moments and
@@ -63,7 +64,6 @@ from darrm.util.progress import bar
 
 _CLIP_MARGIN = 1e-4
 _AT_ONCE = 32  # gradients converted to double precision at a time
-_REASON = 100  # characters of torch's error text in a message
 # replacements of layers that torch.func cannot differentiate per example
 _INSTEAD = {
     "GRU": "nn.LSTM",
@@ -82,15 +82,15 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
     from torch's global generator, which breaks reproducibility. A call on zeros tests all other layers.
     """
     for name, part in model.named_modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 (the only common base class)
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
             _refuse_layer(name, part, "free of batch normalization", "use nn.GroupNorm")
-        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:  # noqa: SLF001 (as above)
+        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
             _refuse_layer(name, part, "free of dropout", "leave it out")
     running: list[tuple[str, Module]] = [("", model)]  # modules with an unfinished forward call
     for name, part in list(model.named_modules())[1:]:
         part.register_forward_pre_hook(lambda part, _, name=name: running.append((name, part)), prepend=True)
         part.register_forward_hook(lambda *_: running.__delitem__(-1))
-    buffers = {name: (value, value._version) for name, value in model.named_buffers()}  # noqa: SLF001 (changes)
+    buffers = {name: (value, value._version) for name, value in model.named_buffers()}
     parameters = stack([{name: value.detach() for name, value in model.named_parameters()}] * 2)
     x = torch.zeros((2, 3, *example.shape), dtype=torch.as_tensor(example).dtype)  # two different sizes, neither is 1
     batch = x, torch.zeros((2, 3), dtype=torch.int64)
@@ -101,13 +101,13 @@ def check_model(model: Module, example: Array, *, private: bool) -> None:
             mean_gradients(model.train())(parameters, *batch, torch.ones(2, 3))
     except Exception as error:  # noqa: BLE001 (a network is any code)
         last = running[-1][1]
-        kinds = " ".join(type(each).__name__ for each in (last, *last._forward_pre_hooks.values()))  # noqa: SLF001 (old spectral norms)
+        kinds = " ".join(type(each).__name__ for each in (last, *last._forward_pre_hooks.values()))
         instead = next((layer for part, layer in _INSTEAD.items() if part in kinds), "")
-        reason = checks.one_line(error)[:_REASON]
+        reason = checks.one_line(error)[:100]
         advice = f"use {instead}" if instead else f"write it without what torch.func refuses ({reason})"
         _refuse_layer(*running[-1], "free of layers that torch.func cannot differentiate for each example", advice)
     for name, value in model.named_buffers():
-        if buffers[name][0] is not value or buffers[name][1] != value._version:  # noqa: SLF001 (as above)
+        if buffers[name][0] is not value or buffers[name][1] != value._version:
             advice = "one example would move the gradients of others: use nn.GroupNorm, or no running statistics"
             checks.fail("model", checks.Found(f"the buffer {name}"), "free of buffers that it changes", advice)
 
@@ -170,7 +170,6 @@ def add_noise(sums: Parameters, noise: Tensor, scale: float) -> Parameters:
     return {name: total + scale * part.reshape(total.shape) for (name, total), part in pairs}
 
 
-_UNREPEATED = "draws from the operating system cannot be repeated: give a seed, or the key of train_teachers"
 _FACTS, _DIGEST = "darrm", "sha256"  # the metadata keys in use
 _MEAN_DECAY, _SQUARE_DECAY, _ADAM_FLOOR = 0.9, 0.999, 1e-8  # β₁, β₂ and the least denominator [KB15, Algorithm 1]
 
@@ -213,7 +212,8 @@ def train_group(
     model = built(group.build)
     group = replace(group, source=group.source.bound_to(group.fingerprint()))
     if checkpoint is not None and not group.source.can_be_repeated:
-        checks.fail("source", group.source, "a repeatable one for checkpoints", _UNREPEATED)
+        advice = "draws from the operating system cannot be repeated: give a seed, or the key of train_teachers"
+        checks.fail("source", group.source, "a repeatable one for checkpoints", advice)
     with threads_for(target), memory_of(target):
         run = _Run(group, model.to(target).train(), target)
         if checkpoint is not None and checkpoint.exists():
@@ -232,8 +232,8 @@ class _Run:
     def __init__(self, group: Group, model: Module, device: Device) -> None:
         self.group = group
         self.device = device
-        self.private = isinstance(group.recipe, PrivateSGD)
-        self.gradients = per_example_gradients(model) if self.private else mean_gradients(model)
+        is_private = isinstance(group.recipe, PrivateSGD)
+        self.gradients = per_example_gradients(model) if is_private else mean_gradients(model)
         self.fingerprint = group.fingerprint()
         self.steps = max(group.recipe.step_count(size) for size in group.sizes)
         self.step = 0
@@ -263,12 +263,9 @@ class _Run:
         save_tensors(path, arrays, facts)
 
     def _kept(self) -> list[tuple[Parameters, str]]:
-        moments = [(self.means, "adam/mean/"), (self.squares, "adam/square/")]
-        return [(self.parameters, ""), *(moments if self._adam else [])]
-
-    @property
-    def _adam(self) -> bool:
-        return isinstance(self.group.recipe, PlainSGD) and self.group.recipe.adam
+        if isinstance(self.group.recipe, PlainSGD) and self.group.recipe.adam:
+            return [(self.parameters, ""), (self.means, "adam/mean/"), (self.squares, "adam/square/")]
+        return [(self.parameters, "")]
 
     def _zeros(self) -> Parameters:
         return {name: torch.zeros_like(self.parameters[name]) for name in self.trained}
@@ -290,7 +287,9 @@ class _Run:
                 x = self._distorted(recipe.augmentation, batches, x)
             direction = self.gradients(self.parameters, x, y, mask + (1.0 - active)[:, None])
             if recipe.adam:
-                direction, active = self._adams_direction(direction), active * self._falling(recipe)
+                left = [1.0 - self.step / recipe.step_count(size) for size in group.sizes]  # the rate falls to 0
+                active = active * torch.as_tensor(left, dtype=torch.float32, device=self.device)
+                direction = self._adams_direction(direction)
             direction = {name: value * along_first(active, value) for name, value in direction.items()}
         rate = recipe.learning_rate
         self.parameters |= {name: self.parameters[name] - rate * direction[name] for name in self.trained}
@@ -327,10 +326,6 @@ class _Run:
             lengths = (self.squares[name] / corrections[1]).sqrt() + _ADAM_FLOOR
             direction[name] = self.means[name] / corrections[0] / lengths
         return direction
-
-    def _falling(self, recipe: PlainSGD) -> Tensor:
-        shares = [1.0 - self.step / recipe.step_count(size) for size in self.group.sizes]
-        return torch.as_tensor(shares, dtype=torch.float32, device=self.device)
 
     def _padded(self, batches: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor, Tensor]:
         """Pad batches: inputs (G, B, …), classes (G, B), and a mask (G, B), 1 for examples and 0 for padding."""

@@ -411,7 +411,8 @@ def test_models_that_are_fitted_already_vote(make: Any) -> None:
         made.predict(X[:1])
 
 
-@pytest.mark.parametrize("overlap", [1, 2, 15])
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("overlap", [2, 1, 15])
 def test_the_guarantee_is_about_the_overlap(overlap: int) -> None:
     made = PrivateVotingClassifier.from_fitted(fitted(), overlap=overlap, epsilon=20, max_queries=5)
     assert made.plan_.workload.voters.reached == overlap

@@ -25,7 +25,6 @@ from darrm.random_dp.sensitivity_sampler import (
     Function,
     RecordSampler,
     SensitivitySampler,
-    check_norm,
     count,
     neighbors,
     norm_of,
@@ -333,7 +332,7 @@ def test_a_callable_norm() -> None:
     with pytest.raises(ValueError, match="nan"):
         norm_of(np.array([-3.0]), lambda _: math.nan)
     with pytest.raises(ValueError, match="norm must be one of l1, l2, sup"):
-        check_norm("L1")
+        SensitivitySampler(np.mean, np.random.Generator.random, "L1")
 
 
 @pytest.mark.parametrize("bad", [math.nan, [1.0, math.inf], "text", [[1], [2, 3]], 1j, None])
