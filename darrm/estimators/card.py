@@ -42,21 +42,14 @@ _CARD = """\
 {claims}
 ```
 """
-_NEIGHBORS = "the data of one person are replaced by any others"
-_JOINS = ", or one person, with all of the rows, is in one of them only"
-_LIMIT = "; of these only those that the guarantee of the models covers"
 
 
 def describe_vote(vote: Untyped) -> str:
     workload, voters = vote.plan_.workload, vote.plan_.workload.voters
-    is_free, who, promise = (
-        vote.plan_.aggregator is None,
-        "private models",
-        "The teachers and their votes are not published.",
-    )
-    if voters.are_non_private:
-        who = "non-private teachers"
-    else:
+    is_free, who = vote.plan_.aggregator is None, "non-private teachers"
+    promise = "The teachers and their votes are not published."
+    if not voters.are_non_private:
+        who = "private models"
         promise = (
             f"Each of the {voters.K} models was trained by a procedure that is {voters.each}-differentially private, "
             "as stated by its maker; this is not checked here."
@@ -118,18 +111,20 @@ def _fill(
         "ledger_digest": digest or None if budget is not None else None,
     }
     given = budget or spent
-    # a published key and known positions: then a row that leaves moves the others (darrm/estimators/ensemble.py)
-    joins = grouped or model._unseeded
+    neighbors = "the data of one person are replaced by any others"
+    # not for a published key and known positions: a row that leaves moves the others (darrm/estimators/ensemble.py)
+    if grouped or model._unseeded:
+        neighbors += ", or one person, with all of the rows, is in one of them only"
+    if not model.seeded:
+        neighbors += "; of these only those that the guarantee of the models covers"
     return _CARD.format(
         kind=type(model).__name__,
         about=about,
         guarantee=pair_at_most(given.epsilon, given.delta),
         released=released,
         person="one person is one group, with all rows of it" if grouped else "one row is one person",
-        neighbors=_NEIGHBORS + (_JOINS if joins else "") + ("" if model.seeded else _LIMIT),
-        spent="\n- ".join(
-            [spent_line(spent), *([f"Paid by the ledger whose digest was then `{digest}`."] if digest else [])]
-        ),
+        neighbors=neighbors,
+        spent=spent_line(spent) + (f"\n- Paid by the ledger whose digest was then `{digest}`." if digest else ""),
         assumptions="\n- ".join(assumptions),
         classes=", ".join(names[:20]) + (" …" if len(names) > 20 else ""),
         source="given." if model._named else "read from the labels, and is not covered by the guarantee.",

@@ -233,10 +233,7 @@ class PATEClassifier(Ensemble):
                 checks.fail("student", student, allowed, advice)
         count = self._teacher_count(_num_samples(inputs))
         persons = persons_of(_num_samples(inputs), groups)
-        held = self._hold_out(persons) if X_public is None else np.zeros(len(persons), dtype=bool)
-        public = (
-            self._inputs(X_public, reset=False) if X_public is not None else _safe_indexing(inputs, held.nonzero()[0])
-        )
+        public, held = self._public(inputs, persons, X_public)
         if hasattr(student, "images"):
             student.images(check_array(public, dtype=np.float32))  # refused before the debit
         total = PrivacyParams(self.epsilon, self.delta)
@@ -268,7 +265,10 @@ class PATEClassifier(Ensemble):
         self._report(handle, mechanism)
         return public
 
-    def _hold_out(self, persons: list[Untyped]) -> NDArray[np.bool_]:
+    def _public(self, inputs: Untyped, persons: list[Untyped], X_public: Untyped) -> tuple[Untyped, NDArray[np.bool_]]:
+        """Return the public inputs, and which rows are held out for them."""
+        if X_public is not None:
+            return self._inputs(X_public, reset=False), np.zeros(len(persons), dtype=bool)
         if self.public_share is None:
             advice = "pass unlabeled public rows: the guarantee covers all of X"
             checks.fail("X_public", None, "the public inputs that the teachers label", advice)
@@ -277,7 +277,7 @@ class PATEClassifier(Ensemble):
         if held.all() or not held.any():
             found = checks.Found(f"{held.sum()} of {len(held)} rows")
             checks.fail("public_share", found, "a share that leaves rows on both sides", "pass X_public instead")
-        return held
+        return _safe_indexing(inputs, held.nonzero()[0]), held
 
     def _lines(self, run: Aggregator, order: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[Untyped]:
         if not np.isin(codes, np.arange(ABSTAIN, len(self.classes_))).all():
