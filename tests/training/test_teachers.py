@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
