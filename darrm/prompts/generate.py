@@ -1,24 +1,22 @@
 """Texts from private votes: teachers vote for each word with shared public randomness; a public model is the fallback.
 
-One step: each teacher computes a law of the next word from its data and the words so far. All draw votes with the same
-public randomness (`darrm.prompts.coordination`). A noisy check tests whether enough teachers agree. If it passes, a
-noisy maximum releases their word. Otherwise a *public model* draws the next word with the same public randomness.
+One step: each teacher computes a law of the next word from its data and the words so far, and all draw votes with the
+same public randomness (`darrm.prompts.coordination`). If a noisy check finds that enough teachers agree, a noisy
+maximum releases their word. Otherwise a *public model* draws the next word with the same public randomness.
 
 - `ConfidentGNMax` checks the count of the most frequent word [P, Algorithm 1].
-- `InteractiveGNMax` checks the largest count among words other than the public model's word. If the teachers agree with
-  the public model, no answer is spent [P, Algorithm 2, with the public word for the student's scores].
+- `InteractiveGNMax` checks the largest count among words other than the public model's: if the teachers agree with it,
+  no answer is spent [P, Algorithm 2, with the public word for the student's scores].
 - `NoisyMaximum(…, "open", threshold)` combines check and answer, for vocabularies of any size.
 
-**Guarantee.** For all data, all texts on one ledger together are (ε, δ)-DP, where (ε, δ) is the ledger's budget. The
-observer sees the texts, the public randomness, and the source of each word (teachers or public model). *Proof.* By
-induction over the steps. Prompt, earlier words and public randomness are public or already released, so the votes of a
-step depend on the data alone. Each teacher casts one vote, and removing a person leaves the votes of teachers without
-that person's data unchanged. A step releases one bit of the check, and releases the noisy maximum only if the bit is 1.
-The ledger debits each cost before its draw, and debits the maximum after the release of the bit. Public words, stop
-words and the end of a text are functions of these outputs. So the costs are a sequence of adaptively chosen charges,
-which the filter of a ledger with composition mode ``renyi`` covers (`darrm.account.filters`). ∎ So an answer costs
-privacy only in steps with an answer, *for all data*. A check costs about half of an answer with the same noise, because
-it reads one count instead of two.
+**Guarantee.** For all data, all texts on one ledger together are (ε, δ)-DP, the ledger's budget, for an observer of the
+texts, the public randomness, and the source of each word. *Proof.* By induction over the steps. Prompt, earlier words
+and public randomness are public or already released, so the votes of a step depend on the data alone. Each teacher
+casts one vote, and removing a person leaves the votes of the other teachers unchanged. A step releases one bit of the
+check, and the noisy maximum only if the bit is 1. The ledger debits each cost before its draw, and the maximum after
+the release of the bit. Public words, stop words and the end of a text are functions of these outputs. So the costs are
+a sequence of adaptively chosen charges, which the filter of a ledger with composition mode ``renyi`` covers
+(`darrm.account.filters`). ∎ A check costs about half of an answer with the same noise: it reads one count, not two.
 
 **Crash recovery.** Check and answer are two answer streams (`darrm.release.one_by_one`), numbered by steps. The ledger
 keeps the last paid output. `Writer.words` with the received words, ``held``, resumes there without paying again.

@@ -6,8 +6,7 @@ mechanism releases the most frequent answer. Two samplers choose the people for 
 * *poisson* (``rate=q``): an exact coin selects each person independently; a uniform draw assigns the prompt.
 * *fixed* (``size=n``): n of N people in uniformly random order, q = n/N. Place i belongs to prompt i mod K.
 
-All examples of a selected person enter one prompt. If a prompt has more than ``examples_each`` examples, it keeps a
-uniform sample of that size.
+All examples of a selected person enter one prompt; of more than ``examples_each`` it keeps a uniform sample.
 
 *Theorem.* Let an answer depend only on its prompt, the question and independent randomness. Then the votes on a
 question have the law (1 − q)A + qB. A and B differ by one vote: a coupling exists with all other votes equal.
@@ -17,20 +16,18 @@ person replaces them in the data, the law is (1 − q)A + qB', and A, B and B' p
 *Proof.* *Poisson.* Couple the draws of all other people; they do not depend on this person. If the person is not
 selected, the prompts equal those without the person. Otherwise an independent draw assigns the person to one prompt,
 and the other prompts do not change. *Fixed.* The order is uniform over all ordered samples. Given that the person has
-place i, the other n − 1 places are a uniform ordered sample of the N − 1 other people, and this sample does not depend
-on who the person is: B and B'. Replace the person at place i by a uniform draw from the people who were not selected:
-the result is a uniform ordered sample without the person, A. Only prompt i mod K differs. *Both.* Each prompt's subset,
-order and answer depend on that prompt alone, so all votes but one are equal. ∎
+place i, the other n − 1 places are a uniform ordered sample of the N − 1 other people, whoever the person is: B and B'.
+Replace the person at place i by a uniform draw from the people who were not selected: the result is a uniform ordered
+sample without the person, A. Only prompt i mod K differs. *Both.* Each prompt's subset, order and answer depend on that
+prompt alone, so all votes but one are equal. ∎
 
 *Why people are not dealt in turn.* In K equal parts of a Poisson sample, one more person shifts everybody behind them;
 after a shuffle one other person still moves, and a second vote changes.
 
-*Why a failed call is a missing vote.* A failure depends on one prompt only, as an answer does. So one vote differs,
+*Why a failed call is a missing vote.* A failure depends on one prompt only, as an answer does: one vote differs,
 appears or disappears (`darrm.votes`), and the same prompt may be asked again. Redrawing the *sample* after a failure
-would break the proof: acceptance would depend on the sample's content, and a person whose example breaks calls would
-never be selected. For the same reason, do not act on the number of missing votes.
-
-Each selected person has exactly one prompt in the data structure, so overlap cannot be represented.
+would break the proof: a person whose example breaks calls would never be selected. For the same reason, do not act on
+the number of missing votes.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ from darrm.util.extras import Untyped, require
 from darrm.util.people import persons_of
 from darrm.votes import Classes, Votes, class_names
 
-Prompt = tuple[list[object], object]  # private examples, and a question
+Prompt = tuple[list[Untyped], Untyped]  # private examples, and a question
 
 _MISSING = -1  # index of the last column of the counts
 _LARGEST_INT64 = 2**62
@@ -122,7 +119,7 @@ class ResampledPrompts:
             checks.fail("rate or size", checks.Found("both" if rate is not None else "none"), "one of the two", advice)
         self.voters = Voters(voters, PrivacyParams("inf"), overlap=1, sampled=self._sampling)
 
-    def draw(self, *, rng: np.random.Generator | None = None) -> list[list[object]]:
+    def draw(self, *, rng: np.random.Generator | None = None) -> list[list[Untyped]]:
         """Draw the examples, private, of each of the K prompts for **one** question: draw once per question.
 
         >>> drawn = ResampledPrompts(range(100), size=12, voters=5).draw()
@@ -130,7 +127,7 @@ class ResampledPrompts:
         ([3, 3, 2, 2, 2], 12)
         """
         below = uniform_below(rng)
-        prompts: list[list[object]] = [[] for _ in range(self.voters.K)]
+        prompts: list[list[Untyped]] = [[] for _ in range(self.voters.K)]
         for person, prompt in self._seats(below):
             prompts[prompt] += [self._examples[record] for record in self._records[person]]
         return [[held[i] for i in _ordered(len(held), self._most, below)] for held in prompts]

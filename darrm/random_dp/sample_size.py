@@ -6,20 +6,19 @@ without a guarantee; ρ, a part of it, is the probability of a misleading sample
     m ≥ log(1/ρ) / (2 (γ − ρ)²)                                                            (1)
     k ≥ m (1 − γ + ρ + √(log(1/ρ) / (2m)))                                                 (2)
 
-with 0 < ρ < min(γ, 1/2). Every ρ in this range is valid, so a float from `scipy.special.lambertw` is safe. The
-rounding of m and k upwards must be correct; it uses 60-digit decimals of the exact γ and ρ.
+with 0 < ρ < min(γ, 1/2). Every ρ in this range is valid, so a float from `scipy.special.lambertw` is safe. m and k are
+rounded upwards, with 60-digit decimals of the exact γ and ρ.
 
 A smaller sample has the same guarantee, by the rank of a new pair among the sampled pairs. Theorem 15 bounds a
-probability over the pair AND the sample: Pr(G ≤ Δ̂) ≥ 1 − γ. Here G is the sensitivity on a new pair, and Δ̂ = G_(k) is
-the k-th smallest of m sampled sensitivities. All m + 1 sensitivities are independent draws from one law, so each rank
-of G is equally likely (ties only help), and
+probability over the pair AND the sample: Pr(G ≤ Δ̂) ≥ 1 − γ, G the sensitivity on a new pair. All m + 1 sensitivities
+are independent draws from one law, so each rank of G is equally likely (ties only help), and
 
     Pr(G ≤ G_(k)) ≥ k / (m + 1).
 
 So k ≥ (1 − γ)(m + 1) is enough: at γ = 0.05, m = 19 pairs instead of the 1,305 of the Dvoretzky–Kiefer–Wolfowitz bound.
-This is the argument of conformal prediction; it is not in [S]. It holds on average over samples: a small one may be
-unlucky. By Theorem 15, with probability at least 1 − ρ over the samples, Δ̂ covers a share 1 − γ + ρ of the pairs. To
-reuse one Δ̂ for years, prefer Theorem 15.
+This argument of conformal prediction is not in [S]. It holds on average over samples: a small one may be unlucky. By
+Theorem 15, with probability at least 1 − ρ over the samples, Δ̂ covers a share 1 − γ + ρ of the pairs. To reuse one Δ̂
+for years, prefer Theorem 15.
 """
 
 import math
