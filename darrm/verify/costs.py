@@ -104,8 +104,11 @@ class Cost:
 
     @property
     def is_close(self) -> bool:
-        """Whether bounds on this cost are nearly attained; for noise against several moved votes they may be loose."""
-        return not isinstance(self.answering, Mechanism) or self.answering.reached == 1
+        """Whether bounds on this cost are nearly attained: not if one person moves several votes, or is rarely drawn."""
+        own = self.answering
+        if isinstance(own, Mechanism) and own.voters.sampled is not None and own.kind == "ExponentialMechanism":
+            return own.classes == 2
+        return not isinstance(own, Mechanism) or own.reached == 1
 
     def proves(self, charge: Charge) -> bool:
         if charge.guarantee is None:

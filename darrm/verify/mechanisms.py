@@ -51,7 +51,6 @@ from flint import arb, ctx
 from darrm.verify.formats import Mechanism, Sampling
 from darrm.verify.noisy_labels import (
     Between,
-    RenyiPenalty,
     TooWideError,
     between,
     delta_of_gaussian_label,
@@ -151,8 +150,14 @@ def own_epsilon(mechanism: Mechanism) -> float:
 def _certain_renyi(mechanism: Mechanism, order: float, enough: float) -> Between | None:
     if mechanism.kind == "PermuteAndFlip":
         return Between(0.0, _pure(mechanism.parameters[0], order))
-    if mechanism.kind == "ExponentialMechanism":
-        return _of_exponential(mechanism.parameters[0], order)
+    if mechanism.kind == "ExponentialMechanism":  # over u, where the slope is 0; r is e^{−ε} or 1
+        with ctx.workprec(_PRECISION):
+            alpha, e = arb(order), decimal_ball(mechanism.parameters[0])
+            rise, fall = ((alpha - 1) * e).expm1(), (-e).expm1()
+            u = -(rise + (alpha - 1) * fall) / (alpha * rise * fall)
+            value = (u * rise).log1p() / (alpha - 1) + (u * fall).log1p()
+            high = upper_float(value) if value.is_finite() else mechanism.parameters[0]
+            return Between(max(0.0, -upper_float(-value)), high)
     bounds = [] if math.isinf(own_epsilon(mechanism)) else [Between(0.0, _pure(own_epsilon(mechanism), order))]
     if mechanism.kind == "GNMax" and mechanism.reached > 1:
         bounds.append(Between(0.0, order * (mechanism.reached / mechanism.parameters[0]) ** 2 * (1.0 + 1e-12)))
@@ -177,9 +182,7 @@ def _drawn_renyi(mechanism: Mechanism, sampling: Sampling, order: float, enough:
         low = found.low
     if math.isfinite(pure):
         bounds.append(Between(0.0, _pure(pure, order)))
-    if sampling.is_directed and mechanism.kind == "ExponentialMechanism":
-        bounds.append(renyi_of_exponential(mechanism.parameters[0], rate, order))
-    elif sampling.is_directed and mechanism.reached == 1 and mechanism.kind != "PermuteAndFlip":
+    if sampling.is_directed and mechanism.reached == 1 and mechanism.kind not in _PURE:
         with suppress(TooWideError):
             weights, K = log_weights_of(mechanism), mechanism.voters.K
             bounds.append(renyi_of_label(weights, order, lead=K, enough=enough, rate=rate))
@@ -250,22 +253,11 @@ def _pure(epsilon: float, order: float) -> float:
     return upper_float(value) if value.is_finite() else epsilon
 
 
-def _of_exponential(epsilon: float, order: float) -> Between:
-    """Enclose the largest log E[r^{1−α}]·(E r)^{α−1}/(α − 1) over u, where its slope is 0; r is e^{−ε} or 1."""
-    with ctx.workprec(_PRECISION):
-        alpha, e = arb(order), decimal_ball(epsilon)
-        rise, fall = ((alpha - 1) * e).expm1(), (-e).expm1()
-        u = -(rise + (alpha - 1) * fall) / (alpha * rise * fall)
-        value = (u * rise).log1p() / (alpha - 1) + (u * fall).log1p()
-        return Between(max(0.0, -upper_float(-value)), upper_float(value) if value.is_finite() else epsilon)
-
-
 _RATE_BITS = 400
 _MOST_LOSS = Fraction(600)  # of a label for a person who takes part: δ beyond it counts as 0
 _NEXT_TO_NONE = 1e-280  # of a probability
 _OF_FLOATS = 2.0**-49  # relative, of a probability and of an exponential
 _LAWS_AT_ONCE = 4096
-_CELLS, _SETTLED, _MOST_CELLS, _HALVINGS = 64, 1e-6, 1 << 16, 60
 
 Sides = tuple[Array, Array]  # laws Q of rows, and P − Q
 
@@ -396,35 +388,3 @@ def of_convexity(certain: Between, sampling: Sampling, order: float) -> Between:
         return Between(0.0, certain.high)
     grown = float(sampling.rate) * math.expm1((order - 1.0) * certain.high)
     return Between(0.0, between(math.log1p(grown) / (order - 1.0)).high)
-
-
-def renyi_of_exponential(epsilon: float, rate: float, order: float) -> Between:
-    """Enclose the Rényi divergence of an exponential mechanism under Poisson subsampling.
-
-    The person changes the odds of two classes by e^ε. With Pr = (u, 1 − u), which two classes attain, the ratios of the
-    laws are r/E r, r of e^{−ε} and 1. Both ratios rise in u; a cell of u is bounded by both ends, and halved.
-    """
-    penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)]
-    tails = np.geomspace(1e-15, 0.5, _CELLS)
-    ends = np.concatenate([[0.0], tails, 1.0 - tails[-2::-1], [1.0]])
-
-    def cost(low: Array, high: Array) -> Array:
-        falls = -np.log((1.0 - low) + low * math.exp(-epsilon)) - epsilon
-        rises = -np.log((1.0 - high) + high * math.exp(-epsilon))
-        with np.errstate(invalid="ignore"):
-            both = [high * one.of(falls) + (1.0 - low) * one.of(rises) for one in penalties]
-        return np.asarray(np.nan_to_num(np.max(both, axis=0), nan=math.inf, posinf=math.inf))
-
-    low, high, best, most = ends[:-1], ends[1:], 0.0, 0.0
-    for step in range(_HALVINGS):
-        bounds, middle = cost(low, high), 0.5 * (low + high)
-        attained = cost(middle, middle)
-        best = max(best, float(np.max(attained, where=np.isfinite(attained), initial=0.0)))
-        open_cells = bounds > best * (1.0 + _SETTLED)
-        last = step + 1 == _HALVINGS or 2 * np.count_nonzero(open_cells) > _MOST_CELLS
-        most = max(most, best, float(np.max(bounds if last else bounds[~open_cells], initial=0.0)))
-        if last or not np.any(open_cells):
-            break
-        starts, cuts, stops = low[open_cells], middle[open_cells], high[open_cells]
-        low, high = np.concatenate([starts, cuts]), np.concatenate([cuts, stops])
-    return Between(between(math.log1p(best) / (order - 1.0)).low, between(math.log1p(most) / (order - 1.0)).high)

@@ -152,11 +152,7 @@ def renyi_of_label(
     penalties = [RenyiPenalty(order, rate, back=back) for back in (False, True)[: 1 + (rate < 1.0)]]
     noise = _noise_of(log_weights, order)
     lows, highs = zip(*(_largest(noise, penalty, lead + _TIES, enough) for penalty in penalties), strict=True)
-    return _as_divergence((max(lows), max(highs)), order)
-
-
-def _as_divergence(sums: tuple[float, float], order: float) -> Between:
-    low, high = (math.log1p(value) / (order - 1.0) for value in sums)
+    low, high = (math.log1p(max(sums)) / (order - 1.0) for sums in (lows, highs))
     return Between(low * (1.0 - 1e-13), high * (1.0 + 1e-13))
 
 
