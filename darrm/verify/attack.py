@@ -180,11 +180,7 @@ class Refutation:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two neighboring votes: groups of voters with the same law of a vote.
-
-    If voters resample examples per query, the first side includes the person with probability ``rate``, and the second
-    side never does.
-    """
+    """Two neighboring votes: groups of voters with the same law. The first side includes the person at ``rate``."""
 
     sizes: Histogram  # (G,)
     sides: Array  # (2, G, C)
@@ -237,27 +233,11 @@ def attack(
 ) -> Refutation:
     """Draw labels on costly pairs of neighbors, and list the claims that they refute.
 
-    Parameters
-    ----------
-    aggregator
-        The release to attack, as `darrm.aggregator.load_release` reads it. Its claims are the cost of one query.
-    draws
-        Labels from either side of every pair, 1 to 10⁹; a million show a loss of 0.3 to about 0.01.
-    confidence
-        Of all bounds together, in (0, 1). An honest release is called false with probability ≤ 1 − confidence.
-    rng
-        For experiments: draws the votes and the labels. With None the operating system draws the labels, as in every
-        release, and a fresh generator draws the synthetic votes.
-    report
-        Called with a line of progress.
+    ``draws`` is the number of labels from either side of every pair, 1 to 10⁹: a million show a loss of 0.3 to about
+    0.01. ``confidence`` is of all bounds together: an honest release is called false with probability ≤ 1 − confidence.
+    ``rng`` is for experiments; without it the operating system draws the labels, as in every release. `ValueError` for
+    an argument out of range, or if the law of the labels has too many terms to be summed.
 
-    Raises
-    ------
-    ValueError
-        If an argument lies outside its range, or the law of the labels has too many terms to be summed.
-
-    Examples
-    --------
     >>> from darrm.noisy_max.noisy_maximum import NoisyMaximum
     >>> aggregator = NoisyMaximum(ExponentialMechanism(1.0), Voters(11, PrivacyParams("inf"), 1), classes=3)
     >>> result = attack(aggregator, 20_000, rng=np.random.default_rng(1))
@@ -409,8 +389,7 @@ def _worst_pairs(table: Table) -> dict[str, Pair]:
 def worst_pair(table: Table) -> tuple[float, tuple[Array, Array]]:
     """Find the smallest true ε at the target's δ and probabilities (p, p') of neighbors that attain it, both (K,).
 
-    Dinkelbach's iteration: the row that costs most at e^ε has the loss ε₁ = log((P − δ)/P'), the row that costs most at
-    e^{ε₁} a larger one, until nothing changes: then no row costs more than δ at that ε.
+    Dinkelbach's iteration: the row that costs most at e^ε₁ has a larger loss log((P − δ)/P') than ε₁, until no row has.
     """
     voters, gamma, target = table.problem.voters, table.gamma, table.problem.target
     best, at, worst = -1.0, target.exact_epsilon, None

@@ -14,13 +14,13 @@ from typing import Any
 
 from darrm.verify import verdicts as topics
 from darrm.verify.chain import (
+    SIGNED,
     LedgerDigest,
     PublicKey,
     Receipt,
     digests_in,
     judge_digests,
     judge_history,
-    judge_keys,
     judge_receipt,
     read_ledger,
     read_postgres,
@@ -145,7 +145,7 @@ def audit(
     Parameters
     ----------
     paths
-        Tables, mechanisms, ledgers, labels, or folders that hold them, and URLs of ledgers; nothing is written to them.
+        Files, folders that hold them, and URLs of ledgers; nothing is written to them.
     voters_path
         A file with the (ε, Δ) of each voter by name.
     classes
@@ -227,7 +227,9 @@ def _judge_ledgers(now: Audit, digests: Sequence[LedgerDigest], keys: Sequence[P
         claim = "it has answered queries that were paid for"
         now.add(path, [Verdict(topics.LEDGER, claim, UNKNOWN, reason)])
     now.add("", judge_digests(digests, [one.ledger for one in audits], by_hand=True))
-    now.add("", judge_keys(keys, now.verdicts))
+    if keys and {one.verdict for one in now.verdicts if one.claim == SIGNED} == {UNKNOWN}:
+        claim = f"{', '.join(key.path for key in keys)} signed a ledger among the files"
+        now.add("", [Verdict(topics.HISTORY, claim, FALSE, "no ledger has a signed entry")])
 
 
 def _judge_together(now: Audit, classes: tuple[str, ...] | None, keys: Sequence[PublicKey]) -> None:
@@ -315,7 +317,10 @@ def assumptions(audit: Audit) -> list[tuple[str, str]]:
 
 def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
     answers, counts = answer(audit), audit.counts
-    lines = [line for word, text in answers[:_MOST_ANSWERS] for line in _wrapped(f"{word}  {text}")]
+    lines = list[str]()
+    for word, text in answers[:_MOST_ANSWERS]:
+        whole = f"{word}  {text}".replace("\n", "\\n")
+        lines += wrap(whole, _WIDTH, subsequent_indent="      ", max_lines=3, placeholder=" …", break_on_hyphens=False)
     lines += [f"      and {len(answers) - _MOST_ANSWERS} more answers"] if len(answers) > _MOST_ANSWERS else []
     rests = assumptions(audit)
     lines += ["assuming"] if rests else []
@@ -330,11 +335,6 @@ def text_report(audit: Audit, *, every: bool = False, page: str = "") -> str:
     more = f"Report written to {page}    (every check: --all)" if page else "(every check: --all; a page: --report)"
     lines = [_cut(line) for line in (*lines, f"{CONSISTENT:<22} {found}", more)]
     return "\n".join([*lines, *(_every(audit) if every else [])]).replace("\r", "\\r") + "\n"
-
-
-def _wrapped(text: str) -> list[str]:
-    text, indent = text.replace("\n", "\\n"), "      "
-    return wrap(text, _WIDTH, subsequent_indent=indent, max_lines=3, placeholder=" …", break_on_hyphens=False)
 
 
 def _cut(line: str) -> str:

@@ -54,7 +54,7 @@ from darrm.verify.verdicts import (
 
 COMPOSITIONS = ("one", "planned", "adaptive", "renyi")
 STREAM = "-"  # begins the output of a stream; that of a file is an absolute path
-SIGNED, _RECEIPT_END = "ed25519:", ".receipt.json"
+_SIGNATURE, _RECEIPT_END = "ed25519:", ".receipt.json"
 _APPLICATION, _VERSION = 0x6C656467, 1
 _DIGEST = re.compile(r"darrm-digest:1:[0-9A-Za-z:.%_/-]+")
 _LINE = re.compile(DIGEST_PREFIX + r"([^:]*):(\d{1,18}):(\d{1,18}):([^:]*):([^:]*):([^:]*):([^:]*):([^:]*)")
@@ -63,7 +63,7 @@ _MOST_KEY_BYTES, _MOST_CHECKED = 2**16, 50_000  # signatures: ten seconds
 _WHOLE = "it is the ledger that it was: no entry deleted, changed, reordered or merged, no other budget or identity"
 _NOT_CUT = "the ledger was not truncated"
 _GIVE = "give --digest or a receipt to check"
-_SIGNED = "its entries are signed by the holder of a key"
+SIGNED = "its entries are signed by the holder of a key"
 _FIELDS = ("time", "what", "count", "table", "labels")
 _ALIKE: tuple[list[str], ...] = ([], ["cost"])  # fields of an entry that may differ under another identity
 _SHOWN = 5  # entries by their numbers
@@ -331,12 +331,12 @@ class PublicKey:
 
     def verifies(self, text: str, signature: str) -> bool:
         try:
-            self.key.verify(bytes.fromhex(signature.removeprefix(SIGNED)), text.encode())
+            self.key.verify(bytes.fromhex(signature.removeprefix(_SIGNATURE)), text.encode())
         except Exception as error:
             if type(error).__name__ not in {"InvalidSignature", "ValueError"}:
                 raise
             return False
-        return signature.startswith(SIGNED)
+        return signature.startswith(_SIGNATURE)
 
 
 def read_public_key(path: Path) -> PublicKey:
@@ -363,10 +363,10 @@ def judge_signatures(
     line_at: Callable[[int], str],
     keys: Sequence[PublicKey],
     about: str = HISTORY,
-    claim: str = _SIGNED,
+    claim: str = SIGNED,
 ) -> list[Verdict]:
     """Judge the signatures of entries, from the first one on; `line_at` writes the digest at an entry."""
-    last, signed = len(signatures), [signature.startswith(SIGNED) for signature in signatures]
+    last, signed = len(signatures), [signature.startswith(_SIGNATURE) for signature in signatures]
     if not any(signed):
         reason = "none is; if the holder of the key signed this ledger, it was written again: ask them"
         return [Verdict(about, claim, UNKNOWN, reason)] if keys and last else []
@@ -384,12 +384,6 @@ def judge_signatures(
     return [judged(about, claim, reason, holds=not wrong, how=PROVED)]
 
 
-def judge_keys(keys: Sequence[PublicKey], verdicts: Sequence[Verdict]) -> list[Verdict]:
-    found = {one.verdict for one in verdicts if one.claim == _SIGNED}
-    claim = f"{', '.join(key.path for key in keys)} signed a ledger among the files"
-    return [Verdict(HISTORY, claim, FALSE, "no ledger has a signed entry")] if keys and found == {UNKNOWN} else []
-
-
 @dataclass(frozen=True)
 class Receipt:
     path: str
@@ -400,7 +394,7 @@ class Receipt:
 
 
 def _signature(data: Json) -> str:
-    if not str(data).startswith(SIGNED):
+    if not str(data).startswith(_SIGNATURE):
         raise ValueError("its signature is none")
     return str(data)
 
@@ -428,10 +422,7 @@ def judge_receipt(
     sealed: Mapping[str, str],
     keys: Sequence[PublicKey] = (),
 ) -> Iterator[Verdict]:
-    """Judge a receipt against its ledger and the labels that it accompanies.
-
-    ``sealed`` holds the SHA-256 of every file with labels, by its path.
-    """
+    """Judge a receipt against its ledger and its labels; ``sealed`` holds the SHA-256 of files with labels, by path."""
     digest = receipt.digest
     own = [ledger for ledger in ledgers if ledger.identity == digest.identity]
     alike = [ledger for ledger in ledgers if receipt.entry.get("labels") and _differing(receipt, ledger) in _ALIKE]

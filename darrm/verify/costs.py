@@ -104,11 +104,12 @@ class Cost:
 
     @property
     def is_close(self) -> bool:
-        """Whether bounds on this cost are nearly attained: not if one person moves several votes, or is rarely drawn."""
+        """Whether bounds on this cost are nearly attained; those of several moved votes may be loose."""
         own = self.answering
-        if isinstance(own, Mechanism) and own.voters.sampled is not None and own.kind == "ExponentialMechanism":
-            return own.classes == 2
-        return not isinstance(own, Mechanism) or own.reached == 1
+        if not isinstance(own, Mechanism):
+            return True
+        is_bounded_by_convexity = own.kind == "ExponentialMechanism" and own.classes != 2 and own.voters.sampled
+        return own.reached == 1 and not is_bounded_by_convexity
 
     def proves(self, charge: Charge) -> bool:
         if charge.guarantee is None:

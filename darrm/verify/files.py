@@ -107,21 +107,16 @@ def pieces_of(paths: Sequence[Path | str]) -> Iterator[Piece]:
         if is_url(path):
             yield Piece(LEDGER, str(path))
             continue
-        for piece in _pieces_at(Path(path), seen):
+        named, real = Path(path), os.path.realpath(path)
+        pieces = _of_folder(named, seen) if named.is_dir() else () if real in seen else [_named(named)]
+        seen.add(real)
+        for piece in pieces:
             if held + piece.size > _MOST_HELD:
                 reason = f"the files hold more than the {_MOST_HELD:,} bytes that one audit reads: give it alone"
                 yield Piece(OTHER, piece.path, reason=reason)
                 continue
             held += piece.size
             yield piece
-
-
-def _pieces_at(path: Path, seen: set[str]) -> Iterator[Piece]:
-    if path.is_dir():
-        yield from _of_folder(path, seen)
-    elif (real := os.path.realpath(path)) not in seen:
-        seen.add(real)
-        yield _named(path)
 
 
 def _of_folder(folder: Path, seen: set[str]) -> Iterator[Piece]:
@@ -218,12 +213,7 @@ def _sealed(path: Path, end: str = "") -> tuple[Sealed, ...]:
 def ledger_files(path: Path) -> dict[str, bytes]:
     """Read a ledger's file and SQLite's files next to it, by name ending, while no process writes.
 
-    Raises
-    ------
-    ValueError
-        If another process keeps writing, or SQLite cannot have left a file next to it.
-    OSError
-        If a file cannot be read.
+    `ValueError` if another process keeps writing, or SQLite cannot have left a file next to it.
     """
     real = Path(os.path.realpath(path))  # SQLite writes its journal next to the file, not next to a link to it
     for attempt in range(_ATTEMPTS):

@@ -231,9 +231,8 @@ def join(*fields: object) -> str:
 def read(data: Json, form: Json) -> Json:
     """Read JSON as ``form`` describes it; `ValueError` if it does not fit.
 
-    A form is a type (`float`: a finite number), a range of whole numbers, a set of words, a list of one form or of a
-    form for each value, an object of forms by name (``name?`` may be missing), a pair of None and a form, or a function
-    that reads the value.
+    A form is a type (`float`: finite), a range of whole numbers, a set of words, a list of one form or of one for each
+    value, an object of forms by name (``name?`` may be missing), a pair of None and a form, or a function.
 
     >>> read({"K": 3, "scheme": "fixed"}, {"K": range(1, 9), "scheme": {"fixed"}, "records?": range(1, 9)})
     {'K': 3, 'scheme': 'fixed'}

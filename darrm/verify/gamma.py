@@ -198,7 +198,11 @@ class _Chains:
     def _bound_level(self, j: int, T: list[int], bounds: list[tuple[int, _Largest]]) -> None:
         N = self.reached - j if self.delta else 0  # voters near 0 or 1; all others are certain
         places = [(n + k, N - n, n) for n in range(N + 1) for k in range(len(T) - N)]
-        corners = [self._at_corners(T, *place) for place in places] if N else []
+        corners = list[_Pair]()  # the largest φ and the largest −φ of each domain; if T rises, φ at the largest one
+        for start, a, b in places if N else ():
+            ends = [(a, 0)] if self.is_monotone else [(x, y) for x in {0, a} for y in {0, b}]
+            means = [self._mean(T, start, *end) for end in ends]
+            corners.append((max(means), 0 if self.is_monotone else -min(means)))
         for side, bends in enumerate(self._bends(T) if self.is_free else ([],)):
             values = [ends[side] for ends in corners] if N else T
             rooms = [self._room(bends[start], *steps) for start, *steps in places] if N and bends else []
@@ -210,13 +214,6 @@ class _Chains:
                     above = cost + room + (factor * other >> _FINE) + 2
                     if above > largest.attained:
                         largest.waiting.append((above, j, 1 - 2 * side, place))
-
-    def _at_corners(self, T: list[int], start: int, near_zero: int, near_one: int) -> _Pair:
-        """Compute the largest φ, and the largest −φ, of the corners of its domain; if T rises, φ at the largest one."""
-        if self.is_monotone:
-            return self._mean(T, start, near_zero, 0), 0
-        corners = [self._mean(T, start, a, b) for a in {0, near_zero} for b in {0, near_one}]
-        return max(corners), -min(corners)
 
     def _bends(self, T: list[int]) -> tuple[list[int], list[int]]:
         """Bound how far T, and −T, bends down around each place; 0 if it is monotone: φ is then largest at a corner."""

@@ -144,18 +144,11 @@ def quoted(text: str) -> str:
 
 
 def read_labels(path: Path) -> LabelsFile:
-    """Read released labels from a .csv or .npy file.
+    """Read released labels from a .csv or .npy file; `ValueError` if it holds anything that a release does not write.
 
-    A .csv file may hold lines ``number,label``, in any order and with repetitions, as a stream prints them, or, below
-    a first line ``NAME,label``, lines ``id,label`` in the order of the queries. The line ends, the byte order mark and
-    the missing last line break of a spreadsheet change no label.
-
-    Raises
-    ------
-    ValueError
-        If it holds anything that a release does not write.
-    OSError
-        If it cannot be read.
+    A .csv file may hold lines ``number,label`` in any order and with repetitions, as a stream prints them, or lines
+    ``id,label`` below a first line ``NAME,label``. A spreadsheet's line ends, byte order
+    mark and last line break change no label.
     """
     if path.stat().st_size > _MOST_BYTES:
         raise TooLargeError(f"{str(path)!r} holds more than {_MOST_BYTES:,} bytes")

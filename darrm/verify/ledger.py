@@ -295,10 +295,7 @@ def judge_labels(
     classes: tuple[str, ...] | None,
     digests: Collection[str] = (),
 ) -> Iterator[Verdict]:
-    """Judge every claim of released labels.
-
-    ``classes`` holds the names of the labels, if they have names; ``digests`` are the SHA-256 of their Parquet files.
-    """
+    """Judge released labels; ``classes`` are names of the labels, ``digests`` the SHA-256 of their Parquet files."""
     answerings = list(releases.values())
     payments = [list(_judge_payment(file, answerings, ledger, digests)) for ledger in ledgers]
     # one of several ledgers has paid
@@ -422,10 +419,7 @@ def _in_parts(file: LabelsFile, entries: Sequence[Entry]) -> tuple[list[list[Ent
 
 
 def _starts(first: int | None, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], Sequence[int]]]:
-    """Yield sequences of entries, and the places in each at which labels may begin.
-
-    Numbered labels answer the questions of a stream with these numbers, or are lines of files, numbered from 1.
-    """
+    """Yield sequences of entries, and the places where labels may begin: numbers are of questions, or lines from 1."""
     if first is None:
         yield from ((log, range(len(log))) for log in (*_logs(entries).values(), list(entries)))
         return

@@ -66,8 +66,8 @@ class TooWideError(ValueError):
 class RenyiPenalty:
     """exp((α − 1)·D_α) − 1 = Σ q·φ(L) of P = (1 − r)·q + r·p and q, or of q and P with ``back``.
 
-    r is the probability that the vote moves. For r = 1, φ(L) = e^{αL} − 1 − α(e^L − 1). For every r, φ is convex in
-    e^L, and at most r times the φ of p and q, or of q and p: the bound outside the box holds.
+    The vote moves with probability r. For r = 1, φ(L) = e^{αL} − 1 − α(e^L − 1). φ is convex in e^L, and at most r
+    times the φ of p and q, or of q and p: the bound outside the box holds.
     """
 
     order: float
@@ -140,10 +140,9 @@ def renyi_of_label(
 ) -> Between:
     """Enclose the Rényi divergence of a label at an order for one moved vote; `TooWideError` if it takes too long.
 
-    ``log_weights`` is log w(x) of the noise up to a constant, at whole numbers given as floats: log-concave, at most
-    0 = w(0). ``lead`` is how many votes one class may be ahead of another, no more than there are voters. An upper end
-    that is at most ``enough`` need not be close. The vote moves with probability ``rate``, below 1 under Poisson
-    subsampling. GNMax with σ = 40 at order 8: the label costs 0.003204, the noisy counts 0.005.
+    ``log_weights`` is log w(x) of the noise up to a constant: log-concave, at most 0 = w(0). No class is more than
+    ``lead`` votes ahead of another. An upper end of at most ``enough`` need not be close. The vote moves with
+    probability ``rate``. GNMax with σ = 40 at order 8: the label costs 0.003204, the noisy counts 0.005.
 
     >>> found = renyi_of_label(gaussian(40.0), 8.0)
     >>> 0.003203 < found.low < found.high < 0.003209

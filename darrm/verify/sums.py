@@ -114,9 +114,8 @@ class LossSum:
 def composed_epsilon(kinds: Sequence[Kind], delta: Fraction, *, enough: Fraction = _NOTHING) -> Fraction | None:
     """Bound the ε of all queries together at one δ from above; None if it is infinite.
 
-    The step of losses is halved until that gains almost nothing, or the bound is at most ``enough``.
-
-    Thirty queries of ε = 0.5, which add up to 15:
+    The step of losses is halved until that gains almost nothing, or the bound is at most ``enough``. Thirty queries of
+    ε = 0.5, which add up to 15:
 
     >>> round(float(composed_epsilon([([(Fraction(1, 2), Fraction(0))], 30)], Fraction(1, 10**5))), 3)
     12.984
@@ -285,11 +284,10 @@ def _settled(values: Iterator[Fraction | None], gain: Fraction, enough: Fraction
 def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[list[Point]]:
     """Choose two to ``most`` points of each kind: those that matter most for the ε of all queries at this δ.
 
-    The choice is made in floats; no claim rests on it. If the slope in t rises by s at a corner t = e^ε, the corner has
-    masses t·s and s at the losses ε and −ε, so it adds s·φ(t) to the moment E[e^{λL}] of a query, φ(t) = t^{1+λ} +
-    t^{−λ}. Without the corner, the chord passes its masses on to the adjacent corners. Corners are dropped one by one,
-    each time the one whose absence adds least. With V the variance of all losses, e^{λ·(ΣL − ε)} bounds δ best at
-    λ = √(2·log(1/δ)/V).
+    The choice is made in floats; no claim rests on it. A corner t = e^ε where the slope rises by s adds s·(t^{1+λ} +
+    t^{−λ}) to the moment E[e^{λL}] of a query; without it, the chord passes its masses on to the adjacent corners.
+    Those whose absence adds least are dropped, one by one. λ = √(2·log(1/δ)/V), V the variance of
+    all losses, bounds δ best.
 
     >>> line = [(Fraction(place, 4), Fraction(4 - place, 8)) for place in range(5)]
     >>> [[float(epsilon) for epsilon, _ in points] for points in telling_points([(line, 9)], Fraction(1, 1000), 3)]
@@ -297,24 +295,20 @@ def telling_points(kinds: Sequence[Kind], delta: Fraction, most: int) -> list[li
     """
     profiles = [_distinct(points) for points, _ in kinds]
     spread = sum(count * _second_moment(points) for points, (_, count) in zip(profiles, kinds, strict=True))
-    tilt = sqrt(2.0 * log(1.0 / delta) / spread) if spread > 0.0 and 0 < delta < 1 else 0.0
-    return [_thinned(points, tilt, max(2, most)) for points in profiles]
+    best = sqrt(2.0 * log(1.0 / delta) / spread) if spread > 0.0 and 0 < delta < 1 else 0.0
+    for points in profiles:
+        tilt = min(best, max(0.0, _MOST_EXPONENT / (1.0 + float(points[-1][0])) - 1.0))
+        corners = [(exp(epsilon), float(delta)) for epsilon, delta in points]
+        while len(points) > max(2, most):
+            growths = [_growth(corners[at : at + 3], tilt) for at in range(len(points) - 2)]
+            place = 1 + growths.index(min(growths))
+            del points[place], corners[place]
+    return profiles
 
 
 def _distinct(points: Sequence[Point]) -> list[Point]:
     """Sort points whose e^ε differ in floats, and of the others keep the smallest."""
     return sorted({exp(point[0]): point for point in sorted(points, reverse=True)}.values())
-
-
-def _thinned(points: list[Point], tilt: float, most: int) -> list[Point]:
-    """Drop points one after the other, each time the one whose absence adds least to the moment."""
-    tilt = min(tilt, max(0.0, _MOST_EXPONENT / (1.0 + float(points[-1][0])) - 1.0))
-    kept, corners = list(points), [(exp(epsilon), float(delta)) for epsilon, delta in points]
-    while len(kept) > most:
-        growths = [_growth(corners[at : at + 3], tilt) for at in range(len(kept) - 2)]
-        place = 1 + growths.index(min(growths))
-        del kept[place], corners[place]
-    return kept
 
 
 def _growth(three: Sequence[_Corner], tilt: float) -> float:
